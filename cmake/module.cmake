@@ -1,0 +1,58 @@
+# How this project builds a folder.
+
+add_library(gdnctl_settings INTERFACE)
+target_compile_options(gdnctl_settings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Wnull-dereference
+  $<$<BOOL:${GDNCTL_WERROR}>:-Werror>)
+target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(gdnctl_settings INTERFACE dep_tl_expected dep_fmt_headers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(gdnctl_settings INTERFACE -Wno-gnu-zero-variadic-macro-arguments)
+endif()
+if(GDNCTL_SANITIZE)
+  target_compile_options(gdnctl_settings INTERFACE -fsanitize=${GDNCTL_SANITIZE} -fno-omit-frame-pointer)
+  if(NOT GDNCTL_SANITIZE STREQUAL "thread")
+    target_compile_options(gdnctl_settings INTERFACE -fno-sanitize-recover=all)
+  endif()
+  target_link_options(gdnctl_settings INTERFACE -fsanitize=${GDNCTL_SANITIZE})
+endif()
+
+# std + fmt only: heavier headers in a PCH slow every file down.
+if(GDNCTL_PCH)
+  add_library(gdnctl_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+  target_link_libraries(gdnctl_pch PRIVATE gdnctl_settings)
+  target_precompile_headers(gdnctl_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+endif()
+function(gdnctl_use_pch target)
+  if(GDNCTL_PCH)
+    target_precompile_headers(${target} REUSE_FROM gdnctl_pch)
+  endif()
+endfunction()
+
+# gdnctl_module(FOLDER [DEPS MODULE...] [THIRD_PARTY NAME...]): src/FOLDER/**.cpp as the static library gdnctl_FOLDER
+# ('/' becomes '_'). Headers of src/FOLDER are private to it.
+function(gdnctl_module folder)
+  cmake_parse_arguments(M "" "" "DEPS;THIRD_PARTY" ${ARGN})
+  string(REPLACE "/" "_" name ${folder})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp ${CMAKE_SOURCE_DIR}/src/${folder}/*.c)
+  add_library(gdnctl_${name} STATIC ${sources})
+  target_include_directories(gdnctl_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(gdnctl_${name} PRIVATE gdnctl_settings)
+  foreach(dep IN LISTS M_DEPS)
+    target_link_libraries(gdnctl_${name} PUBLIC gdnctl_${dep})
+  endforeach()
+  foreach(dep IN LISTS M_THIRD_PARTY)
+    target_link_libraries(gdnctl_${name} PRIVATE dep_${dep})
+  endforeach()
+  if(GDNCTL_LAZY_LIBS)
+    target_compile_definitions(gdnctl_${name} PRIVATE GDNCTL_LAZY_LIBS=1)
+  endif()
+  gdnctl_use_pch(gdnctl_${name})
+endfunction()
+
+function(gdnctl_program target)
+  gdnctl_use_pch(${target})
+  if(GDNCTL_STATIC_RUNTIME)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
+  endif()
+endfunction()

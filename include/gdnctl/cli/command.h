@@ -1,0 +1,64 @@
+// What a command is: an options struct, describe(Args&, Options&) and run(const Options&, Context&), registered once in
+// the constexpr table of commands/table.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/core/result.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::cli {
+
+// One parsed call of one command.
+class Invocation {
+public:
+    virtual ~Invocation() = default;
+    virtual void describe(Args& args) = 0;
+    virtual Result<ExitCode> run(Context& context) = 0;
+};
+
+struct Command {
+    std::string_view name;     // "lint-log", "log append"
+    std::string_view group;    // heading on the overview page
+    std::string_view summary;  // one line, no final period
+    Tier tier;
+    std::unique_ptr<Invocation> (*create)();
+};
+
+namespace detail {
+
+template <class Options>
+Options options_of(Result<ExitCode> (*)(const Options&, Context&));
+
+template <auto Describe, auto Run>
+class TypedInvocation final : public Invocation {
+public:
+    void describe(Args& args) override { Describe(args, m_options); }
+    Result<ExitCode> run(Context& context) override { return Run(m_options, context); }
+
+private:
+    decltype(options_of(Run)) m_options{};
+};
+
+template <auto Describe, auto Run>
+std::unique_ptr<Invocation> create() {
+    return std::make_unique<TypedInvocation<Describe, Run>>();
+}
+
+}  // namespace detail
+
+// One row of the table: make<describe, run>("lint-log", "Running log", "check the running log", Tier::git).
+template <auto Describe, auto Run>
+constexpr Command make(std::string_view name, std::string_view group, std::string_view summary, Tier tier) {
+    return Command{name, group, summary, tier, &detail::create<Describe, Run>};
+}
+
+// Parses argv against the table, builds the Context for the command's tier, runs it, prints what is wrong, and returns
+// the process's exit code. Catches everything.
+int run(std::span<const Command> table, int argc, char** argv);
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,44 @@
+// What a command may reach of the outside world. Built once by main (real) or by a test (fakes).
+#pragma once
+
+#include <filesystem>
+#include <stop_token>
+
+namespace gdnctl {
+
+class Clock;
+class Config;
+class Env;
+class Http;
+class Process;
+class Terminal;
+
+// How much of the world a command needs; a cheaper tier never pays for a costlier one. Tiers are a table column
+// (commands/table.cpp): a command may use no more than its tier says.
+enum class Tier {
+    none,     // files, clock, terminal only: never maps libcurl or libgit2
+    process,  // starts child processes
+    git,      // opens repositories (libgit2 or the git program, on first use)
+    http,     // talks over the network (libcurl, on first use)
+};
+
+struct GlobalOptions {
+    bool json = false;   // --json
+    bool quiet = false;  // --quiet
+    int verbose = 0;     // -v, -vv
+};
+
+struct Context {
+    const Env& env;
+    Clock& clock;
+    Terminal& terminal;
+    const Config& config;
+    Process& process;
+    Http& http;
+    std::stop_token stop;             // requested by SIGINT, SIGTERM, SIGHUP
+    std::filesystem::path cwd;        // after -C DIR; absolute. Commands resolve relative paths against this
+    std::filesystem::path state_dir;  // $STATE, not yet created
+    GlobalOptions global;
+};
+
+}  // namespace gdnctl

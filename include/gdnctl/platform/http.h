@@ -1,0 +1,70 @@
+// HTTP as values. libcurl is known to platform/http_curl*.cpp only and is opened on the first request.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+
+namespace gdnctl {
+
+struct HttpRetry {
+    int attempts = 1;  // 1: no retry
+    std::chrono::milliseconds first_delay{500};
+    double factor = 1.5;
+    std::chrono::milliseconds max_delay{5000};
+    std::chrono::milliseconds total{30000};            // no new attempt after this much time
+    std::vector<int> statuses = {429, 502, 503, 504};  // answers that are worth another try
+    bool on_connect_error = true;                      // refused, reset, no answer
+};
+
+struct HttpRequest {
+    std::string method = "GET";
+    std::string url;  // http or https
+    std::vector<std::pair<std::string, std::string>> headers;
+    // Sent to the URL's own host only, never on a redirect to another one, never in an error or a log.
+    std::vector<std::pair<std::string, std::string>> secret_headers;
+    std::string body;
+    std::filesystem::path body_file;  // streamed; wins over body
+    // Exactly one of these receives the answer's body; neither: HttpResponse::body.
+    std::filesystem::path to_file;                   // written as it comes (not atomic; the caller renames)
+    std::function<bool(std::string_view)> on_chunk;  // false stops the transfer
+    std::size_t body_limit = 8u << 20;               // for HttpResponse::body; more is bad_input
+    std::chrono::milliseconds connect_timeout{5000};
+    std::chrono::milliseconds first_byte_timeout{15000};
+    std::chrono::milliseconds total_timeout{0};  // 0: none
+    std::int64_t low_speed_bytes_per_s = 0;      // 0: none; with low_speed_time
+    std::chrono::seconds low_speed_time{30};
+    int max_redirects = 0;
+    HttpRetry retry;
+    std::stop_token stop;
+};
+
+struct HttpResponse {
+    int status = 0;
+    std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+    std::string body;
+    std::string effective_url;  // redacted
+    std::int64_t received_bytes = 0;
+    int attempts = 1;
+    std::optional<std::string> header(std::string_view lower_case_name) const;
+};
+
+class Http {
+public:
+    virtual ~Http() = default;
+    // An answer with any status is a success. Errors: infrastructure (names host, phase and what to do), timeout,
+    // usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit).
+    virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
+};
+
+}  // namespace gdnctl

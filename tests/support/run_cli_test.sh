@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# run_cli_test.sh SCRIPT FUNCTION GDNCTL: runs one black-box test in a fresh folder with a pinned environment.
+# Inside a test: $GDNCTL is the binary, $WORK the folder (also the working directory), $FIXTURES the fixtures;
+# expect CODE COMMAND... runs a command, checks its exit code and leaves $WORK/out and $WORK/err;
+# out_has / err_has / out_lacks / err_lacks TEXT look into them; fail TEXT ends the test; skip REASON skips it visibly.
+set -u
+script=$1 function=$2 GDNCTL=$3
+here=$(cd "$(dirname "$0")" && pwd)
+FIXTURES=$(cd "$here/../fixtures" && pwd)
+REPO=$(cd "$here/../.." && pwd)
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/gdnctl-cli.XXXXXX")
+export GDNCTL FIXTURES WORK REPO
+export HOME=$WORK/home XDG_STATE_HOME=$WORK/state XDG_CONFIG_HOME=$WORK/config TMPDIR=$WORK/tmp COLUMNS=100 LC_ALL=C.UTF-8 TZ=UTC
+export GIT_CONFIG_GLOBAL=$WORK/gitconfig GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='2026-03-10T12:00:00Z' GIT_COMMITTER_DATE='2026-03-10T12:00:00Z'
+unset NO_COLOR GITHUB_ACTIONS GITHUB_STEP_SUMMARY RAY_ADDRESS RAY_API_SERVER_ADDRESS GDNCTL_STATE_DIR HF_TOKEN WANDB_API_KEY RAY_AUTH_TOKEN 2>/dev/null
+mkdir -p "$HOME" "$TMPDIR" "$WORK/cwd"
+printf '[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n' >"$GIT_CONFIG_GLOBAL"
+cleanup() { chmod -R u+rwX "$WORK" 2>/dev/null; rm -rf "$WORK"; }
+trap cleanup EXIT
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  for f in out err; do [ -s "$WORK/$f" ] && { printf -- '--- %s\n' "$f"; head -c 4000 "$WORK/$f"; } >&2; done
+  exit 1
+}
+skip() { printf 'skipped: %s\n' "$*"; exit 77; }
+expect() {
+  local want=$1 got
+  shift
+  "$@" >"$WORK/out" 2>"$WORK/err" </dev/null
+  got=$?
+  [ "$got" = "$want" ] || fail "exit code $got, expected $want, of: $*"
+}
+out_has() { grep -qF -- "$1" "$WORK/out" || fail "stdout lacks: $1"; }
+err_has() { grep -qF -- "$1" "$WORK/err" || fail "stderr lacks: $1"; }
+out_lacks() { ! grep -qF -- "$1" "$WORK/out" || fail "stdout has: $1"; }
+err_lacks() { ! grep -qF -- "$1" "$WORK/err" || fail "stderr has: $1"; }
+out_empty() { [ ! -s "$WORK/out" ] || fail "stdout is not empty"; }
+. "$script" || fail "cannot read $script"
+cd "$WORK/cwd" || exit 1
+"$function"
