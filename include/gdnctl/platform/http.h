@@ -67,4 +67,7 @@ public:
     virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
 };
 
+// The client on libcurl, which is opened on the first request.
+Http& system_http();
+
 }  // namespace gdnctl

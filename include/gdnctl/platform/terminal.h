@@ -29,4 +29,7 @@ public:
 
 enum class ColorMode { automatic, always, never };
 
+// The process's own stdout and stderr. The mode of the first call stays.
+Terminal& system_terminal(ColorMode mode);
+
 }  // namespace gdnctl
