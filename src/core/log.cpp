@@ -1,0 +1,111 @@
+#include "gdnctl/core/log.h"
+
+#include <atomic>
+#include <mutex>
+
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <unistd.h>
+
+#include "gdnctl/core/redact.h"
+
+namespace gdnctl::log {
+
+namespace {
+
+std::atomic<Level> g_level{Level::info};
+std::atomic<bool> g_color{false};
+std::atomic<Sink> g_sink{nullptr};
+
+spdlog::level::level_enum to_spdlog(Level level) {
+    switch (level) {
+        case Level::debug: return spdlog::level::debug;
+        case Level::info: return spdlog::level::info;
+        case Level::warning: return spdlog::level::warn;
+        case Level::error: return spdlog::level::err;
+        case Level::off: return spdlog::level::off;
+    }
+    return spdlog::level::off;
+}
+
+Level from_spdlog(spdlog::level::level_enum level) {
+    switch (level) {
+        case spdlog::level::trace:
+        case spdlog::level::debug: return Level::debug;
+        case spdlog::level::info: return Level::info;
+        case spdlog::level::warn: return Level::warning;
+        case spdlog::level::err:
+        case spdlog::level::critical: return Level::error;
+        default: return Level::off;
+    }
+}
+
+std::string_view color_of(Level level) {
+    switch (level) {
+        case Level::warning: return "\x1b[33m";
+        case Level::error: return "\x1b[31m";
+        case Level::debug: return "\x1b[2m";
+        default: return {};
+    }
+}
+
+// One write(2) per line, so that lines of several processes on one terminal do not mix. stderr may be gone: then
+// there is nobody to tell.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        const Level level = from_spdlog(message.level);
+        const std::string_view body(message.payload.data(), message.payload.size());
+        if (const Sink replaced = g_sink.load()) {
+            replaced(level, body);
+            return;
+        }
+        const std::string_view color = g_color.load() ? color_of(level) : std::string_view();
+        std::string line(color);
+        line += body;
+        if (!color.empty()) line += "\x1b[0m";
+        line += '\n';
+        std::string_view rest = line;
+        while (!rest.empty()) {
+            const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
+            if (written <= 0) return;
+            rest.remove_prefix(static_cast<std::size_t>(written));
+        }
+    }
+    void flush_() override {}
+};
+
+spdlog::logger& logger() {
+    static spdlog::logger instance = [] {
+        spdlog::logger made("gdnctl", std::make_shared<StderrSink>());
+        made.set_level(spdlog::level::trace);
+        return made;
+    }();
+    return instance;
+}
+
+}  // namespace
+
+void configure(const Settings& settings) {
+    g_level = settings.level;
+    g_color = settings.color;
+}
+
+bool enabled(Level level) { return level >= g_level.load() && level != Level::off; }
+
+void set_sink(Sink sink) { g_sink = sink; }
+
+void write(Level level, std::string_view text) {
+    if (!enabled(level)) return;
+    const std::string safe = redact(text);
+    std::string_view rest = safe;
+    for (;;) {
+        const std::size_t end = rest.find('\n');
+        const std::string line = "[gdnctl] " + std::string(rest.substr(0, end));
+        logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+        if (end == std::string_view::npos || end + 1 == rest.size()) return;
+        rest.remove_prefix(end + 1);
+    }
+}
+
+}  // namespace gdnctl::log

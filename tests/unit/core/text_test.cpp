@@ -1,0 +1,87 @@
+#include "gdnctl/core/text.h"
+
+#include <doctest/doctest.h>
+
+using namespace gdnctl::text;
+
+TEST_CASE("text: trim, split and join") {
+    CHECK(trim(" \t a b\r\n") == "a b");
+    CHECK(trim("  ").empty());
+    CHECK(split("a,,b", ',') == std::vector<std::string_view>{"a", "", "b"});
+    CHECK(split("", ',') == std::vector<std::string_view>{""});
+    const std::vector<std::string> parts = {"a", "b", "c"};
+    CHECK(join(parts, ", ") == "a, b, c");
+    CHECK(join(std::vector<std::string>{}, ",").empty());
+    CHECK(to_lower("AbÄ9") == "abÄ9");
+}
+
+TEST_CASE("text: integers are decimal and whole") {
+    CHECK(parse_int("010") == 10);
+    CHECK(parse_int("-1") == -1);
+    CHECK(parse_int("9223372036854775807") == INT64_MAX);
+    for (const char* bad : {"", "0x10", "1 ", " 1", "1.0", "9223372036854775808", "+1", "--1"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(parse_int(bad).has_value());
+    }
+}
+
+TEST_CASE("text: numbers are finite") {
+    CHECK(parse_double("1e-3") == 1e-3);
+    CHECK(parse_double("-2.5") == -2.5);
+    for (const char* bad : {"", "inf", "nan", "0x1p3", "1e999", "1,5", "1.5x"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(parse_double(bad).has_value());
+    }
+}
+
+TEST_CASE("text: UTF-8 validity follows the table of well-formed sequences") {
+    CHECK(is_valid_utf8("aé€😀"));
+    CHECK_FALSE(is_valid_utf8("\xC0\x80"));          // overlong
+    CHECK_FALSE(is_valid_utf8("\xED\xA0\x80"));      // surrogate
+    CHECK_FALSE(is_valid_utf8("\xF4\x90\x80\x80"));  // beyond U+10FFFF
+    CHECK_FALSE(is_valid_utf8("\xE2\x82"));          // cut off
+}
+
+TEST_CASE("text: each maximal invalid part becomes one replacement character") {
+    CHECK(repair_utf8("ok") == "ok");
+    CHECK(repair_utf8("a\xFFz") == "a\xEF\xBF\xBDz");
+    CHECK(repair_utf8("\xE2\x82z") == "\xEF\xBF\xBDz");
+    CHECK(repair_utf8("\xC0\x80") == "\xEF\xBF\xBD\xEF\xBF\xBD");
+    CHECK(is_valid_utf8(repair_utf8("\xF0\x9F\x98\xED\xA0\x80\x80")));
+}
+
+TEST_CASE("text: shell quoting survives a round trip") {
+    CHECK(shell_quote("a-b_c/d.e=1") == "a-b_c/d.e=1");
+    CHECK(shell_quote("") == "''");
+    CHECK(shell_quote("it's") == "'it'\\''s'");
+    const std::vector<std::string> words = {"run", "", "a b", "$HOME", "it's", "new\nline", "[ab]", "\\"};
+    CHECK(shell_split(shell_join(words)) == words);
+}
+
+TEST_CASE("text: shell splitting knows quotes and backslashes") {
+    CHECK(shell_split("a \"b c\" 'd e' f\\ g") == std::vector<std::string>{"a", "b c", "d e", "f g"});
+    CHECK(shell_split("\"a\\\"b\\n\"") == std::vector<std::string>{"a\"b\\n"});
+    CHECK(shell_split("-k 'x and not y'") == std::vector<std::string>{"-k", "x and not y"});
+    CHECK(shell_split("") == std::vector<std::string>{});
+    CHECK_FALSE(shell_split("'open").has_value());
+    CHECK_FALSE(shell_split("a \"b").has_value());
+    CHECK_FALSE(shell_split("a\\").has_value());
+}
+
+TEST_CASE("text: edit distance counts swaps as one and stops at the limit") {
+    CHECK(edit_distance("lint", "lint", 3) == 0);
+    CHECK(edit_distance("lnit", "lint", 3) == 1);
+    CHECK(edit_distance("", "abc", 5) == 3);
+    CHECK(edit_distance("kitten", "sitting", 5) == 3);
+    CHECK(edit_distance("aaaa", "bbbb", 2) == 3);
+}
+
+TEST_CASE("text: nearest suggests what was meant and nothing else") {
+    const std::vector<std::string> names = {"lint-log", "log append", "ray-test", "ray-wait", "--iterations"};
+    CHECK(nearest("lintlog", names) == "lint-log");
+    CHECK(nearest("ray-tset", names) == "ray-test");
+    CHECK(nearest("--iter", names) == "--iterations");
+    CHECK_FALSE(nearest("ray-", names).has_value());
+    CHECK_FALSE(nearest("zzz", names).has_value());
+    CHECK_FALSE(nearest("", names).has_value());
+}
