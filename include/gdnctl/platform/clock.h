@@ -20,6 +20,7 @@ public:
     virtual bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) = 0;
 };
 
+// The real one; thread-safe.
 Clock& system_clock();
 
 }  // namespace gdnctl

@@ -1,9 +1,11 @@
 // stdout for data, stderr for people.
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include "gdnctl/core/result.h"
+#include "gdnctl/platform/env.h"
 
 namespace gdnctl {
 
@@ -16,6 +18,8 @@ public:
     virtual void out(std::string_view bytes) = 0;
     // Writes bytes to stderr as they are; failures are ignored.
     virtual void err(std::string_view bytes) = 0;
+    // Hands what is buffered to the system; a command that streams calls it whenever its reader should see the text.
+    // Error (once): local_io, stdout cannot be written.
     virtual Status flush() = 0;
     virtual bool out_closed() const = 0;
 
@@ -28,6 +32,11 @@ public:
 };
 
 enum class ColorMode { automatic, always, never };
+
+// The real terminal. stdout is buffered (by line on a TTY) and flushed by flush() and the destructor. Not thread-safe.
+// Makes sure that descriptors 0 to 2 are taken, so that no file opened later is written to by mistake, and ignores
+// SIGPIPE.
+std::unique_ptr<Terminal> make_terminal(ColorMode mode, const Env& env = process_env(), int out_fd = 1, int err_fd = 2);
 
 // The process's own stdout and stderr. The mode of the first call stays.
 Terminal& system_terminal(ColorMode mode);

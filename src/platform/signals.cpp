@@ -1,0 +1,152 @@
+#include "gdnctl/platform/signals.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "platform/signals_private.h"
+
+namespace gdnctl {
+
+namespace {
+
+// Everything that the handler touches is lock-free and never destroyed.
+std::atomic<int> g_first_signal{0};
+std::atomic<int> g_wake_fd{-1};
+std::array<std::atomic<pid_t>, 64> g_groups{};
+
+void die_at_once() {
+    for (const auto& slot : g_groups) {
+        const pid_t group = slot.load();
+        if (group > 1) kill(-group, SIGKILL);
+    }
+    struct sigaction plain{};
+    plain.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &plain, nullptr);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    raise(SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+extern "C" void handle_signal(int signal) {
+    const int saved_errno = errno;
+    int none = 0;
+    const bool first = g_first_signal.compare_exchange_strong(none, signal);
+    if (!first && signal == SIGINT) die_at_once();
+    const std::uint64_t one = 1;
+    // A full counter means that the watcher has been woken already.
+    [[maybe_unused]] const ssize_t n = write(g_wake_fd.load(), &one, sizeof one);
+    errno = saved_errno;
+}
+
+// One per installation; never destroyed, since the watcher uses it until the process ends.
+struct Watch {
+    std::stop_source source;
+    int fd = -1;
+};
+
+extern "C" void* watch_signals(void* argument) {
+    auto* watch = static_cast<Watch*>(argument);
+    std::uint64_t count = 0;
+    while (read(watch->fd, &count, sizeof count) < 0 && errno == EINTR) {
+    }
+    watch->source.request_stop();
+    return nullptr;
+}
+
+void start_watcher(Watch& watch) {
+    watch.fd = eventfd(0, EFD_CLOEXEC);
+    g_wake_fd.store(watch.fd);
+    // Signals are for the main thread, whose blocking calls they should interrupt.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, std::size_t{256} << 10);
+    pthread_t thread{};
+    if (pthread_create(&thread, &attributes, watch_signals, &watch) != 0) {
+        // Without the watcher the plain behaviour (death by the signal) is better than deafness.
+        g_wake_fd.store(-1);
+    }
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void set_disposition(int signal, void (*handler)(int)) {
+    struct sigaction action{};
+    action.sa_handler = handler;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);
+}
+
+void handle_unless_ignored(int signal) {
+    struct sigaction old{};
+    if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) return;
+    set_disposition(signal, handle_signal);
+}
+
+}  // namespace
+
+std::stop_token stop_on_signals() {
+    static const std::stop_token token = [] {
+        auto* watch = new Watch;
+        start_watcher(*watch);
+        set_disposition(SIGPIPE, SIG_IGN);
+        if (g_wake_fd.load() >= 0) {
+            for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle_unless_ignored(signal);
+        }
+        return watch->source.get_token();
+    }();
+    return token;
+}
+
+std::stop_token stop_on_sigterm_after_fork() {
+    g_first_signal.store(0);
+    for (auto& slot : g_groups) slot.store(0);
+    auto* watch = new Watch;
+    start_watcher(*watch);
+    set_disposition(SIGPIPE, SIG_IGN);
+    set_disposition(SIGINT, SIG_IGN);
+    set_disposition(SIGHUP, SIG_IGN);
+    if (g_wake_fd.load() >= 0) set_disposition(SIGTERM, handle_signal);
+    return watch->source.get_token();
+}
+
+std::optional<int> received_signal() {
+    const int signal = g_first_signal.load();
+    if (signal == 0) return std::nullopt;
+    return signal;
+}
+
+Error stopped_error() {
+    const int signal = g_first_signal.load();
+    if (signal == SIGTERM) return {ErrorKind::terminated, "terminated", {}, {}};
+    return {ErrorKind::interrupted, signal == SIGHUP ? "interrupted: the terminal was closed" : "interrupted", {}, {}};
+}
+
+KilledWithUs::KilledWithUs(pid_t group) : m_group(group) {
+    for (auto& slot : g_groups) {
+        pid_t none = 0;
+        if (slot.compare_exchange_strong(none, group)) return;
+    }
+}
+
+KilledWithUs::~KilledWithUs() {
+    for (auto& slot : g_groups) {
+        pid_t mine = m_group;
+        if (slot.compare_exchange_strong(mine, 0)) return;
+    }
+}
+
+}  // namespace gdnctl

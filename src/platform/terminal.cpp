@@ -1,0 +1,143 @@
+#include "gdnctl/platform/terminal.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace gdnctl {
+
+namespace {
+
+constexpr std::size_t k_buffer_size = std::size_t{64} << 10;
+constexpr int k_default_columns = 100;
+constexpr int k_least_columns = 40;
+
+// 0 or the errno of the write that failed.
+int write_all(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t n = write(fd, bytes.data(), bytes.size());
+        if (n >= 0) {
+            bytes.remove_prefix(static_cast<std::size_t>(n));
+        } else if (errno == EAGAIN) {  // a pipe that someone else made non-blocking
+            pollfd ready{fd, POLLOUT, 0};
+            poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+// A closed standard stream becomes /dev/null opened the wrong way round: reads and writes fail as on a closed one.
+void reserve_standard_streams() {
+    for (const int fd : {0, 1, 2}) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+        // open() returns the lowest free number, which is this one: the lower ones were seen to before.
+        [[maybe_unused]] const int taken = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    }
+}
+
+std::optional<int> width_of(int fd) {
+    winsize size{};
+    if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+    return size.ws_col;
+}
+
+class SystemTerminal final : public Terminal {
+public:
+    SystemTerminal(ColorMode mode, const Env& env, int out_fd, int err_fd)
+        : m_mode(mode),
+          m_env(env),
+          m_out_fd(out_fd),
+          m_err_fd(err_fd),
+          m_out_tty(isatty(out_fd) == 1),
+          m_err_tty(isatty(err_fd) == 1) {}
+
+    ~SystemTerminal() override { drain(); }
+    SystemTerminal(const SystemTerminal&) = delete;
+    SystemTerminal& operator=(const SystemTerminal&) = delete;
+
+    void out(std::string_view bytes) override {
+        if (m_out_errno != 0) return;
+        m_buffer.append(bytes);
+        if (m_buffer.size() >= k_buffer_size || (m_out_tty && bytes.find('\n') != std::string_view::npos)) drain();
+    }
+
+    void err(std::string_view bytes) override {
+        if (m_out_tty) drain();  // both are looked at together
+        write_all(m_err_fd, bytes);
+    }
+
+    Status flush() override {
+        drain();
+        if (m_out_errno == 0 || m_out_errno == EPIPE || m_reported) return {};
+        m_reported = true;
+        return fail(ErrorKind::local_io, std::string("cannot write to standard output: ") + std::strerror(m_out_errno),
+                    m_out_errno == ENOSPC ? "free space where the output goes, then run it again" : "");
+    }
+
+    bool out_closed() const override { return m_out_errno == EPIPE; }
+    bool out_is_tty() const override { return m_out_tty; }
+    bool err_is_tty() const override { return m_err_tty; }
+
+    int columns() const override {
+        int columns = 0;
+        const std::string wanted = m_env.get("COLUMNS").value_or("");
+        const auto [end, problem] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), columns);
+        if (problem != std::errc() || end != wanted.data() + wanted.size() || columns <= 0) {
+            auto width = width_of(m_out_fd);
+            if (!width) width = width_of(m_err_fd);
+            columns = width.value_or(k_default_columns);
+        }
+        return std::max(columns, k_least_columns);
+    }
+
+    bool color_out() const override { return color(m_out_tty); }
+    bool color_err() const override { return color(m_err_tty); }
+
+private:
+    void drain() {
+        if (m_buffer.empty() || m_out_errno != 0) return;
+        m_out_errno = write_all(m_out_fd, m_buffer);
+        m_buffer.clear();
+    }
+
+    bool color(bool tty) const {
+        if (m_mode != ColorMode::automatic) return m_mode == ColorMode::always;
+        if (!tty || !m_env.get("NO_COLOR").value_or("").empty()) return false;
+        const std::string term = m_env.get("TERM").value_or("");
+        return !term.empty() && term != "dumb";
+    }
+
+    ColorMode m_mode;
+    const Env& m_env;
+    int m_out_fd, m_err_fd;
+    bool m_out_tty, m_err_tty;
+    std::string m_buffer;
+    int m_out_errno = 0;  // of the first write that failed; nothing is written after it
+    bool m_reported = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Terminal> make_terminal(ColorMode mode, const Env& env, int out_fd, int err_fd) {
+    reserve_standard_streams();
+    std::signal(SIGPIPE, SIG_IGN);
+    return std::make_unique<SystemTerminal>(mode, env, out_fd, err_fd);
+}
+
+Terminal& system_terminal(ColorMode mode) {
+    static const std::unique_ptr<Terminal> terminal = make_terminal(mode);
+    return *terminal;
+}
+
+}  // namespace gdnctl
