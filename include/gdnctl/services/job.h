@@ -1,0 +1,156 @@
+// The job contract: what a job is, in which states it can be, how its end maps to an exit code, and what a backend
+// offers. Every backend keeps it, so that commands do not care where a job runs. States, messages and error types are
+// those of Ray's Jobs API.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/result.h"
+#include "gdnctl/core/time.h"
+
+namespace gdnctl {
+
+enum class JobState { pending, running, stopped, succeeded, failed };
+
+constexpr bool is_terminal(JobState s) { return s != JobState::pending && s != JobState::running; }
+std::string_view to_text(JobState state);  // "PENDING", ...
+std::optional<JobState> parse_job_state(std::string_view text);
+
+// Error types of FAILED jobs. Others may come from newer servers and are kept as they are.
+namespace job_error {
+inline constexpr std::string_view k_command_error = "JOB_ENTRYPOINT_COMMAND_ERROR";
+inline constexpr std::string_view k_command_start_error = "JOB_ENTRYPOINT_COMMAND_START_ERROR";
+inline constexpr std::string_view k_runtime_env = "RUNTIME_ENV_SETUP_FAILURE";
+inline constexpr std::string_view k_start_timeout = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT";
+inline constexpr std::string_view k_start_failure = "JOB_SUPERVISOR_ACTOR_START_FAILURE";
+inline constexpr std::string_view k_unschedulable = "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE";
+inline constexpr std::string_view k_died = "JOB_SUPERVISOR_ACTOR_DIED";
+inline constexpr std::string_view k_unknown = "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE";
+inline constexpr std::string_view k_driver_infra = "JOB_DRIVER_INFRA_FAILURE";
+}  // namespace job_error
+
+// Messages that do not depend on the job.
+namespace job_message {
+inline constexpr std::string_view k_running = "Job is currently running.";
+inline constexpr std::string_view k_stopped = "Job was intentionally stopped.";
+inline constexpr std::string_view k_succeeded = "Job finished successfully.";
+std::string pending(bool asked_for_resources, bool has_runtime_env);
+std::string start_timeout(double seconds);
+// `log` is the job's whole log or its end; the last 10 lines of it are quoted, at most 20,000 characters.
+std::string exit_code(int code, std::string_view log);
+std::string already_exists(std::string_view id);
+std::string does_not_exist(std::string_view id);
+}  // namespace job_message
+
+struct JobDetails {
+    std::string submission_id;
+    JobState state = JobState::pending;
+    std::string entrypoint;
+    std::string message;
+    std::optional<std::string> error_type;
+    std::optional<WallTime> start_time;  // when it was submitted
+    std::optional<WallTime> end_time;
+    std::map<std::string, std::string> metadata;
+    std::vector<std::string> env_names;  // names only: values may be secrets
+    std::optional<std::string> driver_node_id;
+    std::optional<std::int64_t> driver_pid;
+    std::optional<int> driver_exit_code;  // -N: signal N
+};
+
+enum class FailureClass { none, user, infra, infra_suspect, auth, timeout, stopped };
+std::string_view to_text(FailureClass c);
+
+struct JobVerdict {
+    FailureClass failure = FailureClass::none;
+    ExitCode exit = ExitCode::ok;
+};
+// What a job's state means to the caller: by error type first, then the exit code, then the message. PENDING and
+// RUNNING are `none`, 0. `last_logs` tells a bad accelerator node from a plain failure (infra-suspect, still exit 1).
+JobVerdict classify(const JobDetails& details, std::string_view last_logs = {});
+
+struct JobEnv {
+    std::string name, value;
+};
+
+// The files of the working directory as they are at submission; what a package is made from.
+struct WorkingTree {
+    std::filesystem::path root;
+    std::vector<std::string> files;  // relative, sorted, '/' as separator
+};
+
+struct JobRequest {
+    std::string submission_id;
+    std::string entrypoint;
+    std::vector<JobEnv> env;                  // on top of the backend's; later entries win
+    std::map<std::string, double> resources;  // "CPU", "TPU", ...; empty: nothing is asked for
+    std::map<std::string, std::string> metadata;
+    std::optional<WorkingTree> working_dir;  // nullopt: an empty folder
+    bool keep_workdir = false;
+};
+
+struct Submitted {
+    std::string submission_id;
+    std::vector<std::string> warnings;
+};
+
+// One reader of one job's log, from the first byte on. The log only grows.
+class JobLog {
+public:
+    virtual ~JobLog() = default;
+    // Appends the next bytes to `into` and returns how many; 0: nothing new now. At most about 1 MiB a call.
+    virtual Result<std::size_t> read(std::string& into) = 0;
+};
+
+class JobBackend {
+public:
+    virtual ~JobBackend() = default;
+    virtual std::string name() const = 0;     // "local", "ray"
+    virtual std::string cluster() const = 0;  // "local", "us-central1"
+    virtual std::string address() const = 0;  // what a person would open or look into
+    virtual std::string job_url(std::string_view id) const = 0;
+
+    // Errors: usage (id taken, request this backend cannot serve), local_io, infrastructure.
+    virtual Result<Submitted> submit(const JobRequest& request) = 0;
+    // Error: remote_missing `Job X does not exist`.
+    virtual Result<JobDetails> details(std::string_view id) = 0;
+    virtual Result<std::vector<JobDetails>> list() = 0;  // newest first by (start time, id)
+    // True: it will stop or has stopped by this call; false: it had ended already.
+    virtual Result<bool> stop(std::string_view id) = 0;
+    virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
+    virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id) = 0;
+    virtual Result<std::string> log_tail(std::string_view id, std::size_t lines) = 0;
+};
+
+// `gdnctl-<kind>-<user>-<YYYYmmddTHHMMSS>-<8 hex>`: letters, digits, '_' and '-' only, at most 100 characters.
+std::string make_submission_id(std::string_view kind, std::string_view user, WallTime now, std::uint32_t random);
+// Error: usage (characters, length, or the reserved word `latest`).
+Status check_submission_id(std::string_view id);
+
+// {"TPU-<type>-head": 1, "TPU": chips} of one host of this type. Errors: usage `Cannot parse TPU type: X`,
+// `Only single tpu nodes are supported with the CLI`.
+Result<std::map<std::string, double>> tpu_resources(std::string_view type);
+
+// Splits KEY=VALUE items (KEY is [A-Za-z_][A-Za-z0-9_]*, the value may be empty, blank items are skipped). Error:
+// usage.
+Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& items, std::string_view option);
+
+// Where the details came from, for the JSON of commands.
+struct JobPlace {
+    std::string backend, cluster, address, url;
+};
+// backend, cluster, address, submission_id, status, error_type, message, failure_class, driver_exit_code, start_time,
+// end_time (both ms since the epoch), url, appended to `object` in that order.
+void put_job(Json& object, const JobPlace& place, const JobDetails& details, const JobVerdict& verdict);
+
+}  // namespace gdnctl
