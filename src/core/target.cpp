@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/target_builtin.h"
 #include "gdnctl/core/text.h"
-#include "target_builtin.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "target_builtin.h"
+#include "core/target_builtin.h"
 
 namespace gdnctl::detail {
 

@@ -1,6 +1,6 @@
 // Commands and environment of a checkout that carries levanter: its pytest suites and its short profiled training run.
+#include "core/target_builtin.h"
 #include "gdnctl/core/text.h"
-#include "target_builtin.h"
 
 namespace gdnctl::detail {
 

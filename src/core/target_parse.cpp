@@ -1,8 +1,8 @@
 #include <array>
 #include <span>
 
+#include "core/target_builtin.h"
 #include "gdnctl/core/text.h"
-#include "target_builtin.h"
 
 namespace gdnctl::detail {
 
