@@ -1,0 +1,66 @@
+// Answers about history, computed once from raw reads and kept.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "gdnctl/services/commit_facts.h"
+#include "services/git/repository.h"
+
+namespace gdnctl::git {
+
+class HistoryFacts final : public CommitFacts {
+public:
+    explicit HistoryFacts(std::unique_ptr<Repository> repository) : m_repository(std::move(repository)) {}
+
+    Result<std::optional<CommitInfo>> resolve(std::string_view revision) override;
+    Result<bool> is_ancestor_of_head(std::string_view sha) override;
+    Result<bool> on_parked_ref(std::string_view sha) override;
+    Result<bool> is_reverted(std::string_view sha) override;
+    Result<std::optional<CommitInfo>> introduced_line(std::string_view path, std::string_view line) override;
+    Result<std::optional<CommitInfo>> with_iteration_trailer(std::string_view record_id) override;
+    Result<std::optional<std::string>> file_at(std::string_view revision, std::string_view path) override;
+
+private:
+    struct History {
+        std::vector<Commit> commits;
+        std::unordered_map<std::string, std::size_t> index;  // full sha -> position
+    };
+    // Full sha of the introducing commit, by line (headings), for one file.
+    struct FileIndex {
+        std::vector<FileVersion> versions;                   // parents before children
+        std::unordered_map<std::string, std::string> lines;  // heading line -> full sha
+    };
+
+    Result<const History*> head_history();
+    Result<const History*> parked_history();
+    Result<FileIndex*> file_index(std::string_view path);
+    using Texts = std::vector<const std::string*>;
+    template <class F>
+    Status each_version(const FileIndex& file, F use);
+    Result<std::optional<std::string>> search_line(const FileIndex& file, std::string_view line);
+    Result<std::string> full_sha(std::string_view sha);
+    bool reverted_by_living_commit(const std::string& sha, std::unordered_set<std::string>& seen) const;
+    std::optional<CommitInfo> find_trailer(const History& history, std::string_view record_id) const;
+
+    std::unique_ptr<Repository> m_repository;
+    std::unordered_map<std::string, std::optional<CommitInfo>> m_resolved;
+    std::optional<History> m_head;
+    std::optional<History> m_parked;
+    std::multimap<std::string, std::string> m_reverts;  // sha as the message gives it -> reverting commit
+    std::map<std::string, FileIndex, std::less<>> m_files;
+};
+
+CommitInfo info_of(const Commit& commit);
+
+// Pure parts, for tests.
+std::vector<std::string> reverted_shas(std::string_view message);
+// Value of the last `key: value` line in the last paragraph of a commit message; empty: none.
+std::string_view trailer(std::string_view message, std::string_view key);
+
+}  // namespace gdnctl::git

@@ -1,0 +1,56 @@
+// The few raw reads that the facts are computed from, done by libgit2 or by the git program.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/core/time.h"
+
+namespace gdnctl {
+class Process;
+}
+
+namespace gdnctl::git {
+
+struct Commit {
+    std::string sha;
+    WallTime time;  // committer date
+    std::vector<std::string> parents;
+    std::string message;
+};
+
+// A commit whose file differs from the file in every one of its parents.
+struct FileVersion {
+    std::string commit;
+    std::string blob;
+    std::vector<std::string> parent_blobs;  // of those parents that have the file
+};
+
+class Repository {
+public:
+    virtual ~Repository() = default;
+    // nullopt: no such commit, or the name is ambiguous.
+    virtual Result<std::optional<Commit>> commit(std::string_view revision) = 0;
+    // Everything reachable from `tips`, children before parents.
+    virtual Result<std::vector<Commit>> history(std::span<const std::string> tips) = 0;
+    // Commits that refs under `prefix` ("refs/gdnctl/parked/") name.
+    virtual Result<std::vector<std::string>> tips_under(std::string_view prefix) = 0;
+    // Over the whole history of `tip`, children before parents.
+    virtual Result<std::vector<FileVersion>> file_versions(std::string_view tip, std::string_view path) = 0;
+    virtual Result<std::vector<std::string>> blobs(std::span<const std::string> ids) = 0;
+    virtual Result<std::optional<std::string>> file_at(std::string_view revision, std::string_view path) = 0;
+    // Commits whose parents were cut off by a shallow clone.
+    virtual Result<std::vector<std::string>> shallow_commits() = 0;
+};
+
+// nullptr: libgit2 cannot be trusted with this repository (`why` says so); ask the program.
+Result<std::unique_ptr<Repository>> open_with_libgit2(const std::filesystem::path& root, std::string& why);
+Result<std::unique_ptr<Repository>> open_with_program(const std::filesystem::path& root, Process& process);
+
+}  // namespace gdnctl::git
