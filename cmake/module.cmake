@@ -53,6 +53,7 @@ endfunction()
 function(gdnctl_program target)
   gdnctl_use_pch(${target})
   if(GDNCTL_STATIC_RUNTIME)
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections
+      -Wl,--undefined=arc4random)  # ours, before libstdc++ asks glibc for it
   endif()
 endfunction()

@@ -1,7 +1,173 @@
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/args_cli11.h"
+#include "cli/dispatch.h"
+#include "cli/errors.h"
+#include "cli/globals.h"
+#include "cli/help.h"
+#include "cli/version.h"
 #include "gdnctl/cli/command.h"
+#include "gdnctl/core/config.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/env.h"
+#include "gdnctl/platform/http.h"
+#include "gdnctl/platform/process.h"
+#include "gdnctl/platform/signals.h"
 
 namespace gdnctl::cli {
 
-int run(std::span<const Command> /*table*/, int /*argc*/, char** /*argv*/) { return 2; }
+namespace {
+
+// Parsing can fail before --color is known, and the error should have the colour asked for.
+ColorMode color_asked_for(const std::vector<std::string>& words) {
+    ColorMode mode = ColorMode::automatic;
+    for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+        std::string_view value;
+        if (words[i] == "--color" && i + 1 < words.size()) value = words[i + 1];
+        if (words[i].starts_with("--color=")) value = std::string_view(words[i]).substr(8);
+        if (value == "always") mode = ColorMode::always;
+        if (value == "never") mode = ColorMode::never;
+        if (value == "auto") mode = ColorMode::automatic;
+    }
+    return mode;
+}
+
+PageStyle page_style(const Terminal& terminal, bool color) {
+    // Longer lines are hard to read, however wide the terminal is.
+    return {std::min(terminal.columns(), 100), color};
+}
+
+std::filesystem::path state_directory(const Env& env) {
+    const auto set = [&](const char* name) { return env.get(name).value_or(""); };
+    if (const std::string own = set("GDNCTL_STATE_DIR"); !own.empty()) return std::filesystem::absolute(own);
+    if (const std::string xdg = set("XDG_STATE_HOME"); !xdg.empty()) return std::filesystem::path(xdg) / "gdnctl";
+    return std::filesystem::path(set("HOME")) / ".local" / "state" / "gdnctl";
+}
+
+Result<std::filesystem::path> working_directory(const std::optional<std::string>& wanted) {
+    std::error_code problem;
+    auto here = std::filesystem::current_path(problem);
+    if (problem) return fail(ErrorKind::local_io, "the working directory is gone: " + problem.message());
+    if (!wanted) return here;
+    const auto there = (here / *wanted).lexically_normal();
+    if (!std::filesystem::is_directory(there, problem)) {
+        return fail(ErrorKind::usage, fmt::format("-C needs a directory: {}", *wanted));
+    }
+    // Children and libraries see the same directory.
+    if (chdir(there.c_str()) != 0)
+        return fail(ErrorKind::usage, fmt::format("cannot enter the directory: {}", *wanted));
+    return there;
+}
+
+Error with_help_hint(Error error, std::string_view command) {
+    if (error.kind == ErrorKind::usage && error.hint.empty()) {
+        error.hint = command.empty() ? "'gdnctl --help' lists the commands"
+                                     : fmt::format("'gdnctl {} --help' shows the options", command);
+    }
+    return error;
+}
+
+Status show_overview(std::span<const Command> table, const Dispatch& called, const Args& globals, bool asked) {
+    Terminal& terminal = system_terminal(ColorMode::automatic);
+    const PageStyle style = page_style(terminal, asked ? terminal.color_out() : terminal.color_err());
+    const std::string page =
+        called.group.empty() ? overview(table, globals, style) : group_overview(table, called.group, style);
+    if (asked) {
+        terminal.out(page);
+    } else {
+        terminal.err(page);
+    }
+    return {};
+}
+
+Result<ExitCode> call(const Command& command, Invocation& invocation, const GlobalFlags& flags) {
+    const Env& env = process_env();
+    GDNCTL_TRY_ASSIGN(const auto cwd, working_directory(flags.directory));
+    const Config config;
+    Context context{env,
+                    system_clock(),
+                    system_terminal(flags.color),
+                    config,
+                    system_process(),
+                    system_http(),
+                    stop_on_signals(),
+                    cwd,
+                    state_directory(env),
+                    flags.common};
+    (void)command;
+    return invocation.run(context);
+}
+
+// Help, version, or the command itself.
+Result<ExitCode> run_words(std::span<const Command> table, const std::vector<std::string>& words) {
+    GlobalFlags flags;
+    Args globals;
+    describe_globals(globals, flags);
+    const auto lookup = [](std::string_view name) { return process_env().get(name); };
+    const auto stop_early = [&] { return flags.help || flags.version; };
+
+    GDNCTL_TRY_ASSIGN(const Dispatch called, dispatch(table, words));
+    Args args;
+    std::unique_ptr<Invocation> invocation;
+    if (called.command != nullptr) {
+        invocation = called.command->create();
+        invocation->describe(args);
+    }
+    if (const Status parsed = parse_words(globals, args, called.words, lookup, stop_early); !parsed) {
+        return tl::unexpected(with_help_hint(parsed.error(), called.command ? called.command->name : ""));
+    }
+    Terminal& terminal = system_terminal(flags.color);
+    const log::Level level = flags.common.quiet         ? log::Level::warning
+                             : flags.common.verbose > 0 ? log::Level::debug
+                                                        : log::Level::info;
+    log::configure({level, terminal.color_err()});
+    if (flags.version) {
+        terminal.out(version_text(flags.common.json));
+        return ExitCode::ok;
+    }
+    const bool asked = called.help || flags.help;
+    if (called.command == nullptr) {
+        GDNCTL_TRY(show_overview(table, called, globals, asked));
+        return asked ? ExitCode::ok : ExitCode::usage;
+    }
+    if (asked) {
+        terminal.out(help_page(*called.command, args, globals, page_style(terminal, terminal.color_out())));
+        return ExitCode::ok;
+    }
+    auto result = call(*called.command, *invocation, flags);
+    if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.command->name));
+    return result;
+}
+
+int finish(const Result<ExitCode>& result) {
+    Terminal& terminal = system_terminal(ColorMode::automatic);
+    if (!result) return print_error(result.error(), terminal);
+    const Status flushed = terminal.flush();
+    if (!flushed && *result == ExitCode::ok) return print_error(flushed.error(), terminal);
+    return static_cast<int>(*result);
+}
+
+}  // namespace
+
+int run(std::span<const Command> table, int argc, char** argv) {
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    Terminal& terminal = system_terminal(color_asked_for(words));
+    log::configure({log::Level::info, terminal.color_err()});
+    try {
+        return finish(run_words(table, words));
+    } catch (const std::bad_alloc&) {
+        return print_error({ErrorKind::internal, "out of memory", "", ""}, terminal);
+    } catch (const std::exception& e) {
+        return print_error({ErrorKind::internal, fmt::format("unexpected exception: {}", e.what()), "", ""}, terminal);
+    } catch (...) {
+        return print_error({ErrorKind::internal, "unexpected exception of an unknown type", "", ""}, terminal);
+    }
+}
 
 }  // namespace gdnctl::cli

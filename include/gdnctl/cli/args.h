@@ -53,6 +53,9 @@ struct OptionDef {
     Complete complete = Complete::nothing;
     bool required = false;
     std::function<Status(std::string_view)> assign;  // flags get "true" or "false"
+
+    // The name that help and messages use: the last long one, or the short one where there is no other.
+    const std::string& canonical() const;
 };
 
 struct PositionalDef {
@@ -63,6 +66,9 @@ struct PositionalDef {
     bool repeated = false;
     std::function<Status(std::string_view)> assign;
 };
+
+// true/yes/on/1, false/no/off/0 in any case; nullopt: anything else. The one place that knows these words.
+std::optional<bool> parse_truth(std::string_view word);
 
 struct ExitNote {
     int code;
@@ -78,6 +84,7 @@ struct Example {
 class Args {
 public:
     void flag(bool& target, const OptionSpec& spec);
+    void count(int& target, const OptionSpec& spec);  // a flag that may be repeated (-vv)
     void option(std::string& target, const OptionSpec& spec);
     void option(std::optional<std::string>& target, const OptionSpec& spec);
     void option(std::int64_t& target, const OptionSpec& spec);

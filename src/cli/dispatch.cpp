@@ -1,0 +1,140 @@
+#include "cli/dispatch.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "cli/globals.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::cli {
+
+namespace {
+
+std::string_view first_word(std::string_view name) { return name.substr(0, name.find(' ')); }
+
+const Command* find_command(std::span<const Command> table, std::string_view name) {
+    const auto it = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.name == name; });
+    return it == table.end() ? nullptr : &*it;
+}
+
+bool is_group(std::span<const Command> table, std::string_view word) {
+    return std::any_of(table.begin(), table.end(), [&](const Command& c) {
+        return c.name.size() > word.size() && c.name.starts_with(word) && c.name[word.size()] == ' ';
+    });
+}
+
+// The words that are no option and no value of a global option, by position, up to `--`.
+std::vector<std::size_t> bare_words(const std::vector<std::string>& words, std::size_t from, std::size_t wanted) {
+    GlobalFlags flags;
+    Args globals;
+    describe_globals(globals, flags);
+    const auto takes_value = [&](const std::string& word) {
+        return std::any_of(globals.options().begin(), globals.options().end(), [&](const OptionDef& option) {
+            return option.kind != OptionDef::Kind::flag &&
+                   std::find(option.names.begin(), option.names.end(), word) != option.names.end();
+        });
+    };
+    std::vector<std::size_t> found;
+    for (std::size_t i = from; i < words.size() && words[i] != "--" && found.size() < wanted; ++i) {
+        if (words[i].size() > 1 && words[i][0] == '-') {
+            if (takes_value(words[i])) ++i;
+            continue;
+        }
+        found.push_back(i);
+    }
+    return found;
+}
+
+std::vector<std::string> without(const std::vector<std::string>& words, std::span<const std::size_t> positions) {
+    std::vector<std::string> rest;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (std::find(positions.begin(), positions.end(), i) == positions.end()) rest.push_back(words[i]);
+    }
+    return rest;
+}
+
+std::string hint_for(std::span<const Command> table, std::string_view typed, std::string_view second) {
+    std::vector<std::string> names;
+    std::set<std::string> groups;
+    for (const Command& command : table) {
+        if (is_hidden(command)) continue;
+        names.emplace_back(command.name);
+        if (command.name.find(' ') != std::string_view::npos) groups.emplace(first_word(command.name));
+    }
+    if (!second.empty()) {
+        const auto both = text::nearest(fmt::format("{} {}", typed, second), names);
+        if (both && both->find(' ') != std::string::npos) return fmt::format("did you mean 'gdnctl {}'?", *both);
+    }
+    // `append` alone: the second word of one command only.
+    std::vector<std::string> owners;
+    for (const std::string& name : names) {
+        if (name.ends_with(" " + std::string(typed))) owners.push_back(name);
+    }
+    if (owners.size() == 1) return fmt::format("did you mean 'gdnctl {}'?", owners[0]);
+    std::erase_if(names, [](const std::string& name) { return name.find(' ') != std::string::npos; });
+    names.insert(names.end(), groups.begin(), groups.end());
+    names.emplace_back("help");
+    if (const auto meant = text::nearest(typed, names)) return fmt::format("did you mean 'gdnctl {}'?", *meant);
+    return "'gdnctl --help' lists the commands";
+}
+
+tl::unexpected<Error> unknown_member(std::span<const Command> table, const std::string& group,
+                                     const std::string& word) {
+    std::vector<std::string> members;
+    for (const Command* command : members_of(table, group)) {
+        members.emplace_back(command->name.substr(group.size() + 1));
+    }
+    const auto meant = text::nearest(word, members);
+    return fail(ErrorKind::usage, fmt::format("unknown command '{} {}'", group, word),
+                meant ? fmt::format("did you mean 'gdnctl {} {}'?", group, *meant)
+                      : fmt::format("'gdnctl {}' has: {}", group, text::join(members, ", ")));
+}
+
+}  // namespace
+
+std::vector<const Command*> members_of(std::span<const Command> table, std::string_view group) {
+    std::vector<const Command*> members;
+    for (const Command& command : table) {
+        if (!is_hidden(command) && command.name.find(' ') != std::string_view::npos &&
+            first_word(command.name) == group) {
+            members.push_back(&command);
+        }
+    }
+    return members;
+}
+
+Result<Dispatch> dispatch(std::span<const Command> table, const std::vector<std::string>& words) {
+    Dispatch result;
+    std::vector<std::size_t> at = bare_words(words, 0, 3);
+    std::vector<std::size_t> taken;
+    if (!at.empty() && words[at[0]] == "help") {
+        result.help = true;
+        taken.push_back(at[0]);
+        at.erase(at.begin());
+    }
+    if (at.empty()) {
+        result.words = without(words, taken);
+        return result;
+    }
+    const std::string& first = words[at[0]];
+    const std::string second = at.size() > 1 ? words[at[1]] : std::string();
+    taken.push_back(at[0]);
+    if (const Command* pair = second.empty() ? nullptr : find_command(table, first + ' ' + second)) {
+        result.command = pair;
+        taken.push_back(at[1]);
+    } else if (const Command* single = find_command(table, first)) {
+        result.command = single;
+    } else if (!is_group(table, first)) {
+        return fail(ErrorKind::usage, fmt::format("unknown command '{}'", first), hint_for(table, first, second));
+    } else if (!second.empty()) {
+        return unknown_member(table, first, second);
+    } else {
+        result.group = first;
+    }
+    result.words = without(words, taken);
+    return result;
+}
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,50 @@
+#include "cli/globals.h"
+
+#include <array>
+
+namespace gdnctl::cli {
+
+namespace {
+
+constexpr std::array k_color_modes = {
+    Choice<ColorMode>{"auto", ColorMode::automatic, "when the stream is a terminal"},
+    Choice<ColorMode>{"always", ColorMode::always, "even into a pipe"},
+    Choice<ColorMode>{"never", ColorMode::never, "never"},
+};
+
+constexpr std::string_view k_group = "Global options";
+
+}  // namespace
+
+void describe_globals(Args& args, GlobalFlags& flags) {
+    args.flag(flags.common.json, {.names = "--json", .help = "write one JSON object to stdout", .group = k_group});
+    args.flag(flags.common.quiet, {.names = "-q,--quiet", .help = "warnings and errors only", .group = k_group});
+    args.count(flags.common.verbose,
+               {.names = "-v,--verbose", .help = "say more; twice for still more", .group = k_group});
+    args.option<ColorMode>(flags.color, k_color_modes,
+                           {.names = "--color",
+                            .value = "WHEN",
+                            .help = "colour the output; NO_COLOR in the environment means never",
+                            .group = k_group});
+    args.option(flags.config, {.names = "--config",
+                               .value = "FILE",
+                               .help = "read this configuration file instead of the gdnctl.toml found upward",
+                               .group = k_group,
+                               .env = "GDNCTL_CONFIG",
+                               .complete = Complete::file});
+    args.option(flags.target, {.names = "--target",
+                               .value = "NAME",
+                               .help = "what is being optimised: a table [targets.NAME], or a built-in one",
+                               .group = k_group,
+                               .default_text = "from the configuration, else detected",
+                               .complete = Complete::target});
+    args.option(flags.directory, {.names = "-C",
+                                  .value = "DIR",
+                                  .help = "work as if started in DIR",
+                                  .group = k_group,
+                                  .complete = Complete::directory});
+    args.flag(flags.help, {.names = "-h,--help", .help = "show this help", .group = k_group});
+    args.flag(flags.version, {.names = "--version", .help = "show the version", .group = k_group});
+}
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,25 @@
+// The options that every command has.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::cli {
+
+struct GlobalFlags {
+    GlobalOptions common;
+    ColorMode color = ColorMode::automatic;
+    std::optional<std::string> config;  // --config FILE
+    std::optional<std::string> target;  // --target NAME
+    std::optional<std::string> directory;
+    bool help = false;
+    bool version = false;
+};
+
+void describe_globals(Args& args, GlobalFlags& flags);
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,100 @@
+// Commands and environment of a checkout that carries levanter: its pytest suites and its short profiled training run.
+#include "core/target_builtin.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::detail {
+
+namespace {
+
+// Parity with the reference implementation drifts with newer torch, so the version is pinned.
+constexpr std::string_view k_torch = "torch==2.9.0+cpu";
+
+constexpr std::string_view k_device_check =
+    "import json, sys, jax; b = jax.default_backend(); "
+    "print(\"GDNCTL_DEVICE \" + json.dumps({\"backend\": b, \"count\": jax.device_count()}, separators=(\",\", "
+    "\":\")), "
+    "flush=True); ";
+// Without a TPU the suites would pass on the CPU and prove nothing.
+constexpr std::string_view k_require_tpu =
+    "b == \"tpu\" or sys.exit(\"gdnctl: JAX runs on \" + b + \", not on a TPU (--allow-cpu accepts that)\")";
+
+std::string torch_install(const Target& target, std::string_view python) {
+    return "uv pip install --python " + std::string(python) + " --force-reinstall --index-url " +
+           text::shell_quote(target.torch_index) + " " + std::string(k_torch);
+}
+
+std::string tests_of(TestSelection::Suite suite) {
+    switch (suite) {
+        case TestSelection::Suite::kernels: return "tests/test_gdn_kernels.py";
+        case TestSelection::Suite::layer: return "tests/test_gdn_layer.py";
+        case TestSelection::Suite::both: break;
+    }
+    return "tests/test_gdn_kernels.py tests/test_gdn_layer.py";
+}
+
+JobCommand with_defaults(const TargetJob& job) {
+    JobCommand command;
+    command.env = job.env;
+    command.resources = job.resources;
+    command.timeout_s = job.timeout_s;
+    return command;
+}
+
+void put(EnvList& env, std::string_view name, const std::optional<std::int64_t>& value) {
+    if (value) env.emplace_back(name, std::to_string(*value));
+}
+
+}  // namespace
+
+Result<JobCommand> levanter_test(const Target& target, const TestSelection& selection) {
+    const auto words = text::shell_split(selection.pytest_args);
+    if (!words) {
+        return fail(ErrorKind::usage, "--pytest-args has a quote that is not closed: " + selection.pytest_args);
+    }
+    std::string device(k_device_check);
+    if (!selection.allow_cpu) device += k_require_tpu;
+
+    std::string remote = "set -e; cd " + text::shell_quote(target.test->workdir) +
+                         "; if [ -n \"${VIRTUAL_ENV:-}\" ]; then uv sync --active; gdn_venv=$VIRTUAL_ENV; "
+                         "else gdn_venv=../../.venv; fi; " +
+                         torch_install(target, "\"$gdn_venv/bin/python\"") +
+                         "; uv pip install --python \"$gdn_venv/bin/python\" transformers; "
+                         "\"$gdn_venv/bin/python\" -c " +
+                         text::shell_quote(device) + "; uv run pytest " + tests_of(selection.suite) + " -v";
+    if (!words->empty()) remote += " " + text::shell_join(*words);
+
+    JobCommand command = with_defaults(*target.test);
+    command.entrypoint = "bash -lc " + text::shell_quote(remote);
+    return command;
+}
+
+Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings& s) {
+    JobCommand command = with_defaults(*target.profile);
+    EnvList& env = command.env;
+    env.emplace_back("WANDB_MODE", s.wandb_mode);
+    env.emplace_back("GDN_PROFILE_SIZE", s.size);
+    env.emplace_back("GDN_PROFILE_NUM_STEPS", std::to_string(s.num_steps));
+    env.emplace_back("GDN_PROFILE_PROFILE_START_STEP", std::to_string(s.profile_start_step));
+    env.emplace_back("GDN_PROFILE_PROFILE_NUM_STEPS", std::to_string(s.profile_num_steps));
+    env.emplace_back("GDN_PROFILE_RUN_NAME_PREFIX", s.run_name_prefix);
+    env.emplace_back("GDN_PROFILE_TPU_VARIANT", s.tpu);
+    put(env, "GDN_PROFILE_BATCH_SIZE", s.batch_size);
+    put(env, "GDN_PROFILE_CHUNK_SIZE", s.chunk_size);
+    put(env, "GDN_PROFILE_SEGMENT_SIZE", s.segment_size);
+    put(env, "GDN_PROFILE_GDN_LAYERS_PER_BLOCK", s.gdn_layers_per_block);
+    put(env, "GDN_PROFILE_GDN_BLOCK_SIZE", s.gdn_block_size);
+    if (s.all_transformer) env.emplace_back("GDN_PROFILE_ALL_TRANSFORMER", "1");
+    if (s.ce_implementation != "auto") env.emplace_back("LEVANTER_FUSED_CE_IMPLEMENTATION", s.ce_implementation);
+    env.emplace_back("LEVANTER_PALLAS_TPU_BWD_USE_XLA_STREAMING_BENCH", s.ce_bwd_mode == "xla_streaming" ? "1" : "0");
+    env.insert(env.end(), s.extra_env.begin(), s.extra_env.end());
+
+    std::string remote = "set -e && uv sync && " + torch_install(target, ".venv/bin/python") +
+                         " && (uv pip uninstall --python .venv/bin/python torchvision || true)"
+                         " && .venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile"
+                         " --force_run_failed true";
+    if (s.dry_run) remote += " --dry_run true";
+    command.entrypoint = "bash -lc " + text::shell_quote(remote);
+    return command;
+}
+
+}  // namespace gdnctl::detail

@@ -1,0 +1,15 @@
+// Debian 12's static libstdc++ takes its random numbers from arc4random, which entered glibc with 2.36. The portable
+// binary promises to start on 2.35, so it brings its own, over the system call. Linked only where the runtime is static.
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+
+extern "C" std::uint32_t arc4random() noexcept {
+    std::uint32_t value = 0;
+    while (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
+        if (errno != EINTR) std::abort();  // no entropy at all: nothing sensible can follow
+    }
+    return value;
+}

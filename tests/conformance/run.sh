@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# run.sh: every tests/conformance/*.sh but this one and those that only prepare (prepare_*.sh), function by function,
+# against build/release/gdnctl. Ends with the closing line of a test run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+binary=$PWD/build/release/gdnctl
+tally=build/conformance/tally
+mkdir -p build/conformance
+: >"$tally"
+for script in tests/conformance/*.sh; do
+    case ${script##*/} in run.sh | prepare_*) continue ;; esac
+    for function in $(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$script"); do
+        status=0
+        out=$(bash tests/support/run_cli_test.sh "$script" "$function" "$binary" 2>&1) || status=$?
+        case $status in
+            0) verdict="1 0 0" word=ok ;;
+            77) verdict="0 0 1" word="$out" ;;
+            *) verdict="0 1 0" word=FAILED ;;
+        esac
+        echo "$verdict" >>"$tally"
+        printf '[conformance] %s: %s: %s\n' "$(basename "$script" .sh)" "$function" "$word"
+        [ "$word" != FAILED ] || printf '%s\n' "$out"
+    done
+done
+tests/support/tally.sh --sum "$tally"
