@@ -132,6 +132,7 @@ private:
 std::unique_ptr<Terminal> make_terminal(ColorMode mode, const Env& env, int out_fd, int err_fd) {
     reserve_standard_streams();
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);
     return std::make_unique<SystemTerminal>(mode, env, out_fd, err_fd);
 }
 

@@ -35,7 +35,7 @@ enum class ColorMode { automatic, always, never };
 
 // The real terminal. stdout is buffered (by line on a TTY) and flushed by flush() and the destructor. Not thread-safe.
 // Makes sure that descriptors 0 to 2 are taken, so that no file opened later is written to by mistake, and ignores
-// SIGPIPE.
+// SIGPIPE and SIGXFSZ, so that a closed pipe and a file size limit are errors and not deaths.
 std::unique_ptr<Terminal> make_terminal(ColorMode mode, const Env& env = process_env(), int out_fd = 1, int err_fd = 2);
 
 // The process's own stdout and stderr. The mode of the first call stays.

@@ -1,0 +1,104 @@
+#include "gdnctl/platform/fs.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gdnctl/platform/fd.h"
+#include "gdnctl/platform/signals.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+
+Error file_error(ErrorKind kind, std::string_view what, const fs::path& path, int error_number) {
+    std::string hint;
+    switch (error_number) {
+        case ENOSPC:
+        case EDQUOT: hint = "free space there, then run the command again"; break;
+        case EFBIG: hint = "raise the file size limit (ulimit -f), then run the command again"; break;
+        case EROFS: hint = "the file system is mounted read-only; choose another place"; break;
+        case EACCES:
+        case EPERM: hint = fmt::format("check owner and mode: ls -ld '{}'", path.string()); break;
+        default: break;
+    }
+    return {kind, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error_number)), hint, {}};
+}
+
+Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t limit) {
+    std::string bytes;
+    struct stat facts{};
+    if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        bytes.reserve(std::min(static_cast<std::size_t>(facts.st_size), limit) + 1);
+    }
+    std::size_t used = 0;
+    for (;;) {
+        constexpr std::size_t k_step = std::size_t{64} << 10;
+        bytes.resize(std::max(bytes.capacity(), used + k_step));
+        const ssize_t n = read(fd, bytes.data() + used, bytes.size() - used);
+        if (n < 0) {
+            if (errno == EINTR && received_signal()) return tl::unexpected(stopped_error());
+            if (errno == EINTR) continue;
+            return tl::unexpected(file_error(ErrorKind::local_io, "read", name, errno));
+        }
+        used += static_cast<std::size_t>(n);
+        if (used > limit) {
+            return fail(ErrorKind::bad_input, fmt::format("{} is larger than the limit of {} bytes", name, limit));
+        }
+        if (n == 0) break;
+    }
+    bytes.resize(used);
+    return bytes;
+}
+
+Result<std::string> read_file(const fs::path& path, const ReadOptions& options) {
+    int number = 0;
+    do {
+        number = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        if (number < 0 && errno == EINTR && received_signal()) return tl::unexpected(stopped_error());
+    } while (number < 0 && errno == EINTR);
+    const UniqueFd fd(number);
+    if (!fd.valid()) {
+        const bool absent = errno == ENOENT || errno == ENOTDIR;
+        return tl::unexpected(file_error(absent ? options.missing : ErrorKind::local_io, "read", path, errno));
+    }
+    struct stat facts{};
+    if (fstat(fd.get(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+        return tl::unexpected(file_error(options.missing, "read", path, EISDIR));
+    }
+    return read_descriptor(fd.get(), path.string(), options.limit);
+}
+
+Result<std::optional<std::string>> read_file_if_exists(const fs::path& path, std::size_t limit) {
+    struct stat facts{};
+    if (stat(path.c_str(), &facts) != 0 && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+    GDNCTL_TRY_ASSIGN(std::string bytes, read_file(path, {.limit = limit, .missing = ErrorKind::local_io}));
+    return std::optional<std::string>(std::move(bytes));
+}
+
+int write_fully(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t n = write(fd, bytes.data(), bytes.size());
+        if (n >= 0) {
+            bytes.remove_prefix(static_cast<std::size_t>(n));
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+Status sync_directory(const fs::path& path) {
+    const UniqueFd fd(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // Some file systems cannot sync a folder (EINVAL); there is nothing more that one could do there.
+    if (!fd.valid() || (fsync(fd.get()) != 0 && errno != EINVAL)) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "sync", path, errno));
+    }
+    return {};
+}
+
+}  // namespace gdnctl

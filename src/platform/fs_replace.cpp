@@ -1,0 +1,114 @@
+// atomic_replace(): the one way in which files that matter are rewritten.
+#include <cerrno>
+#include <cstdio>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gdnctl/platform/fd.h"
+#include "gdnctl/platform/fs.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Where a chain of symbolic links ends; the end itself need not exist.
+Result<fs::path> follow_links(fs::path path) {
+    constexpr int k_most_links = 40;  // as the kernel's own limit
+    for (int i = 0; i < k_most_links; ++i) {
+        std::error_code problem;
+        if (!fs::is_symlink(fs::symlink_status(path, problem))) return path;
+        const fs::path target = fs::read_symlink(path, problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "follow", path, problem.value()));
+        path = target.is_absolute() ? target : path.parent_path() / target;
+    }
+    return tl::unexpected(file_error(ErrorKind::local_io, "follow", path, ELOOP));
+}
+
+bool is_same_file(int fd, const fs::path& path) {
+    struct stat open_one{};
+    struct stat named{};
+    return fstat(fd, &open_one) == 0 && lstat(path.c_str(), &named) == 0 && open_one.st_ino == named.st_ino &&
+           open_one.st_dev == named.st_dev;
+}
+
+struct Temporary {
+    fs::path path;
+    UniqueFd fd;
+};
+
+// A new file beside `target`, locked while its writer lives. A name in use whose lock is free belonged to a process
+// that was killed: it is removed.
+Result<Temporary> make_temporary(const fs::path& target) {
+    constexpr int k_most_tries = 200;
+    for (int i = 0, number = 0; i < k_most_tries; ++i) {
+        const fs::path path =
+            target.parent_path() / fmt::format(".{}.gdnctl-tmp{}", target.filename().string(), number);
+        UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+        if (fd.valid()) {
+            if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? is_same_file(fd.get(), path) : errno != EWOULDBLOCK) {
+                return Temporary{path, std::move(fd)};
+            }
+            continue;  // taken for a left-over in the instant before the lock
+        }
+        if (errno != EEXIST) return tl::unexpected(file_error(ErrorKind::local_io, "write", target, errno));
+        const UniqueFd old(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+        const bool left_over = old.valid() && flock(old.get(), LOCK_EX | LOCK_NB) == 0 && is_same_file(old.get(), path);
+        if (!left_over || unlink(path.c_str()) != 0) ++number;
+    }
+    return fail(ErrorKind::conflict, fmt::format("cannot write {}: too many others are writing it", target.string()));
+}
+
+// Content and attributes of the finished file; errno or 0.
+int fill(int fd, std::string_view bytes, const struct stat* old, mode_t mode) {
+    if (old != nullptr && (old->st_uid != geteuid() || old->st_gid != getegid())) {
+        [[maybe_unused]] const int kept = fchown(fd, old->st_uid, old->st_gid);  // only root may; no loss otherwise
+    }
+    if (fchmod(fd, old != nullptr ? old->st_mode & 07777U : mode) != 0) return errno;
+    if (const int problem = write_fully(fd, bytes); problem != 0) return problem;
+    return fsync(fd) == 0 ? 0 : errno;
+}
+
+mode_t less_umask(mode_t mode) {
+    const mode_t mask = umask(077);  // there is no way only to look; the instant between is the stricter one
+    umask(mask);
+    return mode & ~mask;
+}
+
+Status write_plainly(const fs::path& path, std::string_view bytes) {
+    const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+    const int problem = fd.valid() ? write_fully(fd.get(), bytes) : errno;
+    if (problem != 0) return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
+    return {};
+}
+
+}  // namespace
+
+Status atomic_replace(const fs::path& path, std::string_view bytes, mode_t mode) {
+    GDNCTL_TRY_ASSIGN(const fs::path target, follow_links(path));
+    struct stat old{};
+    const bool exists = stat(target.c_str(), &old) == 0;
+    if (exists && S_ISDIR(old.st_mode)) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "write", path, EISDIR));
+    }
+    if (exists && !S_ISREG(old.st_mode)) return write_plainly(target, bytes);
+    // A rename would go through where the file itself is protected.
+    if (exists && access(target.c_str(), W_OK) != 0) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "write", path, errno));
+    }
+    GDNCTL_TRY_ASSIGN(const Temporary temporary, make_temporary(target));
+    int problem = fill(temporary.fd.get(), bytes, exists ? &old : nullptr, less_umask(mode));
+    if (problem == 0 && std::rename(temporary.path.c_str(), target.c_str()) != 0) problem = errno;
+    if (problem != 0) {
+        unlink(temporary.path.c_str());
+        return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
+    }
+    return sync_directory(target.parent_path());
+}
+
+}  // namespace gdnctl
