@@ -1,0 +1,81 @@
+#include "gdnctl/platform/lock.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <string>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/signals.h"
+
+namespace gdnctl {
+
+namespace {
+
+// The process id that the holder wrote; empty when it has not come to it yet.
+std::string holder_of(int fd) {
+    std::array<char, 24> buffer{};
+    const ssize_t n = pread(fd, buffer.data(), buffer.size(), 0);
+    std::string holder(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    const auto end = std::find_if(holder.begin(), holder.end(), [](unsigned char c) { return std::isdigit(c) == 0; });
+    holder.erase(end, holder.end());
+    return holder;
+}
+
+Error held_error(const std::filesystem::path& path, int fd) {
+    const std::string holder = holder_of(fd);
+    return {ErrorKind::conflict,
+            holder.empty() ? fmt::format("{} is held by another process", path.string())
+                           : fmt::format("{} is held by process {}", path.string(), holder),
+            "wait for it to end, or stop it, then run the command again",
+            {}};
+}
+
+void write_holder(int fd) {
+    const std::string text = fmt::format("{}\n", getpid());
+    // For messages only: a full disk must not keep anyone from locking.
+    [[maybe_unused]] const int cut = ftruncate(fd, 0);
+    [[maybe_unused]] const ssize_t n = pwrite(fd, text.data(), text.size(), 0);
+}
+
+}  // namespace
+
+Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const LockWait& wait) {
+    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
+    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open the lock", path, errno));
+    Clock& clock = wait.clock != nullptr ? *wait.clock : system_clock();
+    const auto deadline = clock.monotonic() + wait.limit;
+    // Polling, since a blocking flock() knows neither time limits nor stop tokens.
+    std::chrono::milliseconds pause{5};
+    constexpr std::chrono::milliseconds k_longest_pause{100};
+    for (;;) {
+        if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) break;
+        if (errno == EINTR) continue;
+        if (errno != EWOULDBLOCK) return tl::unexpected(file_error(ErrorKind::local_io, "lock", path, errno));
+        if (clock.monotonic() >= deadline) return tl::unexpected(held_error(path, fd.get()));
+        if (!clock.sleep_for(pause, wait.stop)) return tl::unexpected(stopped_error());
+        pause = std::min(pause * 2, k_longest_pause);
+    }
+    write_holder(fd.get());
+    return FileLock(std::move(fd));
+}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+    FileLock previous(std::move(m_fd));  // lets go of what this one held
+    m_fd = std::move(other.m_fd);
+    return *this;
+}
+
+FileLock::~FileLock() {
+    // The name goes first, so that nobody reads the id of one who has left.
+    if (m_fd.valid()) [[maybe_unused]]
+        const int cut = ftruncate(m_fd.get(), 0);
+}
+
+}  // namespace gdnctl
