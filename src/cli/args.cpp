@@ -71,7 +71,7 @@ std::string choices_text(std::span<const std::string> choices) { return text::jo
 Status choice_error(std::string_view word, std::span<const std::string> choices) {
     const auto meant = text::nearest(word, choices);
     return bad_value(fmt::format("not one of {}", choices_text(choices)),
-                     meant ? fmt::format("did you mean '{}'?", *meant) : std::string());
+                     meant ? fmt::format("did you mean `{}`?", *meant) : std::string());
 }
 
 }  // namespace

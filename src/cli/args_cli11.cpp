@@ -33,7 +33,7 @@ tl::unexpected<Error> unknown_option(const Options& options, const std::string& 
     std::erase_if(names, [](const std::string& n) { return !n.starts_with("--"); });
     const auto meant = name.starts_with("--") ? text::nearest(name, names) : std::nullopt;
     return fail(ErrorKind::usage, fmt::format("unknown option '{}'", name),
-                meant ? fmt::format("did you mean '{}'?", *meant) : std::string());
+                meant ? fmt::format("did you mean `{}`?", *meant) : std::string());
 }
 
 // Rewrites words so that CLI11 sees names and marks only. A mark stands for a value or a positional word, which CLI11

@@ -65,19 +65,19 @@ std::string hint_for(std::span<const Command> table, std::string_view typed, std
     }
     if (!second.empty()) {
         const auto both = text::nearest(fmt::format("{} {}", typed, second), names);
-        if (both && both->find(' ') != std::string::npos) return fmt::format("did you mean 'gdnctl {}'?", *both);
+        if (both && both->find(' ') != std::string::npos) return fmt::format("did you mean `gdnctl {}`?", *both);
     }
     // `append` alone: the second word of one command only.
     std::vector<std::string> owners;
     for (const std::string& name : names) {
         if (name.ends_with(" " + std::string(typed))) owners.push_back(name);
     }
-    if (owners.size() == 1) return fmt::format("did you mean 'gdnctl {}'?", owners[0]);
+    if (owners.size() == 1) return fmt::format("did you mean `gdnctl {}`?", owners[0]);
     std::erase_if(names, [](const std::string& name) { return name.find(' ') != std::string::npos; });
     names.insert(names.end(), groups.begin(), groups.end());
     names.emplace_back("help");
-    if (const auto meant = text::nearest(typed, names)) return fmt::format("did you mean 'gdnctl {}'?", *meant);
-    return "'gdnctl --help' lists the commands";
+    if (const auto meant = text::nearest(typed, names)) return fmt::format("did you mean `gdnctl {}`?", *meant);
+    return "`gdnctl --help` lists the commands";
 }
 
 tl::unexpected<Error> unknown_member(std::span<const Command> table, const std::string& group,
@@ -88,8 +88,8 @@ tl::unexpected<Error> unknown_member(std::span<const Command> table, const std::
     }
     const auto meant = text::nearest(word, members);
     return fail(ErrorKind::usage, fmt::format("unknown command '{} {}'", group, word),
-                meant ? fmt::format("did you mean 'gdnctl {} {}'?", group, *meant)
-                      : fmt::format("'gdnctl {}' has: {}", group, text::join(members, ", ")));
+                meant ? fmt::format("did you mean `gdnctl {} {}`?", group, *meant)
+                      : fmt::format("`gdnctl {}` has: {}", group, text::join(members, ", ")));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ int print_error(const Error& error, Terminal& terminal) {
     log::error("error: {}", error.text());
     std::string hint = error.hint;
     if (error.kind == ErrorKind::internal && hint.empty()) {
-        hint = "this is a bug in gdnctl: please report the command line and the output of 'gdnctl --version'";
+        hint = "this is a bug in gdnctl: please report the command line and the output of `gdnctl --version`";
     }
     if (!hint.empty()) log::warning("hint: {}", hint);
     return static_cast<int>(exit_code_of(error.kind));

@@ -183,7 +183,7 @@ std::string overview(std::span<const Command> table, const Args& globals, const 
     for (const std::string& group : option_groups(globals)) {
         page += heading(group, style) + table_text(option_rows(globals, group), style);
     }
-    return page + "\n'gdnctl COMMAND --help' shows the options of a command, with examples.\n";
+    return page + "\n`gdnctl COMMAND --help` shows the options of a command, with examples.\n";
 }
 
 std::string group_overview(std::span<const Command> table, std::string_view group, const PageStyle& style) {
@@ -194,7 +194,7 @@ std::string group_overview(std::span<const Command> table, std::string_view grou
     std::string page = wrap(fmt::format("gdnctl {}: a group of commands", group), 0, style.columns);
     page += heading("Usage", style) + fmt::format("  gdnctl {} COMMAND [OPTIONS] ...\n", group);
     page += heading("Commands", style) + table_text(rows, style);
-    return page + fmt::format("\n'gdnctl {} COMMAND --help' shows the options of one, with examples.\n", group);
+    return page + fmt::format("\n`gdnctl {} COMMAND --help` shows the options of one, with examples.\n", group);
 }
 
 }  // namespace gdnctl::cli

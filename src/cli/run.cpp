@@ -12,8 +12,10 @@
 #include "cli/help.h"
 #include "cli/version.h"
 #include "gdnctl/cli/command.h"
+#include "gdnctl/cli/config.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/target.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/http.h"
@@ -67,8 +69,8 @@ Result<std::filesystem::path> working_directory(const std::optional<std::string>
 
 Error with_help_hint(Error error, std::string_view command) {
     if (error.kind == ErrorKind::usage && error.hint.empty()) {
-        error.hint = command.empty() ? "'gdnctl --help' lists the commands"
-                                     : fmt::format("'gdnctl {} --help' shows the options", command);
+        error.hint = command.empty() ? "`gdnctl --help` lists the commands"
+                                     : fmt::format("`gdnctl {} --help` shows the options", command);
     }
     return error;
 }
@@ -86,21 +88,30 @@ Status show_overview(std::span<const Command> table, const Dispatch& called, con
     return {};
 }
 
+// A command that does not read the configuration runs even where it is broken.
+Result<LoadedConfig> config_for(const Command& command, const GlobalFlags& flags, const std::filesystem::path& cwd) {
+    if (!command.reads_config) return LoadedConfig{};
+    GDNCTL_TRY_ASSIGN(LoadedConfig loaded, load_config(process_env(), {cwd, flags.config, flags.target}));
+    for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
+    // A misspelt --target is an error even for a command that has no use for the target.
+    if (flags.target) GDNCTL_TRY(select_target(loaded.config, cwd));
+    return loaded;
+}
+
 Result<ExitCode> call(const Command& command, Invocation& invocation, const GlobalFlags& flags) {
     const Env& env = process_env();
     GDNCTL_TRY_ASSIGN(const auto cwd, working_directory(flags.directory));
-    const Config config;
+    GDNCTL_TRY_ASSIGN(const LoadedConfig loaded, config_for(command, flags, cwd));
     Context context{env,
                     system_clock(),
                     system_terminal(flags.color),
-                    config,
+                    loaded.config,
                     system_process(),
                     system_http(),
                     stop_on_signals(),
                     cwd,
                     state_directory(env),
                     flags.common};
-    (void)command;
     return invocation.run(context);
 }
 

@@ -90,6 +90,14 @@ Result<Target> select_target(const Config& config, const std::filesystem::path& 
     return load(config, detail::builtin_targets().back().name);
 }
 
+Status check_configured_targets(const Config& config) {
+    const ConfigValue* targets = config.find("targets");
+    const ConfigTable* table = targets == nullptr ? nullptr : targets->as_table();
+    if (table == nullptr) return {};
+    for (const auto& [name, value] : *table) GDNCTL_TRY(load(config, name));
+    return {};
+}
+
 Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self) {
     if (!target.test) return fail(ErrorKind::usage, "target '" + target.name + "' has no test");
     if (target.style == TargetStyle::levanter) return detail::levanter_test(target, selection);

@@ -23,10 +23,19 @@ public:
 
 struct Command {
     std::string_view name;     // "lint-log", "log append"
-    std::string_view group;    // heading on the overview page
+    std::string_view group;    // heading on the overview page; empty: hidden
     std::string_view summary;  // one line, no final period
     Tier tier;
     std::unique_ptr<Invocation> (*create)();
+    bool reads_config = true;
+
+    // The same row for a command that must work, and start fast, whatever the configuration files hold: its
+    // Context::config is empty.
+    constexpr Command without_config() const {
+        Command changed = *this;
+        changed.reads_config = false;
+        return changed;
+    }
 };
 
 namespace detail {

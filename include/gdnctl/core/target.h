@@ -74,6 +74,9 @@ std::vector<std::string> target_names(const Config& config);
 // wrong type; with file, line and a suggestion).
 Result<Target> select_target(const Config& config, const std::filesystem::path& root);
 
+// Reads every [targets.NAME], selected or not; the first error is returned.
+Status check_configured_targets(const Config& config);
+
 // ---- from a target to what a job runs
 
 struct TestSelection {

@@ -1,0 +1,14 @@
+// TOML text -> configuration tree. The only door to toml++.
+#pragma once
+
+#include <string_view>
+
+#include "gdnctl/core/config.h"
+#include "gdnctl/core/result.h"
+
+namespace gdnctl::cli {
+
+// Every value gets `origin` with its own line. Error: config, "<source>:<line>: <what is wrong>".
+Result<ConfigTable> parse_toml(std::string_view text, const ConfigOrigin& origin);
+
+}  // namespace gdnctl::cli

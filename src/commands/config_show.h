@@ -1,0 +1,14 @@
+// gdnctl config show
+#pragma once
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::config_show {
+
+struct Options {};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::config_show
