@@ -49,6 +49,18 @@ void write_holder(int fd) {
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const LockWait& wait) {
     UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
     if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open the lock", path, errno));
+    GDNCTL_TRY_ASSIGN(FileLock lock, wait_for(std::move(fd), path, wait));
+    write_holder(lock.m_fd.get());
+    return lock;
+}
+
+Result<FileLock> FileLock::acquire_folder(const std::filesystem::path& folder, const LockWait& wait) {
+    UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "lock", folder, errno));
+    return wait_for(std::move(fd), folder, wait);
+}
+
+Result<FileLock> FileLock::wait_for(UniqueFd fd, const std::filesystem::path& path, const LockWait& wait) {
     Clock& clock = wait.clock != nullptr ? *wait.clock : system_clock();
     const auto deadline = clock.monotonic() + wait.limit;
     // Polling, since a blocking flock() knows neither time limits nor stop tokens.
@@ -62,7 +74,6 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const Lock
         if (!clock.sleep_for(pause, wait.stop)) return tl::unexpected(stopped_error());
         pause = std::min(pause * 2, k_longest_pause);
     }
-    write_holder(fd.get());
     return FileLock(std::move(fd));
 }
 

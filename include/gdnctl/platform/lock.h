@@ -23,6 +23,9 @@ class FileLock {
 public:
     // Errors: conflict ("... is held by process 123"), local_io, interrupted or terminated.
     static Result<FileLock> acquire(const std::filesystem::path& path, const LockWait& wait = {});
+    // The same on a folder that exists: leaves no file behind, so it suits folders that people keep under git. The
+    // holder's process id is not known to others.
+    static Result<FileLock> acquire_folder(const std::filesystem::path& folder, const LockWait& wait = {});
 
     FileLock(FileLock&&) = default;
     FileLock& operator=(FileLock&& other) noexcept;
@@ -32,6 +35,7 @@ public:
 
 private:
     explicit FileLock(UniqueFd fd) : m_fd(std::move(fd)) {}
+    static Result<FileLock> wait_for(UniqueFd fd, const std::filesystem::path& path, const LockWait& wait);
     UniqueFd m_fd;
 };
 
