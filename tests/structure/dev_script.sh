@@ -16,7 +16,7 @@ fakes() {
         "$PWD" "$PWD" "$PWD" >fake/apt-get
     chmod +x fake/*
     local tool
-    for tool in bash dirname cat env grep rm; do ln -sf "$(command -v "$tool")" "fake/$tool"; done
+    for tool in bash dirname cat env grep rm mkdir tail; do ln -sf "$(command -v "$tool")" "fake/$tool"; done
 }
 dev() { PATH="$PWD/fake" bash "$REPO/dev" "$@"; }
 
