@@ -1,10 +1,11 @@
 // Debian 12's static libstdc++ takes its random numbers from arc4random, which entered glibc with 2.36. The portable
-// binary promises to start on 2.35, so it brings its own, over the system call. Linked only where the runtime is static.
-#include <sys/random.h>
-
+// binary promises to start on 2.35, so it brings its own, over the system call. Linked only where the runtime is
+// static.
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+
+#include <sys/random.h>
 
 extern "C" std::uint32_t arc4random() noexcept {
     std::uint32_t value = 0;
