@@ -1,0 +1,164 @@
+#include "gdnctl/platform/descendants.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <set>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fd.h"
+
+namespace gdnctl {
+
+namespace {
+
+// Files of /proc are short, have no size, and vanish at any moment: empty then.
+std::string read_proc_file(const std::string& path) {
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string content;
+    if (!fd.valid()) return content;
+    std::array<char, 4096> piece{};
+    for (ssize_t n = 0; (n = read(fd.get(), piece.data(), piece.size())) > 0;) {
+        content.append(piece.data(), static_cast<std::size_t>(n));
+    }
+    return content;
+}
+
+template <class Number>
+bool parse_number(std::string_view word, Number& number) {
+    const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
+    return problem == std::errc() && end == word.data() + word.size();
+}
+
+}  // namespace
+
+std::optional<ProcessInfo> parse_process_stat(std::string_view text) {
+    // "PID (NAME) STATE PPID PGRP SESSION ...": the name may hold blanks and brackets, so the last ')' ends it.
+    const std::size_t open = text.find(" (");
+    const std::size_t close = text.rfind(") ");
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
+    const auto words = text::split(text::trim(text.substr(close + 2)), ' ');
+    constexpr std::size_t k_start_ticks = 22 - 3;  // field 22, the state being field 3
+    ProcessInfo info;
+    if (words.size() <= k_start_ticks || words[0].size() != 1 || !parse_number(text.substr(0, open), info.id.pid) ||
+        !parse_number(words[1], info.parent) || !parse_number(words[2], info.group) ||
+        !parse_number(words[3], info.session) || !parse_number(words[k_start_ticks], info.id.start_ticks)) {
+        return std::nullopt;
+    }
+    info.state = words[0].front();
+    return info;
+}
+
+std::optional<ProcessInfo> process_info(pid_t pid) {
+    return parse_process_stat(read_proc_file(fmt::format("/proc/{}/stat", pid)));
+}
+
+bool is_running(const ProcessId& id) {
+    const auto info = process_info(id.pid);
+    return info && info->id == id && !info->dead();
+}
+
+std::string boot_id() { return std::string(text::trim(read_proc_file("/proc/sys/kernel/random/boot_id"))); }
+
+std::vector<ProcessInfo> all_processes() {
+    std::vector<ProcessInfo> processes;
+    DIR* folder = opendir("/proc");
+    if (folder == nullptr) return processes;
+    while (const dirent* entry = readdir(folder)) {
+        pid_t pid = 0;
+        if (!parse_number(std::string_view(static_cast<const char*>(entry->d_name)), pid)) continue;
+        if (auto info = process_info(pid)) processes.push_back(*info);
+    }
+    closedir(folder);
+    return processes;
+}
+
+std::vector<ProcessId> descendants_of(pid_t root, const std::vector<ProcessInfo>& processes) {
+    std::set<pid_t> family = {root};
+    std::vector<ProcessId> found;
+    // Ids do not grow with age, so a pass may find children before their parent: repeat until nothing is added.
+    for (std::size_t before = 0; before != family.size();) {
+        before = family.size();
+        for (const auto& process : processes) {
+            if (!family.contains(process.parent) || !family.insert(process.id.pid).second) continue;
+            if (!process.dead()) found.push_back(process.id);
+        }
+    }
+    return found;
+}
+
+std::vector<ProcessId> members_of_session(pid_t session, const std::vector<ProcessInfo>& processes) {
+    std::vector<ProcessId> found;
+    for (const auto& process : processes) {
+        if (process.session == session && !process.dead()) found.push_back(process.id);
+    }
+    return found;
+}
+
+std::string process_mark(pid_t pid) {
+    const std::string environment = read_proc_file(fmt::format("/proc/{}/environ", pid));
+    const std::string wanted = fmt::format("{}=", k_process_mark);
+    for (const auto entry : text::split(environment, '\0')) {
+        if (entry.starts_with(wanted)) return std::string(entry.substr(wanted.size()));
+    }
+    return {};
+}
+
+std::vector<ProcessId> processes_with_mark(std::string_view word, const std::vector<ProcessInfo>& processes) {
+    std::vector<ProcessId> found;
+    for (const auto& process : processes) {
+        if (process.dead()) continue;
+        const std::string mark = process_mark(process.id.pid);
+        const auto words = text::split(mark, ':');
+        if (std::find(words.begin(), words.end(), word) != words.end()) found.push_back(process.id);
+    }
+    return found;
+}
+
+bool send_signal(const ProcessId& id, int signal) {
+    // The descriptor pins the process; only then is it worth looking whether it is the right one.
+    const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
+    const bool unsupported = !fd.valid() && errno == ENOSYS;
+    if (!is_running(id)) return false;
+    if (unsupported) return kill(id.pid, signal) == 0;
+    return fd.valid() && syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0) == 0;
+}
+
+EndReport end_processes(const std::function<std::vector<ProcessId>()>& find, std::chrono::milliseconds grace,
+                        Clock& clock) {
+    constexpr std::chrono::milliseconds k_pause{20};
+    constexpr std::chrono::seconds k_patience{5};
+    const auto kill_at = clock.monotonic() + grace;
+    const auto give_up_at = kill_at + k_patience;
+    std::set<ProcessId> asked;
+    for (;;) {
+        auto running = find();
+        std::erase_if(running, [](const ProcessId& id) { return !is_running(id); });
+        const auto now = clock.monotonic();
+        if (running.empty() || now >= give_up_at) {
+            const int left = static_cast<int>(running.size());
+            for (const auto& id : running) asked.erase(id);
+            return {static_cast<int>(asked.size()), left};
+        }
+        for (const auto& id : running) {
+            const bool is_new = asked.insert(id).second;
+            if (now >= kill_at) {
+                send_signal(id, SIGKILL);
+            } else if (is_new) {
+                send_signal(id, SIGTERM);
+                send_signal(id, SIGCONT);  // a stopped one cannot hear SIGTERM
+            }
+        }
+        clock.sleep_for(k_pause, {});
+    }
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,104 @@
+#include "platform/process_family.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gdnctl/core/text.h"
+
+namespace gdnctl {
+
+Family& Family::instance() {
+    static auto* family = new Family;  // never destroyed: threads may be running children at exit
+    return *family;
+}
+
+Family::Family() {
+    // Descendants whose parent ends become children of this program instead of init's, whatever session they went to.
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    // Ignored by whoever started us, children would vanish without a status.
+    struct sigaction plain{};
+    plain.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &plain, nullptr);
+    if (!has_children()) return;
+    for (const auto& process : all_processes()) {
+        if (process.parent == getpid()) m_kept.insert(process.id);
+    }
+}
+
+bool Family::has_children() {
+    siginfo_t info{};
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+pid_t Family::fork_leader(const std::string& word, void (*child)(void*), void* argument) {
+    const std::lock_guard lock(m_mutex);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        child(argument);
+        _exit(127);
+    }
+    if (pid > 0) m_leaders.emplace(pid, word);
+    return pid;
+}
+
+void Family::forget_leader(pid_t leader) {
+    const std::lock_guard lock(m_mutex);
+    m_leaders.erase(leader);
+}
+
+void Family::keep(const ProcessId& id) {
+    const std::lock_guard lock(m_mutex);
+    m_kept.insert(id);
+}
+
+// Whether an adopted descendant comes from this run: by group, session or mark; one that shed all three belongs to the
+// only run there is, and waits for the last one where there are several. It cannot be older than its leader.
+bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
+    if (child.id.start_ticks < leader.start_ticks) return false;
+    if (child.group == leader.pid || child.session == leader.pid) return true;
+    if (m_leaders.contains(child.group) || m_leaders.contains(child.session)) return false;
+    const std::string mark = process_mark(child.id.pid);
+    const auto words = text::split(mark, ':');
+    for (const auto& [pid, word] : m_leaders) {
+        if (std::find(words.begin(), words.end(), word) != words.end()) return pid == leader.pid;
+    }
+    return m_leaders.size() == 1;
+}
+
+std::vector<ProcessId> Family::members(const ProcessId& leader) {
+    const auto processes = all_processes();
+    const std::lock_guard lock(m_mutex);
+    std::vector<ProcessId> found;
+    for (const auto& child : processes) {
+        if (child.parent != getpid() || is_kept(child.id)) continue;
+        if (child.id.pid != leader.pid && (m_leaders.contains(child.id.pid) || !belongs(child, leader))) continue;
+        if (!child.dead()) found.push_back(child.id);
+        const auto below = descendants_of(child.id.pid, processes);
+        found.insert(found.end(), below.begin(), below.end());
+    }
+    std::erase_if(found, [&](const ProcessId& id) { return is_kept(id); });
+    return found;
+}
+
+void Family::reap_adopted() {
+    const std::lock_guard lock(m_mutex);
+    for (;;) {
+        siginfo_t info{};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+        const auto dead = process_info(info.si_pid);
+        // Leaders are collected by their run, kept ones by whoever asked for it.
+        if (m_leaders.contains(info.si_pid) || (dead && is_kept(dead->id))) return;
+        waitpid(info.si_pid, nullptr, WNOHANG);
+    }
+}
+
+void keep_from_sweeps(pid_t pid) {
+    if (const auto info = process_info(pid)) Family::instance().keep(info->id);
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,44 @@
+// Which of this program's children and adopted descendants belongs to which run of Process.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gdnctl/platform/descendants.h"
+
+namespace gdnctl {
+
+class Family {
+public:
+    static Family& instance();
+
+    // Forks. In the child `child` is called, which must not return and may do only what is allowed after a fork of a
+    // threaded program. Returns the child's id, or -1 with errno. From here on it is known as the leader of a run.
+    pid_t fork_leader(const std::string& word, void (*child)(void*), void* argument);
+    void forget_leader(pid_t leader);
+
+    // Living descendants that belong to the run, its leader included.
+    std::vector<ProcessId> members(const ProcessId& leader);
+
+    // Whether this program has children at all (cheap). False: no run has anything left to end.
+    static bool has_children();
+
+    // Collects the exit status of adopted descendants, so that they do not stay as zombies.
+    void reap_adopted();
+
+    void keep(const ProcessId& id);
+
+private:
+    Family();
+    bool is_kept(const ProcessId& id) const { return m_kept.contains(id); }
+    bool belongs(const ProcessInfo& child, const ProcessId& leader) const;
+
+    mutable std::mutex m_mutex;
+    std::map<pid_t, std::string> m_leaders;  // to the word in the mark
+    std::set<ProcessId> m_kept;              // children from before the first run, and those asked to be kept
+};
+
+}  // namespace gdnctl

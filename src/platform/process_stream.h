@@ -1,0 +1,31 @@
+// One output stream of a child: lines to a callback, or captured within a limit.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace gdnctl {
+
+class OutputStream {
+public:
+    OutputStream(const std::function<void(std::string_view)>& on_line, std::size_t limit)
+        : m_on_line(on_line), m_limit(limit) {}
+
+    void feed(std::string_view bytes);
+    void finish();  // hands out a last line without newline
+
+    bool truncated() const { return m_truncated; }
+    std::string take() { return std::move(m_kept); }
+
+private:
+    void keep(std::string_view bytes);
+
+    const std::function<void(std::string_view)>& m_on_line;
+    std::size_t m_limit;
+    std::string m_kept;  // captured bytes, or the line so far
+    bool m_truncated = false;
+};
+
+}  // namespace gdnctl
