@@ -29,7 +29,7 @@ struct Line {
 // Walks the lines of a text; `first` is the number of its first line.
 class LineCursor {
 public:
-    explicit LineCursor(std::string_view text, std::uint32_t first = 1) : m_rest(text), m_number(first) {}
+    explicit LineCursor(std::string_view text, std::uint32_t first = 1) : m_rest(text), m_next(first) {}
     bool next(Line& line);
     // The ending of the line that next() gave last; empty at the end of a file without a final newline.
     std::string_view ending() const { return m_ending; }
@@ -38,7 +38,8 @@ public:
 private:
     std::string_view m_rest;
     std::string_view m_ending;
-    std::uint32_t m_number;
+    const char* m_line_feed = nullptr;  // the next one, so that a file of bare \r stays linear
+    std::uint32_t m_next;
 };
 
 // Tells which lines lie in fenced code (``` or ~~~, at least 3, closed by at least as many).

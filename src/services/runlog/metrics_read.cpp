@@ -1,0 +1,425 @@
+// Reads the metrics that a bullet line spells, whatever marks surround them.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/parse_detail.h"
+
+namespace gdnctl::runlog::detail {
+
+namespace {
+
+constexpr std::string_view k_minus = "\xE2\x88\x92";       // U+2212
+constexpr std::string_view k_arrow_sign = "\xE2\x86\x92";  // U+2192
+constexpr std::string_view k_em_dash = "\xE2\x80\x94";
+
+bool is_soft(char c) { return c == '`' || c == '*' || c == '"' || is_blank(c); }
+
+std::size_t skip_soft(std::string_view s, std::size_t at) {
+    while (at < s.size() && is_soft(s[at])) ++at;
+    return at;
+}
+
+struct Scale {
+    Unit unit = Unit::none;
+    double factor = 1;  // to the canonical unit
+};
+
+// A number as printed, before its unit is known.
+struct Printed {
+    double value = 0;
+    double half_digit = 0;
+    std::string_view text;
+    bool null = false;  // n/a
+    Scale scale;
+    std::size_t end = 0;
+};
+
+bool ends_word(std::string_view s, std::size_t at) { return at >= s.size() || !is_word(s[at]); }
+
+// [+-]digits[.digits][e[+-]digits], thousands separated by commas.
+std::optional<Printed> read_number(std::string_view s, std::size_t at) {
+    const std::size_t begin = at;
+    std::string plain;
+    if (s.substr(at).starts_with(k_minus)) {
+        plain = "-";
+        at += k_minus.size();
+    } else if (at < s.size() && (s[at] == '-' || s[at] == '+')) {
+        if (s[at] == '-') plain = "-";
+        ++at;
+    }
+    const std::size_t digits_begin = at;
+    int decimals = 0, digits = 0, exponent = 0;
+    while (at < s.size() && is_digit(s[at])) plain += s[at++], ++digits;
+    while (digits > 0 && at - digits_begin <= 27 && at + 3 < s.size() + 0 && s[at] == ',' && is_digit(s[at + 1]) &&
+           is_digit(s[at + 2]) && is_digit(s[at + 3]) && (at + 4 >= s.size() || !is_digit(s[at + 4]))) {
+        plain.append(s.substr(at + 1, 3));
+        at += 4;
+        digits += 3;
+    }
+    if (at < s.size() && s[at] == '.' && (digits > 0 || (at + 1 < s.size() && is_digit(s[at + 1])))) {
+        std::size_t end = at + 1;
+        while (end < s.size() && is_digit(s[end])) ++end;
+        decimals = static_cast<int>(std::min<std::size_t>(end - at - 1, 30));
+        if (decimals > 0) {
+            plain.append(s.substr(at, end - at));
+            digits += decimals;
+        }
+        at = end;
+    }
+    if (digits == 0 || plain.size() > 60) return std::nullopt;
+    if (at + 1 < s.size() && (s[at] == 'e' || s[at] == 'E')) {
+        std::size_t end = at + 1;
+        if (s[end] == '+' || s[end] == '-') ++end;
+        const std::size_t first = end;
+        while (end < s.size() && is_digit(s[end]) && end - first < 4) ++end;
+        if (end > first && ends_word(s, end)) {
+            const std::string_view power = s.substr(at + 1 + (s[at + 1] == '+' ? 1 : 0), end - at - 1);
+            exponent = static_cast<int>(
+                text::parse_int(s[at + 1] == '+' ? s.substr(at + 2, end - at - 2) : power).value_or(0));
+            plain += 'e';
+            plain += std::to_string(exponent);
+            at = end;
+        }
+    }
+    const auto value = text::parse_double(plain);
+    if (!value) return std::nullopt;
+    Printed printed;
+    printed.value = *value;
+    printed.half_digit = 0.5 * std::pow(10.0, exponent - decimals);
+    printed.text = s.substr(begin, at - begin);
+    printed.end = at;
+    return printed;
+}
+
+Scale read_unit(std::string_view s, std::size_t& at) {
+    const std::size_t start = skip_soft(s, at);
+    const std::string_view rest = s.substr(start);
+    struct Name {
+        std::string_view text;
+        Scale scale;
+    };
+    constexpr std::array names = {Name{"ms", {Unit::ms, 1}},           Name{"us", {Unit::ms, 1e-3}},
+                                  Name{"\xC2\xB5s", {Unit::ms, 1e-3}}, Name{"\xCE\xBCs", {Unit::ms, 1e-3}},
+                                  Name{"s", {Unit::ms, 1e3}},          Name{"%", {Unit::fraction, 1e-2}}};
+    for (const Name& name : names) {
+        if (!rest.starts_with(name.text)) continue;
+        if (name.text != "%" && !ends_word(rest, name.text.size())) continue;
+        at = start + name.text.size();
+        return name.scale;
+    }
+    return {};
+}
+
+std::optional<Printed> read_null(std::string_view s, std::size_t at) {
+    const std::string lower_case = text::to_lower(s.substr(at, 14));
+    for (const std::string_view word :
+         {std::string_view("n/a"), std::string_view("not measured"), std::string_view("-"), k_em_dash}) {
+        if (!lower_case.starts_with(word)) continue;
+        const std::size_t end = at + word.size();
+        if (word == "-" && end < s.size() && !is_soft(s[end]) && s[end] != ',' && s[end] != ';') continue;
+        if (!ends_word(s, end)) continue;
+        Printed printed;
+        printed.null = true;
+        printed.text = s.substr(at, word.size());
+        printed.end = end;
+        return printed;
+    }
+    return std::nullopt;
+}
+
+std::optional<Printed> read_value(std::string_view s, std::size_t at) {
+    auto printed = read_number(s, at);
+    if (!printed) return read_null(s, at);
+    if (printed->end < s.size() && is_alpha(s[printed->end])) {
+        std::size_t end = printed->end;
+        if (read_unit(s, end).unit == Unit::none) return std::nullopt;  // "3x", "v5p"
+    }
+    printed->scale = read_unit(s, printed->end);
+    return printed;
+}
+
+std::size_t arrow_length(std::string_view s, std::size_t at) {
+    for (const std::string_view arrow : {std::string_view("->"), k_arrow_sign, std::string_view("=>")}) {
+        if (s.substr(at).starts_with(arrow)) return arrow.size();
+    }
+    return 0;
+}
+
+// What stands behind a label: one value or two.
+struct Values {
+    Printed first;
+    std::optional<Printed> second;
+    std::size_t begin = 0, end = 0;
+};
+
+std::optional<Values> read_values(std::string_view s, std::size_t at) {
+    const std::size_t begin = skip_soft(s, at);
+    auto first = read_value(s, begin);
+    if (!first) return std::nullopt;
+    Values values{*first, std::nullopt, begin, first->end};
+    const std::size_t arrow = skip_soft(s, first->end);
+    if (const std::size_t length = arrow_length(s, arrow); length != 0) {
+        auto second = read_value(s, skip_soft(s, arrow + length));
+        if (!second) return std::nullopt;
+        values.end = second->end;
+        // One unit for both.
+        if (second->scale.unit == Unit::none) second->scale = first->scale;
+        if (values.first.scale.unit == Unit::none) values.first.scale = second->scale;
+        values.second = *second;
+    }
+    return values;
+}
+
+// "gated_deltanet.py", "kernel.cpp:12": a place in a source file, never a metric.
+bool is_source_position(std::string_view label) {
+    while (!label.empty() && (is_digit(label.back()) || label.back() == ':')) label.remove_suffix(1);
+    const std::size_t dot = label.rfind('.');
+    if (dot == std::string_view::npos || dot + 1 == label.size() || label.size() - dot > 6) return false;
+    return std::all_of(label.begin() + static_cast<std::ptrdiff_t>(dot) + 1, label.end(),
+                       [](char c) { return is_alpha(c); }) &&
+           label.find(' ', dot) == std::string_view::npos;
+}
+
+std::optional<Quantity> quantity(const Printed& printed, double factor) {
+    if (printed.null) return std::nullopt;
+    return Quantity{printed.value * factor, printed.half_digit * factor, printed.text};
+}
+
+class LineReader {
+public:
+    LineReader(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
+               std::vector<Reading>& readings)
+        : m_line(line),
+          m_content(bullet.content),
+          m_bullet(bullet),
+          m_number(number),
+          m_context(context),
+          m_readings(readings) {}
+
+    void read() {
+        std::size_t begin = 0;
+        while (begin < m_content.size()) {
+            begin = skip_separators(begin);
+            std::size_t end = 0;
+            for (std::size_t sign = next_sign(begin); sign != std::string_view::npos; sign = next_sign(sign + 1)) {
+                if (try_at(begin, sign, end)) break;
+            }
+            if (end == 0) return;
+            end = read_percent(end);
+            end = skip_soft(m_content, end);
+            if (end >= m_content.size() || (m_content[end] != ',' && m_content[end] != ';')) return;
+            begin = end;
+        }
+    }
+
+private:
+    std::size_t skip_separators(std::size_t at) const {
+        while (at < m_content.size() && (is_soft(m_content[at]) || m_content[at] == ',' || m_content[at] == ';')) ++at;
+        return at;
+    }
+
+    // The next ':' or '=' that may end a label.
+    std::size_t next_sign(std::size_t at) const {
+        for (std::size_t i = at; i < m_content.size() && i < 4096; ++i) {
+            const char c = m_content[i];
+            const char next = i + 1 < m_content.size() ? m_content[i + 1] : ' ';
+            if (c == ':' && is_soft(next)) return i;
+            if (c == '=' && next != '=' && next != '>' && i > 0 && m_content[i - 1] != '=') return i;
+        }
+        return std::string_view::npos;
+    }
+
+    bool try_at(std::size_t begin, std::size_t sign, std::size_t& end) {
+        const bool equals = m_content[sign] == '=';
+        std::string_view label = strip_marks(m_content.substr(begin, sign - begin));
+        const auto values = read_values(m_content, sign + 1);
+        if (!values) return !equals && try_text(label, sign, end);
+        if (equals) label = label.substr(label.find_last_of(" `*(,;") + 1);
+        if (label.empty() || label.size() > 200 || label.starts_with("--") || is_source_position(label)) return false;
+        auto key = metric_key(label);
+        if (!key && !equals) {
+            // "Throughput: throughput/mfu: 6.1 -> 6.2": the last of several labels.
+            const std::size_t colon = label.rfind(": ");
+            if (colon != std::string_view::npos) {
+                const std::string_view tail = strip_marks(label.substr(colon + 1));
+                if (tail.find(' ') == std::string_view::npos && tail.find_first_of("_/") != std::string_view::npos) {
+                    if ((key = metric_key(tail))) label = tail;
+                }
+            }
+        }
+        if (!key && equals) return false;
+        return add(label, std::move(key), *values, sign, end);
+    }
+
+    bool unit_in_name(std::string_view label) const {
+        const std::string name = normalise_label(label);
+        return name.ends_with(" ms");
+    }
+
+    // What may follow a lone value; prose may not.
+    bool is_complete(std::size_t end) const {
+        end = skip_soft(m_content, end);
+        if (end >= m_content.size()) return true;
+        const char c = m_content[end];
+        return c == ',' || c == ';' || c == '(' || (c == '.' && skip_soft(m_content, end + 1) >= m_content.size());
+    }
+
+    bool add(std::string_view label, std::optional<std::string> key, const Values& values, std::size_t sign,
+             std::size_t& end) {
+        Reading reading;
+        reading.known = key.has_value();
+        reading.label = label;
+        reading.unit_in_name = unit_in_name(label);
+        const bool null = values.first.null && (!values.second || values.second->null);
+        const bool has_unit = values.first.scale.unit != Unit::none;
+        const bool unitless_key = reading.known && !key->ends_with("_ms");
+        if (!reading.known && (!has_unit || label.size() > 80)) return false;
+        if (reading.known && !has_unit && !null && !reading.unit_in_name && !unitless_key) return false;
+        if (!values.second && !is_complete(values.end)) return false;
+
+        reading.key = key ? std::move(*key) : std::string(label);
+        reading.form = null ? Reading::Form::absent : values.second ? Reading::Form::arrow : Reading::Form::single;
+        set_values(reading, values, has_unit);
+        reading.spelling = is_canonical(values, sign) ? Reading::Spelling::canonical : Reading::Spelling::other;
+        finish(reading, values.begin, values.end);
+        end = values.end;
+        return true;
+    }
+
+    void set_values(Reading& reading, const Values& values, bool has_unit) const {
+        double first = values.first.scale.factor;
+        double second = values.second ? values.second->scale.factor : first;
+        reading.unit = values.first.scale.unit;
+        if (reading.key == "throughput/duration") {  // W&B has it in seconds
+            first = has_unit ? first * 1e-3 : 1;
+            second = has_unit ? second * 1e-3 : 1;
+            reading.unit = Unit::seconds;
+        } else if (reading.key == "throughput/mfu" && reading.unit == Unit::fraction) {
+            first = second = 1;  // W&B has it in percent
+            reading.unit = Unit::none;
+        } else if (!has_unit && reading.key.ends_with("_ms")) {
+            reading.unit = Unit::ms;
+        } else if (!has_unit && reading.key.starts_with("gap_explained_by_")) {
+            // 39.72 and 0.3972 both occur; a share of a gap above 1.5 is a percentage.
+            const bool percent =
+                std::max(std::abs(values.first.value), values.second ? std::abs(values.second->value) : 0) > 1.5;
+            first = second = percent ? 1e-2 : 1;
+            reading.unit = Unit::fraction;
+        }
+        if (values.second) {
+            reading.before = quantity(values.first, first);
+            reading.after = quantity(*values.second, second);
+        } else if (m_context.is_baseline) {
+            reading.before = quantity(values.first, first);
+        } else {
+            reading.after = quantity(values.first, first);
+        }
+    }
+
+    // label: `N ms -> N ms` behind a `-`, the label bare or in backticks of its own.
+    bool is_canonical(const Values& values, std::size_t sign) const {
+        if (m_bullet.marker != '-' || m_content[sign] != ':') return false;
+        const std::string_view head = m_content.substr(0, sign);
+        if (std::count(head.begin(), head.end(), '`') % 2 != 0 || head.find('*') != std::string_view::npos)
+            return false;
+        const std::string_view between = m_content.substr(sign + 1, values.begin - sign - 1);
+        if (between.find('`') == std::string_view::npos || between.find('*') != std::string_view::npos) return false;
+        const std::string_view inner = m_content.substr(values.begin, values.end - values.begin);
+        if (inner.find('`') != std::string_view::npos) return false;
+        if (values.second && inner.find("->") == std::string_view::npos) return false;
+        return values.end < m_content.size() && m_content[values.end] == '`';
+    }
+
+    // `CE backend selected: pallas_tpu -> xla`: a pair of words.
+    bool try_text(std::string_view label, std::size_t sign, std::size_t& end) {
+        const auto word_end = [&](std::size_t at) {
+            while (at < m_content.size() &&
+                   (is_word(m_content[at]) || m_content[at] == '.' || m_content[at] == '/' || m_content[at] == '+' ||
+                    (m_content[at] == '-' && arrow_length(m_content, at) == 0))) {
+                ++at;
+            }
+            return at;
+        };
+        const std::size_t first = skip_soft(m_content, sign + 1);
+        const std::size_t first_end = word_end(first);
+        const std::size_t arrow = skip_soft(m_content, first_end);
+        const std::size_t length = first_end == first ? 0 : arrow_length(m_content, arrow);
+        if (length == 0) return false;
+        const std::size_t second = skip_soft(m_content, arrow + length);
+        const std::size_t second_end = word_end(second);
+        if (second_end == second || !is_complete(second_end) || label.empty() || label.size() > 80) return false;
+        if (is_source_position(label) || metric_key(label)) return false;
+        Reading reading;
+        reading.key = std::string(label);
+        reading.label = label;
+        reading.form = Reading::Form::text;
+        reading.before_text = m_content.substr(first, first_end - first);
+        reading.after_text = m_content.substr(second, second_end - second);
+        finish(reading, first, second_end);
+        end = second_end;
+        return true;
+    }
+
+    void finish(Reading& reading, std::size_t begin, std::size_t end) {
+        reading.comparison = m_context.comparison;
+        reading.arm = m_context.arm;
+        reading.heading = m_context.heading;
+        reading.is_baseline = m_context.is_baseline;
+        reading.value = m_content.substr(begin, end - begin);
+        reading.line = m_line;
+        reading.number = m_number;
+        m_readings.push_back(std::move(reading));
+    }
+
+    // (`+1.34%`) behind the values.
+    std::size_t read_percent(std::size_t at) {
+        const std::size_t open = skip_soft(m_content, at);
+        if (open >= m_content.size() || m_content[open] != '(') return at;
+        const std::size_t close = m_content.find(')', open);
+        if (close == std::string_view::npos) return at;
+        const std::size_t begin = skip_soft(m_content, open + 1);
+        if (const auto number = read_number(m_content, begin); number && number->end < m_content.size()) {
+            if (m_content[number->end] == '%') {
+                m_readings.back().percent = Quantity{number->value, number->half_digit, number->text};
+            }
+        }
+        return close + 1;
+    }
+
+    std::string_view m_line, m_content;
+    const Bullet& m_bullet;
+    std::uint32_t m_number;
+    const MetricContext& m_context;
+    std::vector<Reading>& m_readings;
+};
+
+}  // namespace
+
+void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
+                  std::vector<Reading>& readings) {
+    LineReader(line, bullet, number, context, readings).read();
+}
+
+std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number) {
+    if (!label.ends_with("topk") && !label.ends_with("top-k") && !label.ends_with("top_k")) return std::nullopt;
+    TopK topk;
+    topk.key = label;
+    topk.number = number;
+    for (std::string_view item : text::split(value, ';')) {
+        item = strip_marks(item);
+        if (!item.ends_with("ms")) continue;
+        const std::string_view amount = strip_marks(item.substr(0, item.size() - 2));
+        const std::size_t begin = amount.find_last_of(" :") + 1;
+        const auto printed = read_number(amount, begin);
+        if (!printed || printed->end != amount.size()) continue;
+        std::string_view path = strip_marks(amount.substr(0, begin));
+        if (path.ends_with(":")) path = strip_marks(path.substr(0, path.size() - 1));
+        topk.items.push_back({path, printed->value, amount[begin] == '+' || amount[begin] == '-'});
+    }
+    return topk;
+}
+
+}  // namespace gdnctl::runlog::detail
