@@ -1,0 +1,34 @@
+// The oracle's own forward kernels. recurrent64 is the truth; the fp32 ones say what honest fp32 arithmetic costs and
+// are kernels under test themselves. Results do not depend on the number of threads, bit for bit: a task is one value
+// head of one sequence, and no sum crosses tasks.
+#pragma once
+
+#include <string_view>
+
+#include "gdnctl/oracle/gdn_problem.h"
+
+namespace gdnctl::oracle {
+
+// S_t = alpha_t S_{t-1} + k_t (beta_t (v_t - (alpha_t S_{t-1})^T k_t))^T, o_t = s S_t^T q_t, in fp64.
+GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contract, int threads);
+
+// The same in fp32, inputs rounded to fp32 first.
+GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads);
+
+// How the chunk kernel sums gates inside a chunk.
+enum class GateSum {
+    fp64_with_resets,  // fp64 sums; a gate whose exp is 0 in fp32 starts a new stretch instead of being added
+    fp32,              // as devices do; only gates beyond -2e4, where that fails altogether, start a new stretch
+};
+
+struct ChunkOptions {
+    int chunk = 64;
+    GateSum gate_sum = GateSum::fp64_with_resets;
+    Matmul matmul = Matmul::f32;
+};
+
+// Chunked form in fp32 with forward substitution (no inverse); see docs/oracle.md, "Chunked form".
+GdnOutputs run_chunk32(const GdnProblem& problem, const GdnContract& contract, const ChunkOptions& options,
+                       int threads);
+
+}  // namespace gdnctl::oracle

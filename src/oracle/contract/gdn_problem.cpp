@@ -1,0 +1,267 @@
+#include "gdnctl/oracle/gdn_problem.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct NameRow {
+    std::string_view name;
+    std::string_view canonical;
+    GdnRole role;
+};
+
+constexpr NameRow k_names[] = {
+    {"q", "q", GdnRole::input},
+    {"query", "q", GdnRole::input},
+    {"k", "k", GdnRole::input},
+    {"key", "k", GdnRole::input},
+    {"v", "v", GdnRole::input},
+    {"value", "v", GdnRole::input},
+    {"g", "g", GdnRole::input},
+    {"beta", "beta", GdnRole::input},
+    {"a", "a", GdnRole::input},
+    {"b", "b", GdnRole::input},
+    {"A_log", "A_log", GdnRole::input},
+    {"dt_bias", "dt_bias", GdnRole::input},
+    {"initial_state", "initial_state", GdnRole::input},
+    {"state", "initial_state", GdnRole::input},
+    {"h0", "initial_state", GdnRole::input},
+    {"cu_seqlens", "cu_seqlens", GdnRole::input},
+    {"scale", "scale", GdnRole::input},
+    {"out", "out", GdnRole::output},
+    {"output", "out", GdnRole::output},
+    {"o", "out", GdnRole::output},
+    {"final_state", "final_state", GdnRole::output},
+    {"new_state", "final_state", GdnRole::output},
+    {"ht", "final_state", GdnRole::output},
+    {"d_out", "d_out", GdnRole::cotangent},
+    {"do", "d_out", GdnRole::cotangent},
+    {"d_final_state", "d_final_state", GdnRole::cotangent},
+    {"dht", "d_final_state", GdnRole::cotangent},
+    {"dq", "dq", GdnRole::gradient},
+    {"dk", "dk", GdnRole::gradient},
+    {"dv", "dv", GdnRole::gradient},
+    {"dg", "dg", GdnRole::gradient},
+    {"dbeta", "dbeta", GdnRole::gradient},
+    {"db", "dbeta", GdnRole::gradient},
+    {"d_initial_state", "d_initial_state", GdnRole::gradient},
+    {"dh0", "d_initial_state", GdnRole::gradient},
+};
+
+using Bad = tl::unexpected<Error>;
+
+Bad wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got) {
+    return fail(ErrorKind::bad_input, fmt::format("tensor '{}': expected {}, got {} {}", name, expected,
+                                                  text_of(got.shape), name_of(got.dtype)));
+}
+
+Result<const Tensor*> required(const TensorFile& file, std::string_view name, std::string_view hint) {
+    GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_gdn_tensor(file, name));
+    if (tensor == nullptr) {
+        return fail(ErrorKind::bad_input, fmt::format("tensor '{}' is missing from the inputs", name),
+                    std::string(hint));
+    }
+    return tensor;
+}
+
+// Values of a floating tensor that must have this shape.
+Result<std::vector<double>> values_of(const Tensor& tensor, std::string_view name, const Shape& shape) {
+    if (tensor.shape != shape) {
+        return wrong_tensor(
+            name, fmt::format("{} {}", text_of(shape), is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32"),
+            tensor);
+    }
+    if (!is_floating(tensor.dtype)) return wrong_tensor(name, text_of(shape) + " of a floating dtype", tensor);
+    return to_f64(tensor);
+}
+
+Result<std::vector<double>> required_values(const TensorFile& file, std::string_view name, const Shape& shape,
+                                            std::string_view hint = {}) {
+    GDNCTL_TRY_ASSIGN(const Tensor* tensor, required(file, name, hint));
+    return values_of(*tensor, name, shape);
+}
+
+// Shape of a per-token tensor: [B,T,...] or, for packed tokens, [T,...].
+Shape token_shape(const GdnProblem& p, std::initializer_list<std::int64_t> rest) {
+    Shape shape = p.packed ? Shape{p.dims.T} : Shape{p.dims.B, p.dims.T};
+    shape.insert(shape.end(), rest);
+    return shape;
+}
+
+Status read_dims(const Tensor& q, const Tensor& v, GdnProblem& p) {
+    p.packed = q.shape.size() == 3 && p.has_cu_seqlens;
+    const std::size_t rank = p.packed ? 3 : 4;
+    if (q.shape.size() != rank)
+        return wrong_tensor("q", p.has_cu_seqlens ? "[1,T,Hk,dk] or [T,Hk,dk]" : "[B,T,Hk,dk]", q);
+    if (v.shape.size() != rank) return wrong_tensor("v", p.packed ? "[T,Hv,dv]" : "[B,T,Hv,dv]", v);
+    const std::size_t batch_axes = p.packed ? 0 : 1;
+    p.dims = {p.packed ? 1 : q.shape[0], q.shape[batch_axes],     q.shape[batch_axes + 1],
+              v.shape[batch_axes + 1],   q.shape[batch_axes + 2], v.shape[batch_axes + 2]};
+    const GdnDims& d = p.dims;
+    if (p.has_cu_seqlens && d.B != 1) return wrong_tensor("q", "a batch of 1, because there is cu_seqlens", q);
+    if (d.Hk == 0 || d.Hv == 0 || d.dk == 0 || d.dv == 0) {
+        return fail(ErrorKind::bad_input, fmt::format("q {} and v {}: heads and head dimensions must not be 0",
+                                                      text_of(q.shape), text_of(v.shape)));
+    }
+    if (!memory_estimate(d, std::max<std::int64_t>(d.B, 1))) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("q {} and v {} are too large", text_of(q.shape), text_of(v.shape)));
+    }
+    return {};
+}
+
+Status check_heads(const GdnDims& d, HeadMap map) {
+    if (map == HeadMap::equal && d.Hk != d.Hv) {
+        return fail(ErrorKind::bad_input, fmt::format("q has {} heads and v has {}, but head_map=equal", d.Hk, d.Hv),
+                    "name the map: --set head_map=interleaved (or tiled)");
+    }
+    if (d.Hv % d.Hk != 0) {
+        return fail(ErrorKind::bad_input, fmt::format("v's {} heads are not a multiple of q's {}", d.Hv, d.Hk));
+    }
+    return {};
+}
+
+Status read_sequences(const Tensor* cu, GdnProblem& p) {
+    if (cu == nullptr) {
+        for (std::int64_t b = 0; b < p.dims.B; ++b) p.sequences.push_back({b * p.dims.T, (b + 1) * p.dims.T});
+        return {};
+    }
+    if ((cu->dtype != DType::i64 && cu->dtype != DType::i32) || cu->shape.size() != 1 || cu->shape[0] < 1) {
+        return wrong_tensor("cu_seqlens", "[N+1] int64", *cu);
+    }
+    const auto offsets = to_i64(*cu);
+    if (offsets.front() != 0 || !std::is_sorted(offsets.begin(), offsets.end()) || offsets.back() > p.dims.T) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("tensor 'cu_seqlens': must rise from 0 to at most the {} tokens", p.dims.T));
+    }
+    for (std::size_t n = 0; n + 1 < offsets.size(); ++n) p.sequences.push_back({offsets[n], offsets[n + 1]});
+    return {};
+}
+
+Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProblem& p) {
+    const Shape per_head = token_shape(p, {p.dims.Hv});
+    if (contract.g_kind == GateKind::raw) {
+        GDNCTL_TRY_ASSIGN(p.gate, required_values(file, "a", per_head, "the contract says g_kind=raw"));
+        GDNCTL_TRY_ASSIGN(p.A_log, required_values(file, "A_log", {p.dims.Hv}, "the contract says g_kind=raw"));
+        GDNCTL_TRY_ASSIGN(p.dt_bias, required_values(file, "dt_bias", {p.dims.Hv}, "the contract says g_kind=raw"));
+    } else {
+        GDNCTL_TRY_ASSIGN(p.gate,
+                          required_values(file, "g", per_head,
+                                          "for gates before activation: --set g_kind=raw --set beta_kind=logit"));
+    }
+    const bool logit = contract.beta_kind != BetaKind::prob;
+    GDNCTL_TRY_ASSIGN(const Tensor* b, find_gdn_tensor(file, "b"));
+    const std::string_view name = logit && b != nullptr ? "b" : "beta";
+    GDNCTL_TRY_ASSIGN(p.beta, required_values(file, name, per_head, logit ? "the contract says beta is a logit" : ""));
+    return {};
+}
+
+Status read_scale(const TensorFile& file, ResolvedContract& contract) {
+    GDNCTL_TRY_ASSIGN(const Tensor* scale, find_gdn_tensor(file, "scale"));
+    if (scale == nullptr) return {};
+    if (!is_floating(scale->dtype) || scale->count() != 1) return wrong_tensor("scale", "a floating scalar", *scale);
+    for (const ContractField& f : contract.fields) {
+        if (f.name == "scale" && f.origin == "--set") return {};
+    }
+    const double value = element(*scale, 0);
+    // FlashInfer passes 0 for "the default".
+    const Status set =
+        set_field(contract, "scale", value == 0 ? "dk^-0.5" : fmt::format("{}", value), "inputs tensor scale");
+    if (!set) return fail(ErrorKind::bad_input, "tensor 'scale': " + set.error().message);
+    return {};
+}
+
+}  // namespace
+
+GdnName canonical_name(std::string_view name) {
+    for (const NameRow& row : k_names) {
+        if (row.name == name) return {row.canonical, row.role};
+    }
+    return {name, GdnRole::unknown};
+}
+
+Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical) {
+    const NamedTensor* found = nullptr;
+    for (const NamedTensor& entry : file.tensors) {
+        if (canonical_name(entry.name).canonical != canonical) continue;
+        if (found != nullptr) {
+            return fail(ErrorKind::bad_input,
+                        fmt::format("tensors '{}' and '{}' both mean {}", found->name, entry.name, canonical));
+        }
+        found = &entry;
+    }
+    return found == nullptr ? nullptr : &found->tensor;
+}
+
+Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contract) {
+    GdnProblem p;
+    GDNCTL_TRY_ASSIGN(const Tensor* cu_seqlens, find_gdn_tensor(file, "cu_seqlens"));
+    p.has_cu_seqlens = cu_seqlens != nullptr;
+    GDNCTL_TRY_ASSIGN(const Tensor* q, required(file, "q", ""));
+    GDNCTL_TRY_ASSIGN(const Tensor* v, required(file, "v", ""));
+    GDNCTL_TRY(read_dims(*q, *v, p));
+    GDNCTL_TRY(read_scale(file, contract));
+    GDNCTL_TRY(check_heads(p.dims, contract.value.head_map));
+    GDNCTL_TRY(read_sequences(cu_seqlens, p));
+    p.qk_dtype = q->dtype;
+    GDNCTL_TRY_ASSIGN(p.q, values_of(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
+    GDNCTL_TRY_ASSIGN(p.k, required_values(file, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
+    GDNCTL_TRY_ASSIGN(p.v, values_of(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
+    GDNCTL_TRY(read_gates(file, contract.value, p));
+    GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
+    if (state != nullptr) {
+        const StateLayout layout = contract.value.state_layout;
+        GDNCTL_TRY_ASSIGN(p.initial_state, values_of(*state, "initial_state", state_shape(p, layout)));
+        if (layout == StateLayout::value_key) {
+            GdnDims swapped = p.dims;
+            std::swap(swapped.dk, swapped.dv);
+            p.initial_state = to_layout(p.initial_state, swapped, StateLayout::value_key);
+        }
+    }
+    return p;
+}
+
+std::int64_t key_head_of(std::int64_t h, const GdnDims& dims, HeadMap map) {
+    return map == HeadMap::tiled ? h % dims.Hk : h / (dims.Hv / dims.Hk);
+}
+
+Shape out_shape(const GdnProblem& problem) { return token_shape(problem, {problem.dims.Hv, problem.dims.dv}); }
+
+Shape state_shape(const GdnProblem& problem, StateLayout layout) {
+    const GdnDims& d = problem.dims;
+    const auto n = static_cast<std::int64_t>(problem.sequences.size());
+    return layout == StateLayout::key_value ? Shape{n, d.Hv, d.dk, d.dv} : Shape{n, d.Hv, d.dv, d.dk};
+}
+
+std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& dims, StateLayout layout) {
+    if (layout == StateLayout::key_value) return state;
+    const auto rows = static_cast<std::size_t>(dims.dk);
+    const auto columns = static_cast<std::size_t>(dims.dv);
+    std::vector<double> swapped(state.size());
+    for (std::size_t head = 0; head < state.size(); head += rows * columns) {
+        for (std::size_t i = 0; i < rows; ++i) {
+            for (std::size_t j = 0; j < columns; ++j) swapped[head + j * rows + i] = state[head + i * columns + j];
+        }
+    }
+    return swapped;
+}
+
+std::optional<std::size_t> memory_estimate(const GdnDims& d, std::int64_t sequences) {
+    constexpr std::int64_t k_limit = std::int64_t{1} << 30;
+    if (std::max({d.B, d.T, d.Hk, d.Hv, d.dk, d.dv}) >= k_limit) return std::nullopt;
+    const std::int64_t per_token = 2 * d.Hk * d.dk + 2 * d.Hv * d.dv + 2 * d.Hv;
+    const auto tokens = element_count({d.B, d.T, per_token});
+    const auto states = element_count({sequences, d.Hv, d.dk, d.dv});
+    constexpr std::size_t k_values = std::size_t{1} << 50U;
+    if (!tokens || !states || *tokens > k_values || *states > k_values) return std::nullopt;
+    // Inputs once in fp64 and once prepared, the truth, one perturbed and two fp32 results at a time.
+    return (*tokens + *states) * sizeof(double) * 4;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,35 @@
+// Inputs after preprocessing, in the precision of the kernel that reads them.
+#pragma once
+
+#include <vector>
+
+#include "gdnctl/oracle/gdn_problem.h"
+
+namespace gdnctl::oracle {
+
+template <class Real>
+struct Prepared {
+    const GdnProblem* problem = nullptr;
+    std::vector<Real> q, k;   // [B*T, Hk, dk], l2-normalised if the contract says so; the scale is not applied
+    std::vector<Real> v;      // [B*T, Hv, dv]
+    std::vector<Real> g;      // [B*T, Hv], log decay, clamped to +-exp_clip
+    std::vector<Real> beta;   // [B*T, Hv]
+    std::vector<Real> state;  // [N, Hv, dk, dv], S0 or zeros
+    std::vector<std::size_t> key_head;  // of each value head
+    Real scale = 0;
+};
+
+// q^ = q / sqrt(|q|^2 + eps), k^ likewise; g = -exp(A_log) softplus(a + dt_bias); beta = sigmoid(b).
+template <class Real>
+Prepared<Real> prepare(const GdnProblem& problem, const GdnContract& contract);
+
+// Final states of sequences without tokens under the contract's policy; all others are left alone.
+template <class Real>
+void apply_empty_policy(const GdnProblem& problem, EmptySequence policy, std::vector<Real>& state);
+
+extern template Prepared<float> prepare(const GdnProblem&, const GdnContract&);
+extern template Prepared<double> prepare(const GdnProblem&, const GdnContract&);
+extern template void apply_empty_policy(const GdnProblem&, EmptySequence, std::vector<float>&);
+extern template void apply_empty_policy(const GdnProblem&, EmptySequence, std::vector<double>&);
+
+}  // namespace gdnctl::oracle
