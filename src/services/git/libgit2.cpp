@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
 #include "services/git/libgit2_api.h"
 #include "services/git/repository.h"
 
@@ -32,6 +34,7 @@ public:
     Libgit2Repository(const Git2Api& api, Owned<git_repository> handle) : m_api(api), m_handle(std::move(handle)) {}
 
     Result<std::optional<Commit>> commit(std::string_view revision) override {
+        if (revision == "HEAD") return head();
         GDNCTL_TRY_ASSIGN(const auto object, peeled(revision));
         if (!object) return std::optional<Commit>();
         return read_commit(*m_api.git_object_id(object.get()));
@@ -123,6 +126,15 @@ private:
         return text.data();
     }
 
+    // Not by git_revparse_single(), which leaks the reference when the object behind it is lost.
+    Result<std::optional<Commit>> head() const {
+        git_oid id;
+        const int found = m_api.git_reference_name_to_id(&id, m_handle.get(), "HEAD");
+        if (found == GIT_ENOTFOUND || found == GIT_EUNBORNBRANCH) return std::optional<Commit>();
+        if (found < 0) return broken("reading HEAD");
+        return read_commit(id);
+    }
+
     // The commit that a revision names, or null.
     Result<Owned<git_object>> peeled(std::string_view revision) const {
         git_object* raw = nullptr;
@@ -206,13 +218,35 @@ private:
     Owned<git_repository> m_handle;
 };
 
-bool is_partial_clone(const Git2Api& api, git_repository* repository) {
-    git_config* raw = nullptr;
-    if (api.git_repository_config_snapshot(&raw, repository) < 0) return false;
-    const Owned<git_config> config(raw, api.git_config_free);
-    const char* remote = nullptr;
-    return api.git_config_get_string(&remote, config.get(), "extensions.partialclone") == 0 ||
-           api.git_config_get_string(&remote, config.get(), "remote.origin.promisor") == 0;
+// The repository's config file, which linked worktrees share.
+std::string config_text(const std::filesystem::path& root) {
+    namespace fs = std::filesystem;
+    const auto read = [](const fs::path& path) {
+        auto text = read_file_if_exists(path, std::size_t{1} << 20);
+        return text && *text ? std::move(**text) : std::string();
+    };
+    fs::path folder = root / ".git";
+    std::error_code ec;
+    if (fs::is_regular_file(folder, ec)) {
+        const std::string link = read(folder);  // `gitdir: PATH`
+        const auto colon = link.find(':');
+        if (colon == std::string::npos) return {};
+        folder = root / std::string(text::trim(std::string_view(link).substr(colon + 1)));
+        const std::string common = read(folder / "commondir");
+        if (!common.empty()) folder /= std::string(text::trim(common));
+    }
+    return text::to_lower(read(folder / "config"));
+}
+
+// Why libgit2 1.5 must not read this repository; empty: it may. Asked before it opens anything, as it leaks memory
+// when it refuses an extension.
+std::string_view unreadable_because(const std::filesystem::path& root) {
+    const std::string config = config_text(root);
+    const auto has = [&](std::string_view word) { return config.find(word) != std::string::npos; };
+    if (has("objectformat")) return "the repository does not use SHA-1";
+    if (has("partialclone") || has("promisor")) return "the clone is partial";
+    if (has("refstorage")) return "the refs are not kept in files";
+    return {};
 }
 
 }  // namespace
@@ -224,6 +258,8 @@ Result<std::unique_ptr<Repository>> open_with_libgit2(const std::filesystem::pat
         why = opened.error().message;
         return nothing;
     }
+    why = unreadable_because(root);
+    if (!why.empty()) return nothing;
     const Git2Api& api = **opened;
     git_repository* raw = nullptr;
     if (api.git_repository_open_ext(&raw, root.c_str(), GIT_REPOSITORY_OPEN_NO_SEARCH, nullptr) < 0) {
@@ -238,12 +274,9 @@ Result<std::unique_ptr<Repository>> open_with_libgit2(const std::filesystem::pat
     }
     if (api.git_repository_is_shallow(handle.get()) == 1) {
         why = "the clone is shallow";
-    } else if (is_partial_clone(api, handle.get())) {
-        why = "the clone is partial";
-    } else {
-        return std::make_unique<Libgit2Repository>(api, std::move(handle));
+        return nothing;
     }
-    return nothing;
+    return std::make_unique<Libgit2Repository>(api, std::move(handle));
 }
 
 }  // namespace gdnctl::git

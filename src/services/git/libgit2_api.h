@@ -15,9 +15,6 @@ namespace gdnctl::git {
     X(git_repository_free)             \
     X(git_repository_is_bare)          \
     X(git_repository_is_shallow)       \
-    X(git_repository_config_snapshot)  \
-    X(git_config_get_string)           \
-    X(git_config_free)                 \
     X(git_revparse_single)             \
     X(git_object_peel)                 \
     X(git_object_free)                 \
@@ -50,6 +47,7 @@ namespace gdnctl::git {
     X(git_reference_iterator_glob_new) \
     X(git_reference_iterator_free)     \
     X(git_reference_next)              \
+    X(git_reference_name_to_id)        \
     X(git_reference_peel)              \
     X(git_reference_free)
 
