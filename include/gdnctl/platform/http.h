@@ -18,32 +18,35 @@
 namespace gdnctl {
 
 struct HttpRetry {
-    int attempts = 1;  // 1: no retry
+    int attempts = 1;  // 1: no retry. Delays: first_delay × factor^n, at most max_delay, or Retry-After if longer
     std::chrono::milliseconds first_delay{500};
     double factor = 1.5;
     std::chrono::milliseconds max_delay{5000};
-    std::chrono::milliseconds total{30000};            // no new attempt after this much time
+    std::chrono::milliseconds total{30000};            // no attempt begins later than this after the first
     std::vector<int> statuses = {429, 502, 503, 504};  // answers that are worth another try
-    bool on_connect_error = true;                      // refused, reset, no answer
+    bool on_connect_error = true;                      // refused, reset, cut, no answer in time
 };
 
 struct HttpRequest {
     std::string method = "GET";
     std::string url;  // http or https
     std::vector<std::pair<std::string, std::string>> headers;
-    // Sent to the URL's own host only, never on a redirect to another one, never in an error or a log.
+    // Sent to the URL's own origin only (scheme, host, port), never after a redirect has led elsewhere, never in an
+    // error or a log. Authorization, Proxy-Authorization, Cookie and X-Api-Key among `headers` are kept back likewise.
     std::vector<std::pair<std::string, std::string>> secret_headers;
     std::string body;
     std::filesystem::path body_file;  // streamed; wins over body
-    // Exactly one of these receives the answer's body; neither: HttpResponse::body.
+    // At most one of these receives the body of a 2xx answer, as it is on the wire; neither: HttpResponse::body, with
+    // content encodings undone. The body of any other answer goes to HttpResponse::body, cut at 64 KiB.
     std::filesystem::path to_file;                   // written as it comes (not atomic; the caller renames)
-    std::function<bool(std::string_view)> on_chunk;  // false stops the transfer
+    std::function<bool(std::string_view)> on_chunk;  // false: enough; the answer counts as complete
     std::size_t body_limit = 8u << 20;               // for HttpResponse::body; more is bad_input
     std::chrono::milliseconds connect_timeout{5000};
-    std::chrono::milliseconds first_byte_timeout{15000};
-    std::chrono::milliseconds total_timeout{0};  // 0: none
-    std::int64_t low_speed_bytes_per_s = 0;      // 0: none; with low_speed_time
+    std::chrono::milliseconds first_byte_timeout{15000};  // of waiting, once the request is sent
+    std::chrono::milliseconds total_timeout{0};           // 0: none
+    std::int64_t low_speed_bytes_per_s = 1;               // less than this over low_speed_time: a stall; 0: no limit
     std::chrono::seconds low_speed_time{30};
+    // 0: a redirect is an answer like any other. Never followed: from https to http, and with a body to another host.
     int max_redirects = 0;
     HttpRetry retry;
     std::stop_token stop;
@@ -64,6 +67,7 @@ public:
     virtual ~Http() = default;
     // An answer with any status is a success. Errors: infrastructure (names host, phase and what to do), timeout,
     // usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit).
+    // Blocks; a stop request is noticed within 100 ms. Thread-safe.
     virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
 };
 

@@ -1,0 +1,184 @@
+#include "platform/http_curl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/core/time.h"
+
+namespace gdnctl {
+
+std::optional<std::string> HttpResponse::header(std::string_view lower_case_name) const {
+    for (const auto& [name, value] : headers) {
+        if (name == lower_case_name) return value;
+    }
+    return std::nullopt;
+}
+
+Http& system_http() {
+    // Never destroyed: at exit libcrypto is gone before connections that still use it could be closed.
+    static auto* const http = new http::CurlHttp(system_clock(), http::settings_from(process_env()));
+    return *http;
+}
+
+}  // namespace gdnctl
+
+namespace gdnctl::http {
+
+namespace {
+
+// What a redirect makes of `hop`. Errors: infrastructure.
+Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& hop, const Answer& answer) {
+    auto parsed = parse_url(api, *answer.redirect_url);
+    const auto refuse = [&](std::string_view reason) {
+        return fail(ErrorKind::infrastructure,
+                    redact(fmt::format("{} redirects to {}: {}", hop.parsed.host, *answer.redirect_url, reason)),
+                    "give the final address, if it is one to be trusted");
+    };
+    if (!parsed) return refuse("not an http or https address without user name");
+    if (hop.parsed.origin.scheme == "https" && parsed->origin.scheme == "http") {
+        return refuse("from https down to http");
+    }
+    const bool same_origin = parsed->origin == hop.parsed.origin;
+    Hop next;
+    next.method = redirected_method(answer.status, hop.method);
+    next.url = *answer.redirect_url;
+    next.parsed = std::move(*parsed);
+    next.with_body = hop.with_body && next.method == hop.method;
+    // Once away from the first origin, credentials stay off, also when the chain comes back to it.
+    next.with_credentials = hop.with_credentials && same_origin;
+    const bool has_body = !request.body.empty() || !request.body_file.empty();
+    if (next.with_body && has_body && !same_origin) return refuse("the request's body is not for another host");
+    return next;
+}
+
+bool is_listed(const std::vector<int>& statuses, int status) {
+    return std::find(statuses.begin(), statuses.end(), status) != statuses.end();
+}
+
+}  // namespace
+
+CurlSettings settings_from(const Env& env) {
+    CurlSettings settings;
+    settings.user_agent = "gdnctl/" GDNCTL_VERSION;
+    settings.no_proxy = "localhost,127.0.0.1,::1";
+    for (const char* name : {"no_proxy", "NO_PROXY"}) {
+        const auto more = env.get(name);
+        if (!more || more->empty()) continue;
+        settings.no_proxy = *more == "*" ? "*" : settings.no_proxy + "," + *more;
+        break;
+    }
+    for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+        const auto file = env.get(name);
+        if (!file || file->empty()) continue;
+        settings.ca_file = *file;
+        break;
+    }
+    return settings;
+}
+
+CurlHttp::~CurlHttp() {
+    for (CURLM* multi : m_idle) m_api->curl_multi_cleanup(multi);
+}
+
+Result<CURLM*> CurlHttp::borrow_multi(const CurlApi& api) {
+    {
+        const std::lock_guard lock(m_mutex);
+        m_api = &api;
+        if (!m_idle.empty()) {
+            CURLM* multi = m_idle.back();
+            m_idle.pop_back();
+            return multi;
+        }
+    }
+    CURLM* multi = api.curl_multi_init();
+    if (multi == nullptr) return fail(ErrorKind::internal, "libcurl gives no multi handle (out of memory)");
+    return multi;
+}
+
+tl::expected<HttpResponse, TransferError> CurlHttp::follow(const CurlApi& api, CURLM* multi, const HttpRequest& request,
+                                                           std::optional<Clock::Monotonic> deadline) {
+    auto parsed = parse_url(api, request.url);
+    if (!parsed) return tl::unexpected(TransferError{std::move(parsed).error(), false});
+    Hop hop;
+    hop.method = request.method;
+    hop.url = request.url;
+    hop.parsed = std::move(*parsed);
+    for (int redirects = 0;; ++redirects) {
+        auto answer = Transfer(api, m_settings, request, hop, m_clock, deadline).run(multi);
+        if (!answer) return tl::unexpected(std::move(answer).error());
+        if (log::enabled(log::Level::debug)) {
+            log::debug("{} {} -> {}, {} bytes", hop.method, hop.parsed.place, answer->status, answer->received_bytes);
+        }
+        if (!answer->redirect_url || request.max_redirects == 0) {
+            HttpResponse response;
+            response.status = answer->status;
+            response.headers = std::move(answer->headers);
+            response.body = std::move(answer->body);
+            response.received_bytes = answer->received_bytes;
+            response.effective_url = redact(hop.url);
+            return response;
+        }
+        if (redirects == request.max_redirects) {
+            return tl::unexpected(TransferError{
+                Error{ErrorKind::infrastructure,
+                      redact(fmt::format("{}: more than {} redirects", hop.parsed.place, request.max_redirects)),
+                      "check the address: the service may redirect in a circle",
+                      {}},
+                false});
+        }
+        auto next = next_hop(api, request, hop, *answer);
+        if (!next) return tl::unexpected(TransferError{std::move(next).error(), false});
+        hop = std::move(*next);
+    }
+}
+
+Result<HttpResponse> CurlHttp::try_all(const CurlApi& api, CURLM* multi, const HttpRequest& request) {
+    const HttpRetry& policy = request.retry;
+    const Clock::Monotonic start = m_clock.monotonic();
+    std::optional<Clock::Monotonic> deadline;
+    if (request.total_timeout.count() > 0) deadline = start + request.total_timeout;
+    for (int attempt = 1;; ++attempt) {
+        auto response = follow(api, multi, request, deadline);
+        const bool again = response ? is_listed(policy.statuses, response->status)
+                                    : response.error().worth_another_try && policy.on_connect_error;
+        const auto give = [&]() -> Result<HttpResponse> {
+            if (response) {
+                response->attempts = attempt;
+                return std::move(*response);
+            }
+            Error error = std::move(response.error().error);
+            if (attempt > 1) error.message += fmt::format(" ({} attempts)", attempt);
+            return tl::unexpected(std::move(error));
+        };
+        if (!again || attempt >= policy.attempts) return give();
+        std::optional<std::chrono::milliseconds> asked;
+        if (response) {
+            if (const auto value = response->header("retry-after")) asked = parse_retry_after(*value, m_clock.wall());
+        }
+        const std::chrono::milliseconds delay = retry_delay(policy, attempt, asked);
+        const Clock::Monotonic resume = m_clock.monotonic() + delay;
+        if (resume - start > policy.total || (deadline && resume >= *deadline)) return give();
+        log::info("{}; trying again in {} (attempt {} of {})",
+                  response ? fmt::format("{} answered {}", response->effective_url, response->status)
+                           : response.error().error.message,
+                  format_duration(delay), attempt + 1, policy.attempts);
+        if (!m_clock.sleep_for(delay, request.stop)) {
+            return fail(ErrorKind::interrupted, redact(fmt::format("stopped before another try of {}", request.url)));
+        }
+    }
+}
+
+Result<HttpResponse> CurlHttp::send(const HttpRequest& request) {
+    GDNCTL_TRY_ASSIGN(const CurlApi* api, curl_api());
+    GDNCTL_TRY_ASSIGN(CURLM * multi, borrow_multi(*api));
+    auto response = try_all(*api, multi, request);
+    const std::lock_guard lock(m_mutex);
+    m_idle.push_back(multi);
+    return response;
+}
+
+}  // namespace gdnctl::http

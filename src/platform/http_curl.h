@@ -1,0 +1,40 @@
+// The Http on libcurl.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/env.h"
+#include "gdnctl/platform/http.h"
+#include "platform/http_curl_transfer.h"
+
+namespace gdnctl::http {
+
+// NO_PROXY and the CA file as this tool reads them from the environment: loopback never goes through a proxy, and
+// SSL_CERT_FILE and CURL_CA_BUNDLE, which libcurl itself ignores, are honoured.
+CurlSettings settings_from(const Env& env);
+
+class CurlHttp final : public Http {
+public:
+    CurlHttp(Clock& clock, CurlSettings settings) : m_clock(clock), m_settings(std::move(settings)) {}
+    ~CurlHttp() override;
+    CurlHttp(const CurlHttp&) = delete;
+    CurlHttp& operator=(const CurlHttp&) = delete;
+
+    Result<HttpResponse> send(const HttpRequest& request) override;
+
+private:
+    tl::expected<HttpResponse, TransferError> follow(const CurlApi& api, CURLM* multi, const HttpRequest& request,
+                                                     std::optional<Clock::Monotonic> deadline);
+    Result<HttpResponse> try_all(const CurlApi& api, CURLM* multi, const HttpRequest& request);
+    Result<CURLM*> borrow_multi(const CurlApi& api);
+
+    Clock& m_clock;
+    const CurlSettings m_settings;
+    std::mutex m_mutex;
+    const CurlApi* m_api = nullptr;
+    std::vector<CURLM*> m_idle;  // multi handles keep their connections; one thread uses one at a time
+};
+
+}  // namespace gdnctl::http

@@ -1,0 +1,251 @@
+#include "platform/http_curl_transfer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "gdnctl/core/redact.h"
+
+namespace gdnctl::http {
+
+namespace {
+
+// At most this long passes between a stop request, or a timeout, and its notice.
+constexpr int k_poll_ms = 50;
+
+Trouble trouble_of(CURLcode code) {
+    switch (code) {
+        case CURLE_OPERATION_TIMEDOUT: return Trouble::timed_out;
+        case CURLE_PEER_FAILED_VERIFICATION:
+        case CURLE_SSL_ISSUER_ERROR:
+        case CURLE_SSL_CACERT_BADFILE: return Trouble::bad_peer;
+        case CURLE_WEIRD_SERVER_REPLY:
+        case CURLE_UNSUPPORTED_PROTOCOL:
+        case CURLE_BAD_CONTENT_ENCODING: return Trouble::not_http;
+        case CURLE_COULDNT_RESOLVE_HOST:
+        case CURLE_COULDNT_RESOLVE_PROXY:
+        case CURLE_COULDNT_CONNECT:
+        case CURLE_SSL_CONNECT_ERROR:
+        case CURLE_GOT_NOTHING:
+        case CURLE_SEND_ERROR:
+        case CURLE_RECV_ERROR:
+        case CURLE_PARTIAL_FILE:
+        case CURLE_HTTP2:
+        case CURLE_HTTP2_STREAM: return Trouble::cut;
+        default: return Trouble::other;
+    }
+}
+
+}  // namespace
+
+Transfer::Transfer(const CurlApi& api, const CurlSettings& settings, const HttpRequest& request, const Hop& hop,
+                   const Clock& clock, std::optional<Clock::Monotonic> deadline)
+    : m_api(api),
+      m_settings(settings),
+      m_request(request),
+      m_hop(hop),
+      m_clock(clock),
+      m_deadline(deadline),
+      m_sink(request),
+      m_subject{hop.method, hop.parsed.place, hop.parsed.host} {}
+
+Transfer::~Transfer() {
+    if (m_easy != nullptr) m_api.curl_easy_cleanup(m_easy);
+    m_api.curl_slist_free_all(m_header_list);
+    if (m_body_fd >= 0) ::close(m_body_fd);
+}
+
+template <class V>
+V Transfer::info(CURLINFO which, V otherwise) const {
+    V value{};
+    return (m_api.curl_easy_getinfo)(m_easy, which, &value) == CURLE_OK ? value : otherwise;
+}
+
+Phase Transfer::phase() const {
+    if (m_head_begun) return Phase::receiving;
+    if (m_connected) return m_body_sent < m_body_size ? Phase::sending : Phase::waiting;
+    if (info<curl_off_t>(CURLINFO_NAMELOOKUP_TIME_T, 0) == 0) return Phase::resolving;
+    return m_tls_begun ? Phase::tls : Phase::connecting;
+}
+
+TransferError Transfer::broken(CURLcode code) const {
+    Phase where = phase();
+    if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY) where = Phase::resolving;
+    if (code == CURLE_COULDNT_CONNECT) where = Phase::connecting;
+    if (code == CURLE_SSL_CONNECT_ERROR || code == CURLE_PEER_FAILED_VERIFICATION) where = Phase::tls;
+    const Trouble trouble = trouble_of(code);
+    std::string reason = m_reason[0] != '\0' ? &m_reason[0] : m_api.curl_easy_strerror(code);
+    const long error_number = info<long>(CURLINFO_OS_ERRNO, 0);
+    if (where == Phase::connecting && trouble == Trouble::cut && error_number > 0) {
+        reason = std::generic_category().message(static_cast<int>(error_number));
+    }
+    const bool again = (trouble == Trouble::cut || trouble == Trouble::timed_out) && !m_sink.called_back();
+    return {transport_error(m_subject, where, trouble, reason), again};
+}
+
+Error Transfer::stopped() const {
+    return Error{
+        ErrorKind::interrupted,
+        redact(fmt::format("stopped while {} ({} {})", phase_name(phase()), m_subject.method, m_subject.place)),
+        {},
+        {}};
+}
+
+// Looks at the limits that are ours; sets m_error when one is passed.
+bool Transfer::overdue() {
+    const Clock::Monotonic now = m_clock.monotonic();
+    const auto late = [this](std::string_view reason) {
+        m_error = transport_error(m_subject, phase(), Trouble::timed_out, reason);
+        return true;
+    };
+    const auto seconds = [](std::chrono::milliseconds d) { return static_cast<double>(d.count()) / 1000.0; };
+    if (m_deadline && now >= *m_deadline) {
+        late(fmt::format("not done within the time limit of {:g} s", seconds(m_request.total_timeout)));
+        m_error->kind = ErrorKind::timeout;
+        return true;
+    }
+    if (!m_connected) return false;  // libcurl's connect timeout
+    if (phase() == Phase::waiting) {
+        if (now - m_last_sent < m_request.first_byte_timeout) return false;
+        return late(fmt::format("nothing came in {:g} s", seconds(m_request.first_byte_timeout)));
+    }
+    if (m_request.low_speed_bytes_per_s <= 0 || now - m_window_start < m_request.low_speed_time) return false;
+    if (m_window_bytes < m_request.low_speed_bytes_per_s * m_request.low_speed_time.count()) {
+        return late(fmt::format("slower than {} bytes/s for {} s", m_request.low_speed_bytes_per_s,
+                                m_request.low_speed_time.count()));
+    }
+    m_window_start = now;
+    m_window_bytes = 0;
+    return false;
+}
+
+// libcurl's result; nullopt: given up by us, and m_error says why.
+std::optional<CURLcode> Transfer::drive(CURLM* multi) {
+    while (true) {
+        int running = 0;
+        const CURLMcode rc = m_api.curl_multi_perform(multi, &running);
+        if (rc != CURLM_OK) {
+            m_error = Error{ErrorKind::internal, fmt::format("libcurl: {}", m_api.curl_multi_strerror(rc)), {}, {}};
+            return std::nullopt;
+        }
+        int queued = 0;
+        while (const CURLMsg* message = m_api.curl_multi_info_read(multi, &queued)) {
+            if (message->msg == CURLMSG_DONE && message->easy_handle == m_easy) return message->data.result;
+        }
+        if (m_request.stop.stop_requested()) {
+            m_error = stopped();
+            return std::nullopt;
+        }
+        if (overdue()) return std::nullopt;
+        m_api.curl_multi_poll(multi, nullptr, 0, k_poll_ms, nullptr);
+    }
+}
+
+tl::expected<Answer, TransferError> Transfer::run(CURLM* multi) {
+    if (m_request.stop.stop_requested()) return tl::unexpected(TransferError{stopped(), false});
+    if (Status status = prepare(); !status) return tl::unexpected(TransferError{std::move(status).error(), false});
+    if (const CURLMcode rc = m_api.curl_multi_add_handle(multi, m_easy); rc != CURLM_OK) {
+        return tl::unexpected(TransferError{
+            Error{ErrorKind::internal, fmt::format("libcurl: {}", m_api.curl_multi_strerror(rc)), {}, {}}, false});
+    }
+    const std::optional<CURLcode> code = drive(multi);
+    m_api.curl_multi_remove_handle(multi, m_easy);
+
+    if (m_sink.error()) return tl::unexpected(TransferError{*m_sink.error(), false});
+    if (m_error) {
+        const bool silence = !code && m_error->kind == ErrorKind::infrastructure && !m_sink.called_back();
+        return tl::unexpected(TransferError{*m_error, silence});
+    }
+    // The sink stops a transfer without an error when it has what is wanted.
+    const bool enough = code == CURLE_WRITE_ERROR && m_head.status() != 0;
+    if (code != CURLE_OK && !enough) return tl::unexpected(broken(*code));
+
+    m_sink.finish(m_head.status());
+    if (m_sink.error()) return tl::unexpected(TransferError{*m_sink.error(), false});
+    Answer answer;
+    answer.status = m_head.status();
+    answer.headers = m_head.headers();
+    answer.received_bytes = m_sink.received();
+    answer.body = m_sink.take_body();
+    const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
+    if (is_redirect(answer.status) && target != nullptr) answer.redirect_url = target;
+    return answer;
+}
+
+std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    if (!transfer.m_head_begun) {
+        transfer.m_head_begun = true;
+        transfer.m_window_start = transfer.m_clock.monotonic();
+        transfer.m_window_bytes = 0;
+    }
+    transfer.m_window_bytes += static_cast<std::int64_t>(size * count);
+    if (transfer.m_head.add(std::string_view(data, size * count))) return size * count;
+    transfer.m_error = transport_error(transfer.m_subject, Phase::receiving, Trouble::not_http,
+                                       fmt::format("the headers are larger than {} KiB", HeaderBlock::k_limit >> 10));
+    return 0;
+}
+
+std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    transfer.m_window_bytes += static_cast<std::int64_t>(size * count);
+    return transfer.m_sink.write(transfer.m_head.status(), std::string_view(data, size * count)) ? size * count : 0;
+}
+
+std::size_t Transfer::on_send(char* buffer, std::size_t size, std::size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    const auto left = static_cast<std::size_t>(transfer.m_body_size - transfer.m_body_sent);
+    const std::size_t wanted = std::min(size * count, left);
+    transfer.m_last_sent = transfer.m_clock.monotonic();
+    if (wanted == 0) return 0;
+    std::size_t given = wanted;
+    if (transfer.m_body_fd >= 0) {
+        const ssize_t got = ::pread(transfer.m_body_fd, buffer, wanted, transfer.m_body_sent);
+        if (got <= 0) {
+            const std::string reason =
+                got == 0 ? "it became shorter while it was sent" : std::generic_category().message(errno);
+            transfer.m_error = Error{ErrorKind::local_io,
+                                     fmt::format("cannot read {}: {}", transfer.m_request.body_file.string(), reason),
+                                     {},
+                                     {}};
+            return CURL_READFUNC_ABORT;
+        }
+        given = static_cast<std::size_t>(got);
+    } else {
+        std::memcpy(buffer, transfer.m_request.body.data() + transfer.m_body_sent, given);
+    }
+    transfer.m_body_sent += static_cast<std::int64_t>(given);
+    transfer.m_window_bytes += static_cast<std::int64_t>(given);
+    return given;
+}
+
+// libcurl sends the body again when a kept-alive connection turns out to be dead.
+int Transfer::on_rewind(void* self, curl_off_t offset, int origin) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    if (origin != SEEK_SET || offset < 0 || offset > transfer.m_body_size) return CURL_SEEKFUNC_CANTSEEK;
+    transfer.m_body_sent = offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+CURLcode Transfer::on_tls(CURL* /*easy*/, void* /*ssl_context*/, void* self) {
+    static_cast<Transfer*>(self)->m_tls_begun = true;
+    return CURLE_OK;
+}
+
+int Transfer::on_connected(void* self, char* /*primary_ip*/, char* /*local_ip*/, int /*primary_port*/,
+                           int /*local_port*/) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    transfer.m_connected = true;
+    transfer.m_last_sent = transfer.m_clock.monotonic();
+    transfer.m_window_start = transfer.m_last_sent;
+    transfer.m_window_bytes = 0;
+    return CURL_PREREQFUNC_OK;
+}
+
+}  // namespace gdnctl::http

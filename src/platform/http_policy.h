@@ -1,0 +1,68 @@
+// The parts of HTTP that need no network: header lines, Retry-After, redirects, delays. All pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gdnctl/core/time.h"
+#include "gdnctl/platform/http.h"
+
+namespace gdnctl::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+// Collects the header lines of one answer. A status line starts over, so that interim answers (100, 103) and the
+// CONNECT answer of a proxy leave nothing behind.
+class HeaderBlock {
+public:
+    static constexpr std::size_t k_limit = 256u << 10;  // bytes of all lines of one answer
+
+    // One line, with or without its line end. False: the block is over k_limit. Lines without a colon are dropped;
+    // a line that starts with a blank continues the one before it (RFC 9112 section 5.2).
+    bool add(std::string_view line);
+    int status() const { return m_status; }  // 0: no status line yet
+    const Headers& headers() const { return m_headers; }
+    std::optional<std::string> find(std::string_view lower_case_name) const;
+
+private:
+    int m_status = 0;
+    std::size_t m_bytes = 0;
+    Headers m_headers;
+};
+
+// Retry-After (RFC 9110 section 10.2.3): seconds, or one of the three HTTP date forms; a date in the past is zero.
+// nullopt: neither. The result is capped at one day.
+std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view value, WallTime now);
+
+// An HTTP date: "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT" or "Sun Nov  6 08:49:37 1994".
+std::optional<WallTime> parse_http_date(std::string_view value, WallTime now);
+
+// How long to wait after attempt number `attempt` (1 = the first): the policy's exponential delay, or what the server
+// asked for if that is longer.
+std::chrono::milliseconds retry_delay(const HttpRetry& policy, int attempt,
+                                      std::optional<std::chrono::milliseconds> asked);
+
+struct Origin {
+    std::string scheme;
+    std::string host;
+    std::string port;
+    bool operator==(const Origin&) const = default;
+};
+
+bool is_redirect(int status);
+// The method of the request after a redirect (RFC 9110 section 15.4): 303 turns everything but HEAD into GET, 301 and
+// 302 turn POST into GET, 307 and 308 keep it.
+std::string redirected_method(int status, std::string_view method);
+
+// Header names that carry credentials: never sent to another origin than the first.
+bool is_credential_header(std::string_view name);
+
+// "GET", "PUT": letters only. Anything else could smuggle a second request into the connection.
+bool is_valid_method(std::string_view method);
+bool is_valid_header(std::string_view name, std::string_view value);
+
+}  // namespace gdnctl::http

@@ -1,0 +1,115 @@
+#include "platform/http_policy.h"
+
+#include <doctest/doctest.h>
+
+#include "gdnctl/core/time.h"
+
+using namespace gdnctl;
+using namespace std::chrono_literals;
+
+namespace {
+
+WallTime at(const char* text) { return parse_iso8601(text).value(); }
+
+}  // namespace
+
+TEST_CASE("http policy: header names are lowered, values trimmed, repeated ones kept in order") {
+    http::HeaderBlock block;
+    CHECK(block.add("HTTP/1.1 200 OK\r\n"));
+    CHECK(block.add("Content-TYPE:  text/plain \r\n"));
+    CHECK(block.add("Link: <a>\r\n"));
+    CHECK(block.add("link: <b>\r\n"));
+    CHECK(block.add("X-Long: one\r\n"));
+    CHECK(block.add("\t two\r\n"));
+    CHECK(block.add("not a header\r\n"));
+    CHECK(block.add("\r\n"));
+    CHECK(block.status() == 200);
+    CHECK(block.find("content-type") == "text/plain");
+    CHECK(block.find("link") == "<a>");
+    CHECK(block.find("x-long") == "one two");
+    CHECK_FALSE(block.find("absent").has_value());
+    CHECK(block.headers().size() == 4);
+}
+
+TEST_CASE("http policy: an interim answer leaves nothing behind") {
+    http::HeaderBlock block;
+    block.add("HTTP/1.1 100 Continue");
+    block.add("X-Interim: 1");
+    block.add("");
+    block.add("HTTP/2 204");
+    CHECK(block.status() == 204);
+    CHECK(block.headers().empty());
+}
+
+TEST_CASE("http policy: a block of headers has a limit") {
+    http::HeaderBlock block;
+    block.add("HTTP/1.1 200 OK");
+    const std::string line = "X-Filler: " + std::string(8000, 'x');
+    int lines = 0;
+    while (block.add(line) && lines < 1000) ++lines;
+    CHECK(lines == static_cast<int>((http::HeaderBlock::k_limit - 15) / line.size()));
+}
+
+TEST_CASE("http policy: Retry-After in seconds and in the three date forms") {
+    const WallTime now = at("1994-11-06T08:49:00Z");
+    CHECK(http::parse_retry_after("0", now) == 0ms);
+    CHECK(http::parse_retry_after(" 120 ", now) == 120000ms);
+    CHECK(http::parse_retry_after("Sun, 06 Nov 1994 08:49:37 GMT", now) == 37000ms);
+    CHECK(http::parse_retry_after("Sunday, 06-Nov-94 08:49:37 GMT", now) == 37000ms);
+    CHECK(http::parse_retry_after("Sun Nov  6 08:49:37 1994", now) == 37000ms);
+    CHECK(http::parse_retry_after("Sun, 06 Nov 1994 08:48:00 GMT", now) == 0ms);  // already past
+}
+
+TEST_CASE("http policy: an absurd Retry-After is capped at a day, nonsense is none") {
+    const WallTime now = at("2026-03-10T16:53:07Z");
+    CHECK(http::parse_retry_after("86401", now) == 24h);
+    CHECK(http::parse_retry_after("99999999999999999999999999", now) == 24h);
+    CHECK(http::parse_retry_after("Sun, 06 Nov 2094 08:49:37 GMT", now) == 24h);
+    for (const char* bad : {"", "soon", "-1", "1.5", "0x10", "Sun, 31 Feb 2027 08:49:37 GMT",
+                            "Sun, 06 Nov 2026 25:00:00 GMT", "Sun, 06 Nov 2026 08:49:37 CET", "6 Nov 2026"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(http::parse_retry_after(bad, now).has_value());
+    }
+}
+
+TEST_CASE("http policy: a two-digit year is at most fifty years ahead") {
+    const WallTime now = at("2026-01-01T00:00:00Z");
+    CHECK(http::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", now) == at("1994-11-06T08:49:37Z"));
+    CHECK(http::parse_http_date("Tuesday, 10-Mar-26 00:00:00 GMT", now) == at("2026-03-10T00:00:00Z"));
+}
+
+TEST_CASE("http policy: delays grow to the limit and never undercut what the server asks for") {
+    HttpRetry policy;
+    CHECK(http::retry_delay(policy, 1, {}) == 500ms);
+    CHECK(http::retry_delay(policy, 2, {}) == 750ms);
+    CHECK(http::retry_delay(policy, 3, {}) == 1125ms);
+    CHECK(http::retry_delay(policy, 50, {}) == 5000ms);
+    CHECK(http::retry_delay(policy, 1, 7000ms) == 7000ms);
+    CHECK(http::retry_delay(policy, 50, 7ms) == 5000ms);
+}
+
+TEST_CASE("http policy: the method after a redirect") {
+    CHECK(http::redirected_method(301, "POST") == "GET");
+    CHECK(http::redirected_method(302, "POST") == "GET");
+    CHECK(http::redirected_method(302, "PUT") == "PUT");
+    CHECK(http::redirected_method(303, "PUT") == "GET");
+    CHECK(http::redirected_method(303, "HEAD") == "HEAD");
+    CHECK(http::redirected_method(307, "POST") == "POST");
+    CHECK(http::redirected_method(308, "DELETE") == "DELETE");
+    CHECK_FALSE(http::is_redirect(300));
+    CHECK_FALSE(http::is_redirect(304));
+    CHECK(http::is_redirect(308));
+}
+
+TEST_CASE("http policy: methods and headers cannot smuggle a second request") {
+    CHECK(http::is_valid_method("PATCH"));
+    CHECK_FALSE(http::is_valid_method(""));
+    CHECK_FALSE(http::is_valid_method("GET / HTTP/1.1\r\nX"));
+    CHECK(http::is_valid_header("X-A", "v"));
+    CHECK_FALSE(http::is_valid_header("X A", "v"));
+    CHECK_FALSE(http::is_valid_header("", "v"));
+    CHECK_FALSE(http::is_valid_header("X-A", "v\r\nX-B: w"));
+    CHECK_FALSE(http::is_valid_header("X-A", std::string("v\0w", 3)));
+    CHECK(http::is_credential_header("AuthoriZation"));
+    CHECK_FALSE(http::is_credential_header("Accept"));
+}
