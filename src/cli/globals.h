@@ -13,9 +13,7 @@ namespace gdnctl::cli {
 struct GlobalFlags {
     GlobalOptions common;
     ColorMode color = ColorMode::automatic;
-    std::optional<std::string> config;  // --config FILE
-    std::optional<std::string> target;  // --target NAME
-    std::optional<std::string> directory;
+    std::optional<std::string> directory;  // -C
     bool help = false;
     bool version = false;
 };

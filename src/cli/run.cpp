@@ -10,9 +10,9 @@
 #include "cli/errors.h"
 #include "cli/globals.h"
 #include "cli/help.h"
-#include "cli/version.h"
 #include "gdnctl/cli/command.h"
 #include "gdnctl/cli/config.h"
+#include "gdnctl/cli/version.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/target.h"
@@ -91,10 +91,11 @@ Status show_overview(std::span<const Command> table, const Dispatch& called, con
 // A command that does not read the configuration runs even where it is broken.
 Result<LoadedConfig> config_for(const Command& command, const GlobalFlags& flags, const std::filesystem::path& cwd) {
     if (!command.reads_config) return LoadedConfig{};
-    GDNCTL_TRY_ASSIGN(LoadedConfig loaded, load_config(process_env(), {cwd, flags.config, flags.target}));
+    GDNCTL_TRY_ASSIGN(LoadedConfig loaded,
+                      load_config(process_env(), {cwd, flags.common.config_file, flags.common.target}));
     for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
     // A misspelt --target is an error even for a command that has no use for the target.
-    if (flags.target) GDNCTL_TRY(select_target(loaded.config, cwd));
+    if (flags.common.target) GDNCTL_TRY(select_target(loaded.config, cwd));
     return loaded;
 }
 
@@ -139,7 +140,7 @@ Result<ExitCode> run_words(std::span<const Command> table, const std::vector<std
                                                         : log::Level::info;
     log::configure({level, terminal.color_err()});
     if (flags.version) {
-        terminal.out(version_text(flags.common.json));
+        terminal.out(version_text(process_env(), flags.common.json));
         return ExitCode::ok;
     }
     const bool asked = called.help || flags.help;

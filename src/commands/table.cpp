@@ -1,7 +1,11 @@
 #include "gdnctl/commands/table.h"
 
+#include "commands/complete_values.h"
+#include "commands/completion.h"
 #include "commands/config_init.h"
 #include "commands/config_show.h"
+#include "commands/docs.h"
+#include "commands/doctor.h"
 
 namespace gdnctl::commands {
 
@@ -15,6 +19,15 @@ constexpr cli::Command k_table[] = {
     cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",
                                                          Tier::none)
         .without_config(),
+    cli::make<&doctor::describe, &doctor::run>("doctor", "Setup", "show what is missing and the command that mends it",
+                                               Tier::process)
+        .without_config(),
+    cli::make<&completion::describe, &completion::run>("completion", "Setup", "print a completion script for a shell",
+                                                       Tier::none)
+        .without_config(),
+    cli::make<&complete_values::describe, &complete_values::run>("__complete", "", "print values for completion",
+                                                                 Tier::none),
+    cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config(),
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <stop_token>
+#include <string>
 
 namespace gdnctl {
 
@@ -26,6 +28,9 @@ struct GlobalOptions {
     bool json = false;   // --json
     bool quiet = false;  // --quiet
     int verbose = 0;     // -v, -vv
+    // As given; Context::config holds what they lead to. For commands that report on the configuration itself.
+    std::optional<std::string> config_file;  // --config
+    std::optional<std::string> target;       // --target
 };
 
 struct Context {

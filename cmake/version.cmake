@@ -1,0 +1,15 @@
+# Version and commit for src/cli/version.cpp, read when CMake configures: a new commit alone rebuilds nothing.
+set(GDNCTL_COMMIT "" CACHE STRING "commit to show in --version; empty: asked of git")
+set(commit "${GDNCTL_COMMIT}")
+if(NOT commit)
+  find_package(Git QUIET)
+  if(Git_FOUND)
+    execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --short=12 HEAD WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+                    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+endif()
+if(NOT commit)
+  set(commit unknown)
+endif()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+  COMPILE_DEFINITIONS "GDNCTL_VERSION=\"${PROJECT_VERSION}\";GDNCTL_COMMIT=\"${commit}\"")

@@ -1,0 +1,25 @@
+// Private to the completion generators.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/described.h"
+#include "cli/dispatch.h"
+#include "gdnctl/cli/reference.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::cli {
+
+// 'text' for any of the three shells: a quote inside ends the string, stands escaped, and starts it again.
+std::string single_quoted(std::string_view text);
+
+// First words of commands of two words, each once.
+std::vector<std::string> group_names(const Descriptions& all);
+
+std::string bash_completion(std::span<const Command> table, const Descriptions& all);
+std::string zsh_completion(std::span<const Command> table, const Descriptions& all);
+std::string fish_completion(std::span<const Command> table, const Descriptions& all);
+
+}  // namespace gdnctl::cli

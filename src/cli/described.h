@@ -1,0 +1,27 @@
+// All commands with their descriptions, for what is generated from them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cli/globals.h"
+#include "gdnctl/cli/command.h"
+
+namespace gdnctl::cli {
+
+struct Described {
+    const Command* command = nullptr;
+    std::unique_ptr<Invocation> invocation;  // owns what `args` assigns to
+    Args args;
+};
+
+struct Descriptions {
+    GlobalFlags flags;
+    Args globals;
+    std::vector<Described> commands;  // visible ones, in the order of the table
+};
+
+std::unique_ptr<Descriptions> describe_all(std::span<const Command> table);
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,18 @@
+// gdnctl __complete: values for the shells' completion
+#pragma once
+
+#include <string>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::complete_values {
+
+struct Options {
+    std::string kind;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::complete_values

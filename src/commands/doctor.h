@@ -1,0 +1,14 @@
+// gdnctl doctor
+#pragma once
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::doctor {
+
+struct Options {};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::doctor
