@@ -7,8 +7,10 @@ target_compile_options(gdnctl_settings INTERFACE
 target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(gdnctl_settings INTERFACE dep_tl_expected dep_fmt_headers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # g++ 12 takes the inside of an empty optional<string> for an uninitialised read once it optimises.
-  target_compile_options(gdnctl_settings INTERFACE -Wno-maybe-uninitialized)
+  # Once it optimises, g++ 12 sees reads and copies out of bounds inside its own std::string and std::optional. ASan and
+  # clang-tidy look at the same places without false alarms.
+  target_compile_options(gdnctl_settings INTERFACE -Wno-maybe-uninitialized -Wno-array-bounds -Wno-restrict
+    -Wno-stringop-overflow -Wno-stringop-overread)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(gdnctl_settings INTERFACE -Wno-gnu-zero-variadic-macro-arguments)
 endif()
