@@ -70,6 +70,10 @@ Shape out_shape(const GdnProblem& problem);
 Shape state_shape(const GdnProblem& problem, StateLayout layout);
 std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& dims, StateLayout layout);
 
+// `out` and `final_state` as tensors in the contract's layout.
+TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, const GdnOutputs& outputs, DType out,
+                        DType final_state);
+
 // Bytes that the fp64 copies, the references and their scratch need at most: dims are checked against overflow.
 std::optional<std::size_t> memory_estimate(const GdnDims& dims, std::int64_t sequences);
 

@@ -252,6 +252,15 @@ std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& d
     return swapped;
 }
 
+TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, const GdnOutputs& outputs, DType out,
+                        DType final_state) {
+    TensorFile file;
+    file.tensors.push_back({"out", from_f64(outputs.out, out_shape(problem), out)});
+    file.tensors.push_back({"final_state", from_f64(to_layout(outputs.final_state, problem.dims, contract.state_layout),
+                                                    state_shape(problem, contract.state_layout), final_state)});
+    return file;
+}
+
 std::optional<std::size_t> memory_estimate(const GdnDims& d, std::int64_t sequences) {
     constexpr std::int64_t k_limit = std::int64_t{1} << 30;
     if (std::max({d.B, d.T, d.Hk, d.Hv, d.dk, d.dv}) >= k_limit) return std::nullopt;

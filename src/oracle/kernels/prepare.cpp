@@ -83,6 +83,12 @@ Prepared<Real> prepare(const GdnProblem& p, const GdnContract& c) {
     return r;
 }
 
+std::vector<double> log_gates(const GdnProblem& p, const GdnContract& c) {
+    std::vector<double> g = p.gate;
+    activate_gates(p, c, g);
+    return g;
+}
+
 template <class Real>
 void apply_empty_policy(const GdnProblem& p, EmptySequence policy, std::vector<Real>& state) {
     if (policy != EmptySequence::zeros) return;

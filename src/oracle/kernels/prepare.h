@@ -23,6 +23,9 @@ struct Prepared {
 template <class Real>
 Prepared<Real> prepare(const GdnProblem& problem, const GdnContract& contract);
 
+// The gates alone, as log decay in fp64: [B*T, Hv].
+std::vector<double> log_gates(const GdnProblem& problem, const GdnContract& contract);
+
 // Final states of sequences without tokens under the contract's policy; all others are left alone.
 template <class Real>
 void apply_empty_policy(const GdnProblem& problem, EmptySequence policy, std::vector<Real>& state);

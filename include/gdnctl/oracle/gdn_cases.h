@@ -1,0 +1,72 @@
+// Generated Gated DeltaNet inputs: named cases and free shapes. The same seed gives the same bytes on every machine:
+// integer random numbers, normals as sums of 12 uniforms, nothing from libm (the trigonometric goldens excepted).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/tensor.h"
+
+namespace gdnctl::oracle {
+
+enum class KeyRecipe {
+    normal,      // N(0,1)
+    unit,        // N(0,1), normalised to length 1
+    correlated,  // k_0 + mix * k_t, normalised
+    identical,   // k_0 throughout, normalised
+    zero,        // q and k all zero
+    tiny,        // 1e-4 * N(0,1)
+};
+
+enum class GateRecipe {
+    soft,         // g = -0.1 |N|
+    both_signs,   // g = -0.1 N
+    constant,     // g = gate_value
+    strong,       // g in U(-8, -2)
+    sparse,       // soft, and gate_value at every 50th token
+    once,         // soft, and gate_value at token T/2
+    raw,          // a, b ~ N(0,1), A_log in U(-3, 2.75), dt_bias = 1
+    raw_extreme,  // a cycles through 0, +-100, 19.9, 20, 20.1; A_log up to 88, whose gates overflow fp32
+};
+
+enum class BetaRecipe {
+    uniform,   // U(0, 1)
+    constant,  // beta_value
+    extremes,  // 1e-4 or 1 - 1e-6
+    corners,   // 0, 1 or 2
+};
+
+struct GdnCase {
+    std::string name;
+    std::string set;    // "marin-tests", "numerics", "edges", "golden"
+    std::string about;  // what is special, one line
+    GdnDims dims;
+    std::uint64_t seed = 1;
+    DType dtype = DType::f32;  // of q, k, v and, but for raw gates, g and beta
+    KeyRecipe keys = KeyRecipe::normal;
+    double key_mix = 0;
+    GateRecipe gate = GateRecipe::soft;
+    double gate_value = 0;
+    BetaRecipe beta = BetaRecipe::uniform;
+    double beta_value = 0;
+    double value_scale = 1;
+    double state_scale = 0;                // S0 = state_scale * N(0,1); 0: no initial state
+    std::vector<std::int64_t> cu_seqlens;  // empty: one sequence per batch row
+    bool nan_padding = false;              // NaN in all tokens beyond cu_seqlens' last
+    std::vector<std::string> contract;     // "field=value" in which the case differs from `marin`
+    Verdict expected = Verdict::ok;        // of an honest kernel
+};
+
+const std::vector<GdnCase>& gdn_cases();
+// nullptr: there is no such case.
+const GdnCase* find_gdn_case(std::string_view name);
+
+// q, k, v, g and beta (or a, b, A_log, dt_bias), initial_state and cu_seqlens as the case has them; metadata holds op,
+// case, seed and the case's contract fields.
+TensorFile make_inputs(const GdnCase& c);
+
+}  // namespace gdnctl::oracle

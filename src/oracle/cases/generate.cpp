@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "gdnctl/oracle/gdn_cases.h"
+#include "oracle/cases/golden.h"
+#include "oracle/cases/random.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// One stream per tensor, so that changing one recipe leaves the other tensors as they are.
+enum Stream : std::uint64_t { stream_q = 1, stream_k, stream_v, stream_g, stream_beta, stream_state, stream_raw };
+
+class Generator {
+public:
+    explicit Generator(const GdnCase& c) : m_case(c), m_rows(static_cast<std::size_t>(c.dims.B * c.dims.T)) {}
+
+    TensorFile run() {
+        const GdnDims& d = m_case.dims;
+        add_tokens("q", {d.Hk, d.dk}, queries(), m_case.dtype);
+        add_tokens("k", {d.Hk, d.dk}, keys(), m_case.dtype);
+        std::vector<double> v = normals(stream_v, m_rows * static_cast<std::size_t>(d.Hv * d.dv), m_case.value_scale);
+        pad(v);
+        add_tokens("v", {d.Hv, d.dv}, v, m_case.dtype);
+        if (m_case.gate == GateRecipe::raw || m_case.gate == GateRecipe::raw_extreme) {
+            add_raw_gates();
+        } else {
+            add_tokens("g", {d.Hv}, gates(), m_case.dtype);
+            add_tokens("beta", {d.Hv}, betas(), m_case.dtype);
+        }
+        add_state();
+        if (!m_case.cu_seqlens.empty()) {
+            m_file.tensors.push_back(
+                {"cu_seqlens", from_i64(m_case.cu_seqlens, {static_cast<std::int64_t>(m_case.cu_seqlens.size())})});
+        }
+        return std::move(m_file);
+    }
+
+private:
+    std::vector<double> normals(Stream stream, std::size_t count, double scale) const {
+        Random random(m_case.seed, stream);
+        std::vector<double> values(count);
+        for (double& x : values) x = scale * random.normal();
+        return values;
+    }
+
+    // Values of tokens beyond the last sequence, which no kernel may read.
+    void pad(std::vector<double>& values) const {
+        if (!m_case.nan_padding) return;
+        const std::size_t used = values.size() / m_rows * static_cast<std::size_t>(m_case.cu_seqlens.back());
+        std::fill(values.begin() + static_cast<std::ptrdiff_t>(used), values.end(),
+                  std::numeric_limits<double>::quiet_NaN());
+    }
+
+    static void normalise(std::vector<double>& values, std::size_t width) {
+        for (std::size_t row = 0; row < values.size(); row += width) {
+            double sum = 0;
+            for (std::size_t i = 0; i < width; ++i) sum += values[row + i] * values[row + i];
+            const double length = std::sqrt(sum);
+            for (std::size_t i = 0; i < width; ++i) values[row + i] /= length;
+        }
+    }
+
+    std::vector<double> queries() const {
+        const auto width = static_cast<std::size_t>(m_case.dims.dk);
+        std::vector<double> q = normals(stream_q, m_rows * static_cast<std::size_t>(m_case.dims.Hk) * width,
+                                        m_case.keys == KeyRecipe::zero   ? 0
+                                        : m_case.keys == KeyRecipe::tiny ? 1e-4
+                                                                         : 1);
+        const bool plain =
+            m_case.keys == KeyRecipe::normal || m_case.keys == KeyRecipe::zero || m_case.keys == KeyRecipe::tiny;
+        if (!plain) normalise(q, width);
+        pad(q);
+        return q;
+    }
+
+    std::vector<double> keys() const {
+        const auto width = static_cast<std::size_t>(m_case.dims.dk);
+        const std::size_t row = static_cast<std::size_t>(m_case.dims.Hk) * width;
+        std::vector<double> k = normals(stream_k, m_rows * row, 1);
+        for (std::size_t i = 0; i < k.size(); ++i) {
+            // First token of this batch row, same head and dimension.
+            const double first = k[i - i % row - (i / row % static_cast<std::size_t>(m_case.dims.T)) * row + i % row];
+            switch (m_case.keys) {
+                case KeyRecipe::normal:
+                case KeyRecipe::unit: break;
+                case KeyRecipe::correlated:
+                    // The first token is still needed as it was drawn, hence the zero mix there.
+                    if (i / row % static_cast<std::size_t>(m_case.dims.T) != 0) k[i] = first + m_case.key_mix * k[i];
+                    break;
+                case KeyRecipe::identical: k[i] = first; break;
+                case KeyRecipe::zero: k[i] = 0; break;
+                case KeyRecipe::tiny: k[i] *= 1e-4; break;
+            }
+        }
+        if (m_case.keys == KeyRecipe::unit || m_case.keys == KeyRecipe::correlated ||
+            m_case.keys == KeyRecipe::identical) {
+            normalise(k, width);
+        }
+        pad(k);
+        return k;
+    }
+
+    std::vector<double> gates() const {
+        const auto heads = static_cast<std::size_t>(m_case.dims.Hv);
+        std::vector<double> g(m_rows * heads);
+        Random random(m_case.seed, stream_g);
+        for (std::size_t i = 0; i < g.size(); ++i) {
+            const std::size_t t = i / heads % static_cast<std::size_t>(m_case.dims.T);
+            switch (m_case.gate) {
+                case GateRecipe::both_signs: g[i] = -0.1 * random.normal(); break;
+                case GateRecipe::constant: g[i] = m_case.gate_value; break;
+                case GateRecipe::strong: g[i] = random.uniform(-8, -2); break;
+                default: g[i] = -0.1 * std::fabs(random.normal()); break;
+            }
+            if (m_case.gate == GateRecipe::sparse && t % 50 == 25) g[i] = m_case.gate_value;
+            if (m_case.gate == GateRecipe::once && t == static_cast<std::size_t>(m_case.dims.T) / 2)
+                g[i] = m_case.gate_value;
+        }
+        pad(g);
+        return g;
+    }
+
+    std::vector<double> betas() const {
+        std::vector<double> beta(m_rows * static_cast<std::size_t>(m_case.dims.Hv));
+        Random random(m_case.seed, stream_beta);
+        for (double& b : beta) {
+            switch (m_case.beta) {
+                case BetaRecipe::uniform: b = random.uniform(); break;
+                case BetaRecipe::constant: b = m_case.beta_value; break;
+                case BetaRecipe::extremes: b = random.bits() % 2 == 0 ? 1e-4 : 1 - 1e-6; break;
+                case BetaRecipe::corners: b = static_cast<double>(random.bits() % 3); break;
+            }
+        }
+        pad(beta);
+        return beta;
+    }
+
+    void add_raw_gates() {
+        const auto heads = static_cast<std::size_t>(m_case.dims.Hv);
+        Random random(m_case.seed, stream_raw);
+        std::vector<double> A_log(heads);
+        for (double& x : A_log) x = random.uniform(-3, 2.75);
+        std::vector<double> a(m_rows * heads);
+        std::vector<double> b(m_rows * heads);
+        for (double& x : a) x = random.normal();
+        for (double& x : b) x = random.normal();
+        if (m_case.gate == GateRecipe::raw_extreme) {
+            constexpr double k_a[] = {0, 100, -100, 19.9, 20, 20.1};
+            for (std::size_t i = 0; i < a.size(); ++i) a[i] = k_a[i / heads % std::size(k_a)];
+            A_log.back() = 88;
+        }
+        pad(a);
+        pad(b);
+        add_tokens("a", {m_case.dims.Hv}, a, DType::f32);
+        add_tokens("b", {m_case.dims.Hv}, b, DType::f32);
+        add("A_log", {m_case.dims.Hv}, A_log, DType::f32);
+        add("dt_bias", {m_case.dims.Hv}, std::vector<double>(heads, 1), DType::f32);
+    }
+
+    void add_state() {
+        if (m_case.state_scale == 0) return;
+        const GdnDims& d = m_case.dims;
+        const auto n = m_case.cu_seqlens.empty() ? d.B : static_cast<std::int64_t>(m_case.cu_seqlens.size()) - 1;
+        const std::vector<double> state =
+            normals(stream_state, static_cast<std::size_t>(n * d.Hv * d.dk * d.dv), m_case.state_scale);
+        const bool swapped =
+            std::find(m_case.contract.begin(), m_case.contract.end(), "state_layout=B,H,V,K") != m_case.contract.end();
+        add("initial_state", swapped ? Shape{n, d.Hv, d.dv, d.dk} : Shape{n, d.Hv, d.dk, d.dv}, state, DType::f32);
+    }
+
+    void add_tokens(std::string_view name, Shape rest, const std::vector<double>& values, DType dtype) {
+        rest.insert(rest.begin(), {m_case.dims.B, m_case.dims.T});
+        add(name, std::move(rest), values, dtype);
+    }
+
+    void add(std::string_view name, Shape shape, const std::vector<double>& values, DType dtype) {
+        m_file.tensors.push_back({std::string(name), from_f64(values, std::move(shape), dtype)});
+    }
+
+    const GdnCase& m_case;
+    std::size_t m_rows;
+    TensorFile m_file;
+};
+
+}  // namespace
+
+TensorFile make_inputs(const GdnCase& c) {
+    TensorFile file = c.set == "golden" ? golden_inputs(c) : Generator(c).run();
+    file.metadata = {{"op", "gdn"}, {"case", c.name}, {"seed", fmt::format("{}", c.seed)}};
+    for (const std::string& setting : c.contract) {
+        const auto equals = setting.find('=');
+        file.metadata[setting.substr(0, equals)] = setting.substr(equals + 1);
+    }
+    return file;
+}
+
+}  // namespace gdnctl::oracle

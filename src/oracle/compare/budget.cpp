@@ -1,0 +1,187 @@
+// The error budget: what honest arithmetic of the contract's kind is off by on exactly these inputs, measured.
+//
+// Two measurements do not involve the chunked kernel: the fp32 recurrence, and the fp64 recurrence on inputs moved by
+// one unit roundoff (the problem's condition). The chunked kernel's own error counts on top, because chunked forms are
+// honestly worse where gates are large; but only up to a multiple of the others, so that a defect in our chunked kernel
+// cannot widen the budget that it is judged by.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/compare/groups.h"
+#include "oracle/kernels/prepare.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// How much larger than the other measurements the chunked kernel's error may count. Seen honestly: 23 (repeated keys
+// with beta = 2).
+constexpr double k_chunk_allowance = 30;
+// Growth of the state beyond what the inputs' size explains, from which on nothing can be judged.
+constexpr double k_growth_limit = 1e6;
+// Relative error of honest arithmetic from which on a comparison says nothing.
+constexpr double k_condition_limit = 0.3;
+constexpr double k_fp32_roundoff = 0x1p-24;
+
+double roundoff_of(Matmul matmul) {
+    switch (matmul) {
+        case Matmul::f32: return k_fp32_roundoff;
+        case Matmul::bf16x3: return 0x1p-16;
+        case Matmul::bf16: return 0x1p-9;
+    }
+    return k_fp32_roundoff;
+}
+
+// Moves every value by +-amount relative, the signs from a fixed hash of the position.
+void perturb(std::vector<double>& values, double amount, std::uint64_t salt) {
+    std::uint64_t state = salt;
+    for (double& x : values) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        x *= (state >> 63U) != 0 ? 1 + amount : 1 - amount;
+    }
+}
+
+GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract, double amount, int threads) {
+    GdnProblem moved = problem;
+    std::uint64_t salt = 1;
+    for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state}) {
+        perturb(*values, amount, salt++);
+    }
+    return run_recurrent64(moved, contract, threads);
+}
+
+// Largest |cumulative gate| inside a chunk, for each (sequence, value head): fp32 sums lose that much times 2^-24.
+std::vector<double> largest_gate_sums(const GdnProblem& p, const GdnContract& c) {
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const std::vector<double> gates = log_gates(p, c);
+    std::vector<double> largest(p.sequences.size() * heads, 0);
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            double sum = 0;
+            const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
+            for (std::size_t row = begin; row < static_cast<std::size_t>(p.sequences[n].end); ++row) {
+                const double gate = gates[row * heads + h];
+                const bool restart = (row - begin) % static_cast<std::size_t>(c.chunk) == 0 || !(gate > -2e4);
+                sum = restart ? 0 : sum;
+                if (std::fabs(gate) < 2e4) sum += gate;
+                largest[n * heads + h] = std::max(largest[n * heads + h], std::fabs(sum));
+            }
+        }
+    }
+    return largest;
+}
+
+struct Measured {
+    std::vector<GroupSums> base_a, base_b, chunk_a, chunk_b;
+};
+
+TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff) {
+    const std::size_t count = m.base_a.size();
+    TensorBudget budget;
+    budget.groups.resize(count);
+    double error_squares = 0;
+    double truth_squares = 0;
+    double max_error = 0;
+    double max_truth = 0;
+    for (std::size_t g = 0; g < count; ++g) {
+        const GroupSums& truth = m.base_a[g];
+        const double gate_loss = g < gate_sums.size() ? k_fp32_roundoff * gate_sums[g] : 0;
+        const auto bounded = [&](double base, double chunk, double size) {
+            return std::max(base, std::min(chunk, k_chunk_allowance * (base + (roundoff + gate_loss) * size)));
+        };
+        GroupBudget& b = budget.groups[g];
+        b.rms = bounded(std::max(m.base_a[g].error_rms(), m.base_b[g].error_rms()),
+                        std::max(m.chunk_a[g].error_rms(), m.chunk_b[g].error_rms()), truth.truth_rms());
+        b.max_abs = bounded(std::max(m.base_a[g].max_error, m.base_b[g].max_error),
+                            std::max(m.chunk_a[g].max_error, m.chunk_b[g].max_error), truth.max_truth);
+        error_squares += b.rms * b.rms * static_cast<double>(truth.count);
+        truth_squares += truth.truth_squares;
+        max_error = std::max(max_error, b.max_abs);
+        max_truth = std::max(max_truth, truth.max_truth);
+    }
+    budget.relative = truth_squares > 0 ? std::sqrt(error_squares / truth_squares) : 0;
+    const double relative_max = max_truth > 0 ? max_error / max_truth : 0;
+    // A small group measures its own budget badly, so it gets at least the tensor's; two roundoffs are always granted,
+    // and where the truth is exactly 0 a trace of what surrounds it.
+    constexpr std::size_t k_small_group = 256;
+    for (std::size_t g = 0; g < count; ++g) {
+        const GroupSums& truth = m.base_a[g];
+        const double trace = 1e-37 + 0x1p-40 * max_truth;
+        GroupBudget& b = budget.groups[g];
+        if (truth.count < k_small_group) {
+            b.rms = std::max(b.rms, budget.relative * truth.truth_rms());
+            b.max_abs = std::max(b.max_abs, relative_max * truth.max_truth);
+        }
+        b.rms = std::max({b.rms, 2 * roundoff * truth.truth_rms(), trace});
+        b.max_abs = std::max({b.max_abs, 4 * roundoff * truth.max_truth, trace});
+    }
+    budget.relative = std::max(budget.relative, 2 * roundoff);
+    return budget;
+}
+
+double largest(const std::vector<double>& values) {
+    double m = 0;
+    for (const double x : values) m = std::max(m, std::fabs(x));
+    return m;
+}
+
+// Largest |state| over what one write to an empty state, or the initial state, explains.
+double growth_of(const GdnReference& r) {
+    const bool normalised = r.contract.value.l2norm != L2Norm::off;
+    const double key = normalised ? 1 : largest(r.problem.k) * std::sqrt(static_cast<double>(r.problem.dims.dk));
+    const double explained = std::max(largest(r.problem.initial_state), largest(r.problem.v) * key);
+    return explained > 0 ? r.truth.max_abs_state / explained : 0;
+}
+
+std::string why_unstable(const GdnReference& r) {
+    const auto unusable = [](double x) {
+        return !(std::fabs(x) <= static_cast<double>(std::numeric_limits<float>::max()));
+    };
+    if (std::any_of(r.truth.out.begin(), r.truth.out.end(), unusable) ||
+        std::any_of(r.truth.final_state.begin(), r.truth.final_state.end(), unusable)) {
+        return "the exact result is not finite in fp32";
+    }
+    if (r.growth > k_growth_limit) {
+        return fmt::format("the state grows {:.1e} times beyond the size of its inputs", r.growth);
+    }
+    const double relative = std::max(r.out.relative, r.final_state.relative);
+    if (!(relative <= k_condition_limit)) {
+        return fmt::format("honest arithmetic is off by {:.0f} % on these inputs", 100 * relative);
+    }
+    return {};
+}
+
+}  // namespace
+
+GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int threads) {
+    GdnReference r{std::move(problem), std::move(contract), {}, {}, {}, 0, {}};
+    const GdnContract& c = r.contract.value;
+    const double roundoff = roundoff_of(c.matmul);
+    r.truth = run_recurrent64(r.problem, c, threads);
+    r.growth = growth_of(r);
+
+    const Groups out = groups_of_out(r.problem);
+    const Groups state = groups_of_state(r.problem);
+    Measured for_out;
+    Measured for_state;
+    const auto measure = [&](const GdnOutputs& run, std::vector<GroupSums> Measured::* slot) {
+        for_out.*slot = sum_groups(out, run.out, r.truth.out);
+        for_state.*slot = sum_groups(state, run.final_state, r.truth.final_state);
+    };
+    measure(run_recurrent32(r.problem, c, threads), &Measured::base_a);
+    measure(run_perturbed(r.problem, c, roundoff, threads), &Measured::base_b);
+    measure(run_chunk32(r.problem, c, {c.chunk, GateSum::fp32, c.matmul}, threads), &Measured::chunk_a);
+    measure(run_chunk32(r.problem, c, {c.chunk, GateSum::fp64_with_resets, c.matmul}, threads), &Measured::chunk_b);
+    const std::vector<double> gate_sums = largest_gate_sums(r.problem, c);
+    r.out = combine(for_out, gate_sums, roundoff);
+    r.final_state = combine(for_state, gate_sums, roundoff);
+    r.unstable_reason = why_unstable(r);
+    return r;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,243 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/compare/groups.h"
+#include "oracle/compare/metrics.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// One tensor of the dump beside its truth, both in the canonical axes order.
+struct Pair {
+    std::vector<double> got;
+    const std::vector<double>* want = nullptr;
+    const TensorBudget* budget = nullptr;
+    Groups groups;
+};
+
+DType judged_dtype(const Tensor& tensor, std::string_view canonical, const GdnReference& r) {
+    if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return tensor.dtype;
+    if (canonical != "out") return DType::f32;
+    switch (r.contract.value.out_dtype) {
+        case OutDType::f32: return DType::f32;
+        case OutDType::bf16: return DType::bf16;
+        case OutDType::f16: return DType::f16;
+        case OutDType::query: return r.problem.qk_dtype == DType::f64 ? DType::f32 : r.problem.qk_dtype;
+    }
+    return DType::f32;
+}
+
+// The budget of each group with the rounding of the stored dtype added: its error is the truth's distance to it.
+std::vector<GroupBudget> with_output_rounding(const Pair& pair, DType dtype) {
+    std::vector<GroupBudget> budgets = pair.budget->groups;
+    if (dtype == DType::f64 || dtype == DType::f32) return budgets;
+    std::vector<double> rounded(pair.want->size());
+    std::transform(pair.want->begin(), pair.want->end(), rounded.begin(),
+                   [&](double y) { return rounded_to(y, dtype); });
+    const auto sums = sum_groups(pair.groups, rounded, *pair.want);
+    for (std::size_t g = 0; g < budgets.size(); ++g) {
+        budgets[g].rms = std::hypot(budgets[g].rms, sums[g].error_rms());
+        budgets[g].max_abs += sums[g].max_error;
+    }
+    return budgets;
+}
+
+// Where the dump is worst: a value that is not finite where the truth is, else the largest error in units of its
+// group's budget.
+std::size_t worst_element(const Pair& pair, const std::vector<GroupBudget>& budgets) {
+    std::size_t worst = 0;
+    double largest = -1;
+    for (std::size_t i = 0; i < pair.want->size(); ++i) {
+        const double want = (*pair.want)[i];
+        if (!std::isfinite(want)) continue;
+        if (!std::isfinite(pair.got[i])) {
+            if (std::fabs(want) <= static_cast<double>(std::numeric_limits<float>::max())) return i;
+            continue;
+        }
+        const double score = std::fabs(pair.got[i] - want) / budgets[pair.groups.of(i)].max_abs;
+        if (score > largest) {
+            largest = score;
+            worst = i;
+        }
+    }
+    return worst;
+}
+
+double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets) {
+    const auto sums = sum_groups(pair.groups, pair.got, *pair.want);
+    double score = 0;
+    for (std::size_t g = 0; g < sums.size(); ++g) {
+        if (sums[g].count == 0) continue;
+        score = std::max({score, sums[g].error_rms() / budgets[g].rms, sums[g].max_error / budgets[g].max_abs});
+    }
+    return score;
+}
+
+Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report, const GdnReference& r) {
+    Worst w;
+    w.tensor = report.name;
+    w.got = pair.got[element];
+    w.want = (*pair.want)[element];
+    const GdnDims& d = r.problem.dims;
+    const bool out = report.canonical == "out";
+    Shape axes = out ? Shape{d.B, d.T, d.Hv, d.dv} : state_shape(r.problem, StateLayout::key_value);
+    auto rest = static_cast<std::int64_t>(element);
+    for (std::size_t axis = axes.size(); axis-- > 0;) {
+        w.index.insert(w.index.begin(), rest % axes[axis]);
+        rest /= axes[axis];
+    }
+    w.axes = out ? "b,t,h,v" : r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
+    if (out && r.problem.packed) {
+        w.index.erase(w.index.begin());
+        w.axes = "t,h,v";
+    }
+    if (!out && r.contract.value.state_layout == StateLayout::value_key) {
+        std::swap(w.index[2], w.index[3]);
+        w.axes = r.problem.has_cu_seqlens ? "n,h,v,k" : "b,h,v,k";
+    }
+    return w;
+}
+
+Verdict verdict_of(const TensorReport& t, const CompareOptions& options) {
+    if (options.rtol) return t.numpy_rule.count > 0 ? Verdict::wrong : Verdict::ok;
+    if (!(t.error_over_budget <= k_wrong_band)) return Verdict::wrong;
+    return t.error_over_budget <= k_ok_band ? Verdict::ok : Verdict::suspect;
+}
+
+Result<Pair> pair_up(const NamedTensor& entry, std::string_view canonical, const GdnReference& r) {
+    const bool out = canonical == "out";
+    const StateLayout layout = r.contract.value.state_layout;
+    const Shape expected = out ? out_shape(r.problem) : state_shape(r.problem, layout);
+    const Tensor& tensor = entry.tensor;
+    if (tensor.shape != expected || !is_floating(tensor.dtype)) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("tensor '{}': expected {} {}, got {} {}", entry.name, text_of(expected),
+                                is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32", text_of(tensor.shape),
+                                name_of(tensor.dtype)));
+    }
+    Pair pair;
+    pair.got = to_f64(tensor);
+    if (!out && layout == StateLayout::value_key) {
+        GdnDims swapped = r.problem.dims;
+        std::swap(swapped.dk, swapped.dv);
+        pair.got = to_layout(pair.got, swapped, StateLayout::value_key);
+    }
+    pair.want = out ? &r.truth.out : &r.truth.final_state;
+    pair.budget = out ? &r.out : &r.final_state;
+    pair.groups = out ? groups_of_out(r.problem) : groups_of_state(r.problem);
+    return pair;
+}
+
+Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view canonical, const GdnReference& r,
+                                  const CompareOptions& options) {
+    GDNCTL_TRY_ASSIGN(const Pair pair, pair_up(entry, canonical, r));
+    TensorReport report;
+    report.name = entry.name;
+    report.canonical = canonical;
+    report.shape = entry.tensor.shape;
+    report.stored = entry.tensor.dtype;
+    report.judged = judged_dtype(entry.tensor, canonical, r);
+    const auto budgets = with_output_rounding(pair, report.judged);
+    measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report);
+    report.budget_relative = pair.budget->relative;
+    report.error_over_budget = error_over_budget(pair, budgets);
+    report.verdict = verdict_of(report, options);
+    if (!pair.got.empty()) report.worst = place_of(worst_element(pair, budgets), pair, report, r);
+    return report;
+}
+
+bool has_device_fault(const TensorReport& t) {
+    return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) &&
+           std::fabs(t.worst.want) <= static_cast<double>(std::numeric_limits<float>::max());
+}
+
+void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& report) {
+    const auto severity = [](const TensorReport& t) {
+        return std::pair(t.verdict == Verdict::wrong     ? 2
+                         : t.verdict == Verdict::suspect ? 1
+                                                         : 0,
+                         std::isnan(t.error_over_budget) ? HUGE_VAL : t.error_over_budget);
+    };
+    const auto worst =
+        std::max_element(report.tensors.begin(), report.tensors.end(),
+                         [&](const TensorReport& a, const TensorReport& b) { return severity(a) < severity(b); });
+    report.worst = worst->worst;
+    const auto fault = std::find_if(report.tensors.begin(), report.tensors.end(), has_device_fault);
+    if (fault != report.tensors.end()) {
+        report.verdict = Verdict::wrong;
+        report.worst = fault->worst;
+        report.reason =
+            fmt::format("{} values of {} are not finite where the truth is", fault->nonfinite_got, fault->name);
+    } else if (!r.unstable_reason.empty()) {
+        report.verdict = Verdict::unstable_input;
+        report.reason = r.unstable_reason;
+    } else {
+        report.verdict = worst->verdict;
+        if (worst->verdict != Verdict::ok && options.rtol) {
+            report.reason = fmt::format("{} values of {} are outside rtol {} and atol {}", worst->numpy_rule.count,
+                                        worst->name, *options.rtol, options.atol.value_or(0));
+        } else if (worst->verdict != Verdict::ok) {
+            report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by", worst->name,
+                                        worst->error_over_budget);
+        }
+    }
+}
+
+void list_missing(const TensorFile& dump, GdnReport& report) {
+    for (const std::string_view wanted : {"out", "final_state"}) {
+        const bool there = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                       [&](const TensorReport& t) { return t.canonical == wanted; });
+        if (!there) report.not_compared.push_back({std::string(wanted), "not in the dump"});
+    }
+    for (const std::string_view wanted : {"dq", "dk", "dv", "dg", "dbeta", "d_initial_state"}) {
+        const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(), [&](const NamedTensor& t) {
+            return canonical_name(t.name).canonical == wanted;
+        });
+        report.not_compared.push_back(
+            {std::string(wanted), there ? "gradients are not judged by this version" : "not in the dump"});
+    }
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::ok: return "OK";
+        case Verdict::suspect: return "SUSPECT";
+        case Verdict::wrong: return "WRONG";
+        case Verdict::unstable_input: return "UNSTABLE_INPUT";
+        case Verdict::no_data: return "NO_DATA";
+    }
+    return "";
+}
+
+Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options) {
+    GdnReport report;
+    for (const std::string_view canonical : {"out", "final_state"}) {
+        GDNCTL_TRY(find_gdn_tensor(dump, canonical));
+        for (const NamedTensor& entry : dump.tensors) {
+            if (canonical_name(entry.name).canonical != canonical) continue;
+            GDNCTL_TRY_ASSIGN(auto tensor, judge_tensor(entry, canonical, reference, options));
+            report.tensors.push_back(std::move(tensor));
+        }
+    }
+    for (const NamedTensor& entry : dump.tensors) {
+        if (canonical_name(entry.name).role == GdnRole::unknown) report.unknown.push_back(entry.name);
+    }
+    list_missing(dump, report);
+    const bool any_value = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                       [](const TensorReport& t) { return element_count(t.shape).value_or(0) > 0; });
+    if (!any_value) {
+        report.reason = dump.tensors.empty() ? "the dump is empty" : "the dump holds no value of out or final_state";
+        return report;
+    }
+    conclude(reference, options, report);
+    return report;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,70 @@
+#include "gdnctl/oracle/kernel_under_test.h"
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/oracle/gdn_kernels.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+constexpr std::string_view k_prefix = "builtin:";
+
+using Runner = GdnOutputs (*)(const GdnProblem&, const GdnContract&, int);
+
+struct Builtin {
+    std::string_view name;
+    Runner run;
+};
+
+constexpr Builtin k_builtins[] = {
+    {"chunk", [](const GdnProblem& p, const GdnContract& c,
+                 int threads) { return run_chunk32(p, c, {c.chunk, GateSum::fp64_with_resets, c.matmul}, threads); }},
+    {"recurrent32", run_recurrent32},
+    {"recurrent64", run_recurrent64},
+};
+
+DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem) {
+    switch (contract.out_dtype) {
+        case OutDType::f32: return DType::f32;
+        case OutDType::bf16: return DType::bf16;
+        case OutDType::f16: return DType::f16;
+        case OutDType::query: return problem.qk_dtype;
+    }
+    return DType::f32;
+}
+
+}  // namespace
+
+std::vector<std::string> builtin_kernel_names() {
+    std::vector<std::string> names;
+    for (const Builtin& b : k_builtins) names.emplace_back(b.name);
+    return names;
+}
+
+Result<KernelUnderTest> find_kernel(std::string_view spelling, int threads) {
+    const auto names = builtin_kernel_names();
+    if (!spelling.starts_with(k_prefix)) {
+        return fail(ErrorKind::usage, fmt::format("kernel '{}' is not of the form builtin:NAME", spelling),
+                    fmt::format("known: builtin:{}", text::join(names, ", builtin:")));
+    }
+    const std::string_view name = spelling.substr(k_prefix.size());
+    for (const Builtin& b : k_builtins) {
+        if (b.name != name) continue;
+        const auto forward = [run = b.run, threads](const TensorFile& inputs,
+                                                    const ResolvedContract& contract) -> Result<TensorFile> {
+            ResolvedContract own = contract;
+            GDNCTL_TRY_ASSIGN(const GdnProblem problem, read_problem(inputs, own));
+            return outputs_file(problem, own.value, run(problem, own.value, threads), out_dtype_of(own.value, problem),
+                                DType::f32);
+        };
+        return KernelUnderTest{std::string(spelling), forward};
+    }
+    const auto near = text::nearest(name, names);
+    return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling),
+                near ? fmt::format("did you mean 'builtin:{}'?", *near)
+                     : fmt::format("known: builtin:{}", text::join(names, ", builtin:")));
+}
+
+}  // namespace gdnctl::oracle
