@@ -6,6 +6,7 @@
 #include "commands/config_show.h"
 #include "commands/docs.h"
 #include "commands/doctor.h"
+#include "commands/local_supervisor.h"
 
 namespace gdnctl::commands {
 
@@ -28,6 +29,9 @@ constexpr cli::Command k_table[] = {
     cli::make<&complete_values::describe, &complete_values::run>("__complete", "", "print values for completion",
                                                                  Tier::none),
     cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config(),
+    cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "look after one local job",
+                                                                   Tier::none)
+        .without_config(),
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ struct Submitted {
     std::vector<std::string> warnings;
 };
 
-// One reader of one job's log, from the first byte on. The log only grows.
+// One reader of one job's log. The log only grows.
 class JobLog {
 public:
     virtual ~JobLog() = default;
@@ -128,8 +128,8 @@ public:
     // True: it will stop or has stopped by this call; false: it had ended already.
     virtual Result<bool> stop(std::string_view id) = 0;
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
-    virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id) = 0;
-    virtual Result<std::string> log_tail(std::string_view id, std::size_t lines) = 0;
+    // A reader that starts at the last `tail` lines as they are now; nullopt: at the first byte.
+    virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, std::optional<std::size_t> tail) = 0;
 };
 
 // `gdnctl-<kind>-<user>-<YYYYmmddTHHMMSS>-<8 hex>`: letters, digits, '_' and '-' only, at most 100 characters.
@@ -144,6 +144,14 @@ Result<std::map<std::string, double>> tpu_resources(std::string_view type);
 // Splits KEY=VALUE items (KEY is [A-Za-z_][A-Za-z0-9_]*, the value may be empty, blank items are skipped). Error:
 // usage.
 Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& items, std::string_view option);
+
+// One job as the Jobs API spells it (type, job_id, submission_id, ..., driver_exit_code). Values of environment
+// variables are masked. Unknown keys are ignored when reading; error: bad_input.
+Json job_details_json(const JobDetails& details);
+Result<JobDetails> parse_job_details(std::string_view text);
+
+// Whether a file of the working tree travels with a job (no caches, virtual environments, docs, packs, snapshots).
+bool is_packaged(std::string_view relative_path);
 
 // Where the details came from, for the JSON of commands.
 struct JobPlace {

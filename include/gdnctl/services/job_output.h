@@ -1,0 +1,74 @@
+// What a job's log tells beyond its exit status: pytest counts, the device line, oracle verdicts, profile metrics.
+// Pure and streaming: memory does not grow with the log.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace gdnctl {
+
+// pytest's last summary line ("87 passed, 2 skipped in 12.30s").
+struct PytestCounts {
+    std::int64_t passed = 0, failed = 0, errors = 0, skipped = 0, deselected = 0, xfailed = 0, xpassed = 0;
+    std::optional<double> seconds;
+};
+std::optional<PytestCounts> parse_pytest_summary(std::string_view line);
+
+// `GDNCTL_DEVICE {"backend":"tpu","count":4}` at the start of a line.
+struct DeviceReport {
+    std::string backend;
+    std::int64_t count = 0;
+};
+std::optional<DeviceReport> parse_device_line(std::string_view line);
+
+// `verdict: OK`: how often each verdict was given, and the last one.
+struct OracleVerdicts {
+    std::map<std::string, std::int64_t> counts;
+    std::string last;
+};
+// The verdict word of one line ("verdict: WRONG", "case base: OK" is none); nullopt: no verdict line.
+std::optional<std::string> parse_verdict_line(std::string_view line);
+
+struct ProfileReport {
+    std::optional<double> mfu, tokens_per_second, duration;  // throughput/…, as the run prints them
+    std::optional<std::string> run_url;
+    std::optional<std::string> ce_implementation;
+    std::map<std::string, std::string> model;  // words of the `GDN profile model:` line
+    bool empty() const {
+        return !mfu && !tokens_per_second && !duration && !run_url && !ce_implementation && model.empty();
+    }
+};
+
+// The number after the last `key` of the line, with nothing but [^0-9eE+-]* between them.
+std::optional<double> parse_metric(std::string_view line, std::string_view key);
+// https://wandb.ai/<entity>/<project>/runs/<id>, without a trailing backtick or period.
+std::optional<std::string> parse_run_url(std::string_view line);
+
+// Feed a log in pieces of any size, then finish().
+class JobOutput {
+public:
+    void feed(std::string_view bytes);
+    void finish();
+
+    const std::optional<PytestCounts>& pytest() const { return m_pytest; }
+    const std::optional<DeviceReport>& device() const { return m_device; }
+    const OracleVerdicts& verdicts() const { return m_verdicts; }
+    const ProfileReport& profile() const { return m_profile; }
+    // The end of the log, at most 64 KiB: for classify().
+    const std::string& tail() const { return m_tail; }
+
+private:
+    void line(std::string_view text);
+
+    std::string m_partial;  // unfinished line; what is beyond 64 KiB of one line is dropped
+    std::string m_tail;
+    std::optional<PytestCounts> m_pytest;
+    std::optional<DeviceReport> m_device;
+    OracleVerdicts m_verdicts;
+    ProfileReport m_profile;
+};
+
+}  // namespace gdnctl

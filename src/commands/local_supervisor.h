@@ -1,0 +1,19 @@
+// The hidden entry by which the local backend starts a job's supervisor; not for people.
+#pragma once
+
+#include <string>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::local_supervisor {
+
+struct Options {
+    std::string folder;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::local_supervisor
