@@ -4,6 +4,7 @@ add_library(gdnctl_settings INTERFACE)
 target_compile_options(gdnctl_settings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Wnull-dereference
   $<$<BOOL:${GDNCTL_WERROR}>:-Werror>)
+target_compile_definitions(gdnctl_settings INTERFACE $<$<BOOL:${GDNCTL_LAZY_LIBS}>:GDNCTL_LAZY_LIBS=1>)
 target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(gdnctl_settings INTERFACE dep_tl_expected dep_fmt_headers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -49,9 +50,6 @@ function(gdnctl_module folder)
   foreach(dep IN LISTS M_THIRD_PARTY)
     target_link_libraries(gdnctl_${name} PRIVATE dep_${dep})
   endforeach()
-  if(GDNCTL_LAZY_LIBS)
-    target_compile_definitions(gdnctl_${name} PRIVATE GDNCTL_LAZY_LIBS=1)
-  endif()
   gdnctl_use_pch(gdnctl_${name})
 endfunction()
 
