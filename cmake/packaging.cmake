@@ -1,5 +1,26 @@
-# cmake --install: the binary and what a system expects beside it.
+# cmake --install: the binary and what a system expects beside it. Completion scripts and manual pages come out of the
+# binary itself, so they cannot lag behind it.
 include(GNUInstallDirs)
 install(TARGETS gdnctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+set(generated ${CMAKE_BINARY_DIR}/generated)
+install(CODE "
+  function(from_gdnctl)
+    execute_process(COMMAND \"$<TARGET_FILE:gdnctl>\" \${ARGN} WORKING_DIRECTORY \"${generated}\"
+                    COMMAND_ERROR_IS_FATAL ANY OUTPUT_VARIABLE text)
+    set(text \"\${text}\" PARENT_SCOPE)
+  endfunction()
+  file(REMOVE_RECURSE \"${generated}\")
+  file(MAKE_DIRECTORY \"${generated}/man1\")
+  from_gdnctl(__docs man --out man1)
+  foreach(shell bash zsh fish)
+    from_gdnctl(completion \${shell})
+    file(WRITE \"${generated}/completion.\${shell}\" \"\${text}\")
+  endforeach()")
+install(DIRECTORY ${generated}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+install(FILES ${generated}/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME gdnctl)
+install(FILES ${generated}/completion.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _gdnctl)
+install(FILES ${generated}/completion.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME gdnctl.fish)
+
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
