@@ -11,7 +11,8 @@ list() { git ls-files -co --exclude-standard -- "$@" | sort -u | while read -r f
 
 mapfile -t formatted < <(list 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'cmake/*.h')
 echo "[lint] clang-format over ${#formatted[@]} files" >&2
-clang-format-19 --dry-run -Werror "${formatted[@]}" || { echo "[lint] hint: ./dev fmt mends the layout" >&2; exit 1; }
+status=0
+clang-format-19 --dry-run -Werror "${formatted[@]}" || { echo "[lint] hint: ./dev fmt mends the layout" >&2; status=1; }
 
 mapfile -t tidied < <(list 'src/*.cpp')
 if [ -n "$base" ]; then
@@ -39,7 +40,8 @@ for f in "${tidied[@]}"; do
     [ -e "$clean/$key" ] || pending+=("$f $clean/$key")
 done
 echo "[lint] clang-tidy over ${#pending[@]} of ${#tidied[@]} sources, $jobs at a time" >&2
-[ ${#pending[@]} -gt 0 ] || exit 0
+[ ${#pending[@]} -gt 0 ] || exit $status
 # shellcheck disable=SC2016  # expanded by the inner shell
 printf '%s\n' "${pending[@]}" | xargs -P "$jobs" -n 2 bash -c '
-    if out=$(clang-tidy-19 -p build/lint --quiet "$1" 2>/dev/null); then : >"$2"; else printf "%s\n" "$out"; exit 1; fi' tidy
+    if out=$(clang-tidy-19 -p build/lint --quiet "$1" 2>/dev/null); then : >"$2"; else printf "%s\n" "$out"; exit 1; fi' tidy || status=1
+exit $status

@@ -1,11 +1,11 @@
 // From tensors to a verdict in one call.
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include <doctest/doctest.h>
 
 #include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/gdn_compare.h"
