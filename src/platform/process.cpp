@@ -66,9 +66,8 @@ public:
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    // Only when a callback has thrown is there anything left to do.
     ~Run() {
-        if (m_leader_alive) {
+        if (m_leader_alive && m_phase != Phase::done) {  // a callback has thrown
             kill(-m_leader, SIGKILL);
             waitpid(m_leader, nullptr, 0);
         }
@@ -200,10 +199,11 @@ private:
         const milliseconds since = elapsed_since(m_ending_since);
         if (members.empty() && !m_leader_alive) {
             m_phase = Phase::done;
-        } else if (since >= m_spec.grace + k_patience) {
-            log::warning("{} of the processes that {} started cannot be ended", members.size(), m_spec.argv.front());
+        } else if (since >= m_spec.grace + k_patience && m_kills > k_patience / k_look_closely) {
+            log::warning("{} of the processes that '{}' started cannot be ended", members.size(), m_spec.argv.front());
             m_phase = Phase::done;
         }
+        if (since >= m_spec.grace) ++m_kills;
         if (since >= m_spec.grace && m_leader_alive) kill(-m_leader, SIGKILL);
         for (const auto& member : members) {
             const bool is_new = m_asked.insert(member).second;
@@ -224,6 +224,7 @@ private:
         m_err.finish();
         Family::instance().reap_adopted();
         ProcessResult result;
+        if (m_leader_alive) m_status = SIGKILL;  // sent, and still to be obeyed
         result.exit_code = WIFSIGNALED(m_status) ? -WTERMSIG(m_status) : WEXITSTATUS(m_status);
         result.end = m_reason.value_or(WIFSIGNALED(m_status) ? End::signalled : End::exited);
         result.out_truncated = m_out.truncated();
@@ -250,6 +251,7 @@ private:
     int m_status = 0;
     std::size_t m_fed = 0;
     off_t m_file_size = 0;
+    int m_kills = 0;                  // rounds of KILL
     std::set<ProcessId> m_asked;      // have been sent TERM
     std::set<ProcessId> m_survivors;  // seen alive after the leader's end
 };

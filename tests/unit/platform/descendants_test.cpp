@@ -49,7 +49,7 @@ ProcessInfo entry(pid_t pid, pid_t parent, char state = 'S', pid_t session = 1) 
 
 // Time passes for the world as well: the killed need a moment to die.
 test::FakeClock& living_clock(test::FakeClock& clock) {
-    clock.on_sleep = [](std::chrono::milliseconds) { system_clock().sleep_for(2ms, {}); };
+    clock.when_asleep([] { system_clock().sleep_for(2ms, {}); });
     return clock;
 }
 
@@ -144,13 +144,13 @@ TEST_CASE("descendants: KILL after the grace, and those that come meanwhile are 
     test::FakeClock clock;
     const auto find = [&] {
         std::vector<ProcessId> ids = {first};
-        if (clock.sleeps.size() == 2) late.emplace();
+        if (clock.sleeps().size() == 2) late.emplace();
         if (late) ids.push_back(late->id());
         return ids;
     };
     const auto report = end_processes(find, 1s, living_clock(clock));
     CHECK(report.ended == 2);
     CHECK(report.left == 0);
-    CHECK(clock.sleeps.size() > 50 - 1);  // a second of 20 ms looks before the KILL
+    CHECK(clock.sleeps().size() > 50 - 1);  // a second of 20 ms looks before the KILL
     CHECK_FALSE(is_running(first));
 }
