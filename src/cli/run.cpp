@@ -58,7 +58,7 @@ Result<std::filesystem::path> working_directory(const std::optional<std::string>
     if (problem) return fail(ErrorKind::local_io, "the working directory is gone: " + problem.message());
     if (!wanted) return here;
     const auto there = (here / *wanted).lexically_normal();
-    if (!std::filesystem::is_directory(there, problem)) {
+    if (wanted->empty() || !std::filesystem::is_directory(there, problem)) {
         return fail(ErrorKind::usage, fmt::format("-C needs a directory: {}", *wanted));
     }
     // Children and libraries see the same directory.
@@ -125,6 +125,7 @@ Result<ExitCode> run_words(std::span<const Command> table, const std::vector<std
     const auto stop_early = [&] { return flags.help || flags.version; };
 
     GDNCTL_TRY_ASSIGN(const Dispatch called, dispatch(table, words));
+    flags.help = called.help;
     Args args;
     std::unique_ptr<Invocation> invocation;
     if (called.command != nullptr) {
@@ -143,12 +144,11 @@ Result<ExitCode> run_words(std::span<const Command> table, const std::vector<std
         terminal.out(version_text(process_env(), flags.common.json));
         return ExitCode::ok;
     }
-    const bool asked = called.help || flags.help;
     if (called.command == nullptr) {
-        GDNCTL_TRY(show_overview(table, called, globals, asked));
-        return asked ? ExitCode::ok : ExitCode::usage;
+        GDNCTL_TRY(show_overview(table, called, globals, flags.help));
+        return flags.help ? ExitCode::ok : ExitCode::usage;
     }
-    if (asked) {
+    if (flags.help) {
         terminal.out(help_page(*called.command, args, globals, page_style(terminal, terminal.color_out())));
         return ExitCode::ok;
     }

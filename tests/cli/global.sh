@@ -1,0 +1,81 @@
+# Options that every command has.
+
+test_version_names_version_commit_and_libraries() {
+  expect 0 "$GDNCTL" --version
+  grep -qE '^gdnctl [0-9]+\.[0-9]+\.[0-9]+ \(commit ([0-9a-f]{12}|unknown)\)$' "$WORK/out" || fail "no version line"
+  for library in libcurl libgit2 libcrypto isa-l; do out_has "$library"; done
+}
+
+test_version_as_json() {
+  expect 0 "$GDNCTL" --version --json
+  head -c 40 "$WORK/out" | tr -d ' \n' | grep -q '^{"schema":"gdnctl.version/1"' || fail "schema is not first"
+  expect 0 "$GDNCTL" --json config show --version
+  out_has '"gdnctl.version/1"'
+}
+
+test_directory_option_changes_where_things_happen() {
+  mkdir there
+  expect 0 "$GDNCTL" -C there config init
+  [ -f there/gdnctl.toml ] || fail "not written there"
+  [ ! -e gdnctl.toml ] || fail "written here"
+  expect 0 "$GDNCTL" config init -C there --force
+  expect 2 "$GDNCTL" -C nowhere config show
+  err_has 'error: -C needs a directory: nowhere'
+  touch file
+  expect 2 "$GDNCTL" -C file config show
+  expect 2 "$GDNCTL" -C '' config init
+  [ ! -e gdnctl.toml ] || fail "written here"
+}
+
+test_quiet_hides_progress_but_no_error() {
+  expect 0 "$GDNCTL" -q config init
+  [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+  expect 7 "$GDNCTL" --quiet config init
+  err_has '[gdnctl] error: '
+  err_has '[gdnctl] hint: --force replaces it'
+}
+
+test_colour_is_off_for_pipes_and_on_when_asked() {
+  expect 2 "$GDNCTL" docter
+  err_lacks $'\e['
+  expect 2 "$GDNCTL" docter --color always
+  err_has $'\e['
+  expect 2 "$GDNCTL" --color=never docter
+  err_lacks $'\e['
+  expect 0 "$GDNCTL" --color always doctor --help
+  out_has $'\e[1m'
+}
+
+test_no_color_in_the_environment() {
+  command -v script >/dev/null || skip 'script(1) is not installed'
+  TERM=xterm script -qec "'$GDNCTL' doctor --help" /dev/null >"$WORK/out" </dev/null
+  out_has $'\e[1m'
+  NO_COLOR=1 TERM=xterm script -qec "'$GDNCTL' doctor --help" /dev/null >"$WORK/out" </dev/null
+  out_lacks $'\e['
+}
+
+test_unknown_target_is_an_error_with_a_suggestion() {
+  expect 2 "$GDNCTL" --target cpu-gdm config show
+  err_has "error: option --target: unknown target 'cpu-gdm'"
+  err_has 'did you mean `cpu-gdn`?'
+}
+
+test_full_disk_on_stdout_is_reported() {
+  [ -e /dev/full ] || skip 'no /dev/full'
+  "$GDNCTL" doctor --help >/dev/full 2>"$WORK/err"
+  [ $? = 8 ] || fail "exit code"
+  err_has 'error: cannot write to standard output'
+}
+
+test_broken_pipe_is_quiet() {
+  "$GDNCTL" completion bash 2>"$WORK/err" | head -1 >"$WORK/out"
+  [ "${PIPESTATUS[0]}" = 0 ] || fail "exit code ${PIPESTATUS[0]}"
+  [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+}
+
+test_working_directory_that_is_gone() {
+  mkdir gone && cd gone && rmdir ../gone
+  expect 8 "$GDNCTL" config show
+  err_has 'error: the working directory is gone'
+  expect 0 "$GDNCTL" --version
+}

@@ -1,0 +1,79 @@
+# Help pages.
+
+each_command() { # FUNCTION
+  local name
+  "$GDNCTL" __complete command >"$WORK/names" || fail "no list of commands"
+  while read -r name; do "$1" "$name"; done <"$WORK/names"
+}
+
+page_is_whole() {
+  # shellcheck disable=SC2086
+  expect 0 "$GDNCTL" $1 --help
+  [ ! -s "$WORK/err" ] || fail "$1: stderr is not empty"
+  head -1 "$WORK/out" | grep -q "^gdnctl $1: ." || fail "$1: no purpose on the first line"
+  for heading in Usage Examples 'Global options' 'Exit codes' 'See also'; do
+    grep -qx "$heading:" "$WORK/out" || fail "$1: no heading $heading"
+  done
+  grep -qE "^  .*gdnctl .*${1##* }" "$WORK/out" || fail "$1: no example of itself"
+}
+test_every_page_has_purpose_usage_example_exit_codes_and_see_also() { each_command page_is_whole; }
+
+page_fits() {
+  for columns in 80 100; do
+    # shellcheck disable=SC2086
+    COLUMNS=$columns expect 0 "$GDNCTL" $1 --help
+    # An example is copied by people and therefore never broken.
+    sed '/^Examples:/,/^$/d' "$WORK/out" | awk -v max=$columns -v page="$1" \
+      'length($0) > max { print page ": " length($0) " columns: " $0; bad = 1 } END { exit bad }' >&2 ||
+      fail "$1 does not fit $columns columns"
+    grep -q $'\e' "$WORK/out" && fail "$1: escape sequences in a pipe"
+  done
+  true
+}
+test_every_page_fits_80_and_100_columns() { each_command page_fits; }
+
+same_page() {
+  # shellcheck disable=SC2086
+  "$GDNCTL" $1 --help >"$WORK/long"
+  # shellcheck disable=SC2086
+  expect 0 "$GDNCTL" $1 -h
+  cmp -s "$WORK/long" "$WORK/out" || fail "$1: -h and --help differ"
+  # shellcheck disable=SC2086
+  expect 0 "$GDNCTL" help $1
+  cmp -s "$WORK/long" "$WORK/out" || fail "$1: help $1 and $1 --help differ"
+}
+test_the_three_ways_to_ask_give_the_same_page() { each_command same_page; }
+
+test_overview_lists_every_command() {
+  expect 0 "$GDNCTL" --help
+  cp "$WORK/out" overview
+  listed() { grep -qE "^  $1( |\$)" overview || fail "not listed: $1"; }
+  each_command listed
+  ! grep -q '__' overview || fail "a hidden command is listed"
+  expect 0 "$GDNCTL" help
+  cmp -s overview "$WORK/out" || fail "help and --help differ"
+}
+
+test_help_of_a_group() {
+  expect 0 "$GDNCTL" config --help
+  out_has 'config show'
+  expect 0 "$GDNCTL" help config
+  out_has 'config init'
+}
+
+test_help_wins_over_missing_arguments_and_a_broken_configuration() {
+  echo 'target = [' >gdnctl.toml
+  expect 0 "$GDNCTL" completion --help
+  expect 0 "$GDNCTL" config show --help
+  expect 0 "$GDNCTL" --version
+}
+
+test_help_opens_no_library_that_is_opened_on_first_use() {
+  command -v strace >/dev/null || skip 'strace is not installed'
+  for page in '--help' '--version' 'doctor --help'; do
+    # shellcheck disable=SC2086
+    strace -f -e trace=openat -o trace "$GDNCTL" $page >/dev/null 2>&1 || skip 'strace cannot trace here'
+    ! grep -E 'lib(curl|git2|crypto|isal)\.so' trace || fail "$page opens a library"
+    ! grep -E 'gdnctl\.toml|config\.toml' trace || fail "$page reads the configuration"
+  done
+}

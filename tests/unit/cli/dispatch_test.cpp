@@ -1,0 +1,96 @@
+#include "cli/dispatch.h"
+
+#include <doctest/doctest.h>
+
+#include "sample_command.h"
+
+namespace gdnctl::cli {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string hint_of(const Words& words) {
+    const auto called = dispatch(test::k_sample_table, words);
+    REQUIRE(!called);
+    CHECK(called.error().kind == ErrorKind::usage);
+    return called.error().hint;
+}
+
+}  // namespace
+
+TEST_CASE("commands of one and of two words are found") {
+    const auto one = dispatch(test::k_sample_table, {"lint-log", "a.md", "--x"});
+    REQUIRE(one);
+    CHECK(one->command->name == "lint-log");
+    CHECK(one->words == Words{"a.md", "--x"});
+    const auto two = dispatch(test::k_sample_table, {"log", "append", "log"});
+    REQUIRE(two);
+    CHECK(two->command->name == "log append");
+    CHECK(two->words == Words{"log"});
+}
+
+TEST_CASE("global options may stand before and inside a command's name") {
+    const auto called =
+        dispatch(test::k_sample_table, {"-C", "log", "--json", "log", "--target", "init", "append", "x"});
+    REQUIRE(called);
+    CHECK(called->command->name == "log append");
+    CHECK(called->words == Words{"-C", "log", "--json", "--target", "init", "x"});
+}
+
+TEST_CASE("words after -- never name a command") {
+    const auto called = dispatch(test::k_sample_table, {"--", "lint-log"});
+    REQUIRE(called);
+    CHECK(called->command == nullptr);
+}
+
+TEST_CASE("help before a command, a group and nothing") {
+    const auto command = dispatch(test::k_sample_table, {"help", "log", "init"});
+    REQUIRE(command);
+    CHECK(command->help);
+    CHECK(command->command->name == "log init");
+    CHECK(command->words.empty());
+    const auto group = dispatch(test::k_sample_table, {"help", "log"});
+    REQUIRE(group);
+    CHECK(group->group == "log");
+    CHECK(dispatch(test::k_sample_table, {"help"})->help);
+}
+
+TEST_CASE("every typo of a command's name suggests that command") {
+    for (const Command& command : test::k_sample_table) {
+        if (is_hidden(command)) continue;
+        const std::string name(command.name);
+        for (std::size_t i = 0; i < name.size(); ++i) {
+            if (name[i] == ' ') continue;
+            std::string typo = name;
+            typo.erase(i, 1);
+            Words words;
+            for (std::size_t at = 0; at <= typo.size();) {
+                const std::size_t end = std::min(typo.find(' ', at), typo.size());
+                words.push_back(typo.substr(at, end - at));
+                at = end + 1;
+            }
+            CAPTURE(typo);
+            CHECK(hint_of(words) == "did you mean `gdnctl " + name + "`?");
+        }
+    }
+}
+
+TEST_CASE("the second word alone suggests the whole name") {
+    CHECK(hint_of({"append"}) == "did you mean `gdnctl log append`?");
+}
+
+TEST_CASE("an unknown member of a group is answered with its members") {
+    const auto called = dispatch(test::k_sample_table, {"log", "quux"});
+    REQUIRE(!called);
+    CHECK(called.error().message == "unknown command 'log quux'");
+    CHECK(called.error().hint == "`gdnctl log` has: append, init");
+}
+
+TEST_CASE("what is like nothing points to the list of commands, and never to a hidden one") {
+    CHECK(hint_of({"zzzzzzzz"}) == "`gdnctl --help` lists the commands");
+    CHECK(hint_of({"__hiden"}) == "`gdnctl --help` lists the commands");
+    CHECK(dispatch(test::k_sample_table, {"__hidden"})->command != nullptr);
+}
+
+}  // namespace gdnctl::cli
