@@ -7,6 +7,12 @@
 #include "commands/docs.h"
 #include "commands/doctor.h"
 #include "commands/local_supervisor.h"
+#include "commands/ray_list.h"
+#include "commands/ray_logs.h"
+#include "commands/ray_profile.h"
+#include "commands/ray_stop.h"
+#include "commands/ray_test.h"
+#include "commands/ray_wait.h"
 
 namespace gdnctl::commands {
 
@@ -15,6 +21,15 @@ namespace {
 // The order is that of the overview page; a row with an empty heading is hidden. Headings in use: "Running log",
 // "Jobs", "Oracle", "Setup".
 constexpr cli::Command k_table[] = {
+    cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
+                                                   Tier::process),
+    cli::make<&ray_profile::describe, &ray_profile::run>("ray-profile", "Jobs", "run the target's profile as a job",
+                                                         Tier::process),
+    cli::make<&ray_wait::describe, &ray_wait::run>("ray-wait", "Jobs", "wait for a job and return its verdict",
+                                                   Tier::process),
+    cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::process),
+    cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::process),
+    cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::process),
     cli::make<&config_show::describe, &config_show::run>("config show", "Setup",
                                                          "print each setting and where it comes from", Tier::none),
     cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",

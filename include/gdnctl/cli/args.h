@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "gdnctl/core/result.h"
@@ -94,7 +95,7 @@ public:
     void option(std::vector<std::string>& target, const OptionSpec& spec);  // repeatable, one value per use
 
     template <class E>
-    void option(E& target, std::span<const Choice<E>> choices, const OptionSpec& spec) {
+    void option(E& target, std::type_identity_t<std::span<const Choice<E>>> choices, const OptionSpec& spec) {
         std::vector<std::string> names, help;
         std::string initial;
         std::vector<E> values;

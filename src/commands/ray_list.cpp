@@ -1,0 +1,98 @@
+#include "commands/ray_list.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/env.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::ray_list {
+
+namespace {
+
+using MaybeState = std::optional<JobState>;
+constexpr std::array<cli::Choice<MaybeState>, 5> k_states = {{{"PENDING", JobState::pending},
+                                                              {"RUNNING", JobState::running},
+                                                              {"STOPPED", JobState::stopped},
+                                                              {"SUCCEEDED", JobState::succeeded},
+                                                              {"FAILED", JobState::failed}}};
+
+bool is_mine(const JobDetails& job, const Env& env) {
+    const auto it = job.metadata.find("user");
+    if (it == job.metadata.end()) return false;
+    const auto user = env.get("USER");
+    return user && *user == it->second;
+}
+
+std::string row(const JobDetails& job, const Clock& clock) {
+    const auto meta = [&](const char* key) {
+        const auto it = job.metadata.find(key);
+        return it == job.metadata.end() ? std::string("-") : it->second;
+    };
+    std::string started = "-";
+    std::string took = "-";
+    if (job.start_time) {
+        started = format_log_time(*job.start_time);
+        took = format_duration(
+            std::max(job.end_time.value_or(clock.wall()) - *job.start_time, std::chrono::milliseconds(0)));
+    }
+    return fmt::format("{:<9}  {:<19}  {:>12}  {:<8}  {}\n", to_text(job.state), started, took, meta("kind"),
+                       job.submission_id);
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Lists jobs, the newest first. Times are UTC; the duration counts from the submission.");
+    args.flag(options.mine, {.names = "--mine", .help = "only jobs that this user submitted"});
+    args.option(options.status, k_states, {.names = "--status", .value = "STATUS", .help = "only jobs in this state"});
+    args.option(options.limit, {.names = "--limit", .value = "N", .help = "at most so many jobs"});
+    describe_place(args, options.place);
+    args.example("gdnctl ray-list --cluster local --status RUNNING");
+    args.see_also("ray-wait");
+    args.see_also("ray-logs");
+    args.see_also("ray-stop");
+    args.check([&options]() -> Status {
+        if (options.limit < 1) return fail(ErrorKind::usage, "--limit wants 1 or more");
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    GDNCTL_TRY_ASSIGN(auto jobs, backend->list());
+    std::erase_if(jobs, [&](const JobDetails& job) {
+        return (options.mine && !is_mine(job, context.env)) || (options.status && job.state != *options.status);
+    });
+    const auto found = jobs.size();
+    if (found > static_cast<std::size_t>(options.limit)) jobs.resize(static_cast<std::size_t>(options.limit));
+    if (context.global.json) {
+        Json list = Json::array();
+        for (const JobDetails& job : jobs) {
+            Json item;
+            put_job(item, place_of(*backend, job.submission_id), job, classify(job));
+            list.push_back(std::move(item));
+        }
+        Json out;
+        out["schema"] = "gdnctl.ray-list/1";
+        out["jobs"] = std::move(list);
+        context.terminal.out(to_text(out) + "\n");
+        return ExitCode::ok;
+    }
+    if (jobs.empty()) {
+        log::info("no jobs");
+        return ExitCode::ok;
+    }
+    context.terminal.out(
+        fmt::format("{:<9}  {:<19}  {:>12}  {:<8}  {}\n", "STATUS", "SUBMITTED", "DURATION", "KIND", "ID"));
+    for (const JobDetails& job : jobs) context.terminal.out(row(job, context.clock));
+    if (jobs.size() < found) log::info("{} more; --limit shows them", found - jobs.size());
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::ray_list

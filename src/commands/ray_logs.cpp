@@ -1,0 +1,83 @@
+#include "commands/ray_logs.h"
+
+#include <nlohmann/json.hpp>
+
+#include "commands/job_watch.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::ray_logs {
+
+namespace {
+
+// The last lines first, then what comes, until the job has ended.
+Status follow(const Options& options, const LineRegex* grep, const LogFilter::Out& out, JobBackend& backend,
+              Context& context) {
+    const auto tail = static_cast<std::size_t>(options.tail);
+    const bool whole = grep != nullptr;
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(options.id, whole ? std::nullopt : std::optional(tail)));
+    LogFilter filter(grep, whole ? std::optional(tail) : std::nullopt, out);
+    std::string bytes;
+    for (std::size_t n = 1; n > 0;) {
+        bytes.clear();
+        GDNCTL_TRY_ASSIGN(n, log->read(bytes));
+        filter.feed(bytes);
+    }
+    filter.release();
+    const auto sink = [&](std::string_view more) { filter.feed(more); };
+    GDNCTL_TRY(follow_job(backend, options.id, *log, {}, sink, context));
+    filter.finish();
+    return {};
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Prints the end of a job's log, byte for byte, on stdout.");
+    args.positional(options.id,
+                    {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
+    args.option(options.tail, {.names = "--tail", .value = "N", .help = "last lines to print"});
+    args.option(options.grep,
+                {.names = "--grep", .value = "REGEX", .help = "only lines that match (RE2); then --tail"});
+    args.flag(options.follow, {.names = "-f,--follow", .help = "go on with what comes until the job has ended"});
+    describe_place(args, options.place);
+    args.exit_code(0, "the log was printed, however the job ended");
+    args.exit_code(6, "no such job");
+    args.example("gdnctl ray-logs --cluster local ID --tail 400 --grep 'profiler|trace|ERROR|Traceback'");
+    args.example("gdnctl ray-logs --cluster local ID --follow");
+    args.see_also("ray-wait");
+    args.see_also("ray-list");
+    args.check([&options]() -> Status {
+        if (options.tail < 0) return fail(ErrorKind::usage, "--tail wants 0 or more");
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY(check_submission_id(options.id));
+    std::optional<LineRegex> grep;
+    if (options.grep) {
+        GDNCTL_TRY_ASSIGN(grep, LineRegex::compile(*options.grep, "--grep"));
+    }
+    const LineRegex* regex = grep ? &*grep : nullptr;
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    std::string collected;
+    const LogFilter::Out collect = [&](std::string_view bytes) { collected += bytes; };
+    const LogFilter::Out out = context.global.json ? collect : log_printer(context);
+    if (options.follow) {
+        GDNCTL_TRY(follow(options, regex, out, *backend, context));
+    } else {
+        GDNCTL_TRY(print_log(*backend, options.id, regex, static_cast<std::size_t>(options.tail), out, context));
+    }
+    if (context.global.json) {
+        GDNCTL_TRY_ASSIGN(const JobDetails details, backend->details(options.id));
+        Json object;
+        object["schema"] = "gdnctl.ray-logs/1";
+        put_job(object, place_of(*backend, options.id), details, classify(details, collected));
+        object["logs"] = collected;
+        context.terminal.out(to_text(object) + "\n");
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::ray_logs

@@ -1,0 +1,161 @@
+#include "commands/ray_test.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::ray_test {
+
+namespace {
+
+using Suite = TestSelection::Suite;
+constexpr std::array<cli::Choice<Suite>, 3> k_suites = {
+    {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
+
+std::string counts_text(const PytestCounts& c) {
+    std::string s = fmt::format("{} passed, {} skipped, {} failed", c.passed, c.skipped, c.failed);
+    if (c.errors > 0) s += fmt::format(", {} errors", c.errors);
+    return s;
+}
+
+Json tests_json(const std::optional<PytestCounts>& counts) {
+    if (!counts) return nullptr;
+    Json out;
+    out["passed"] = counts->passed;
+    out["failed"] = counts->failed;
+    out["errors"] = counts->errors;
+    out["skipped"] = counts->skipped;
+    out["deselected"] = counts->deselected;
+    out["xfailed"] = counts->xfailed;
+    out["xpassed"] = counts->xpassed;
+    out["seconds"] = counts->seconds ? Json(*counts->seconds) : Json(nullptr);
+    return out;
+}
+
+Json device_json(const std::optional<DeviceReport>& device) {
+    if (!device) return nullptr;
+    return Json{{"backend", device->backend}, {"count", device->count}};
+}
+
+Json verdict_json(const OracleVerdicts& verdicts) {
+    if (verdicts.last.empty()) return nullptr;
+    Json out;
+    out["last"] = verdicts.last;
+    out["counts"] = verdicts.counts;
+    return out;
+}
+
+// Counts that --require-passed and --max-skipped do not accept; "" when they are fine.
+std::string shortfall(const Options& options, const std::optional<PytestCounts>& counts) {
+    if (!options.require_passed && !options.max_skipped) return {};
+    if (!counts) return "the log has no pytest summary";
+    if (options.require_passed && counts->passed < *options.require_passed) {
+        return fmt::format("{} passed, --require-passed wants {}", counts->passed, *options.require_passed);
+    }
+    if (options.max_skipped && counts->skipped > *options.max_skipped) {
+        return fmt::format("{} skipped, --max-skipped allows {}", counts->skipped, *options.max_skipped);
+    }
+    return {};
+}
+
+void show_results(const Target& target, const JobOutput& output) {
+    if (const auto& device = output.device()) log::info("device: {} x{}", device->backend, device->count);
+    if (const auto& counts = output.pytest()) {
+        log::info("tests: {}", counts_text(*counts));
+        const std::int64_t allowed = target.test->evidence.skipped_max.value_or(0);
+        if (counts->skipped > allowed) {
+            log::warning("{} tests were skipped: a missing package (torch, transformers) looks like green",
+                         counts->skipped);
+        }
+    }
+    if (!output.verdicts().last.empty()) {
+        std::string counted;
+        for (const auto& [word, n] : output.verdicts().counts) counted += fmt::format(" {}={}", word, n);
+        log::info("verdict: {} ({} lines:{})", output.verdicts().last, "verdict", counted);
+    }
+}
+
+Result<ExitCode> finish(const Options& options, const Target& target, JobRun run, Context& context) {
+    const bool pytest = target.style == TargetStyle::levanter;
+    ExitCode exit = run.waited ? run.verdict.exit : ExitCode::ok;
+    if (run.waited) {
+        show_results(target, run.output);
+        report_end(run);
+        const std::string missing = exit == ExitCode::ok ? shortfall(options, run.output.pytest()) : std::string();
+        if (!missing.empty()) {
+            log::error("{}", missing);
+            run.verdict = {FailureClass::user, ExitCode::check_failed};
+            exit = ExitCode::check_failed;
+        }
+    }
+    if (context.global.json) {
+        Json out;
+        out["schema"] = "gdnctl.ray-test/1";
+        put_job(out, run.place, run.details, run.verdict);
+        out["target"] = target.name;
+        out["tests"] = pytest ? tests_json(run.output.pytest()) : Json(nullptr);
+        out["device"] = device_json(run.output.device());
+        out["verdict"] = verdict_json(run.output.verdicts());
+        context.terminal.out(to_text(out) + "\n");
+    }
+    return exit;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Submits the target's correctness test as a job, follows its log, and ends with the job's verdict. On the "
+        "local backend the job survives this command, a closed terminal and Ctrl-C, but not a reboot, nor a login "
+        "manager that ends the processes of users who log out.");
+    args.option(options.tpu, {.names = "--tpu",
+                              .value = "TYPE",
+                              .help = "accelerator to ask for, such as v5p-8; auto: the cluster's own, none on local"});
+    args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
+    args.option(options.pytest_args,
+                {.names = "--pytest-args", .value = "WORDS", .help = "more pytest arguments, quoted as for a shell"});
+    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run on which JAX finds no TPU"});
+    args.option(options.require_passed,
+                {.names = "--require-passed", .value = "N", .help = "fail unless at least so many tests passed"});
+    args.option(options.max_skipped,
+                {.names = "--max-skipped", .value = "N", .help = "fail if more tests than that were skipped"});
+    describe_submit(args, options.submit);
+    describe_place(args, options.place);
+    args.example("gdnctl ray-test --cluster local", "judge the target on this machine");
+    args.example("gdnctl ray-test --cluster us-central1 --tpu auto --tests both", "both suites on a cluster's TPU");
+    args.example("gdnctl ray-test --cluster local --no-wait", "submit only");
+    args.see_also("ray-wait");
+    args.see_also("ray-logs");
+    args.see_also("ray-stop");
+    args.check([&options]() -> Status {
+        if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped want 0 or more");
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, project_root(context)));
+    if (target.style != TargetStyle::levanter && (options.require_passed || options.max_skipped)) {
+        return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
+                    "leave out --require-passed and --max-skipped: its test is judged by its exit status");
+    }
+    const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
+    GDNCTL_TRY_ASSIGN(JobCommand command, test_command(target, selection, self_path()));
+    if (options.tpu != "auto") {
+        GDNCTL_TRY_ASSIGN(const auto tpu, tpu_resources(options.tpu));
+        command.resources.insert(tpu.begin(), tpu.end());
+    }
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    GDNCTL_TRY_ASSIGN(JobRun run,
+                      run_job({"test", target.name, std::move(command)}, options.submit, *backend, context));
+    return finish(options, target, std::move(run), context);
+}
+
+}  // namespace gdnctl::commands::ray_test

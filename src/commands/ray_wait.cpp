@@ -1,0 +1,132 @@
+#include "commands/ray_wait.h"
+
+#include <nlohmann/json.hpp>
+
+#include "commands/job_watch.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::ray_wait {
+
+namespace {
+
+std::chrono::milliseconds seconds(double s) {
+    constexpr double k_longest = 1e9;  // about 30 years: keeps the conversion in range
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(s, k_longest) * 1000.0));
+}
+
+// The id given, or the newest job that --match names.
+Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
+    if (options.id) {
+        GDNCTL_TRY(check_submission_id(*options.id));
+        return *options.id;
+    }
+    GDNCTL_TRY_ASSIGN(const LineRegex regex, LineRegex::compile(*options.match, "--match"));
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
+    for (const JobDetails& job : jobs) {
+        if (!regex.matches(job.submission_id)) continue;
+        log::info("submission_id={}", job.submission_id);
+        return job.submission_id;
+    }
+    return fail(ErrorKind::remote_missing, "no job matches '" + *options.match + "'", "`gdnctl ray-list` shows them");
+}
+
+ExitCode compatible(const Result<Watched>& watched) {
+    if (!watched)
+        return watched.error().kind == ErrorKind::remote_missing ? ExitCode::check_failed
+                                                                 : exit_code_of(watched.error().kind);
+    return watched->timed_out ? ExitCode::usage : ExitCode::ok;
+}
+
+Result<ExitCode> wait(const Options& options, const std::string& id, const LineRegex* grep, JobBackend& backend,
+                      Context& context) {
+    WatchOptions watch;
+    watch.poll = seconds(options.poll_s);
+    if (options.timeout_s) watch.timeout = seconds(*options.timeout_s);
+    watch.whole_messages = !options.show_logs;
+    auto watched = wait_for_job(backend, id, watch, context);
+    if (!watched) {
+        const ErrorKind kind = watched.error().kind;
+        if (kind == ErrorKind::interrupted || kind == ErrorKind::terminated) {
+            log::info("job {} goes on; `gdnctl ray-stop{} {}` ends it", id, cluster_words(backend), id);
+        }
+        if (options.compat_exit && kind == ErrorKind::remote_missing) {
+            log::error("{}", watched.error().text());
+            return compatible(watched);
+        }
+        return tl::unexpected(std::move(watched).error());
+    }
+    JobVerdict verdict{FailureClass::timeout, ExitCode::timeout};
+    if (!watched->timed_out) {
+        constexpr std::size_t k_signs = 200;  // lines that may tell a bad node
+        GDNCTL_TRY_ASSIGN(const JobOutput output, read_output(backend, id, k_signs));
+        verdict = classify(watched->details, output.tail());
+    } else {
+        log::error("job {} has not ended within {} s; it goes on", id, *options.timeout_s);
+    }
+    if (options.show_logs) {
+        GDNCTL_TRY(print_log(backend, id, grep, static_cast<std::size_t>(options.tail), log_printer(context), context));
+    }
+    if (context.global.json) {
+        Json out;
+        out["schema"] = "gdnctl.ray-wait/1";
+        put_job(out, place_of(backend, id), watched->details, verdict);
+        context.terminal.out(to_text(out) + "\n");
+    }
+    return options.compat_exit ? compatible(watched) : verdict.exit;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Waits for a job and returns what its end means. Status lines go to stderr, the log to stdout (to stderr with "
+        "--json). Ctrl-C and --timeout leave the job running.");
+    args.positional(options.id,
+                    {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
+    args.option(
+        options.match,
+        {.names = "--match", .value = "REGEX", .help = "wait for the newest job whose id matches, instead of ID"});
+    args.option(options.poll_s, {.names = "--poll", .value = "SECONDS", .help = "time between two looks"});
+    args.option(options.timeout_s, {.names = "--timeout", .value = "SECONDS", .help = "give up after this time"});
+    args.flag(options.show_logs, {.names = "--show-logs", .help = "print the log when the job has ended"});
+    args.option(options.tail, {.names = "--tail", .value = "N", .help = "last lines of the log to print"});
+    args.option(options.grep,
+                {.names = "--grep", .value = "REGEX", .help = "only lines that match (RE2); then --tail"});
+    args.flag(options.compat_exit,
+              {.names = "--compat-exit", .help = "exit 0 for any end, 1 for an unknown job, 2 for the time limit"});
+    describe_place(args, options.place);
+    args.exit_code(0, "the job succeeded");
+    args.exit_code(1, "the job failed by its own fault");
+    args.exit_code(3, "the job was stopped");
+    args.exit_code(6, "no such job");
+    args.exit_code(124, "--timeout; the job goes on");
+    args.example("gdnctl ray-wait --cluster local gdnctl-test-me-20260310T165307-0a1b2c3d --show-logs --tail 400");
+    args.example("gdnctl ray-wait --match '^gdnctl-test-' --timeout 600", "the newest test job");
+    args.see_also("ray-logs");
+    args.see_also("ray-stop");
+    args.see_also("ray-list");
+    args.check([&options]() -> Status {
+        if (options.id.has_value() == options.match.has_value()) {
+            return fail(ErrorKind::usage, "name the job: either ID or --match");
+        }
+        if (!(options.poll_s > 0)) return fail(ErrorKind::usage, "--poll wants more than 0 seconds");
+        if (options.timeout_s && *options.timeout_s < 0) return fail(ErrorKind::usage, "--timeout wants 0 or more");
+        if (options.tail < 0) return fail(ErrorKind::usage, "--tail wants 0 or more");
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    std::optional<LineRegex> grep;
+    if (options.grep) {
+        GDNCTL_TRY_ASSIGN(grep, LineRegex::compile(*options.grep, "--grep"));
+    }
+    if (options.id) GDNCTL_TRY(check_submission_id(*options.id));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    GDNCTL_TRY_ASSIGN(const std::string id, resolve_id(options, *backend));
+    return wait(options, id, grep ? &*grep : nullptr, *backend, context);
+}
+
+}  // namespace gdnctl::commands::ray_wait
