@@ -1,0 +1,120 @@
+#include "gdnctl/platform/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
+
+namespace gdnctl {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view k_erase_line = "\r\x1b[K";
+
+std::string scaled(double bytes) {
+    constexpr std::array<std::string_view, 5> k_units = {"B", "kB", "MB", "GB", "TB"};
+    std::size_t unit = 0;
+    for (; bytes >= 999.5 && unit + 1 < k_units.size(); ++unit) bytes /= 1000;
+    return unit == 0 ? fmt::format("{:.0f} B", bytes)
+                     : fmt::format("{:.{}f} {}", bytes, bytes < 99.95 ? 1 : 0, k_units[unit]);
+}
+
+std::string counted(double amount, const std::string& unit) {
+    if (unit.empty()) return scaled(amount);
+    return fmt::format("{:.{}f} {}", amount, amount < 10 && amount != std::floor(amount) ? 1 : 0, unit);
+}
+
+}  // namespace
+
+Progress::Progress(Terminal& terminal, const Clock& clock, Options options)
+    : m_terminal(terminal), m_clock(clock), m_options(std::move(options)) {
+    m_options.label = redact(m_options.label);
+}
+
+Progress::~Progress() { finish(); }
+
+void Progress::update(std::uint64_t done) {
+    m_done = done;
+    if (m_options.quiet || m_finished) return;
+    const auto now = m_clock.monotonic();
+    if (!m_first) {
+        m_first = done;
+        m_shown = done;
+        m_started = now;
+        m_last_shown = now;
+    }
+    const auto since = now - m_last_shown;
+    if (m_terminal.err_is_tty()) {
+        if (m_bar_drawn && since < 100ms) return;
+        draw();
+    } else {
+        const bool tenth = m_options.total > 0 && (done - std::min(done, m_shown)) >= m_options.total / 10;
+        if (since < 10s && !(tenth && since >= 1s)) return;
+        write_line();
+    }
+    m_last_shown = now;
+    m_shown = done;
+}
+
+void Progress::finish() {
+    if (m_bar_drawn) m_terminal.err(k_erase_line);
+    m_bar_drawn = false;
+    m_finished = true;
+}
+
+// "12.3 MB of 27.0 MB"
+std::string Progress::amounts() const {
+    const std::string done = counted(static_cast<double>(m_done), m_options.unit);
+    if (m_options.total == 0) return done;
+    return fmt::format("{} of {}", done, counted(static_cast<double>(m_options.total), m_options.unit));
+}
+
+// ", 3.4 MB/s, 4.2 s left"; empty as long as there is nothing to judge by.
+std::string Progress::speed() const {
+    const double seconds = std::chrono::duration<double>(m_clock.monotonic() - m_started).count();
+    if (seconds <= 0 || m_done <= *m_first) return {};
+    const double rate = static_cast<double>(m_done - *m_first) / seconds;
+    std::string text = fmt::format(", {}/s", counted(rate, m_options.unit));
+    if (m_options.total > m_done) {
+        const double left = static_cast<double>(m_options.total - m_done) / rate;
+        // A whole number of seconds: more would dance before the eyes.
+        constexpr double k_year = 366.0 * 24 * 3600;
+        const auto rounded = std::chrono::seconds(static_cast<std::int64_t>(std::ceil(std::min(left, k_year))));
+        text += fmt::format(", {} left", format_duration(rounded));
+    }
+    return text;
+}
+
+void Progress::draw() {
+    std::string line = fmt::format("[gdnctl] {}: ", m_options.label);
+    const std::string facts = amounts() + speed();
+    const auto width = static_cast<std::size_t>(m_terminal.columns() - 1);  // the last column would wrap
+    constexpr std::size_t k_bar = 20;
+    if (m_options.total > 0 && line.size() + k_bar + facts.size() + 8 <= width) {
+        const double share = std::min(1.0, static_cast<double>(m_done) / static_cast<double>(m_options.total));
+        const auto filled = static_cast<std::size_t>(share * static_cast<double>(k_bar));
+        line += fmt::format("[{}{}] {:3.0f}% ", std::string(filled, '#'), std::string(k_bar - filled, '.'),
+                            std::floor(share * 100));
+    }
+    line += facts;
+    m_terminal.err(fmt::format("{}{}", k_erase_line, std::string_view(line).substr(0, width)));
+    m_bar_drawn = true;
+}
+
+void Progress::write_line() {
+    std::string share;
+    if (m_options.total > 0) {
+        share = fmt::format("{:.0f} %, ", std::floor(100.0 * static_cast<double>(std::min(m_done, m_options.total)) /
+                                                     static_cast<double>(m_options.total)));
+    }
+    log::info("{}: {}{}{}", m_options.label, share, amounts(), speed());
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,118 @@
+#include "gdnctl/platform/progress.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "gdnctl/core/log.h"
+#include "support/fake_clock.h"
+#include "support/fake_terminal.h"
+
+using namespace gdnctl;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::string> g_lines;
+
+struct CaughtLog {
+    CaughtLog() {
+        g_lines.clear();
+        log::set_sink([](log::Level, std::string_view line) { g_lines.emplace_back(line); });
+    }
+    ~CaughtLog() { log::set_sink(nullptr); }
+};
+
+struct World {
+    CaughtLog log;
+    test::FakeTerminal terminal;
+    test::FakeClock clock;
+};
+
+}  // namespace
+
+TEST_CASE("progress: a bar with rate and time left on a TTY, at most ten times a second") {
+    World world;
+    world.terminal.err_tty = true;
+    Progress progress(world.terminal, world.clock, {.label = "reading", .total = 100'000'000});
+    progress.update(0);
+    CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] reading: [....................]   0% 0 B of 100 MB");
+    world.terminal.err_text.clear();
+    world.clock.advance(99ms);
+    progress.update(1000);
+    CHECK(world.terminal.err_text.empty());
+    world.clock.advance(1901ms);
+    progress.update(50'000'000);
+    CHECK(world.terminal.err_text ==
+          "\r\x1b[K[gdnctl] reading: [##########..........]  50% 50.0 MB of 100 MB, 25.0 MB/s, 2.0 s left");
+    world.terminal.err_text.clear();
+    progress.finish();
+    CHECK(world.terminal.err_text == "\r\x1b[K");
+    progress.update(60'000'000);
+    CHECK(world.terminal.err_text == "\r\x1b[K");
+    CHECK(g_lines.empty());
+}
+
+TEST_CASE("progress: a narrow terminal loses the bar first, and no line wraps") {
+    World world;
+    world.terminal.err_tty = true;
+    world.terminal.width = 40;
+    Progress progress(world.terminal, world.clock, {.label = "a rather long label", .total = 1000});
+    progress.update(10);
+    world.clock.advance(1s);
+    world.terminal.err_text.clear();
+    progress.update(500);
+    CHECK(world.terminal.err_text.size() == 4 + 39);
+    CHECK(world.terminal.err_text.find('#') == std::string::npos);
+}
+
+TEST_CASE("progress: elsewhere a line after ten seconds or a tenth of the work") {
+    World world;
+    Progress progress(world.terminal, world.clock, {.label = "judging", .unit = "cases", .total = 100});
+    progress.update(0);
+    world.clock.advance(500ms);
+    progress.update(10);
+    CHECK(g_lines.empty());
+    world.clock.advance(500ms);
+    progress.update(10);
+    REQUIRE(g_lines.size() == 1);
+    CHECK(g_lines[0].ends_with("judging: 10 %, 10 cases of 100 cases, 10 cases/s, 9.0 s left"));
+    world.clock.advance(9s);
+    progress.update(11);
+    CHECK(g_lines.size() == 1);
+    world.clock.advance(1s);
+    progress.update(11);
+    CHECK(g_lines.size() == 2);
+    CHECK(world.terminal.err_text.empty());
+}
+
+TEST_CASE("progress: unknown total, and a resumed start does not flatter the rate") {
+    World world;
+    Progress progress(world.terminal, world.clock, {.label = "fetching"});
+    progress.update(1'000'000);
+    world.clock.advance(10s);
+    progress.update(1'010'000);
+    REQUIRE(g_lines.size() == 1);
+    CHECK(g_lines[0].ends_with("fetching: 1.0 MB, 1.0 kB/s"));
+}
+
+TEST_CASE("progress: quiet shows nothing, secrets are masked, a jump of the wall clock changes nothing") {
+    World world;
+    {
+        Progress quiet(world.terminal, world.clock, {.label = "x", .total = 10, .quiet = true});
+        quiet.update(0);
+        world.clock.advance(100s);
+        quiet.update(5);
+    }
+    Progress progress(world.terminal, world.clock,
+                      {.label = "from hf_abcdefghijklmnopqrstuvwxyz0123456789", .total = 10});
+    progress.update(0);
+    world.clock.jump_wall(100h);
+    progress.update(0);
+    CHECK(g_lines.empty());
+    world.clock.advance(10s);
+    progress.update(5);
+    REQUIRE(g_lines.size() == 1);
+    CHECK(g_lines[0].find("abcdefghijklmnopqrstuvwxyz") == std::string::npos);
+}
