@@ -7,6 +7,10 @@
 #include "commands/docs.h"
 #include "commands/doctor.h"
 #include "commands/local_supervisor.h"
+#include "commands/oracle_cases.h"
+#include "commands/oracle_compare.h"
+#include "commands/oracle_run.h"
+#include "commands/oracle_verify.h"
 #include "commands/ray_list.h"
 #include "commands/ray_logs.h"
 #include "commands/ray_profile.h"
@@ -30,6 +34,14 @@ constexpr cli::Command k_table[] = {
     cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::process),
     cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::process),
     cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::process),
+    cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
+                                                             "judge a kernel on generated cases", Tier::none),
+    cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",
+                                                               "judge tensors dumped from a run", Tier::none),
+    cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
+                                                       Tier::none),
+    cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
+                                                           Tier::none),
     cli::make<&config_show::describe, &config_show::run>("config show", "Setup",
                                                          "print each setting and where it comes from", Tier::none),
     cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",

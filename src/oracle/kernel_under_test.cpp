@@ -25,16 +25,6 @@ constexpr Builtin k_builtins[] = {
     {"recurrent64", run_recurrent64},
 };
 
-DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem) {
-    switch (contract.out_dtype) {
-        case OutDType::f32: return DType::f32;
-        case OutDType::bf16: return DType::bf16;
-        case OutDType::f16: return DType::f16;
-        case OutDType::query: return problem.qk_dtype;
-    }
-    return DType::f32;
-}
-
 }  // namespace
 
 std::vector<std::string> builtin_kernel_names() {

@@ -70,6 +70,9 @@ Shape out_shape(const GdnProblem& problem);
 Shape state_shape(const GdnProblem& problem, StateLayout layout);
 std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& dims, StateLayout layout);
 
+// The dtype that `out` has, or stands for where it is stored wider. fp64 inputs are judged as fp32.
+DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem);
+
 // `out` and `final_state` as tensors in the contract's layout.
 TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, const GdnOutputs& outputs, DType out,
                         DType final_state);

@@ -22,14 +22,7 @@ struct Pair {
 
 DType judged_dtype(const Tensor& tensor, std::string_view canonical, const GdnReference& r) {
     if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return tensor.dtype;
-    if (canonical != "out") return DType::f32;
-    switch (r.contract.value.out_dtype) {
-        case OutDType::f32: return DType::f32;
-        case OutDType::bf16: return DType::bf16;
-        case OutDType::f16: return DType::f16;
-        case OutDType::query: return r.problem.qk_dtype == DType::f64 ? DType::f32 : r.problem.qk_dtype;
-    }
-    return DType::f32;
+    return canonical == "out" ? out_dtype_of(r.contract.value, r.problem) : DType::f32;
 }
 
 // The budget of each group with the rounding of the stored dtype added: its error is the truth's distance to it.

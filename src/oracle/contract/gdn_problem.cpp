@@ -252,6 +252,16 @@ std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& d
     return swapped;
 }
 
+DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem) {
+    switch (contract.out_dtype) {
+        case OutDType::f32: return DType::f32;
+        case OutDType::bf16: return DType::bf16;
+        case OutDType::f16: return DType::f16;
+        case OutDType::query: return problem.qk_dtype == DType::f64 ? DType::f32 : problem.qk_dtype;
+    }
+    return DType::f32;
+}
+
 TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, const GdnOutputs& outputs, DType out,
                         DType final_state) {
     TensorFile file;

@@ -1,0 +1,68 @@
+#include "commands/oracle_compare.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle_files.h"
+#include "commands/oracle_report.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::oracle_compare {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Judges tensors that a kernel wrote. The truth is the recurrence in fp64 on the inputs as dumped; the error is "
+        "given in units of what honest arithmetic is off by on these very inputs: up to 4 times is OK, up to 30 "
+        "SUSPECT, beyond that WRONG. Inputs on which the exact result explodes are UNSTABLE_INPUT, and a dump without "
+        "out and final_state is NO_DATA, never OK.");
+    args.about(
+        "A contract says what the tensors mean. Its fields are taken from the named contract, then from the string "
+        "metadata of the inputs file, then from --set; every verdict prints them with their origins. This version "
+        "judges the forward pass: gradients in the dump are listed, not compared.");
+    oracle_gdn::describe_op(args, options.op);
+    args.option(options.inputs, {.names = "--inputs",
+                                 .value = "FILE",
+                                 .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
+                                 .complete = cli::Complete::file,
+                                 .required = true});
+    args.option(options.outputs, {.names = "--outputs",
+                                  .value = "FILE",
+                                  .help = "out, final_state (.safetensors, .npz or .npy)",
+                                  .complete = cli::Complete::file,
+                                  .required = true});
+    args.flag(options.u2_as_bf16, {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16"});
+    oracle_gdn::describe_threads(args, options.threads);
+    oracle_gdn::describe_contract(args, options.contract);
+    oracle_gdn::describe_tolerances(args, options.rtol, options.atol, options.budget);
+    args.flag(options.allow_suspect,
+              {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too", .group = "Judgement"});
+    args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
+                 "judge a dump of Marin's kernel");
+    args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
+                 "transformers' contract with one field changed");
+    args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
+    args.exit_code(9, "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT");
+    args.see_also("oracle run");
+    args.see_also("oracle verify");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const oracle::NpyOptions npy{options.u2_as_bf16};
+    GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(context, options.inputs, npy));
+    GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(context, options.outputs, npy));
+    GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, options.contract, threads));
+    GDNCTL_TRY_ASSIGN(const auto report, oracle::judge(reference, outputs, {options.rtol, options.atol}));
+    if (context.global.json) {
+        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
+        oracle_report::add_report(object, reference, report);
+        context.terminal.out(to_text(object, 2) + "\n");
+    } else {
+        context.terminal.out(oracle_report::report_text(reference, report));
+    }
+    return oracle_report::exit_code_of(report.verdict, options.allow_suspect);
+}
+
+}  // namespace gdnctl::commands::oracle_compare

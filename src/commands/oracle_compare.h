@@ -1,0 +1,28 @@
+// gdnctl oracle compare
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/oracle_gdn.h"
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_compare {
+
+struct Options {
+    std::string op;
+    std::vector<std::string> inputs, outputs;
+    oracle_gdn::ContractOptions contract;
+    std::optional<double> rtol, atol;
+    bool budget = false;
+    bool allow_suspect = false;
+    bool u2_as_bf16 = false;
+    std::int64_t threads = 0;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_compare

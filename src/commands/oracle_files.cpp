@@ -1,0 +1,124 @@
+#include "commands/oracle_files.h"
+
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+
+namespace gdnctl::commands::oracle_files {
+
+namespace {
+
+// Larger than any dump that fits a machine of today; a limit all the same.
+constexpr std::size_t k_max_file = std::size_t{64} << 30U;
+
+enum class Format { safetensors, npz, npy };
+
+Format format_of(const std::filesystem::path& path, std::string_view bytes) {
+    const std::string extension = text::to_lower(path.extension().string());
+    if (extension == ".safetensors") return Format::safetensors;
+    if (extension == ".npz") return Format::npz;
+    if (extension == ".npy") return Format::npy;
+    if (bytes.starts_with("PK")) return Format::npz;
+    if (bytes.starts_with("\x93NUMPY")) return Format::npy;
+    return Format::safetensors;
+}
+
+std::span<const std::uint8_t> as_bytes(std::string_view text) {
+    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+void add_array(oracle::TensorFile& file, std::string name, oracle::NpyArray array) {
+    if (array.bf16_assumed)
+        file.notes.push_back(fmt::format("{} is read as bfloat16 (NumPy files lose that type)", name));
+    file.tensors.push_back({std::move(name), std::move(array.tensor)});
+}
+
+Result<oracle::TensorFile> read_one(const Context& context, const std::string& path,
+                                    const oracle::NpyOptions& options) {
+    GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(context.cwd / path, {k_max_file, ErrorKind::usage}));
+    switch (format_of(path, bytes)) {
+        case Format::npz: return fail(ErrorKind::bad_input, fmt::format("{}: .npz archives are not read yet", path));
+        case Format::npy: {
+            GDNCTL_TRY_ASSIGN(auto array, oracle::parse_npy(as_bytes(bytes), path, options));
+            oracle::TensorFile file;
+            add_array(file, std::filesystem::path(path).stem().string(), std::move(array));
+            return file;
+        }
+        case Format::safetensors: break;
+    }
+    return oracle::parse_safetensors(as_bytes(bytes), path);
+}
+
+}  // namespace
+
+Result<oracle::TensorFile> read(const Context& context, const std::vector<std::string>& paths,
+                                const oracle::NpyOptions& options) {
+    oracle::TensorFile all;
+    for (const std::string& path : paths) {
+        GDNCTL_TRY_ASSIGN(oracle::TensorFile file, read_one(context, path, options));
+        for (const std::string& note : file.notes) log::info("{}: {}", path, note);
+        for (oracle::NamedTensor& entry : file.tensors) {
+            if (all.find(entry.name) != nullptr) {
+                return fail(ErrorKind::bad_input,
+                            fmt::format("{}: tensor '{}' is in another file too", path, entry.name));
+            }
+            all.tensors.push_back(std::move(entry));
+        }
+        all.metadata.merge(file.metadata);
+    }
+    return all;
+}
+
+Status check_writable_name(const std::string& path) {
+    const std::string extension = text::to_lower(std::filesystem::path(path).extension().string());
+    if (extension == ".safetensors" || extension == ".npz") return {};
+    return fail(ErrorKind::usage, fmt::format("cannot write {}: the extension must be .safetensors or .npz", path));
+}
+
+Status write(const Context& context, const std::string& path, const oracle::TensorFile& file) {
+    GDNCTL_TRY(check_writable_name(path));
+    std::vector<std::uint8_t> bytes;
+    if (text::to_lower(std::filesystem::path(path).extension().string()) == ".npz") {
+        GDNCTL_TRY_ASSIGN(bytes, oracle::serialize_npz(file));
+    } else {
+        bytes = oracle::serialize_safetensors(file);
+    }
+    return atomic_replace(context.cwd / path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+Status check_memory(const oracle::GdnDims& dims, std::size_t sequences) {
+    const auto needed = oracle::memory_estimate(dims, static_cast<std::int64_t>(sequences));
+    const auto meminfo = read_file_if_exists("/proc/meminfo");
+    if (!meminfo || !*meminfo) return {};
+    for (const std::string_view line : text::split(**meminfo, '\n')) {
+        constexpr std::string_view k_key = "MemAvailable:";
+        if (!line.starts_with(k_key)) continue;
+        const std::string_view value = text::trim(line.substr(k_key.size()));
+        const auto kib = text::parse_int(value.substr(0, value.find(' ')));
+        if (!kib) return {};
+        const auto available = static_cast<std::size_t>(*kib) * 1024;
+        if (needed && *needed <= available) return {};
+        constexpr double k_gib = 1 << 30;
+        return fail(ErrorKind::bad_input,
+                    needed ? fmt::format("this shape needs about {:.1f} GiB of memory, {:.1f} GiB are available",
+                                         static_cast<double>(*needed) / k_gib, static_cast<double>(available) / k_gib)
+                           : std::string("this shape needs more memory than any machine has"),
+                    "use fewer tokens, heads or batch rows");
+    }
+    return {};
+}
+
+Result<int> thread_count(std::int64_t requested) {
+    if (requested < 0 || requested > 1024) {
+        return fail(ErrorKind::usage, fmt::format("--threads {}: expected 1 to 1024, or 0 for all cores", requested));
+    }
+    if (requested > 0) return static_cast<int>(requested);
+    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace gdnctl::commands::oracle_files

@@ -1,0 +1,59 @@
+#include "commands/oracle_gdn.h"
+
+#include <fmt/format.h>
+
+#include "commands/oracle_files.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::commands::oracle_gdn {
+
+void describe_op(cli::Args& args, std::string& op) {
+    args.positional(op, k_ops, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet)"});
+}
+
+void describe_contract(cli::Args& args, ContractOptions& options) {
+    static const std::string k_contract_help =
+        "what the implementation means by its tensors: " + text::join(oracle::contract_names(), ", ");
+    static const std::string k_set_help =
+        "change one contract field: " + text::join(oracle::contract_field_names(), ", ");
+    args.option(options.contract,
+                {.names = "--contract", .value = "NAME", .help = k_contract_help, .group = "Contract"});
+    args.option(options.sets, {.names = "--set", .value = "FIELD=VALUE", .help = k_set_help, .group = "Contract"});
+}
+
+void describe_threads(cli::Args& args, std::int64_t& threads) {
+    args.option(threads, {.names = "--threads",
+                          .value = "N",
+                          .help = "threads to compute with; results do not depend on it",
+                          .default_text = "all cores"});
+}
+
+void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget) {
+    args.option(rtol, {.names = "--rtol",
+                       .value = "R",
+                       .help = "judge by |x-y| <= A + R|y| instead of the budget",
+                       .group = "Judgement"});
+    args.option(atol,
+                {.names = "--atol", .value = "A", .help = "the absolute part of that rule", .group = "Judgement"});
+    args.flag(budget, {.names = "--budget",
+                       .help = "judge by what honest arithmetic is off by on these inputs (the default)",
+                       .group = "Judgement"});
+    args.check([&rtol, &atol, &budget]() -> Status {
+        if (rtol.has_value() != atol.has_value()) {
+            return fail(ErrorKind::usage, "--rtol and --atol go together", "give both, or neither for the budget");
+        }
+        if (rtol && budget) return fail(ErrorKind::usage, "--budget excludes --rtol and --atol");
+        if (rtol && (*rtol < 0 || *atol < 0)) return fail(ErrorKind::usage, "--rtol and --atol must not be negative");
+        return {};
+    });
+}
+
+Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractOptions& options,
+                                            int threads) {
+    GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract(options.contract, inputs.metadata, options.sets));
+    GDNCTL_TRY_ASSIGN(auto problem, oracle::read_problem(inputs, contract));
+    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size()));
+    return oracle::make_reference(std::move(problem), std::move(contract), threads);
+}
+
+}  // namespace gdnctl::commands::oracle_gdn

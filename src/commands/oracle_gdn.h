@@ -1,0 +1,32 @@
+// What the oracle commands for gdn share: from files and options to a problem, and to its reference.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_gdn {
+
+// Options by which a contract is chosen, the same on every command.
+struct ContractOptions {
+    std::string contract = "marin";
+    std::vector<std::string> sets;
+};
+
+inline constexpr std::string_view k_ops[] = {"gdn"};
+
+void describe_op(cli::Args& args, std::string& op);
+void describe_contract(cli::Args& args, ContractOptions& options);
+void describe_threads(cli::Args& args, std::int64_t& threads);
+void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget);
+
+// Resolves the contract for these inputs, checks them and their size, and computes truth and budget.
+Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractOptions& options,
+                                            int threads);
+
+}  // namespace gdnctl::commands::oracle_gdn

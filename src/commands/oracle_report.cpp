@@ -1,0 +1,177 @@
+#include "commands/oracle_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace gdnctl::commands::oracle_report {
+
+namespace {
+
+using oracle::GdnReference;
+using oracle::GdnReport;
+using oracle::TensorReport;
+using oracle::Verdict;
+using oracle::Worst;
+
+std::string tensor_line(const TensorReport& t) {
+    std::string line =
+        fmt::format("{:<12} {:<8} {:<18} {:<8} {:>8.3g} x budget  rms {:.2g}  max abs {:.2g}  ulp {:.0f}", t.name,
+                    oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
+                    t.error_over_budget, t.rms_ratio, t.max_abs, t.ulp.max);
+    if (t.nonfinite_got > 0) line += fmt::format("\n{:<12} {} values are not finite", "", t.nonfinite_got);
+    if (t.nonfinite_want > 0)
+        line += fmt::format("\n{:<12} {} values of the truth are not finite", "", t.nonfinite_want);
+    return line + "\n";
+}
+
+// Missing tensors by reason, so that eight of them take one line each reason.
+std::string not_compared_text(const GdnReport& report) {
+    std::string text;
+    std::vector<std::string> reasons;
+    for (const auto& item : report.not_compared) {
+        if (std::find(reasons.begin(), reasons.end(), item.reason) == reasons.end()) reasons.push_back(item.reason);
+    }
+    for (const std::string& reason : reasons) {
+        std::vector<std::string> names;
+        for (const auto& item : report.not_compared) {
+            if (item.reason == reason) names.push_back(item.tensor);
+        }
+        text += wrapped(fmt::format("not compared ({}): ", reason), names);
+    }
+    return text;
+}
+
+Json outside_json(const oracle::Outside& outside) { return {{"count", outside.count}, {"fraction", outside.fraction}}; }
+
+Json tensor_json(const TensorReport& t) {
+    Json object;
+    object["name"] = t.name;
+    object["meaning"] = t.canonical;
+    object["shape"] = t.shape;
+    object["dtype"] = oracle::name_of(t.stored);
+    object["judged_as"] = oracle::name_of(t.judged);
+    object["verdict"] = oracle::name_of(t.verdict);
+    object["error_over_budget"] = number(t.error_over_budget);
+    object["budget_rms_ratio"] = number(t.budget_relative);
+    object["max_abs"] = number(t.max_abs);
+    object["max_rel"] = number(t.max_rel);
+    object["rms_ratio"] = number(t.rms_ratio);
+    object["nmse"] = number(t.nmse);
+    object["cosine"] = number(t.cosine);
+    object["ulp"] = {{"max", number(t.ulp.max)}, {"p50", number(t.ulp.p50)}, {"p99", number(t.ulp.p99)}};
+    object["outside_atol_rtol"] = outside_json(t.numpy_rule);
+    object["outside_flashinfer"] = outside_json(t.flashinfer_rule);
+    object["nonfinite"] = {{"got", t.nonfinite_got}, {"want", t.nonfinite_want}};
+    object["worst"] = t.worst.index.empty() ? Json() : worst_json(t.worst);
+    return object;
+}
+
+}  // namespace
+
+ExitCode exit_code_of(Verdict verdict, bool allow_suspect) {
+    switch (verdict) {
+        case Verdict::ok: return ExitCode::ok;
+        case Verdict::suspect: return allow_suspect ? ExitCode::ok : ExitCode::check_failed;
+        case Verdict::wrong: return ExitCode::check_failed;
+        case Verdict::unstable_input:
+        case Verdict::no_data: return ExitCode::bad_input;
+    }
+    return ExitCode::internal;
+}
+
+std::string wrapped(std::string_view first, const std::vector<std::string>& words) {
+    std::string text(first);
+    std::size_t column = first.size();
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const bool last = i + 1 == words.size();
+        if (column + words[i].size() + 1 > 100) {
+            if (text.ends_with(' ')) text.pop_back();
+            text += "\n  ";
+            column = 2;
+        }
+        text += words[i] + (last ? "" : ", ");
+        column += words[i].size() + 2;
+    }
+    return text + "\n";
+}
+
+std::string place_text(const Worst& worst) {
+    std::string index;
+    std::size_t axis = 0;
+    for (const std::int64_t i : worst.index) {
+        index += fmt::format("{}{}={}", index.empty() ? "" : ",", worst.axes[2 * axis], i);
+        ++axis;
+    }
+    return fmt::format("{}[{}] got {:.9g}, want {:.9g}", worst.tensor, index, worst.got, worst.want);
+}
+
+std::string contract_text(const oracle::ResolvedContract& contract) {
+    std::vector<std::string> fields;
+    const std::string own = "contract " + contract.name;
+    for (const auto& f : contract.fields) {
+        fields.push_back(f.origin == own ? fmt::format("{}={}", f.name, f.value)
+                                         : fmt::format("{}={} ({})", f.name, f.value, f.origin));
+    }
+    return wrapped(own + ": ", fields);
+}
+
+std::string report_text(const GdnReference& reference, const GdnReport& report) {
+    std::string text;
+    for (const TensorReport& t : report.tensors) text += tensor_line(t);
+    text += not_compared_text(report);
+    text += "FORWARD ONLY: no gradient was compared\n";
+    if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
+    text += contract_text(reference.contract);
+    if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
+    text += fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
+                        report.reason);
+    return text;
+}
+
+Json number(double x) {
+    if (std::isnan(x)) return "NaN";
+    if (std::isinf(x)) return x > 0 ? "Infinity" : "-Infinity";
+    return x;
+}
+
+Json contract_json(const oracle::ResolvedContract& contract) {
+    Json fields = Json::object();
+    for (const auto& f : contract.fields) fields[f.name] = {{"value", f.value}, {"origin", f.origin}};
+    return {{"name", contract.name}, {"fields", fields}};
+}
+
+Json worst_json(const std::optional<Worst>& worst) {
+    if (!worst) return nullptr;
+    return {{"tensor", worst->tensor},
+            {"axes", worst->axes},
+            {"index", worst->index},
+            {"got", number(worst->got)},
+            {"want", number(worst->want)}};
+}
+
+void add_report(Json& object, const GdnReference& reference, const GdnReport& report) {
+    object["verdict"] = oracle::name_of(report.verdict);
+    object["reason"] = report.reason;
+    object["stage"] = nullptr;
+    object["stages"] = Json::array();
+    object["hint"] = nullptr;
+    object["worst"] = worst_json(report.worst);
+    object["forward_only"] = true;
+    object["tensors"] = Json::array();
+    for (const TensorReport& t : report.tensors) object["tensors"].push_back(tensor_json(t));
+    object["not_compared"] = Json::array();
+    for (const auto& item : report.not_compared) {
+        object["not_compared"].push_back({{"tensor", item.tensor}, {"reason", item.reason}});
+    }
+    object["unknown_tensors"] = report.unknown;
+    object["condition"] = {
+        {"state_growth", number(reference.growth)},
+        {"unstable_reason", reference.unstable_reason.empty() ? Json() : Json(reference.unstable_reason)}};
+    object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
+    object["contract"] = contract_json(reference.contract);
+}
+
+}  // namespace gdnctl::commands::oracle_report

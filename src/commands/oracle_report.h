@@ -1,0 +1,29 @@
+// How the oracle's verdicts look: lines for people, objects for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/oracle/gdn_compare.h"
+
+namespace gdnctl::commands::oracle_report {
+
+ExitCode exit_code_of(oracle::Verdict verdict, bool allow_suspect);
+
+// Words joined by ", " and broken before 100 columns; later lines are indented by two.
+std::string wrapped(std::string_view first, const std::vector<std::string>& words);
+
+std::string place_text(const oracle::Worst& worst);  // "out[b=0,t=3,h=1,v=2] got 0.5, want 0.25"
+std::string contract_text(const oracle::ResolvedContract& contract);
+std::string report_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
+
+// JSON has no NaN and no infinity: they become the strings "NaN", "Infinity", "-Infinity".
+Json number(double x);
+Json contract_json(const oracle::ResolvedContract& contract);
+Json worst_json(const std::optional<oracle::Worst>& worst);
+// Everything of gdnctl.oracle-compare/1 but the schema.
+void add_report(Json& object, const oracle::GdnReference& reference, const oracle::GdnReport& report);
+
+}  // namespace gdnctl::commands::oracle_report

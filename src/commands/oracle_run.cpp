@@ -1,0 +1,219 @@
+#include "commands/oracle_run.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle_files.h"
+#include "commands/oracle_report.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_kernels.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::oracle_run {
+
+namespace {
+
+constexpr std::array<cli::Choice<Method>, 3> k_methods = {{
+    {"recurrent64", Method::recurrent64, "the truth: fp64 recurrence, written as float64"},
+    {"chunk", Method::chunk, "chunked form in fp32"},
+    {"recurrent32", Method::recurrent32, "recurrence in fp32"},
+}};
+
+constexpr std::array<cli::Choice<InputDType>, 2> k_dtypes = {{{"f32", InputDType::f32}, {"bf16", InputDType::bf16}}};
+
+std::string_view name_of(Method method) { return k_methods[static_cast<std::size_t>(method)].name; }
+
+Result<oracle::GdnDims> parse_shape(const std::string& text) {
+    const auto parts = text::split(text, ',');
+    std::vector<std::int64_t> numbers;
+    for (const std::string_view part : parts) {
+        const auto number = text::parse_int(part);
+        if (number && *number >= (numbers.size() == 3 ? 0 : 1) && *number < (std::int64_t{1} << 30U))
+            numbers.push_back(*number);
+    }
+    if (numbers.size() != 6 || parts.size() != 6) {
+        return fail(ErrorKind::usage,
+                    fmt::format("--shape {}: expected B,Hk,Hv,T,dk,dv, as in 1,4,8,4096,128,128", text));
+    }
+    return oracle::GdnDims{numbers[0], numbers[3], numbers[1], numbers[2], numbers[4], numbers[5]};
+}
+
+Result<oracle::TensorFile> generate(const Options& options) {
+    oracle::GdnCase c;
+    if (options.case_name) {
+        const oracle::GdnCase* found = oracle::find_gdn_case(*options.case_name);
+        if (found == nullptr) {
+            std::vector<std::string> names;
+            for (const oracle::GdnCase& known : oracle::gdn_cases()) names.push_back(known.name);
+            const auto near = text::nearest(*options.case_name, names);
+            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", *options.case_name),
+                        near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
+        }
+        c = *found;
+    } else {
+        GDNCTL_TRY_ASSIGN(c.dims, parse_shape(*options.shape));
+        GDNCTL_TRY(oracle_files::check_memory(c.dims, static_cast<std::size_t>(c.dims.B)));
+        c.name = "shape " + *options.shape;
+        c.state_scale = 0.1;
+        // Unnormalised keys let the state explode unless the operator normalises them.
+        GDNCTL_TRY_ASSIGN(const auto contract,
+                          oracle::resolve_contract(options.contract.contract, {}, options.contract.sets));
+        if (contract.value.l2norm == oracle::L2Norm::off) c.keys = oracle::KeyRecipe::unit;
+        if (contract.value.g_kind == oracle::GateKind::raw) c.gate = oracle::GateRecipe::raw;
+        if (contract.value.g_kind == oracle::GateKind::alpha ||
+            (c.gate == oracle::GateRecipe::raw) != (contract.value.beta_kind != oracle::BetaKind::prob)) {
+            return fail(ErrorKind::usage, "inputs are generated with log gates and prob beta, or raw gates and logits",
+                        "choose a contract with g_kind=log beta_kind=prob or g_kind=raw beta_kind=logit");
+        }
+        c.contract = {fmt::format("state_layout={}", contract.fields[1].value)};
+    }
+    if (options.seed) c.seed = static_cast<std::uint64_t>(*options.seed);
+    if (options.dtype == InputDType::bf16) c.dtype = oracle::DType::bf16;
+    return oracle::make_inputs(c);
+}
+
+oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& problem,
+                           const oracle::GdnContract& contract, int threads) {
+    switch (options.method) {
+        case Method::chunk:
+            return oracle::run_chunk32(problem, contract,
+                                       {contract.chunk, oracle::GateSum::fp64_with_resets, contract.matmul}, threads);
+        case Method::recurrent32: return oracle::run_recurrent32(problem, contract, threads);
+        case Method::recurrent64: break;
+    }
+    return oracle::run_recurrent64(problem, contract, threads);
+}
+
+// The metadata from which the file can be judged or made again: every option and the resolved contract.
+void describe_file(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file) {
+    for (auto& [field, value] : contract.as_metadata()) file.metadata[field] = value;
+    file.metadata["op"] = options.op;
+    file.metadata["contract"] = contract.name;
+    file.metadata["method"] = name_of(options.method);
+    if (options.shape) file.metadata["shape"] = *options.shape;
+}
+
+void print(const Options& options, const oracle::ResolvedContract& contract, const oracle::TensorFile& file,
+           Context& context) {
+    if (!context.global.json) {
+        for (const auto& [name, tensor] : file.tensors) {
+            context.terminal.out(
+                fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
+        }
+        context.terminal.out(oracle_report::contract_text(contract));
+        context.terminal.out(fmt::format("method: {}\nwrote {}\n", name_of(options.method), options.out));
+        return;
+    }
+    Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", options.op}, {"path", options.out}};
+    report["method"] = name_of(options.method);
+    report["tensors"] = Json::array();
+    for (const auto& [name, tensor] : file.tensors) {
+        report["tensors"].push_back(
+            {{"name", name}, {"dtype", oracle::name_of(tensor.dtype)}, {"shape", tensor.shape}});
+    }
+    report["contract"] = oracle_report::contract_json(contract);
+    context.terminal.out(to_text(report, 2) + "\n");
+}
+
+Status check(const Options& o) {
+    if (o.backward) {
+        return fail(ErrorKind::usage, "--backward: this version computes the forward pass only",
+                    "leave it out to get out and final_state");
+    }
+    const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
+    if (sources != 1) return fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
+    if (!o.inputs.empty() && (o.seed || o.dtype != InputDType::f32)) {
+        return fail(ErrorKind::usage, "--seed and --dtype are for generated inputs, not for --inputs");
+    }
+    if (o.seed && *o.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+    return oracle_files::check_writable_name(o.out);
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Generates inputs (or reads them), computes the operator and writes inputs and results into one file. Its "
+        "metadata holds every option and the resolved contract, so that the file can be judged or made again. The same "
+        "seed gives the same inputs on every machine.");
+    oracle_gdn::describe_op(args, options.op);
+    args.option(options.shape, {.names = "--shape",
+                                .value = "B,Hk,Hv,T,dk,dv",
+                                .help = "generate random inputs of this shape",
+                                .group = "Inputs"});
+    args.option(
+        options.case_name,
+        {.names = "--case", .value = "NAME", .help = "generate a named case (see oracle cases)", .group = "Inputs"});
+    args.option(options.inputs, {.names = "--inputs",
+                                 .value = "FILE",
+                                 .help = "read inputs (.safetensors, .npz or .npy)",
+                                 .group = "Inputs",
+                                 .complete = cli::Complete::file});
+    args.option(options.seed, {.names = "--seed",
+                               .value = "N",
+                               .help = "seed of the generated inputs",
+                               .group = "Inputs",
+                               .default_text = "the case's, or 1"});
+    args.option(options.dtype, std::span<const cli::Choice<InputDType>>(k_dtypes),
+                {.names = "--dtype",
+                 .value = "DTYPE",
+                 .help = "dtype of the generated q, k, v, g and beta",
+                 .group = "Inputs"});
+    args.flag(options.u2_as_bf16,
+              {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16", .group = "Inputs"});
+    args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
+                {.names = "--method", .value = "METHOD", .help = "how to compute"});
+    args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
+    args.flag(options.backward, {.names = "--backward", .help = "gradients too (refused: not in this version)"});
+    args.option(options.out, {.names = "--out",
+                              .value = "FILE",
+                              .help = "where to write (.safetensors or .npz)",
+                              .complete = cli::Complete::file,
+                              .required = true});
+    oracle_gdn::describe_threads(args, options.threads);
+    oracle_gdn::describe_contract(args, options.contract);
+    args.check([&options] { return check(options); });
+    args.example("gdnctl oracle run gdn --shape 1,2,4,256,64,64 --set head_map=interleaved --out truth.safetensors",
+                 "random inputs and the exact result");
+    args.example("gdnctl oracle run gdn --inputs in.safetensors --method chunk --chunk 32 --out chunked.safetensors",
+                 "the chunked form on inputs of your own");
+    args.exit_code(8, "cannot write the file");
+    args.exit_code(9, "malformed inputs, wrong shape or dtype, not enough memory");
+    args.see_also("oracle cases");
+    args.see_also("oracle compare");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    oracle::TensorFile file;
+    if (options.inputs.empty()) {
+        GDNCTL_TRY_ASSIGN(file, generate(options));
+    } else {
+        GDNCTL_TRY_ASSIGN(file, oracle_files::read(context, options.inputs, {options.u2_as_bf16}));
+    }
+    GDNCTL_TRY_ASSIGN(auto contract,
+                      oracle::resolve_contract(options.contract.contract, file.metadata, options.contract.sets));
+    if (options.chunk) GDNCTL_TRY(oracle::set_field(contract, "chunk", fmt::format("{}", *options.chunk), "--chunk"));
+    GDNCTL_TRY_ASSIGN(const auto problem, oracle::read_problem(file, contract));
+    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size()));
+    // Results of an earlier run in the same file are replaced.
+    std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
+        return oracle::canonical_name(entry.name).role == oracle::GdnRole::output;
+    });
+    const bool exact = options.method == Method::recurrent64;
+    const oracle::DType out = exact ? oracle::DType::f64 : oracle::out_dtype_of(contract.value, problem);
+    oracle::TensorFile results =
+        oracle::outputs_file(problem, contract.value, compute(options, problem, contract.value, threads), out,
+                             exact ? oracle::DType::f64 : oracle::DType::f32);
+    for (oracle::NamedTensor& entry : results.tensors) file.tensors.push_back(std::move(entry));
+    describe_file(options, contract, file);
+    GDNCTL_TRY(oracle_files::write(context, options.out, file));
+    print(options, contract, file, context);
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::oracle_run

@@ -1,0 +1,278 @@
+#include "commands/oracle_verify.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle_files.h"
+#include "commands/oracle_gdn.h"
+#include "commands/oracle_report.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/kernel_under_test.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands::oracle_verify {
+
+namespace {
+
+using oracle::GdnReport;
+using oracle::Verdict;
+
+// One judged thing: a case that the kernel ran, or a recorded outputs file.
+struct Item {
+    std::string kind;  // "case" or "vector"
+    std::string name;
+    Verdict verdict = Verdict::ok;
+    Verdict expected = Verdict::ok;
+    double error_over_budget = 0;
+    std::string reason;
+    std::optional<oracle::Worst> worst;
+
+    bool failed() const { return verdict != expected; }
+};
+
+Item item_of(std::string kind, std::string name, const GdnReport& report, Verdict expected) {
+    Item item{std::move(kind), std::move(name), report.verdict, expected, 0, report.reason, report.worst};
+    for (const auto& t : report.tensors) item.error_over_budget = std::max(item.error_over_budget, t.error_over_budget);
+    return item;
+}
+
+struct RecordedVector {
+    std::filesystem::path inputs;
+    std::vector<std::filesystem::path> outputs;
+};
+
+// NAME.inputs.safetensors with all NAME.*.outputs.safetensors beside it, in the order of their names.
+Result<std::vector<std::pair<std::string, RecordedVector>>> find_vectors(const std::filesystem::path& folder) {
+    constexpr std::string_view k_inputs = ".inputs.safetensors";
+    constexpr std::string_view k_outputs = ".outputs.safetensors";
+    std::error_code error;
+    std::vector<std::string> files;
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+        files.push_back(it->path().filename().string());
+    }
+    if (error)
+        return fail(ErrorKind::usage, fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+    std::sort(files.begin(), files.end());
+    std::vector<std::pair<std::string, RecordedVector>> vectors;
+    for (const std::string& file : files) {
+        if (!file.ends_with(k_inputs)) continue;
+        const std::string name = file.substr(0, file.size() - k_inputs.size());
+        RecordedVector vector{folder / file, {}};
+        for (const std::string& other : files) {
+            if (other.starts_with(name + ".") && other.ends_with(k_outputs)) vector.outputs.push_back(folder / other);
+        }
+        if (!vector.outputs.empty()) vectors.emplace_back(name, std::move(vector));
+    }
+    return vectors;
+}
+
+class Verifier {
+public:
+    Verifier(const Options& options, Context& context, int threads)
+        : m_options(options), m_context(context), m_threads(threads) {}
+
+    Status run() {
+        GDNCTL_TRY_ASSIGN(const auto kernel, oracle::find_kernel(m_options.kernel, m_threads));
+        std::vector<std::pair<std::string, RecordedVector>> vectors;
+        if (m_options.vectors) {
+            GDNCTL_TRY_ASSIGN(vectors, find_vectors(m_context.cwd / *m_options.vectors));
+            if (vectors.empty()) {
+                return fail(ErrorKind::bad_input,
+                            fmt::format("{} holds no NAME.inputs.safetensors with NAME.*.outputs.safetensors",
+                                        *m_options.vectors));
+            }
+        }
+        GDNCTL_TRY(check_names(vectors));
+        log::info("judging {} on the generated cases{}", m_options.kernel,
+                  vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
+        for (const oracle::GdnCase& c : oracle::gdn_cases()) {
+            if (!wanted(c.name)) continue;
+            GDNCTL_TRY(check_stop());
+            if (auto done = run_case(c, kernel); !done)
+                return tl::unexpected(std::move(done).error().within("case " + c.name));
+        }
+        for (const auto& [name, vector] : vectors) {
+            if (!wanted(name)) continue;
+            GDNCTL_TRY(check_stop());
+            GDNCTL_TRY(judge_vector(vector));
+        }
+        return {};
+    }
+
+    const std::vector<Item>& items() const { return m_items; }
+
+private:
+    bool wanted(const std::string& name) const {
+        return m_options.cases.empty() ||
+               std::find(m_options.cases.begin(), m_options.cases.end(), name) != m_options.cases.end();
+    }
+
+    Status check_names(const std::vector<std::pair<std::string, RecordedVector>>& vectors) const {
+        std::vector<std::string> known;
+        for (const oracle::GdnCase& c : oracle::gdn_cases()) known.push_back(c.name);
+        for (const auto& [name, vector] : vectors) known.push_back(name);
+        for (const std::string& name : m_options.cases) {
+            if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+            const auto near = text::nearest(name, known);
+            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", name),
+                        near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
+        }
+        return {};
+    }
+
+    Status check_stop() const {
+        if (m_context.stop.stop_requested())
+            return fail(ErrorKind::interrupted, "stopped before all cases were judged");
+        return {};
+    }
+
+    Status run_case(const oracle::GdnCase& c, const oracle::KernelUnderTest& kernel) {
+        const oracle::TensorFile inputs = oracle::make_inputs(c);
+        GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
+        GDNCTL_TRY_ASSIGN(const auto outputs, kernel.forward(inputs, reference.contract));
+        GDNCTL_TRY_ASSIGN(const auto report, oracle::judge(reference, outputs, {}));
+        add(item_of("case", c.name, report, c.expected));
+        return {};
+    }
+
+    Status judge_vector(const RecordedVector& vector) {
+        GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(m_context, {vector.inputs.string()}, {}));
+        const auto op = inputs.metadata.find("op");
+        if (op != inputs.metadata.end() && op->second != m_options.op) {
+            log::info("{} is for {}: left out", vector.inputs.filename().string(), op->second);
+            return {};
+        }
+        auto reference = oracle_gdn::make_reference(inputs, {}, m_threads);
+        if (!reference) return tl::unexpected(std::move(reference).error().within(vector.inputs.string()));
+        for (const auto& path : vector.outputs) {
+            GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(m_context, {path.string()}, {}));
+            auto report = oracle::judge(*reference, outputs, {});
+            if (!report) return tl::unexpected(std::move(report).error().within(path.string()));
+            add(item_of("vector", path.filename().string(), *report, Verdict::ok));
+        }
+        return {};
+    }
+
+    void add(Item item) {
+        if (!m_context.global.json) {
+            std::string line = fmt::format("{:<6} {:<58} {:<14} ", item.kind, item.name, oracle::name_of(item.verdict));
+            if (item.verdict == item.expected && item.verdict != Verdict::ok) {
+                line += "as expected";
+            } else {
+                line += fmt::format("{:.2g} x budget", item.error_over_budget);
+            }
+            if (item.failed() && !item.reason.empty()) line += fmt::format("\n       {}", item.reason);
+            if (item.failed() && item.worst && !item.worst->index.empty()) {
+                line += "\n       worst: " + oracle_report::place_text(*item.worst);
+            }
+            m_context.terminal.out(line + "\n");
+        }
+        m_items.push_back(std::move(item));
+    }
+
+    const Options& m_options;
+    Context& m_context;
+    int m_threads;
+    std::vector<Item> m_items;
+};
+
+// The gravest of all: a kernel that is wrong once is wrong, and what could not be judged is not OK.
+Verdict overall(const std::vector<Item>& items) {
+    Verdict gravest = items.empty() ? Verdict::no_data : Verdict::ok;
+    const auto rank = [](Verdict v) {
+        switch (v) {
+            case Verdict::ok: return 0;
+            case Verdict::suspect: return 1;
+            case Verdict::no_data: return 2;
+            case Verdict::unstable_input: return 3;
+            case Verdict::wrong: return 4;
+        }
+        return 4;
+    };
+    for (const Item& item : items) {
+        if (!item.failed()) continue;
+        // A finite, plausible answer where none can be told is no proof of anything.
+        const Verdict verdict = item.verdict == Verdict::ok ? Verdict::no_data : item.verdict;
+        if (rank(verdict) > rank(gravest)) gravest = verdict;
+    }
+    return gravest;
+}
+
+std::size_t count_of(const std::vector<Item>& items, std::string_view kind) {
+    return static_cast<std::size_t>(
+        std::count_if(items.begin(), items.end(), [&](const Item& item) { return item.kind == kind; }));
+}
+
+std::string plural(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
+Json json_of(const Options& options, const std::vector<Item>& items, Verdict verdict) {
+    Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", options.op}, {"kernel", options.kernel}};
+    report["verdict"] = oracle::name_of(verdict);
+    report["forward_only"] = true;
+    report["cases"] = count_of(items, "case");
+    report["vectors"] = count_of(items, "vector");
+    report["failed"] = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
+    report["items"] = Json::array();
+    for (const Item& item : items) {
+        report["items"].push_back({{"kind", item.kind},
+                                   {"name", item.name},
+                                   {"verdict", oracle::name_of(item.verdict)},
+                                   {"expected_verdict", oracle::name_of(item.expected)},
+                                   {"error_over_budget", oracle_report::number(item.error_over_budget)},
+                                   {"reason", item.reason},
+                                   {"worst", oracle_report::worst_json(item.worst)}});
+    }
+    return report;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Runs a kernel on every generated case and judges what it returns. With --vectors, recorded outputs of real "
+        "implementations are judged too: each NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
+        "The last line is the verdict over all; only the forward pass is judged.");
+    oracle_gdn::describe_op(args, options.op);
+    static const std::string k_kernel_help =
+        "kernel under test: builtin:" + text::join(oracle::builtin_kernel_names(), ", builtin:");
+    args.option(options.kernel, {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .required = true});
+    args.option(options.vectors, {.names = "--vectors",
+                                  .value = "DIR",
+                                  .help = "folder of recorded inputs and outputs",
+                                  .complete = cli::Complete::directory});
+    args.option(options.cases, {.names = "--case", .value = "NAME", .help = "only this case or vector"});
+    oracle_gdn::describe_threads(args, options.threads);
+    args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too"});
+    args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
+    args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
+    args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
+    args.exit_code(9, "a vector cannot be read or judged");
+    args.see_also("oracle cases");
+    args.see_also("oracle compare");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    Verifier verifier(options, context, threads);
+    GDNCTL_TRY(verifier.run());
+    const std::vector<Item>& items = verifier.items();
+    const Verdict verdict = overall(items);
+    if (context.global.json) {
+        context.terminal.out(to_text(json_of(options, items, verdict), 2) + "\n");
+    } else {
+        const auto failed = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
+        context.terminal.out("FORWARD ONLY: no gradient was compared\n");
+        context.terminal.out(fmt::format(
+            "verdict: {} ({}, {}{})\n", oracle::name_of(verdict), plural(count_of(items, "case"), "case"),
+            plural(count_of(items, "vector"), "vector"), failed == 0 ? "" : fmt::format("; {} failed", failed)));
+    }
+    return oracle_report::exit_code_of(verdict, options.allow_suspect);
+}
+
+}  // namespace gdnctl::commands::oracle_verify

@@ -1,0 +1,25 @@
+// gdnctl oracle verify
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_verify {
+
+struct Options {
+    std::string op;
+    std::string kernel;
+    std::optional<std::string> vectors;
+    std::vector<std::string> cases;
+    bool allow_suspect = false;
+    std::int64_t threads = 0;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_verify
