@@ -120,7 +120,7 @@ void add_edges(Cases& cases) {
     }
     add("odd_dims", "dk 3, dv 7, chunk 1", {2, 13, 1, 2, 3, 7}, {"chunk=1", "head_map=interleaved"});
     add("d128", "real head dimensions", {1, 130, 1, 2, 128, 128}, {"head_map=interleaved"});
-    for (const int ratio : {2, 4}) {
+    for (const std::int64_t ratio : {2, 4}) {
         add(fmt::format("gva_{}", ratio), "several value heads to a key head", {1, 45, 2, 2 * ratio, 16, 8},
             {"head_map=interleaved", "chunk=16"});
     }

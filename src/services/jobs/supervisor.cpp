@@ -155,7 +155,7 @@ Status Supervisor::start_entrypoint() {
         gethostname(host.data(), host.size() - 1);
         m_details.state = JobState::running;
         m_details.message = job_message::k_running;
-        m_details.driver_node_id = "local-" + std::string(host.c_str());
+        m_details.driver_node_id = "local-" + host.substr(0, host.find(char{}));
         m_details.driver_pid = m_entrypoint.pid;
         recorded = m_store.write(m_details);
     }

@@ -220,6 +220,6 @@ std::string normalise_label(std::string_view label);
 // "Forward closed-call `shard_map/pallas_call`" -> "forward_closed_call_ms"; nullopt: no known metric.
 std::optional<std::string> metric_key(std::string_view label);
 // Without surrounding blanks, backticks and asterisks.
-std::string_view strip_marks(std::string_view text);
+std::string_view strip_marks(std::string_view s);
 
 }  // namespace gdnctl::runlog
