@@ -1,0 +1,131 @@
+# Completion scripts: the bash one is really sourced and called; the others are read by their shells.
+
+# offers WORD...: completes the last word in bash and prints the candidates, one a line.
+offers() {
+  PATH=$(dirname "$GDNCTL"):$PATH GDNCTL_SCRIPT=$WORK/gdnctl.bash bash --norc -c '
+    . "$GDNCTL_SCRIPT"
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
+    _gdnctl
+    printf "%s\n" "${COMPREPLY[@]}"' bash "$@"
+}
+has_offer() { grep -qxF -- "$1" "$WORK/offers" || { cat "$WORK/offers" >&2; fail "not offered: $1"; }; }
+lacks_offer() { ! grep -qxF -- "$1" "$WORK/offers" || fail "offered: $1"; }
+prepare() { "$GDNCTL" completion bash >"$WORK/gdnctl.bash" || fail "no script"; }
+
+test_bash_commands_and_groups() {
+  prepare
+  offers gdnctl '' >"$WORK/offers"
+  for word in doctor completion config help; do has_offer $word; done
+  lacks_offer __complete
+  offers gdnctl conf >"$WORK/offers"
+  has_offer config
+  lacks_offer doctor
+  offers gdnctl config '' >"$WORK/offers"
+  has_offer show
+  has_offer init
+  offers gdnctl help config sh >"$WORK/offers"
+  has_offer show
+}
+
+test_bash_options_of_the_command_and_global_ones() {
+  prepare
+  offers gdnctl config init --f >"$WORK/offers"
+  has_offer --force
+  offers gdnctl config init -- >"$WORK/offers"
+  has_offer --json
+  offers gdnctl config show -- >"$WORK/offers"
+  lacks_offer --force
+  offers gdnctl -C /tmp --json config init --f >"$WORK/offers"
+  has_offer --force
+}
+
+test_bash_values() {
+  prepare
+  offers gdnctl --color '' >"$WORK/offers"
+  for word in auto always never; do has_offer $word; done
+  offers gdnctl --color = al >"$WORK/offers"
+  has_offer always
+  offers gdnctl --color = >"$WORK/offers"
+  has_offer never
+  offers gdnctl completion z >"$WORK/offers"
+  has_offer zsh
+  lacks_offer bash
+  printf '[targets.mine]\ntest = ["true"]\n' >gdnctl.toml
+  offers gdnctl config show --target '' >"$WORK/offers"
+  has_offer cpu-gdn
+  has_offer mine
+}
+
+test_bash_files_and_folders() {
+  prepare
+  mkdir folder
+  touch file.toml
+  offers gdnctl --config fi >"$WORK/offers"
+  has_offer file.toml
+  offers gdnctl -C fo >"$WORK/offers"
+  has_offer folder
+}
+
+test_bash_offers_nothing_after_the_double_dash() {
+  prepare
+  offers gdnctl config init -- '' >"$WORK/offers"
+  lacks_offer --force
+  lacks_offer show
+}
+
+test_local_job_ids() {
+  mkdir -p "$XDG_STATE_HOME/gdnctl/local/jobs/job-b" "$XDG_STATE_HOME/gdnctl/local/jobs/job-a"
+  : >"$XDG_STATE_HOME/gdnctl/local/jobs/no-job"
+  expect 0 "$GDNCTL" __complete local-job
+  [ "$(cat "$WORK/out")" = "$(printf 'job-a\njob-b')" ] || fail "wrong ids"
+}
+
+test_values_without_any_state() {
+  expect 0 "$GDNCTL" __complete local-job
+  out_empty
+  expect 0 "$GDNCTL" __complete cluster
+  out_has local
+}
+
+test_broken_configuration_says_nothing_into_the_command_line() {
+  prepare
+  echo '[' >gdnctl.toml
+  offers gdnctl --target '' >"$WORK/offers" 2>"$WORK/err"
+  [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+}
+
+test_zsh_script_is_read_by_zsh() {
+  command -v zsh >/dev/null || skip 'zsh is not installed'
+  "$GDNCTL" completion zsh >_gdnctl
+  expect 0 zsh -n _gdnctl
+  expect 0 zsh -f -c 'autoload -Uz compinit && compinit -u -d "$WORK/dump" && source ./_gdnctl && (( $+functions[_gdnctl] ))'
+  [ ! -s "$WORK/err" ] || fail "zsh complains"
+}
+
+test_fish_script_is_read_by_fish_and_completes() {
+  command -v fish >/dev/null || skip 'fish is not installed'
+  "$GDNCTL" completion fish >gdnctl.fish
+  expect 0 fish --no-execute gdnctl.fish
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl config "'
+  grep -q '^show' "$WORK/out" || fail "show is not offered"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl --color a"'
+  grep -q '^always' "$WORK/out" || fail "always is not offered"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl config init --fo"'
+  grep -q '^--force' "$WORK/out" || fail "--force is not offered"
+}
+
+test_every_option_of_every_command_is_in_every_script() {
+  local shell name option
+  for shell in bash zsh fish; do "$GDNCTL" completion $shell >"script.$shell"; done
+  "$GDNCTL" __complete command >names
+  while read -r name; do
+    # shellcheck disable=SC2086
+    "$GDNCTL" $name --help | sed '/^Examples:/,/^$/d' | grep -oE '^ +(-[a-zA-Z], )?--[a-z0-9-]+' | grep -oE '\-\-[a-z0-9-]+' >options
+    [ -s options ] || fail "no options found for $name"
+    while read -r option; do
+      grep -qF -- "$option" script.bash || fail "bash lacks $option"
+      grep -qF -- "$option" script.zsh || fail "zsh lacks $option"
+      grep -qF -- "-l ${option#--}" script.fish || fail "fish lacks $option"
+    done <options
+  done <names
+}
