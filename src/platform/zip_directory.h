@@ -1,0 +1,19 @@
+// The central directory of an archive: found, read and checked against the rest of the file.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gdnctl/platform/zip.h"
+#include "platform/zip_source.h"
+
+namespace gdnctl::zip {
+
+struct Directory {
+    std::vector<ZipMember> members;
+    std::uint64_t offset = 0;  // of the directory in the file: members' data end before it
+};
+
+Result<Directory> read_directory(const ZipSource& source, const ZipLimits& limits);
+
+}  // namespace gdnctl::zip

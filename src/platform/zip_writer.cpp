@@ -1,0 +1,279 @@
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/zip.h"
+#include "platform/zip_format.h"
+
+namespace gdnctl {
+
+namespace {
+
+constexpr std::size_t k_piece = 256u << 10;
+constexpr std::uint64_t k_dos_date = 0x0021;  // 1980-01-01, the first day that ZIP knows; the time is midnight
+constexpr std::uint64_t k_version = 20;       // of the format: deflate, no zip64
+constexpr std::uint64_t k_made_by_unix = 3u << 8 | k_version;
+
+tl::unexpected<Error> io_error(std::string_view verb, const std::filesystem::path& path, int error_number) {
+    return fail(ErrorKind::local_io,
+                fmt::format("cannot {} {}: {}", verb, path.string(), std::generic_category().message(error_number)));
+}
+
+tl::unexpected<Error> too_large(const std::filesystem::path& path) {
+    return fail(ErrorKind::bad_input, fmt::format("{}: larger than a ZIP archive without zip64 can be", path.string()),
+                "leave out files, 4 GiB and 65534 members are the limit");
+}
+
+bool is_relative_name(std::string_view name) {
+    if (name.empty() || name.size() > zip::k_max16 || name.find('\0') != std::string_view::npos) return false;
+    const auto parts = text::split(name, '/');
+    return text::is_valid_utf8(name) && std::none_of(parts.begin(), parts.end(), [](std::string_view part) {
+               return part.empty() || part == "." || part == "..";
+           });
+}
+
+// The bytes of one member, which may be read twice.
+class Input {
+public:
+    explicit Input(std::string_view text) : m_text(text) {}
+    Input(std::filesystem::path path, int fd) : m_path(std::move(path)), m_fd(fd), m_buffer(k_piece, '\0') {}
+    ~Input() {
+        if (m_fd >= 0) ::close(m_fd);
+    }
+    Input(const Input&) = delete;
+    Input& operator=(const Input&) = delete;
+
+    const std::filesystem::path& path() const { return m_path; }
+    void rewind() { m_offset = 0; }
+    // The next piece, valid until the next call; empty at the end.
+    Result<std::string_view> next() {
+        if (m_fd < 0) {
+            const std::string_view piece = m_text.substr(m_offset, k_piece);
+            m_offset += piece.size();
+            return piece;
+        }
+        ssize_t got = -1;
+        do {
+            got = ::pread(m_fd, m_buffer.data(), m_buffer.size(), static_cast<off_t>(m_offset));
+        } while (got < 0 && errno == EINTR);
+        if (got < 0) return io_error("read", m_path, errno);
+        m_offset += static_cast<std::size_t>(got);
+        return std::string_view(m_buffer.data(), static_cast<std::size_t>(got));
+    }
+
+private:
+    std::string_view m_text;
+    std::filesystem::path m_path;
+    int m_fd = -1;
+    std::size_t m_offset = 0;
+    std::string m_buffer;
+};
+
+class Deflater {
+public:
+    Deflater() {
+        constexpr int k_level = 6;  // part of the format: another level gives other bytes, and another package name
+        if (deflateInit2(&m_stream, k_level, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+            throw std::bad_alloc();
+        }
+    }
+    ~Deflater() { deflateEnd(&m_stream); }
+    Deflater(const Deflater&) = delete;
+    Deflater& operator=(const Deflater&) = delete;
+
+    // Compresses `piece`, or what is left when it is empty, and hands the result to `out`.
+    template <class Out>
+    Status run(std::string_view piece, Out out) {
+        m_stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));
+        m_stream.avail_in = static_cast<uInt>(piece.size());
+        do {
+            m_stream.next_out = reinterpret_cast<Bytef*>(m_buffer.data());
+            m_stream.avail_out = static_cast<uInt>(m_buffer.size());
+            deflate(&m_stream, piece.empty() ? Z_FINISH : Z_NO_FLUSH);
+            GDNCTL_TRY(out(std::string_view(m_buffer.data(), m_buffer.size() - m_stream.avail_out)));
+        } while (m_stream.avail_out == 0);
+        return {};
+    }
+
+private:
+    z_stream m_stream{};
+    std::string m_buffer = std::string(k_piece, '\0');
+};
+
+struct Packed {
+    std::uint16_t method = zip::k_deflate;
+    std::uint64_t size = 0;
+    std::uint64_t compressed_size = 0;
+    uLong crc = 0;
+};
+
+// The fields that local header and directory entry share.
+std::string common_fields(const Packed& packed) {
+    std::string out;
+    zip::put(out, k_version, 2);
+    zip::put(out, zip::k_flag_utf8, 2);
+    zip::put(out, packed.method, 2);
+    zip::put(out, 0, 2);
+    zip::put(out, k_dos_date, 2);
+    zip::put(out, packed.crc, 4);
+    zip::put(out, packed.compressed_size, 4);
+    zip::put(out, packed.size, 4);
+    return out;
+}
+
+std::string local_header(std::string_view name, const Packed& packed) {
+    std::string out;
+    zip::put(out, zip::k_local_signature, 4);
+    out += common_fields(packed);
+    zip::put(out, name.size(), 2);
+    zip::put(out, 0, 2);
+    out += name;
+    return out;
+}
+
+std::string directory_entry(std::string_view name, const Packed& packed, bool executable, std::uint64_t offset) {
+    const std::uint64_t mode = S_IFREG | (executable ? 0755u : 0644u);
+    std::string out;
+    zip::put(out, zip::k_central_signature, 4);
+    zip::put(out, k_made_by_unix, 2);
+    out += common_fields(packed);
+    zip::put(out, name.size(), 2);
+    zip::put(out, 0, 8);  // extra field, comment, disk, internal attributes
+    zip::put(out, mode << 16, 4);
+    zip::put(out, offset, 4);
+    out += name;
+    return out;
+}
+
+}  // namespace
+
+struct ZipWriter::State {
+    State(std::filesystem::path archive, int descriptor) : path(std::move(archive)), fd(descriptor) {}
+    ~State() {
+        if (fd >= 0) ::close(fd);
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+
+    Status write_at(std::uint64_t at, std::string_view bytes) const {
+        while (!bytes.empty()) {
+            const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
+            if (written < 0 && errno == EINTR) continue;
+            if (written < 0) return io_error("write", path, errno);
+            bytes.remove_prefix(static_cast<std::size_t>(written));
+            at += static_cast<std::uint64_t>(written);
+        }
+        return {};
+    }
+
+    // Reads `input` to its end and writes it at `begin` in the given way.
+    Result<Packed> pack(Input& input, std::uint64_t begin, std::uint16_t method) const {
+        Packed packed{method, 0, 0, ::crc32(0, nullptr, 0)};
+        const auto write = [&](std::string_view bytes) -> Status {
+            GDNCTL_TRY(write_at(begin + packed.compressed_size, bytes));
+            packed.compressed_size += bytes.size();
+            return begin + packed.compressed_size < zip::k_max32 ? Status{} : too_large(path);
+        };
+        Deflater deflater;
+        input.rewind();
+        while (true) {
+            GDNCTL_TRY_ASSIGN(const std::string_view piece, input.next());
+            packed.size += piece.size();
+            if (packed.size >= zip::k_max32) return too_large(path);
+            packed.crc = crc32_z(packed.crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
+            GDNCTL_TRY(method == zip::k_stored ? write(piece) : deflater.run(piece, write));
+            if (piece.empty()) return packed;
+        }
+    }
+
+    Status add(std::string_view name, Input& input, bool executable) {
+        if (!is_relative_name(name)) {
+            return fail(ErrorKind::usage, fmt::format("'{}' cannot be a name in an archive", text::repair_utf8(name)),
+                        "names are relative UTF-8 paths without '.', '..' and empty parts");
+        }
+        if (names.size() + 1 >= zip::k_max16) return too_large(path);
+        if (names.contains(std::string(name))) {
+            return fail(ErrorKind::usage, fmt::format("the archive has '{}' already", name));
+        }
+        const std::uint64_t data = offset + zip::k_local_bytes + name.size();
+        GDNCTL_TRY_ASSIGN(Packed packed, pack(input, data, zip::k_deflate));
+        if (packed.compressed_size >= packed.size) {
+            const Packed before = packed;
+            GDNCTL_TRY_ASSIGN(packed, pack(input, data, zip::k_stored));
+            if (packed.size != before.size || packed.crc != before.crc) {
+                return fail(ErrorKind::local_io, fmt::format("{} changed while it was packed", input.path().string()),
+                            "try again");
+            }
+        }
+        GDNCTL_TRY(write_at(offset, local_header(name, packed)));
+        names.emplace(name);
+        directory += directory_entry(name, packed, executable, offset);
+        offset = data + packed.compressed_size;
+        return {};
+    }
+
+    std::filesystem::path path;
+    int fd;
+    std::uint64_t offset = 0;
+    std::string directory;
+    std::unordered_set<std::string> names;
+};
+
+ZipWriter::ZipWriter(std::unique_ptr<State> state) : m_state(std::move(state)) {}
+ZipWriter::ZipWriter(ZipWriter&&) noexcept = default;
+ZipWriter& ZipWriter::operator=(ZipWriter&&) noexcept = default;
+ZipWriter::~ZipWriter() = default;
+
+Result<ZipWriter> ZipWriter::create(const std::filesystem::path& path) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return io_error("write", path, errno);
+    return ZipWriter(std::make_unique<State>(path, fd));
+}
+
+Status ZipWriter::add(std::string_view name, std::string_view content, bool executable) {
+    Input input(content);
+    return m_state->add(name, input, executable);
+}
+
+Status ZipWriter::add_file(std::string_view name, const std::filesystem::path& file, bool executable) {
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return io_error("read", file, errno);
+    Input input(file, fd);
+    struct stat facts{};
+    if (::fstat(fd, &facts) != 0) return io_error("read", file, errno);
+    if (facts.st_size >= static_cast<off_t>(zip::k_max32)) return too_large(m_state->path);
+    return m_state->add(name, input, executable);
+}
+
+std::uint64_t ZipWriter::bytes_so_far() const { return m_state->offset + m_state->directory.size() + zip::k_end_bytes; }
+
+Result<std::uint64_t> ZipWriter::finish() {
+    State& state = *m_state;
+    const std::uint64_t all = bytes_so_far();
+    if (all >= zip::k_max32) return too_large(state.path);
+    std::string end;
+    zip::put(end, zip::k_end_signature, 4);
+    zip::put(end, 0, 4);
+    zip::put(end, state.names.size(), 2);
+    zip::put(end, state.names.size(), 2);
+    zip::put(end, state.directory.size(), 4);
+    zip::put(end, state.offset, 4);
+    zip::put(end, 0, 2);
+    GDNCTL_TRY(state.write_at(state.offset, state.directory + end));
+    // A member that was stored at second thought leaves a longer deflated one behind.
+    if (::ftruncate(state.fd, static_cast<off_t>(all)) != 0) return io_error("write", state.path, errno);
+    if (::close(std::exchange(state.fd, -1)) != 0) return io_error("write", state.path, errno);
+    return all;
+}
+
+}  // namespace gdnctl
