@@ -29,6 +29,8 @@ test_needs_only_libc_libm_and_the_loader() {
     done
 }
 
+a_log() { python3 "$REPO/tests/bench/make_log.py" 3000 >"$1"; }
+
 # opened COMMAND...: the libraries that a run maps, one a line.
 opened() {
     LD_DEBUG=files LD_DEBUG_OUTPUT=$WORK/ld "$@" >/dev/null 2>&1 </dev/null
@@ -43,14 +45,14 @@ opens_no_late_library() {
 test_help_opens_no_late_library() { opens_no_late_library --help; }
 test_version_opens_no_late_library() { opens_no_late_library --version; }
 test_lint_log_opens_no_late_library() {
-    cp "$FIXTURES"/runlog/clean.md log.md
-    expect 0 "$GDNCTL" lint-log log.md
-    opens_no_late_library lint-log log.md
+    a_log log.md
+    expect 0 "$GDNCTL" lint-log --log-file log.md
+    opens_no_late_library lint-log --log-file log.md
 }
 test_late_libraries_would_be_seen() {
-    git init -q . && cp "$FIXTURES"/runlog/clean.md log.md
+    git init -q . && a_log log.md
     git add log.md && git commit -qm one
-    opened "$GDNCTL" lint-log --since HEAD log.md >files
+    opened "$GDNCTL" lint-log --since HEAD --log-file log.md >files
     grep -q git2 files || fail "lint-log --since did not open libgit2: $(cat files)"
 }
 
@@ -71,15 +73,15 @@ test_starts_on_a_bare_host() {
     out_has 'lint-log'
     expect 0 "${in_root[@]}" /gdnctl --version
     out_has gdnctl
-    cp "$FIXTURES"/runlog/clean.md root/work/log.md
-    expect 0 "${in_root[@]}" /gdnctl lint-log /work/log.md
-    printf '# x\n## 9999-99-99 broken\n' >root/work/log.md
-    expect 1 "${in_root[@]}" /gdnctl lint-log /work/log.md
+    a_log root/work/log.md
+    expect 0 "${in_root[@]}" /gdnctl lint-log --log-file /work/log.md
+    printf '### Iteration 1 - x\n\n- Commit: (pending)\n' >root/work/log.md
+    expect 1 "${in_root[@]}" /gdnctl lint-log --log-file /work/log.md
 }
 test_says_what_is_missing_on_a_bare_host() {
     bare_root
-    git init -q root/work && cp "$FIXTURES"/runlog/clean.md root/work/log.md
-    expect 4 "${in_root[@]}" /gdnctl -C /work lint-log --since HEAD log.md
+    git init -q root/work && a_log root/work/log.md
+    expect 4 "${in_root[@]}" /gdnctl -C /work lint-log --since HEAD --log-file log.md
     err_has libgit2
     err_has 'hint:'
 }
