@@ -13,7 +13,7 @@ inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 inline bool is_word(char c) { return is_digit(c) || is_alpha(c) || c == '_'; }
 inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
-inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 
 // Ten characters of the shape 2026-02-13.
 inline bool is_date(std::string_view s) {

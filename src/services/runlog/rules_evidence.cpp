@@ -1,0 +1,194 @@
+// L501-L507: what stands behind an entry's claims.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "services/runlog/parse_detail.h"
+#include "services/runlog/rules.h"
+
+namespace gdnctl::runlog::rule {
+
+namespace {
+
+const Field* correctness_of(const Entry& entry) {
+    for (const Field& field : entry.fields) {
+        if (detail::label_is(field.label, "correctness", true)) return &field;
+    }
+    return nullptr;
+}
+
+// A line that says how a run ended, without counts: "OK", "verdict: OK", "all cases passed".
+bool has_verdict_line(const Entry& entry) {
+    const Field* field = correctness_of(entry);
+    if (field == nullptr) return false;
+    if (!entry.tests.empty()) return true;
+    const std::string words = text::to_lower(field->value) + "\n" + text::to_lower(field->body);
+    for (const std::string_view word : {"ok", "verdict", "passed", "pass"}) {
+        if (detail::contains_word(words, word)) return true;
+    }
+    return false;
+}
+
+// The largest of several runs: kernels, layer and both may each have a line.
+const TestCounts* main_run(const Entry& entry) {
+    const TestCounts* best = nullptr;
+    for (const TestCounts& counts : entry.tests) {
+        if (counts.passed && (best == nullptr || *counts.passed >= *best->passed)) best = &counts;
+    }
+    return best;
+}
+
+Where where(const TestCounts& counts) { return {{counts.line, counts.number}}; }
+
+bool digits(std::string_view s, std::size_t n) {
+    return s.size() == n && std::all_of(s.begin(), s.end(), detail::is_digit);
+}
+
+std::string_view first_word(std::string_view value) {
+    value = strip_marks(value);
+    return strip_marks(value.substr(0, value.find_first_of(" ,;(")));
+}
+
+// ray-run-<user>-<entry>-YYYYMMDD-HHMMSS
+bool is_ray_run(std::string_view id) {
+    if (!id.starts_with("ray-run-") || id.size() < 8 + 3 + 16) return false;
+    const std::string_view time = id.substr(id.size() - 16);
+    return time[0] == '-' && digits(time.substr(1, 8), 8) && time[9] == '-' && digits(time.substr(10), 6);
+}
+
+bool is_raysubmit(std::string_view id) {
+    constexpr std::string_view prefix = "raysubmit_";
+    return id.starts_with(prefix) && id.size() >= prefix.size() + 8 &&
+           std::all_of(id.begin() + prefix.size(), id.end(), [](char c) { return detail::is_word(c); });
+}
+
+bool is_run_url(std::string_view url) {
+    const std::size_t runs = url.find("/runs/");
+    return url.starts_with("https://") && runs != std::string_view::npos && runs + 6 < url.size() &&
+           !url.ends_with('/');
+}
+
+bool is_artifact(std::string_view value) {
+    constexpr std::string_view middle = "-profiler:v";
+    const std::size_t at = value.find(middle);
+    if (value.find("run-") == std::string_view::npos || at == std::string_view::npos) return false;
+    return at + middle.size() < value.size() && detail::is_digit(value[at + middle.size()]);
+}
+
+constexpr std::array<std::string_view, 3> k_no_accelerator = {"No accelerator found", "Device or resource busy",
+                                                              "The TPU is already in use by another process"};
+
+// The value of `name` in "name=value" or "name: value", up to a blank or a comma.
+std::string_view value_after(std::string_view line, std::string_view name) {
+    const std::size_t at = line.find(name);
+    if (at == std::string_view::npos || (at > 0 && detail::is_word(line[at - 1]))) return {};
+    std::string_view rest = line.substr(at + name.size());
+    if (rest.empty() || (rest[0] != '=' && rest[0] != ':' && rest[0] != ' ' && rest[0] != '`')) return {};
+    rest = rest.substr(std::min(rest.find_first_not_of("=: `\""), rest.size()));
+    return rest.substr(0, rest.find_first_of(" ,;`)\""));
+}
+
+}  // namespace
+
+void missing_counts(const EntryFacts& facts, Reporter& reporter) {
+    if (facts.entry.commit_value.kind != CommitKind::committed) return;
+    if (facts.run.options.evidence.counts()) {
+        if (main_run(facts.entry) == nullptr) {
+            reporter.add(heading_of(facts.entry), "a commit, but no test counts (`87 passed, 2 skipped`)");
+        }
+    } else if (!has_verdict_line(facts.entry)) {
+        reporter.add(heading_of(facts.entry), "a commit, but no verdict of a correctness run");
+    }
+}
+
+void weak_counts(const EntryFacts& facts, Reporter& reporter) {
+    const EvidencePolicy& policy = facts.run.options.evidence;
+    const TestCounts* run = main_run(facts.entry);
+    if (!policy.counts() || run == nullptr || !facts.verdict.committed) return;
+    const std::int64_t skipped = run->skipped.value_or(0);
+    if (policy.passed_min && *run->passed < *policy.passed_min) {
+        reporter.add(where(*run), fmt::format("{} passed, {} skipped: at least {} must pass", *run->passed, skipped,
+                                              *policy.passed_min));
+    } else if (policy.skipped_max && skipped > *policy.skipped_max) {
+        reporter.add(where(*run), fmt::format("{} passed, {} skipped: at most {} may be skipped", *run->passed, skipped,
+                                              *policy.skipped_max));
+    }
+}
+
+void failed_but_accepted(const EntryFacts& facts, Reporter& reporter) {
+    if (!facts.verdict.accepted()) return;
+    for (const TestCounts& counts : facts.entry.tests) {
+        const std::int64_t bad = counts.failed.value_or(0) + counts.errors.value_or(0);
+        if (bad == 0) continue;
+        reporter.add(where(counts), fmt::format("{} failed, yet the entry has a commit", bad));
+    }
+}
+
+void malformed_reference(const EntryFacts& facts, Reporter& reporter) {
+    for (const Field& field : facts.entry.fields) {
+        const std::string_view word = first_word(field.value);
+        if (word.empty()) continue;
+        const auto is = [&](std::string_view label) { return detail::label_is(field.label, label); };
+        if ((is("job id") || is("ray job") || is("job/run")) && word.starts_with("ray") && !is_ray_run(word) &&
+            !is_raysubmit(word)) {
+            reporter.add(value_of(field), fmt::format("`{}` is no job id (ray-run-<user>-<entry>-YYYYMMDD-HHMMSS or "
+                                                      "raysubmit_<id>)",
+                                                      word));
+        } else if ((is("w&b run") || is("run") || is("run url")) && word.find("wandb.ai") != std::string_view::npos &&
+                   !is_run_url(word)) {
+            reporter.add(value_of(field), "no run URL (https://wandb.ai/<entity>/<project>/runs/<id>)");
+        } else if (is("profiler artifact") && strip_marks(field.value) != "n/a" && !is_artifact(field.value)) {
+            reporter.add(value_of(field), "no profiler artifact (run-<run>-profiler:v<k>)");
+        }
+    }
+}
+
+void missing_profile(const EntryFacts& facts, Reporter& reporter) {
+    if (!facts.verdict.accepted() || is_begun(facts.entry)) return;
+    for (const std::string_view label :
+         {"profile run", "profile runs", "job id", "ray job", "job/run", "w&b run", "run", "profiler artifact",
+          "trace location", "downloaded trace", "downloaded summary", "profiler summary"}) {
+        if (has_content(facts.entry.find(label))) return;
+    }
+    reporter.add(heading_of(facts.entry), "accepted without a profile run: no job, run or trace is named");
+}
+
+void missing_accelerator(const EntryFacts& facts, Reporter& reporter) {
+    if (!facts.verdict.accepted() || (facts.entry.metrics.empty() && facts.entry.tests.empty())) return;
+    for (const std::string_view sign : k_no_accelerator) {
+        const std::size_t found = facts.entry.head.text.find(sign);
+        if (found == std::string_view::npos) continue;
+        LineCursor cursor(facts.entry.head.text, facts.entry.head.line);
+        Line line;
+        const char* place = facts.entry.head.text.data() + found;
+        while (cursor.next(line) && line.text.data() + line.text.size() < place) {
+        }
+        reporter.add({line, {place, sign.size()}}, "the quoted output says that the accelerator was missing or busy");
+        return;
+    }
+}
+
+void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
+    for (const Field& field : facts.entry.fields) {
+        const std::string_view requested = value_after(field.line, "requested");
+        const std::string_view effective = value_after(field.line, "effective");
+        if (!requested.empty() && !effective.empty() && requested != effective) {
+            reporter.add(at(field), fmt::format("requested {}, but {} took effect", requested, effective));
+            continue;
+        }
+        const bool backend = detail::label_is(field.label, "ce backend selected");
+        if (backend && facts.entry.head.text.find("--ce-implementation auto") != std::string_view::npos &&
+            first_word(field.value) == "xla") {
+            reporter.add(at(field), "requested auto, but xla took effect");
+        }
+        const std::size_t ran = field.line.find(" run as ");
+        if (ran == std::string_view::npos || ran == 0 || !detail::is_digit(field.line[ran - 1])) continue;
+        const std::string_view as = field.line.substr(ran + 8);
+        if (!as.empty() && detail::is_digit(as[0]))
+            reporter.add(at(field), "another setting took effect than was requested");
+    }
+}
+
+}  // namespace gdnctl::runlog::rule

@@ -1,0 +1,233 @@
+// L401, L402, L404, L408-L411: metrics as they are written.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "services/runlog/parse_detail.h"
+#include "services/runlog/rules.h"
+
+namespace gdnctl::runlog::rule {
+
+namespace {
+
+bool has_reading(const Entry& entry, std::uint32_t line) { return !readings_of_line(entry, line).empty(); }
+
+// A digit and a unit behind it ("about 9 ms", "9.1%").
+bool mentions_unit(std::string_view s) {
+    for (std::size_t i = 1; i < s.size(); ++i) {
+        if (s[i] == '%' && detail::is_digit(s[i - 1])) return true;
+        if (s[i] != 's' || (i + 1 < s.size() && detail::is_word(s[i + 1]))) continue;
+        std::size_t j = i;
+        if (s[j - 1] == 'm' || s[j - 1] == 'u') --j;
+        if (j > 0 && (detail::is_digit(s[j - 1]) || (s[j - 1] == ' ' && j > 1 && detail::is_digit(s[j - 2]))))
+            return true;
+    }
+    return false;
+}
+
+bool is_prediction(const Entry& entry, const Field& field) {
+    for (const Field* f = &field; f != nullptr; f = entry.field(f->parent)) {
+        if (detail::label_is(f->label, "expected effect", true) || detail::label_is(f->label, "reject if", true) ||
+            detail::label_is(f->label, "candidate shortlist", true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool in_plain_ms(const Reading& r) {
+    const auto plain = [](const std::optional<Quantity>& q) {
+        const auto value = q ? text::parse_double(q->text) : std::nullopt;
+        return value && *value == q->value;
+    };
+    return r.form == Reading::Form::arrow && r.unit == Unit::ms && !r.unit_in_name && plain(r.before) && plain(r.after);
+}
+
+// The line with its values in one pair of backticks and the label outside; empty: the line says more than that.
+std::optional<Fix> canonical_spelling(const Reading& r, const Reporter& reporter) {
+    const auto bullet = detail::match_bullet(r.line);
+    if (!bullet || !in_plain_ms(r)) return std::nullopt;
+    const std::size_t end = static_cast<std::size_t>(r.value.data() - r.line.data()) + r.value.size();
+    std::string_view tail = r.line.substr(end);
+    while (!tail.empty() && (tail.front() == '`' || tail.front() == '*')) tail.remove_prefix(1);
+    if (!text::trim(tail).empty() && !text::trim(tail).starts_with("(")) return std::nullopt;
+    const std::string_view head =
+        bullet->content.substr(0, static_cast<std::size_t>(r.label.data() - bullet->content.data()));
+    if (!strip_marks(head).empty()) return std::nullopt;
+    std::string label(r.label);
+    if (std::count(label.begin(), label.end(), '`') % 2 != 0) return std::nullopt;
+    const std::string line =
+        fmt::format("{}- {}: `{} ms -> {} ms`{}", r.line.substr(0, r.line.find_first_not_of(" \t")), label,
+                    r.before->text, r.after->text, tail);
+    return reporter.safe(r.line, line);
+}
+
+bool same_value(const std::optional<Quantity>& a, const std::optional<Quantity>& b) {
+    if (!a || !b) return a.has_value() == b.has_value();
+    return std::abs(a->value - b->value) <= a->half_digit + b->half_digit + 1e-12;
+}
+
+bool is_bucket(std::string_view key) {
+    return key.ends_with("_ms") && key != "step_duration_ms" && !key.starts_with("upper_bound");
+}
+
+// Sums of other buckets: they follow their parts.
+bool is_sum(std::string_view key) {
+    for (const std::string_view sum : {"kernel_budget_ms", "control_budget_ms", "train_path_budget_ms",
+                                       "remainder_budget_ms", "interaction_remainder_ms", "ce_control_budget_ms"}) {
+        if (key == sum) return true;
+    }
+    return false;
+}
+
+const Reading* reading_at(const Entry& entry, const Metric& metric) {
+    for (const Reading& r : readings_of_line(entry, metric.number)) {
+        if (r.key == metric.key) return &r;
+    }
+    return nullptr;
+}
+
+std::optional<std::int64_t> first_integer(std::string_view s) {
+    const std::size_t begin = s.find_first_of("0123456789");
+    if (begin == std::string_view::npos) return std::nullopt;
+    std::size_t end = begin;
+    while (end < s.size() && detail::is_digit(s[end])) ++end;
+    return text::parse_int(detail::strip_zeros(s.substr(begin, end - begin)));
+}
+
+}  // namespace
+
+void unreadable_metric(const EntryFacts& facts, Reporter& reporter) {
+    const Entry& entry = facts.entry;
+    for (const Field& field : entry.fields) {
+        if (field.label.empty() || has_reading(entry, field.number) || !mentions_unit(field.value)) continue;
+        if (is_prediction(entry, field) || !metric_key(field.label)) continue;
+        reporter.add(value_of(field),
+                     fmt::format("no value can be read; write `{}: `1.000 ms -> 2.000 ms``", field.label));
+    }
+    for (std::size_t i = 0; i < entry.readings.size(); ++i) {
+        const Reading& r = entry.readings[i];
+        if (r.spelling == Reading::Spelling::canonical || !r.known || !in_plain_ms(r)) continue;
+        const bool alone = (i == 0 || entry.readings[i - 1].number != r.number) &&
+                           (i + 1 == entry.readings.size() || entry.readings[i + 1].number != r.number);
+        if (!alone) continue;
+        if (auto fix = canonical_spelling(r, reporter)) {
+            reporter.note(at(r), "other tools read only `label: `1 ms -> 2 ms``, with the label outside the backticks",
+                          std::move(fix));
+        }
+    }
+}
+
+void conflicting_values(const EntryFacts& facts, Reporter& reporter) {
+    std::vector<const Reading*> arrows;
+    for (const Reading& r : facts.entry.readings) {
+        if (r.form == Reading::Form::arrow && r.known) arrows.push_back(&r);
+    }
+    std::stable_sort(arrows.begin(), arrows.end(), [](const Reading* a, const Reading* b) {
+        if (a->key != b->key) return a->key < b->key;
+        return a->arm < b->arm;
+    });
+    for (std::size_t i = 1; i < arrows.size(); ++i) {
+        const Reading& first = *arrows[i - 1];
+        const Reading& second = *arrows[i];
+        if (first.key != second.key || first.arm != second.arm || first.comparison != second.comparison) continue;
+        if (same_value(first.before, second.before) && same_value(first.after, second.after)) continue;
+        reporter.add(at(second),
+                     fmt::format("{} has another value in line {}: {}", second.key, first.number, first.value));
+    }
+}
+
+void stated_percent(const EntryFacts& facts, Reporter& reporter) {
+    for (const Reading& r : facts.entry.readings) {
+        if (!r.percent || r.form != Reading::Form::arrow || !r.before || !r.after || r.before->value == 0) continue;
+        const double base = std::abs(r.before->value);
+        const double actual = (r.after->value - r.before->value) / base * 100;
+        const double rounding = (r.before->half_digit + r.after->half_digit) / base * 100 + r.percent->half_digit;
+        if (std::abs(r.percent->value - actual) <= 0.01 + rounding) continue;
+        const std::size_t dot = r.percent->text.find('.');
+        const int decimals = dot == std::string_view::npos ? 0 : static_cast<int>(r.percent->text.size() - dot - 1);
+        const std::string mended = fmt::format("{:+.{}f}", actual, decimals);
+        reporter.add({{r.line, r.number}, r.percent->text},
+                     fmt::format("{} is {}%, not {}%", r.key, mended, r.percent->text),
+                     reporter.safe(r.percent->text, mended));
+    }
+}
+
+void unknown_direction(const EntryFacts& facts, Reporter& reporter) {
+    const Entry& entry = facts.entry;
+    for (const Metric& metric : entry.metrics) {
+        if (!metric.ambiguous_arm) continue;
+        if (const Reading* r = reading_at(entry, metric)) {
+            reporter.add(at(*r), fmt::format("{} has values of several arms and none is the candidate's", metric.key));
+        }
+    }
+    for (const Reading& r : entry.readings) {
+        if (r.form != Reading::Form::arrow || !r.known || r.comparison != Comparison::unknown || !r.arm.empty())
+            continue;
+        reporter.add(at(r),
+                     "what the arrow compares is not said; put it into the heading above, e.g. "
+                     "`Hotspots observed (champion -> candidate):`");
+        return;
+    }
+}
+
+void gain_without_step(const EntryFacts& facts, Reporter& reporter) {
+    const Entry& entry = facts.entry;
+    if (entry.metric("step_duration_ms") != nullptr || entry.metric("throughput/duration") != nullptr) return;
+    for (const Metric& metric : entry.metrics) {
+        if (metric.derived || !metric.known || !is_bucket(metric.key) || !metric.delta()) continue;
+        if (*metric.delta() >= -(metric.half_digit_before + metric.half_digit_after)) continue;
+        if (const Reading* r = reading_at(entry, metric)) {
+            reporter.add(at(*r), fmt::format("{} got smaller, but the entry has no step duration", metric.key));
+            return;
+        }
+    }
+}
+
+void few_points(const EntryFacts& facts, Reporter& reporter) {
+    for (const Field& field : facts.entry.fields) {
+        const std::string label = normalise_label(field.label);
+        if (label == "points" || label == "window points" || label == "metric points" || label == "measured points") {
+            const auto points = first_integer(field.value);
+            if (points && *points < facts.run.options.window_points_min) {
+                reporter.add(value_of(field), fmt::format("{} points are fewer than the window's minimum of {}",
+                                                          *points, facts.run.options.window_points_min));
+            }
+        } else if (label == "metric source" || label == "metrics source") {
+            const std::string value = text::to_lower(field.value);
+            if (value.find("summary") != std::string::npos || value.find("last step") != std::string::npos ||
+                value.find("last-step") != std::string::npos) {
+                reporter.add(value_of(field), "the value of the last step alone; take the median of a window");
+            }
+        }
+    }
+}
+
+void common_factor(const EntryFacts& facts, Reporter& reporter) {
+    struct Change {
+        double ratio;
+        const Metric* metric;
+    };
+    std::vector<Change> changes;
+    for (const Metric& m : facts.entry.metrics) {
+        if (m.derived || !m.known || !is_bucket(m.key) || is_sum(m.key) || !m.before || !m.after) continue;
+        if (*m.before <= 0 || *m.after <= 0 || std::abs(*m.after / *m.before - 1) < 0.05) continue;
+        changes.push_back({*m.after / *m.before, &m});
+    }
+    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.ratio < b.ratio; });
+    for (std::size_t i = 0; i + 2 < changes.size(); ++i) {
+        if (changes[i + 2].ratio > changes[i].ratio * 1.02) continue;
+        if (const Reading* r = reading_at(facts.entry, *changes[i].metric)) {
+            reporter.add(at(*r),
+                         fmt::format("{}, {} and {} all changed by {:+.1f}%: the base or the measurement changed, not "
+                                     "the candidate",
+                                     changes[i].metric->key, changes[i + 1].metric->key, changes[i + 2].metric->key,
+                                     (changes[i].ratio - 1) * 100));
+        }
+        return;
+    }
+}
+
+}  // namespace gdnctl::runlog::rule
