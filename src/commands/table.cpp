@@ -6,6 +6,7 @@
 #include "commands/config_show.h"
 #include "commands/docs.h"
 #include "commands/doctor.h"
+#include "commands/lint_log.h"
 #include "commands/local_supervisor.h"
 #include "commands/oracle_cases.h"
 #include "commands/oracle_compare.h"
@@ -42,6 +43,7 @@ constexpr cli::Command k_table[] = {
                                                        Tier::none),
     cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                            Tier::none),
+    cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),
     cli::make<&config_show::describe, &config_show::run>("config show", "Setup",
                                                          "print each setting and where it comes from", Tier::none),
     cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",

@@ -1,0 +1,260 @@
+# lint-log as scripts and CI see it: exit codes, exact texts, streams, files.
+entry() {  # COMMIT [NUMBER]: an entry without a fault
+  cat <<TEXT
+### Iteration ${2:-1} - wider tiles
+
+- Date: 2026-02-18T12:55:20Z
+- Commit: $1
+- Hypothesis: wider tiles keep the unit busy
+- Change summary: tile of 256
+- Correctness checks:
+  - Result: \`87 passed, 2 skipped\`
+- Profile run:
+  - Job ID: raysubmit_0123456789abcdef
+- Hotspots observed (champion -> candidate):
+  - Step duration: \`167.000 ms -> 160.000 ms\`
+- Next hypothesis: overlap the gather
+
+TEXT
+}
+
+test_missing_log_says_so_and_exits_2() {
+  expect 2 "$GDNCTL" lint-log --log-file no/such.md
+  out_empty
+  printf '[gdnctl] log file not found: %s/no/such.md\n' "$PWD" >"$WORK/want"
+  cmp "$WORK/want" "$WORK/err" || fail "another text"
+}
+
+test_default_log_is_the_targets_from_the_repository_root() {
+  git init -q . && mkdir -p lib/levanter/src/levanter/layers lib/levanter/.agents/projects sub
+  : >lib/levanter/src/levanter/layers/gated_deltanet.py
+  cd sub || fail cd
+  expect 2 "$GDNCTL" lint-log
+  err_has "log file not found: $WORK/cwd/lib/levanter/.agents/projects/gdn_pallas_tpu_hillclimb.md"
+  entry '(pending)' >../lib/levanter/.agents/projects/gdn_pallas_tpu_hillclimb.md
+  expect 1 "$GDNCTL" lint-log
+  err_has 'gdn_pallas_tpu_hillclimb.md:'
+  cd .. || fail cd
+  sed -i 's/87 passed, 2/49 passed, 40/; s/(pending)/abcdef1/' lib/levanter/.agents/projects/*.md
+  expect 0 "$GDNCTL" lint-log
+  out_has 'warning L502 49 passed, 40 skipped: at least 87 must pass'
+}
+
+test_empty_file_and_no_entry_pass() {
+  : >empty.md
+  printf '# Log\n' >none.md
+  for f in empty.md none.md; do
+    expect 0 "$GDNCTL" lint-log --log-file $f
+    out_has "[gdnctl] log lint passed: $f"
+    [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+  done
+}
+
+test_pending_texts_are_exact() {
+  { entry '(pending)' 1; entry '(pending)' 2; } >log.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md --scope all
+  printf '[gdnctl] unresolved `Commit: (pending)` entries in log.md:\n[gdnctl]   line 4\n[gdnctl]   line 18\n' >"$WORK/want"
+  cmp "$WORK/want" "$WORK/err" || fail "another text"
+  out_lacks passed
+  expect 1 "$GDNCTL" lint-log --log-file log.md
+  err_has '[gdnctl]   line 18'
+  err_lacks '[gdnctl]   line 4'
+  expect 0 "$GDNCTL" lint-log --log-file log.md --allow-pending
+}
+
+test_this_commit_outside_git() {
+  printf '### Iteration 9\n- Commit: this commit\n' >log.md
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_has 'log.md:2:1: warning L002 '
+  expect 1 "$GDNCTL" lint-log --log-file log.md --strict
+  err_has '[gdnctl] unresolved `Commit: this commit` entries in log.md:'
+  expect 0 "$GDNCTL" lint-log --log-file log.md --strict --allow-this-commit
+}
+
+test_this_commit_is_looked_up_in_history() {
+  git init -q . && { entry 'this commit' 1 | tee log.md; } >/dev/null
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_has 'note L002 `this commit` resolves when the entry is committed'
+  git add log.md && git commit -qm one
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_has "note L002 \`this commit\` is $(git rev-parse HEAD | cut -c1-12)"
+  entry 'this commit' 2 >>log.md
+  expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --no-git
+  out_has 'cannot be resolved'
+  sha=$(git rev-parse HEAD)
+  expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --fix
+  grep -q "^- Commit: $sha\$" log.md || fail "not stamped"
+  grep -q '^- Commit: this commit$' log.md || fail "the new entry was touched"
+}
+
+test_sequence_block() {
+  printf '### Iteration 3\n### Iteration 4\n### Iteration 4\n' >log.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md
+  err_has '[gdnctl] non-monotonic iteration headings in log.md:'
+  err_has '[gdnctl]   duplicate iteration number: line 2 `### Iteration 4` -> line 3 `### Iteration 4`'
+  expect 0 "$GDNCTL" lint-log --log-file log.md --allow-non-monotonic
+}
+
+test_usage_errors_exit_2_before_anything() {
+  entry '(pending)' >log.md
+  expect 2 "$GDNCTL" lint-log --log-file log.md --scop all
+  expect 2 "$GDNCTL" lint-log --log-file log.md --scope some
+  expect 2 "$GDNCTL" lint-log --log-file log.md --format xml
+  expect 2 "$GDNCTL" lint-log --log-file log.md --rule L50=off
+  err_has 'did you mean'
+  expect 2 "$GDNCTL" lint-log --log-file log.md --rule L501=loud
+  expect 2 "$GDNCTL" lint-log --log-file log.md --rules-file none.txt
+  expect 2 "$GDNCTL" lint-log --log-file log.md --diff --json
+  expect 2 "$GDNCTL" lint-log --log-file log.md --since HEAD
+  expect 2 "$GDNCTL" lint-log --log-file log.md --output log.md
+  expect 2 "$GDNCTL" lint-log --log-file log.md --repo .
+}
+
+test_unusable_files_exit_2() {
+  mkdir folder
+  expect 2 "$GDNCTL" lint-log --log-file folder
+  entry abcdef1 >locked.md && chmod 000 locked.md
+  if [ "$(id -u)" != 0 ]; then expect 2 "$GDNCTL" lint-log --log-file locked.md; fi
+  head -c 1048577 /dev/zero | tr '\0' x >line.md
+  expect 2 "$GDNCTL" lint-log --log-file line.md
+  err_has 'longer than 1 MiB'
+  truncate -s 67108865 big.md
+  expect 2 "$GDNCTL" lint-log --log-file big.md
+  for _ in $(seq 1001); do printf '### Iteration 1\n%.0s' $(seq 100); done >many.md
+  expect 2 "$GDNCTL" lint-log --log-file many.md
+  err_has 'more than 100000 entries'
+}
+
+test_odd_bytes_are_no_failure() {
+  head -c 1048576 /dev/zero | tr '\0' x >line.md
+  expect 0 "$GDNCTL" lint-log --log-file line.md
+  { entry abcdef1; printf -- '- Note: \377 \000\n'; } >bytes.md
+  expect 0 "$GDNCTL" lint-log --log-file bytes.md --json
+  python3 -c 'import json,sys; json.load(sys.stdin)' <"$WORK/out" || fail "no JSON"
+  head -c 300000 "$GDNCTL" >binary.md
+  "$GDNCTL" lint-log --log-file binary.md --scope all >"$WORK/out" 2>"$WORK/err" && code=0 || code=$?
+  [ "$code" -le 2 ] || fail "exit $code on a binary file"
+  entry '(pending)' >real.md && ln -s real.md link.md
+  expect 1 "$GDNCTL" lint-log --log-file link.md
+  err_has 'entries in link.md:'
+  printf '### Iteration 1\r- Commit: (pending)\r' >cr.md
+  expect 1 "$GDNCTL" lint-log --log-file cr.md
+  err_has 'line 2'
+}
+
+test_fix_keeps_bytes_mode_endings_and_is_idempotent() {
+  printf '\357\273\277# L\r\n\r\n### Iteration 1 \342\200\223 t\r\n- Date: `2026-02-18`\r\n- Note: \377  \r\n- Commit: abcdef1' >log.md
+  chmod 640 log.md && ln log.md other.md && ln -s log.md link.md
+  expect 0 "$GDNCTL" lint-log --log-file link.md --fix
+  err_has '[gdnctl] fixed 3 findings in link.md'
+  printf '\357\273\277# L\r\n\r\n### Iteration 1 - t\r\n- Date: 2026-02-18\r\n- Note: \377\r\n- Commit: abcdef1' >"$WORK/want"
+  cmp "$WORK/want" log.md || fail "other bytes"
+  [ -L link.md ] || fail "the link is gone"
+  [ "$(stat -c %a log.md)" = 640 ] || fail "mode changed"
+  before=$(stat -c '%i %Y' log.md)
+  expect 0 "$GDNCTL" lint-log --log-file link.md --fix
+  [ "$before" = "$(stat -c '%i %Y' log.md)" ] || fail "written again"
+  [ "$(ls -A | wc -l)" = 3 ] || fail "something is left behind: $(ls -A)"
+}
+
+test_fix_unsafe_and_diff() {
+  { entry abcdef1; printf -- '- Token: hf_%s\n' "$(printf 'Q%.0s' $(seq 34))"; } >log.md
+  cp log.md before.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md --fix
+  cmp log.md before.md || fail "a safe fix masked it"
+  expect 1 "$GDNCTL" lint-log --log-file log.md --fix-unsafe --diff
+  out_has '+- Token: ***'
+  cmp log.md before.md || fail "--diff wrote"
+  expect 0 "$GDNCTL" lint-log --log-file log.md --fix-unsafe
+  grep -q -- '- Token: \*\*\*' log.md || fail "not masked"
+  sed 's/^- Date: .*/- Date: `2026-02-18`/' before.md >log.md
+  cp log.md old.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md --diff
+  cp "$WORK/out" change.patch
+  patch -s -p1 <change.patch || fail "the diff does not apply"
+  grep -q -- '^- Date: 2026-02-18$' log.md || fail "the diff changes something else"
+}
+
+test_fix_where_nothing_can_be_written() {
+  mkdir d && { entry abcdef1 | sed 's/tiles$/tiles  /' >d/log.md; } && cp d/log.md before.md
+  ( ulimit -f 0; trap '' XFSZ; exec "$GDNCTL" lint-log --log-file d/log.md --fix ) >"$WORK/out" 2>"$WORK/err"
+  code=$?
+  [ $code = 8 ] || fail "exit $code on a full disk"
+  cmp d/log.md before.md || fail "the log is damaged"
+  [ "$(ls -A d)" = log.md ] || fail "left behind: $(ls -A d)"
+  [ "$(id -u)" = 0 ] && return 0
+  chmod 555 d
+  expect 8 "$GDNCTL" lint-log --log-file d/log.md --fix
+  cmp d/log.md before.md || fail "the log is damaged"
+}
+
+test_formats() {
+  git init -q . && mkdir logs
+  { entry '(pending)' 1; entry 'this commit' 1; } >"logs/a b.md"
+  expect 1 "$GDNCTL" lint-log --log-file "$PWD/logs/a b.md" --scope all --json
+  out_has '"file":"logs/a b.md"'
+  out_lacks "$WORK"
+  python3 - "$WORK/out" <<'PY' || fail "not the documented JSON"
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert list(o) == ["schema", "tool", "file", "scope", "entries", "summary", "exit_code", "findings"], list(o)
+assert o["schema"] == "gdnctl.lint/1" and o["exit_code"] == 1 and o["entries"] == 2
+assert o["summary"]["error"] == sum(f["severity"] == "error" for f in o["findings"])
+PY
+  expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --scope all --format sarif --output r.sarif
+  out_empty
+  grep -q '"uri": "logs/a%20b.md"' r.sarif || fail "no uri"
+  GITHUB_STEP_SUMMARY=$PWD/summary.md expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --scope all --format github
+  out_has '::error file=logs/a b.md,line=4,endLine=4,col=1,title=L001 pending-commit::iteration 1: '
+  grep -q '| L001 pending-commit |' summary.md || fail "no summary"
+  GITHUB_ACTIONS=true expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md"
+  out_lacks '::error'
+  GITHUB_ACTIONS=true expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --format auto
+  out_has '::error'
+  expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --format auto
+  err_has 'non-monotonic'
+}
+
+test_since_checks_only_what_a_branch_changed() {
+  git init -q . && entry '(pending)' 1 >log.md && git add . && git commit -qm one
+  expect 0 "$GDNCTL" lint-log --log-file log.md --since HEAD
+  entry '(pending)' 2 >>log.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md --since HEAD
+  err_has 'line 18'
+  err_lacks 'line 4'
+  expect 2 "$GDNCTL" lint-log --log-file log.md --since no-such-branch
+}
+
+test_rules_files_and_severities() {
+  entry '(pending)' >log.md
+  printf '# ours\nL001 = warning\n' >rules.txt
+  expect 0 "$GDNCTL" lint-log --log-file log.md --rules-file rules.txt
+  out_has 'log.md:4:1: warning L001'
+  expect 1 "$GDNCTL" lint-log --log-file log.md --rules-file rules.txt --rule L001=error
+  printf 'L001 = loud\n' >rules.txt
+  expect 2 "$GDNCTL" lint-log --log-file log.md --rules-file rules.txt
+  err_has 'rules.txt:1'
+}
+
+test_experiment_log_of_nine_entries() {
+  expect 0 "$GDNCTL" lint-log --log-file "$FIXTURES/runlog/experiment.md" --scope all --json
+  out_has '"entries":9,'
+  out_lacks '"severity":"error"'
+  expect 0 "$GDNCTL" lint-log --log-file "$FIXTURES/runlog/experiment.md" --template hillclimb --json
+  out_has '"entries":0,'
+}
+
+test_fixture_logs() {
+  expect 0 "$GDNCTL" --target marin lint-log --log-file "$FIXTURES/runlog/good.md" --scope all --no-git
+  printf '[gdnctl] log lint passed: %s/runlog/good.md\n' "$FIXTURES" >"$WORK/want"
+  cmp "$WORK/want" "$WORK/out" || fail "findings in a good log"
+  expect 1 "$GDNCTL" lint-log --log-file "$FIXTURES/runlog/faulty.md" --scope all --no-git
+  for rule in L002 L101 L106 L301 L302 L401 L403 L404 L408 L601; do out_has " $rule "; done
+}
+
+test_needs_no_libgit2_where_history_is_not_asked() {
+  command -v strace >/dev/null || skip "no strace"
+  git init -q . && printf '### Iteration 1\n- Commit: none (x)\n' >log.md
+  strace -f -e trace=openat -o "$WORK/trace" env ASAN_OPTIONS=detect_leaks=0 "$GDNCTL" lint-log --log-file log.md >/dev/null 2>&1 || fail "lint failed"
+  if grep -q libgit2 "$WORK/trace"; then fail "libgit2 was opened"; fi
+}
