@@ -31,6 +31,15 @@ std::optional<int> status_of(std::string_view line) {
 constexpr std::array<std::string_view, 12> k_months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 
+// "Sun", "Sun,", "Sunday,": which day it is follows from the date, only nonsense is kept out.
+bool is_weekday(std::string_view word) {
+    if (word.ends_with(',')) word.remove_suffix(1);
+    constexpr std::string_view k_days = "Mon Tue Wed Thu Fri Sat Sun ";
+    const std::size_t at = word.size() < 3 ? std::string_view::npos : k_days.find(word.substr(0, 3));
+    constexpr std::size_t k_longest = 9;
+    return at != std::string_view::npos && at % 4 == 0 && word.size() <= k_longest;
+}
+
 std::optional<unsigned> month_of(std::string_view name) {
     for (unsigned i = 0; i < k_months.size(); ++i) {
         if (k_months[i] == name) return i + 1;
@@ -87,6 +96,9 @@ bool is_token_char(char c) {
     return alphanumeric || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
 }
 
+// A header's name (RFC 9110 section 5.6.2).
+bool is_token(std::string_view name) { return !name.empty() && std::all_of(name.begin(), name.end(), is_token_char); }
+
 }  // namespace
 
 bool HeaderBlock::add(std::string_view line) {
@@ -106,8 +118,10 @@ bool HeaderBlock::add(std::string_view line) {
         return true;
     }
     const std::size_t colon = line.find(':');
-    if (colon == std::string_view::npos || colon == 0) return true;
-    m_headers.emplace_back(text::to_lower(text::trim(line.substr(0, colon))), text::trim(line.substr(colon + 1)));
+    if (colon == std::string_view::npos) return true;
+    const std::string_view name = text::trim(line.substr(0, colon));
+    if (!is_token(name)) return true;
+    m_headers.emplace_back(text::to_lower(name), text::trim(line.substr(colon + 1)));
     return true;
 }
 
@@ -120,6 +134,7 @@ std::optional<std::string> HeaderBlock::find(std::string_view lower_case_name) c
 
 std::optional<WallTime> parse_http_date(std::string_view value, WallTime now) {
     const std::vector<std::string_view> words = words_of(text::trim(value));
+    if (words.empty() || !is_weekday(words[0])) return std::nullopt;
     if (words.size() == 6 && words[5] == "GMT" && words[0].ends_with(',') && words[3].size() == 4) {
         return date_time(small_number(words[3], 1, 9999), month_of(words[2]), small_number(words[1], 1, 31),
                          time_of_day(words[4]));
@@ -183,10 +198,9 @@ bool is_valid_method(std::string_view method) {
 }
 
 bool is_valid_header(std::string_view name, std::string_view value) {
-    const bool name_ok = !name.empty() && std::all_of(name.begin(), name.end(), is_token_char);
     const bool value_ok =
         std::none_of(value.begin(), value.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
-    return name_ok && value_ok;
+    return is_token(name) && value_ok;
 }
 
 }  // namespace gdnctl::http

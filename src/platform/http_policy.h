@@ -21,7 +21,7 @@ class HeaderBlock {
 public:
     static constexpr std::size_t k_limit = 256u << 10;  // bytes of all lines of one answer
 
-    // One line, with or without its line end. False: the block is over k_limit. Lines without a colon are dropped;
+    // One line, with or without its line end. False: the block is over k_limit. Lines without a name are dropped;
     // a line that starts with a blank continues the one before it (RFC 9112 section 5.2).
     bool add(std::string_view line);
     int status() const { return m_status; }  // 0: no status line yet

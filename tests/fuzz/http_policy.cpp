@@ -1,0 +1,25 @@
+// Header lines and Retry-After values from a server that wishes us ill.
+#include "platform/http_policy.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "gdnctl/core/text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::string_view input(reinterpret_cast<const char*>(data), size);
+    const gdnctl::WallTime now(std::chrono::milliseconds(1'773'161'587'000));
+    if (const auto wait = gdnctl::http::parse_retry_after(input, now)) {
+        if (*wait < std::chrono::milliseconds(0) || *wait > std::chrono::hours(24)) std::abort();
+    }
+    gdnctl::http::HeaderBlock block;
+    for (const std::string_view line : gdnctl::text::split(input, '\n')) {
+        if (!block.add(line)) break;
+    }
+    for (const auto& [name, value] : block.headers()) {
+        if (name.empty() || name.find(':') != std::string::npos) std::abort();
+        if (gdnctl::http::parse_http_date(value, now) && value.size() > 100) std::abort();
+    }
+    return 0;
+}
