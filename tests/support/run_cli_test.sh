@@ -4,6 +4,7 @@
 # expect CODE COMMAND... runs a command, checks its exit code and leaves $WORK/out and $WORK/err;
 # out_has / err_has / out_lacks / err_lacks TEXT look into them; fail TEXT ends the test; skip REASON skips it visibly.
 set -u
+exec </dev/null
 script=$1 function=$2 GDNCTL=$3
 here=$(cd "$(dirname "$0")" && pwd)
 FIXTURES=$(cd "$here/../fixtures" && pwd)
@@ -26,7 +27,7 @@ skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 expect() {
   local want=$1 got
   shift
-  "$@" >"$WORK/out" 2>"$WORK/err" </dev/null
+  "$@" >"$WORK/out" 2>"$WORK/err"
   got=$?
   [ "$got" = "$want" ] || fail "exit code $got, expected $want, of: $*"
 }
