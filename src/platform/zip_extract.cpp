@@ -18,20 +18,18 @@ namespace {
 class Descriptor {
 public:
     explicit Descriptor(int fd) : m_fd(fd) {}
-    ~Descriptor() { reset(); }
+    ~Descriptor() {
+        if (m_fd >= 0) ::close(m_fd);
+    }
     Descriptor(Descriptor&& other) noexcept : m_fd(std::exchange(other.m_fd, -1)) {}
     Descriptor& operator=(Descriptor&& other) noexcept {
-        reset();
-        m_fd = std::exchange(other.m_fd, -1);
+        std::swap(m_fd, other.m_fd);
         return *this;
     }
     int get() const { return m_fd; }
     int release() { return std::exchange(m_fd, -1); }
 
 private:
-    void reset() {
-        if (m_fd >= 0) ::close(m_fd);
-    }
     int m_fd;
 };
 
