@@ -71,7 +71,7 @@ CurlSettings settings_from(const Env& env) {
         settings.no_proxy = *more == "*" ? "*" : settings.no_proxy + "," + *more;
         break;
     }
-    for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE"}) {
         const auto file = env.get(name);
         if (!file || file->empty()) continue;
         settings.ca_file = *file;
