@@ -46,10 +46,12 @@ PageStyle page_style(const Terminal& terminal, bool color) {
 }
 
 std::filesystem::path state_directory(const Env& env) {
-    const auto set = [&](const char* name) { return env.get(name).value_or(""); };
-    if (const std::string own = set("GDNCTL_STATE_DIR"); !own.empty()) return std::filesystem::absolute(own);
-    if (const std::string xdg = set("XDG_STATE_HOME"); !xdg.empty()) return std::filesystem::path(xdg) / "gdnctl";
-    return std::filesystem::path(set("HOME")) / ".local" / "state" / "gdnctl";
+    const auto set = [&](const char* name) { return std::filesystem::path(env.get(name).value_or("")); };
+    if (const auto own = set("GDNCTL_STATE_DIR"); !own.empty()) return std::filesystem::absolute(own);
+    // A relative path is to be ignored, says the XDG base directory specification.
+    if (const auto xdg = set("XDG_STATE_HOME"); xdg.is_absolute()) return xdg / "gdnctl";
+    if (const auto home = set("HOME"); home.is_absolute()) return home / ".local" / "state" / "gdnctl";
+    return std::filesystem::temp_directory_path() / fmt::format("gdnctl-{}", getuid());
 }
 
 Result<std::filesystem::path> working_directory(const std::optional<std::string>& wanted) {
