@@ -23,6 +23,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(static_cast<int>(ExitCode::conflict), "the file exists and --force is not given");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be written");
     args.see_also("config show");
+    args.see_also("docs/configuration.md");
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {

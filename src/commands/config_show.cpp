@@ -73,6 +73,7 @@ void describe(cli::Args& args, Options& /*options*/) {
     args.example("gdnctl config show", "what is in force here, and why");
     args.example("gdnctl --target cpu-gdn config show --json", "the same as gdnctl.config-show/1");
     args.see_also("config init");
+    args.see_also("docs/configuration.md");
     args.see_also("doctor");
 }
 

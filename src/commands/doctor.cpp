@@ -78,6 +78,7 @@ void describe(cli::Args& args, Options& /*options*/) {
     args.exit_code(0, "all that is required is there");
     args.exit_code(1, "something that is required is missing");
     args.see_also("config show");
+    args.see_also("docs/configuration.md");
 }
 
 Result<ExitCode> run(const Options& /*options*/, Context& context) {

@@ -1,0 +1,37 @@
+# The generated pages.
+
+test_man_pages_one_for_each_command() {
+  expect 0 "$GDNCTL" __docs man --out man
+  [ -f man/gdnctl.1 ] || fail "no gdnctl.1"
+  "$GDNCTL" __complete command >names
+  while read -r name; do [ -s "man/gdnctl-${name// /-}.1" ] || fail "no page for $name"; done <names
+}
+
+test_man_pages_have_no_roff_errors() {
+  command -v groff >/dev/null || skip 'groff is not installed'
+  "$GDNCTL" __docs man --out man
+  for page in man/*.1; do
+    groff -man -Tutf8 -ww -z "$page" 2>"$WORK/err" || fail "$page"
+    [ ! -s "$WORK/err" ] || fail "$page"
+  done
+}
+
+test_every_see_also_exists() {
+  "$GDNCTL" __complete command >names
+  while read -r name; do
+    # shellcheck disable=SC2086
+    "$GDNCTL" $name --help | sed '1,/^See also:/d' | tr ',' '\n' | sed 's/^ *//; /^$/d' >others
+    while read -r other; do
+      case $other in
+        docs/*) [ -f "$REPO/$other" ] || fail "$name refers to $other";;
+        *) grep -qxF "${other#gdnctl }" names || fail "$name refers to '$other'";;
+      esac
+    done <others
+  done <names
+}
+
+test_pages_to_a_place_that_cannot_be_written() {
+  : >file
+  expect 8 "$GDNCTL" __docs man --out file/x
+  err_has 'error: '
+}
