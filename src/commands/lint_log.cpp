@@ -46,6 +46,7 @@ struct Place {
     std::string shown;     // as the user gave it
     fs::path root;         // of the repository; empty: none
     std::string relative;  // to the repository, else the file's name
+    std::string history;   // the same behind symbolic links: what history knows
 };
 
 fs::path below(const Context& context, const std::string& path) { return (context.cwd / path).lexically_normal(); }
@@ -78,6 +79,11 @@ Result<Place> find_log(const Options& options, const Context& context, const Tar
                           : is_inside(context.cwd, place.path)                     ? context.cwd
                                                                                    : place.path.parent_path();
     place.relative = place.path.lexically_relative(base).generic_string();
+    std::error_code problem;
+    const fs::path real = fs::weakly_canonical(place.path, problem);
+    const fs::path real_root = problem ? fs::path() : fs::weakly_canonical(place.root, problem);
+    const bool followed = !problem && !place.root.empty() && is_inside(real_root, real);
+    place.history = followed ? real.lexically_relative(real_root).generic_string() : place.relative;
     return place;
 }
 
@@ -144,7 +150,7 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
     if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, and there is none here");
     GDNCTL_TRY_ASSIGN(const auto commit, facts->resolve(revision));
     if (!commit) return fail(ErrorKind::usage, fmt::format("unknown revision: {}", revision));
-    GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.relative));
+    GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.history));
     return text.value_or("");
 }
 
@@ -174,12 +180,13 @@ struct Fixed {
 };
 Result<Fixed> fixed_text(std::string bytes, const Options& options, LintInput input, const LintOptions& lint_options) {
     Fixed fixed{std::move(bytes), 0};
-    for (int round = 0; round < 5; ++round) {
+    constexpr int k_rounds = 500;  // one finding's fix may wait for another's, and each round has a limit
+    for (int round = 0; round < k_rounds; ++round) {
         GDNCTL_TRY_ASSIGN(const Document document, runlog::parse_document(fixed.bytes, options.log_template));
         input.document = &document;
         const LintReport report = runlog::lint(input, lint_options);
         runlog::FixResult applied = runlog::apply_fixes(fixed.bytes, report.findings, options.fix_unsafe);
-        if (applied.fixed == 0) break;
+        if (applied.fixed == 0 || applied.bytes == fixed.bytes) break;
         fixed.count += applied.fixed;
         fixed.bytes = std::move(applied.bytes);
     }
@@ -265,7 +272,7 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
     std::string base_text;
     Document base;
     LintInput input;
-    input.repository_path = place.relative;
+    input.repository_path = place.history;
     input.open_facts = [&] { return history.facts(); };
     if (options.since) {
         GDNCTL_TRY_ASSIGN(base_text, text_since(*options.since, place, history));
@@ -280,7 +287,7 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
         GDNCTL_TRY_ASSIGN(Fixed fixed, fixed_text(bytes, options, input, lint_options));
         if (options.diff) {
             GDNCTL_TRY(write_output(options, context, runlog::unified_diff(bytes, fixed.bytes, place.relative)));
-        } else if (fixed.count != 0) {
+        } else if (fixed.bytes != bytes) {
             GDNCTL_TRY(replace_log(place, bytes, fixed.bytes));
             bytes = std::move(fixed.bytes);
             fixed_count = fixed.count;
@@ -336,8 +343,7 @@ void describe(cli::Args& args, Options& options) {
               group("--allow-this-commit", {}, "accept `Commit: this commit` anywhere", "Rules"));
     args.flag(options.allow_non_monotonic, group("--allow-non-monotonic", {}, "accept any order of numbers", "Rules"));
     args.flag(options.strict, group("--strict", {}, "every warning is an error", "Rules"));
-    args.option(options.rules,
-                group("--rule", "ID=SEVERITY", "off, note, warning or error for one rule (repeatable)", "Rules"));
+    args.option(options.rules, group("--rule", "ID=SEVERITY", "off, note, warning or error for one rule", "Rules"));
     args.option(options.rules_file, group("--rules-file", "FILE", "lines of the same shape", "Rules", Complete::file));
 
     args.flag(options.fix, group("--fix", {}, "apply the safe fixes", "Fixes"));

@@ -49,6 +49,7 @@ public:
                 close(line.text.data());
                 ExperimentEntry entry;
                 m_open = match_entry(line, entry);
+                m_open = m_open && m_entries.size() < k_max_entries;
                 if (m_open) m_entries.push_back(std::move(entry));
             } else if (level == 3 && m_open) {
                 add_part(line, cursor.rest().data());
@@ -79,6 +80,7 @@ private:
     }
 
     void add_part(const Line& line, const char* body) {
+        if (++m_parts > k_max_entries) return;
         end_part(line.text.data());
         ExperimentEntry& entry = m_entries.back();
         NumberedExperiment experiment;
@@ -92,6 +94,7 @@ private:
     }
 
     std::vector<ExperimentEntry> m_entries;
+    std::size_t m_parts = 0;
     bool m_open = false;
     bool m_in_numbered = false;
     const char* m_body = nullptr;

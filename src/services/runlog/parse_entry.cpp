@@ -166,7 +166,7 @@ private:
     }
 
     void add_text(const Line& line, char first) {
-        m_entry.verbatim.push_back(line);
+        if (m_entry.verbatim.size() < k_max_fields) m_entry.verbatim.push_back(line);
         if (first == '#' || first == '<') close_from(0, line.text.data());
         const std::string_view trimmed = text::trim(line.text);
         // A short line that ends in a colon, or a sub-heading, speaks for the bullets after it.
@@ -201,7 +201,7 @@ private:
 
     void read_numbers(const Line& line, const detail::Bullet& bullet, const Field& field) {
         const std::size_t depth = m_open.size() - 1;
-        if (context_at(depth).skip) return;
+        if (context_at(depth).skip || m_entry.readings.size() >= k_max_readings) return;
         if (auto topk = detail::read_topk(field.label, field.value, line.number)) {
             m_entry.topk.push_back(std::move(*topk));
             return;
@@ -249,7 +249,8 @@ private:
         const auto add = [&](std::string_view line, std::uint32_t number) {
             TestCounts counts = read_test_counts(line);
             counts.number = number;
-            if (counts.any() || counts.said_ok) m_entry.tests.push_back(counts);
+            const bool room = m_entry.tests.size() < k_max_test_lines;
+            if (room && (counts.any() || counts.said_ok)) m_entry.tests.push_back(counts);
         };
         add(field.line, field.number);
         LineCursor cursor(field.body, field.number + 1);

@@ -171,6 +171,7 @@ void missing_accelerator(const EntryFacts& facts, Reporter& reporter) {
 }
 
 void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
+    const bool asked_for_auto = facts.entry.head.text.find("--ce-implementation auto") != std::string_view::npos;
     for (const Field& field : facts.entry.fields) {
         const std::string_view requested = value_after(field.line, "requested");
         const std::string_view effective = value_after(field.line, "effective");
@@ -179,8 +180,7 @@ void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
             continue;
         }
         const bool backend = detail::label_is(field.label, "ce backend selected");
-        if (backend && facts.entry.head.text.find("--ce-implementation auto") != std::string_view::npos &&
-            first_word(field.value) == "xla") {
+        if (backend && asked_for_auto && first_word(field.value) == "xla") {
             reporter.add(at(field), "requested auto, but xla took effect");
         }
         const std::size_t ran = field.line.find(" run as ");

@@ -13,6 +13,8 @@ namespace gdnctl::runlog::rule {
 
 namespace {
 
+constexpr std::size_t k_max_edits = 200'000;  // of one finding; the next round of fixing sees to the rest
+
 // Finds the line of a place in a region; places must come in order.
 class Locator {
 public:
@@ -104,7 +106,7 @@ void check_trailing(const Region& region, Reporter& reporter) {
         const std::string_view blanks = trailing_blanks(line.text);
         if (blanks.empty()) continue;
         if (count++ == 0) first = line;
-        fix.edits.push_back(reporter.replace(blanks, ""));
+        if (fix.edits.size() < k_max_edits) fix.edits.push_back(reporter.replace(blanks, ""));
     }
     if (count == 0) return;
     reporter.set_iteration(region.iteration);
@@ -124,13 +126,16 @@ void check_endings(const LintRun& run, Reporter& reporter) {
     constexpr std::string_view endings[] = {"\n", "\r\n", "\r"};
     Fix fix{true, {}};
     Line first;
+    std::size_t count = 0;
     for (LineCursor cursor(run.document.text); cursor.next(line);) {
         if (cursor.ending().empty() || kind(cursor.ending()) == most) continue;
-        if (fix.edits.empty()) first = line;
-        fix.edits.push_back(reporter.replace(cursor.ending(), std::string(endings[most])));
+        if (count++ == 0) first = line;
+        if (fix.edits.size() < k_max_edits) {
+            fix.edits.push_back(reporter.replace(cursor.ending(), std::string(endings[most])));
+        }
     }
     reporter.set_iteration(nullptr);
-    reporter.add({first}, fmt::format("mixed line endings: {} lines end otherwise than the rest", fix.edits.size()),
+    reporter.add({first}, fmt::format("mixed line endings: {} lines end otherwise than the rest", count),
                  std::move(fix));
 }
 

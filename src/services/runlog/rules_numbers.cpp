@@ -57,16 +57,18 @@ std::optional<Fix> canonical_spelling(const Reading& r, const Reporter& reporter
         bullet->content.substr(0, static_cast<std::size_t>(r.label.data() - bullet->content.data()));
     if (!strip_marks(head).empty()) return std::nullopt;
     std::string label(r.label);
-    if (std::count(label.begin(), label.end(), '`') % 2 != 0) return std::nullopt;
+    if (std::count(label.begin(), label.end(), '`') % 2 != 0 || label.find('*') != std::string::npos)
+        return std::nullopt;
     const std::string line =
         fmt::format("{}- {}: `{} ms -> {} ms`{}", r.line.substr(0, r.line.find_first_not_of(" \t")), label,
                     r.before->text, r.after->text, tail);
     return reporter.safe(r.line, line);
 }
 
+// Equal, or one is the other rounded to fewer digits.
 bool same_value(const std::optional<Quantity>& a, const std::optional<Quantity>& b) {
     if (!a || !b) return a.has_value() == b.has_value();
-    return std::abs(a->value - b->value) <= a->half_digit + b->half_digit + 1e-12;
+    return std::abs(a->value - b->value) <= std::max(a->half_digit, b->half_digit) + 1e-12;
 }
 
 bool is_bucket(std::string_view key) {
@@ -178,7 +180,7 @@ void gain_without_step(const EntryFacts& facts, Reporter& reporter) {
     if (entry.metric("step_duration_ms") != nullptr || entry.metric("throughput/duration") != nullptr) return;
     for (const Metric& metric : entry.metrics) {
         if (metric.derived || !metric.known || !is_bucket(metric.key) || !metric.delta()) continue;
-        if (*metric.delta() >= -(metric.half_digit_before + metric.half_digit_after)) continue;
+        if (*metric.delta() >= -std::max(metric.half_digit_before, metric.half_digit_after)) continue;
         if (const Reading* r = reading_at(entry, metric)) {
             reporter.add(at(*r), fmt::format("{} got smaller, but the entry has no step duration", metric.key));
             return;

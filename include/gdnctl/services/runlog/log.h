@@ -211,7 +211,10 @@ struct Entry {
     const Metric* metric(std::string_view key) const;
 };
 
+// Of one entry; more stand in head.text only, so that no file takes more than a few times its size.
 inline constexpr std::size_t k_max_fields = 1u << 16;
+inline constexpr std::size_t k_max_readings = 1u << 16;
+inline constexpr std::size_t k_max_test_lines = 1000;
 
 Entry parse_entry(const EntryHead& head);
 
