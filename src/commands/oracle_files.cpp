@@ -8,6 +8,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/zip.h"
 
 namespace gdnctl::commands::oracle_files {
 
@@ -38,11 +39,29 @@ void add_array(oracle::TensorFile& file, std::string name, oracle::NpyArray arra
     file.tensors.push_back({std::move(name), std::move(array.tensor)});
 }
 
+Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& what,
+                                     const oracle::NpyOptions& options) {
+    GDNCTL_TRY(oracle::check_not_lfs_pointer(as_bytes(bytes), what));
+    GDNCTL_TRY_ASSIGN(const ZipReader archive, ZipReader::over(bytes, what));
+    oracle::TensorFile file;
+    for (const ZipMember& member : archive.members()) {
+        constexpr std::string_view k_suffix = ".npy";
+        if (!std::string_view(member.name).ends_with(k_suffix)) {
+            return fail(ErrorKind::bad_input, fmt::format("{}: member '{}' is no .npy array", what, member.name));
+        }
+        GDNCTL_TRY_ASSIGN(const std::string content, archive.read(member, k_max_file));
+        GDNCTL_TRY_ASSIGN(auto array,
+                          oracle::parse_npy(as_bytes(content), fmt::format("{}: {}", what, member.name), options));
+        add_array(file, member.name.substr(0, member.name.size() - k_suffix.size()), std::move(array));
+    }
+    return file;
+}
+
 Result<oracle::TensorFile> read_one(const Context& context, const std::string& path,
                                     const oracle::NpyOptions& options) {
     GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(context.cwd / path, {k_max_file, ErrorKind::usage}));
     switch (format_of(path, bytes)) {
-        case Format::npz: return fail(ErrorKind::bad_input, fmt::format("{}: .npz archives are not read yet", path));
+        case Format::npz: return parse_npz(bytes, path, options);
         case Format::npy: {
             GDNCTL_TRY_ASSIGN(auto array, oracle::parse_npy(as_bytes(bytes), path, options));
             oracle::TensorFile file;

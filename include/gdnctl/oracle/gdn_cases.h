@@ -19,7 +19,7 @@ enum class KeyRecipe {
     correlated,  // k_0 + mix * k_t, normalised
     identical,   // k_0 throughout, normalised
     zero,        // q and k all zero
-    tiny,        // 1e-4 * N(0,1)
+    tiny,        // normalised to length 1e-4
 };
 
 enum class GateRecipe {

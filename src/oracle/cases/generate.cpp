@@ -67,13 +67,9 @@ private:
 
     std::vector<double> queries() const {
         const auto width = static_cast<std::size_t>(m_case.dims.dk);
-        std::vector<double> q = normals(stream_q, m_rows * static_cast<std::size_t>(m_case.dims.Hk) * width,
-                                        m_case.keys == KeyRecipe::zero   ? 0
-                                        : m_case.keys == KeyRecipe::tiny ? 1e-4
-                                                                         : 1);
-        const bool plain =
-            m_case.keys == KeyRecipe::normal || m_case.keys == KeyRecipe::zero || m_case.keys == KeyRecipe::tiny;
-        if (!plain) normalise(q, width);
+        const double scale = m_case.keys == KeyRecipe::zero ? 0 : 1;
+        std::vector<double> q = normals(stream_q, m_rows * static_cast<std::size_t>(m_case.dims.Hk) * width, scale);
+        if (m_case.keys != KeyRecipe::normal && m_case.keys != KeyRecipe::zero) normalise(q, width);
         pad(q);
         return q;
     }
@@ -87,19 +83,19 @@ private:
             const double first = k[i - i % row - (i / row % static_cast<std::size_t>(m_case.dims.T)) * row + i % row];
             switch (m_case.keys) {
                 case KeyRecipe::normal:
-                case KeyRecipe::unit: break;
+                case KeyRecipe::unit:
+                case KeyRecipe::tiny: break;
                 case KeyRecipe::correlated:
                     // The first token is still needed as it was drawn, hence the zero mix there.
                     if (i / row % static_cast<std::size_t>(m_case.dims.T) != 0) k[i] = first + m_case.key_mix * k[i];
                     break;
                 case KeyRecipe::identical: k[i] = first; break;
                 case KeyRecipe::zero: k[i] = 0; break;
-                case KeyRecipe::tiny: k[i] *= 1e-4; break;
             }
         }
-        if (m_case.keys == KeyRecipe::unit || m_case.keys == KeyRecipe::correlated ||
-            m_case.keys == KeyRecipe::identical) {
-            normalise(k, width);
+        if (m_case.keys != KeyRecipe::normal && m_case.keys != KeyRecipe::zero) normalise(k, width);
+        if (m_case.keys == KeyRecipe::tiny) {
+            for (double& x : k) x *= 1e-4;
         }
         pad(k);
         return k;

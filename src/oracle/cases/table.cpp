@@ -95,7 +95,7 @@ void add_numerics(Cases& cases) {
         gate(c, GateRecipe::once, value);
         c.state_scale = 100;
     }
-    add("keys_tiny", "k and q of size 1e-4 before l2norm", KeyRecipe::tiny);
+    add("keys_tiny", "k of length 1e-4 before l2norm", KeyRecipe::tiny);
     add("values_1e18", "v of size 1e18", KeyRecipe::unit).value_scale = 1e18;
     GdnCase& tiny_values = add("values_denormal", "v of size 1e-39: fp32 denormals", KeyRecipe::unit);
     tiny_values.value_scale = 1e-39;
@@ -138,7 +138,7 @@ void add_edges(Cases& cases) {
         .gate = GateRecipe::raw;
     add("raw_gates_2logit", "beta = 2 sigmoid(b)", {1, 47, 2, 2, 8, 8}, {"g_kind=raw", "beta_kind=2*logit"}).gate =
         GateRecipe::raw;
-    add("raw_gates_extreme", "a = +-100 and around softplus' threshold, gates that overflow fp32", {1, 48, 2, 2, 8, 8},
+    add("raw_gates_extreme", "a = +-100, softplus' threshold, overflow", {1, 48, 2, 2, 8, 8},
         {"g_kind=raw", "beta_kind=logit"})
         .gate = GateRecipe::raw_extreme;
     add("beta_corners", "beta 0, 1 or 2", {1, 60, 2, 2, 16, 16}).beta = BetaRecipe::corners;

@@ -1,0 +1,115 @@
+# gdnctl oracle compare: verdicts, texts, exit codes.
+V=$FIXTURES/oracle
+compare() { "$GDNCTL" oracle compare gdn "$@"; }
+base() { compare --inputs "$V/gdn_base.inputs.safetensors" --outputs "$V/gdn_base.levanter_chunk.outputs.safetensors" "$@"; }
+
+test_a_recorded_dump_is_ok() {
+    expect 0 base
+    out_has 'verdict: OK'
+    out_has 'FORWARD ONLY: no gradient was compared'
+    out_has 'not compared (gradients are not judged by this version): dq, dk, dv, dg, dbeta, d_initial_state'
+    out_has 'contract marin: head_map=interleaved (inputs metadata)'
+    out_has 'worst: out[b='
+    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK' ] || fail "the verdict is not the last line"
+}
+
+test_set_overrides_the_metadata_and_names_its_origin() {
+    expect 1 base --set scale=1
+    out_has 'scale=1 (--set)'
+    out_has 'verdict: WRONG: out is'
+    out_has 'final_state'
+}
+
+test_another_contract_on_top_of_the_same_metadata() {
+    expect 0 compare --inputs "$V/gdn_bf16.inputs.safetensors" --outputs "$V/gdn_bf16.hf_recurrent.outputs.safetensors" --contract hf
+    out_has 'contract hf: '
+    out_has 'out_dtype=query'
+    out_has 'verdict: OK'
+}
+
+test_json_holds_every_metric() {
+    expect 0 base --json
+    python3 - "$WORK/out" <<'PY' || fail "not the promised object"
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert list(r)[:5] == ["schema", "op", "verdict", "reason", "stage"], list(r)
+assert r["schema"] == "gdnctl.oracle-compare/1" and r["verdict"] == "OK"
+assert r["stage"] is None and r["stages"] == [] and r["hint"] is None and r["forward_only"] is True
+assert set(r["worst"]) == {"tensor", "axes", "index", "got", "want"}
+out = r["tensors"][0]
+for key in ("error_over_budget", "budget_rms_ratio", "max_abs", "max_rel", "rms_ratio", "nmse", "cosine", "ulp",
+            "outside_atol_rtol", "outside_flashinfer", "nonfinite", "worst", "dtype", "judged_as", "shape"):
+    assert key in out, key
+assert set(out["ulp"]) == {"max", "p50", "p99"}
+assert r["contract"]["fields"]["head_map"] == {"value": "interleaved", "origin": "inputs metadata"}
+assert [n["tensor"] for n in r["not_compared"]] == ["dq", "dk", "dv", "dg", "dbeta", "d_initial_state"]
+PY
+    [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+}
+
+test_npz_of_numpy_with_bfloat16_is_read() {
+    expect 0 compare --inputs "$V/gdn_bf16.inputs.npz" --outputs "$V/gdn_bf16.levanter_chunk.outputs.npz" --set head_map=interleaved
+    out_has 'verdict: OK'
+    err_has 'is read as bfloat16 (NumPy files lose that type)'
+    expect 0 compare --inputs "$V/gdn_base.inputs.npz" --outputs "$V/gdn_base.hf_chunk.outputs.npz" --contract hf --set 'l2norm=rsqrt(sum+eps)'
+}
+
+test_tolerances_instead_of_the_budget() {
+    expect 0 base --rtol 1e-4 --atol 1e-4
+    expect 1 base --rtol 0 --atol 1e-12
+    out_has 'are outside rtol 0 and atol 1e-12'
+    expect 2 base --rtol 1e-4
+    err_has '--rtol and --atol go together'
+    expect 2 base --rtol 1e-4 --atol 1e-4 --budget
+}
+
+test_no_data_and_unstable_input_are_never_ok() {
+    printf '\002\000\000\000\000\000\000\000{}' >empty.safetensors
+    expect 9 compare --inputs "$V/gdn_base.inputs.safetensors" --outputs empty.safetensors
+    out_has 'verdict: NO_DATA: the dump is empty'
+    expect 0 "$GDNCTL" oracle run gdn --case g1_no_l2norm --out g1.safetensors
+    expect 9 compare --inputs g1.safetensors --outputs g1.safetensors
+    out_has 'verdict: UNSTABLE_INPUT: the state grows'
+}
+
+test_missing_and_malformed_files() {
+    expect 2 compare --inputs missing.safetensors --outputs missing.safetensors
+    err_has missing.safetensors
+    head -c 2000 "$V/gdn_base.inputs.safetensors" >cut.safetensors
+    expect 9 compare --inputs cut.safetensors --outputs "$V/gdn_base.hf_chunk.outputs.safetensors"
+    err_has 'cut.safetensors: truncated: header says 50360 bytes, file has 2000'
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >lfs.npz
+    expect 9 compare --inputs lfs.npz --outputs lfs.npz
+    err_has 'lfs.npz: Git LFS pointer, not data (run: git lfs pull --include lfs.npz)'
+    head -c 3000 "$V/gdn_base.inputs.npz" >cut.npz
+    expect 9 compare --inputs cut.npz --outputs cut.npz
+    err_has cut.npz
+    : >nothing.safetensors
+    expect 9 compare --inputs nothing.safetensors --outputs nothing.safetensors
+    err_has 'nothing.safetensors: truncated'
+}
+
+test_a_flipped_byte_in_an_npz_is_noticed() {
+    python3 - "$V/gdn_base.inputs.npz" <<'PY'
+import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+b[600] ^= 1
+open("flipped.npz", "wb").write(b)
+PY
+    expect 9 compare --inputs flipped.npz --outputs "$V/gdn_base.hf_chunk.outputs.npz"
+    err_has flipped.npz
+}
+
+test_wrong_shape_is_unusable() {
+    expect 9 compare --inputs "$V/gdn_base.inputs.safetensors" --outputs "$V/gdn_d64.hf_chunk.outputs.safetensors"
+    err_has "tensor 'out': expected [2,57,3,8] float32, got [1,130,2,64] float32"
+}
+
+test_typing_errors_get_a_suggestion() {
+    expect 2 base --contract marn
+    err_has "did you mean 'marin'?"
+    expect 2 base --set head_mop=tiled
+    err_has "did you mean 'head_map'?"
+    expect 2 "$GDNCTL" oracle compare gnd --inputs x --outputs y
+    expect 2 base --threads 9999
+}

@@ -1,0 +1,77 @@
+# gdnctl oracle run and oracle cases.
+run() { "$GDNCTL" oracle run gdn "$@"; }
+
+test_cases_lists_every_set() {
+    expect 0 "$GDNCTL" oracle cases gdn
+    for word in golden marin-tests numerics edges t_hand g1_no_l2norm keys_identical_beta2 varlen; do out_has "$word"; done
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
+    expect 0 "$GDNCTL" oracle cases gdn --json
+    out_has '"schema": "gdnctl.oracle-cases/1"'
+}
+
+test_the_same_seed_gives_the_same_bytes() {
+    expect 0 run --shape 1,2,4,33,16,8 --set head_map=interleaved --seed 5 --out a.safetensors
+    expect 0 run --shape 1,2,4,33,16,8 --set head_map=interleaved --seed 5 --threads 1 --out b.safetensors
+    expect 0 run --shape 1,2,4,33,16,8 --set head_map=interleaved --seed 6 --out c.safetensors
+    cmp a.safetensors b.safetensors || fail "same seed, other bytes"
+    cmp -s a.safetensors c.safetensors && fail "other seed, same bytes"
+    return 0
+}
+
+test_what_is_written_is_judged_ok() {
+    for method in recurrent64 chunk recurrent32; do
+        for file in x.safetensors x.npz; do
+            expect 0 run --shape 2,2,4,70,16,8 --contract hf --dtype bf16 --method $method --out $file
+            expect 0 "$GDNCTL" oracle compare gdn --contract hf --inputs $file --outputs $file
+            out_has 'verdict: OK'
+        done
+    done
+}
+
+test_metadata_holds_the_resolved_contract() {
+    expect 0 run --case g1 --method chunk --chunk 16 --out g1.safetensors
+    out_has 'method: chunk'
+    out_has 'chunk=16 (--chunk)'
+    grep -aq '"chunk":"16"' g1.safetensors || fail "no chunk in the metadata"
+    grep -aq '"g_kind":"raw"' g1.safetensors || fail "no g_kind in the metadata"
+    grep -aq '"case":"g1"' g1.safetensors || fail "no case in the metadata"
+    expect 0 "$GDNCTL" oracle compare gdn --inputs g1.safetensors --outputs g1.safetensors
+    expect 0 run --inputs g1.safetensors --out again.safetensors --json
+    out_has '"schema": "gdnctl.oracle-run/1"'
+}
+
+test_usage_errors_come_before_any_file() {
+    expect 2 run --case g1 --backward --out x.safetensors
+    err_has 'this version computes the forward pass only'
+    expect 2 run --out x.safetensors
+    err_has 'give one of --shape, --case and --inputs'
+    expect 2 run --case g1 --shape 1,1,1,1,1,1 --out x.safetensors
+    expect 2 run --case g2 --out x.safetensors
+    err_has 'case'
+    expect 2 run --shape 1,2,3 --out x.safetensors
+    err_has 'expected B,Hk,Hv,T,dk,dv'
+    expect 2 run --case g1 --out x.txt
+    err_has 'the extension must be .safetensors or .npz'
+    expect 2 run --case g1 --method chunky --out x.safetensors
+    expect 2 run --inputs x.safetensors --seed 3 --out y.safetensors
+    [ ! -e x.safetensors ] || fail "a file was written"
+}
+
+test_a_shape_that_cannot_fit_is_refused_with_an_estimate() {
+    expect 9 run --shape 64,64,64,1000000,128,128 --out x.safetensors
+    err_has 'GiB of memory'
+    expect 9 run --shape 1000000000,1000000000,1000000000,1000000000,1000000000,1000000000 --out x.safetensors
+}
+
+test_a_folder_that_cannot_be_written() {
+    expect 8 run --case t_hand --out missing/x.safetensors
+    err_has missing
+}
+
+test_a_full_disk_leaves_the_old_file() {
+    expect 0 run --case t_hand --out x.safetensors
+    cp x.safetensors before.safetensors
+    (ulimit -f 1; trap '' XFSZ; "$GDNCTL" oracle run gdn --case g1 --out x.safetensors >"$WORK/out" 2>"$WORK/err"; echo $? >code)
+    [ "$(cat code)" = 8 ] || fail "exit code $(cat code), expected 8"
+    cmp x.safetensors before.safetensors || fail "the old file is gone"
+}

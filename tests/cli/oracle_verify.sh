@@ -1,0 +1,89 @@
+# gdnctl oracle verify.
+V=$FIXTURES/oracle
+verify() { "$GDNCTL" oracle verify gdn --kernel builtin:chunk "$@"; }
+
+test_a_few_cases_and_vectors() {
+    expect 0 verify --vectors "$V" --case g1 --case gdn_gva --case g1_no_l2norm
+    out_has 'case   g1 '
+    out_has 'as expected'
+    out_has 'vector gdn_gva.hf_recurrent.outputs.safetensors'
+    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (2 cases, 4 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+}
+
+test_every_case_and_recorded_vector() {
+    expect 0 verify --vectors "$V"
+    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (68 cases, 74 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+}
+
+test_json() {
+    expect 0 verify --case t_hand --json
+    python3 - "$WORK/out" <<'PY' || fail "not the promised object"
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert list(r) == ["schema", "op", "kernel", "verdict", "forward_only", "cases", "vectors", "failed", "items"], list(r)
+assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
+assert r["items"][0]["name"] == "t_hand"
+PY
+}
+
+# Copies one recorded pair and adds `delta` to float `index` of its out.
+edited() {
+    mkdir -p "$1"
+    cp "$V/gdn_base.inputs.safetensors" "$1"
+    python3 - "$V/gdn_base.levanter_chunk.outputs.safetensors" "$1/gdn_base.x.outputs.safetensors" "$2" "$3" <<'PY'
+import json, struct, sys
+source, target, index, delta = sys.argv[1:]
+b = bytearray(open(source, "rb").read())
+n = struct.unpack("<Q", b[:8])[0]
+at = 8 + n + json.loads(b[8:8 + n])["out"]["data_offsets"][0] + 4 * int(index)
+struct.pack_into("<f", b, at, struct.unpack_from("<f", b, at)[0] + float(delta))
+open(target, "wb").write(b)
+PY
+}
+
+test_one_edited_element_is_wrong_and_found() {
+    edited bad 100 0.01
+    expect 1 verify --case gdn_base --vectors bad
+    out_has 'WRONG'
+    out_has 'worst: out[b=0,t=4,h=0,v=4]'
+    out_has 'verdict: WRONG (0 cases, 1 vector; 1 failed)'
+}
+
+test_a_nan_from_the_device_is_wrong() {
+    edited bad 7 nan
+    expect 1 verify --case gdn_base --vectors bad
+    out_has '1 values of out are not finite where the truth is'
+}
+
+test_suspect_can_be_allowed() {
+    edited bad 100 1.5e-6
+    expect 1 verify --case gdn_base --vectors bad
+    out_has 'verdict: SUSPECT'
+    expect 0 verify --case gdn_base --vectors bad --allow-suspect
+    out_has 'verdict: SUSPECT'
+}
+
+test_unusable_vectors() {
+    expect 2 verify --vectors missing
+    mkdir none
+    expect 9 verify --vectors none
+    err_has 'holds no NAME.inputs.safetensors'
+    edited bad 0 0
+    head -c 100 "$V/gdn_base.hf_chunk.outputs.safetensors" >bad/gdn_base.cut.outputs.safetensors
+    expect 9 verify --case gdn_base --vectors bad
+    err_has 'truncated'
+}
+
+test_kernels_and_cases_have_names() {
+    expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunck
+    err_has "did you mean 'builtin:chunk'?"
+    expect 2 "$GDNCTL" oracle verify gdn --kernel lib:./x.so
+    err_has 'known: builtin:chunk, builtin:recurrent32, builtin:recurrent64'
+    expect 2 "$GDNCTL" oracle verify gdn
+    expect 2 verify --case g11
+    err_has 'did you mean'
+    for kernel in recurrent32 recurrent64; do
+        expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --case odd_dims --case d128
+        out_has 'verdict: OK (2 cases, 0 vectors)'
+    done
+}

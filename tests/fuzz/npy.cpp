@@ -1,0 +1,18 @@
+// Any bytes: read as .npy, written again, read again. What was accepted must survive unchanged.
+#include <cstdint>
+#include <cstdlib>
+
+#include "gdnctl/oracle/tensor_formats.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using namespace gdnctl::oracle;
+    const auto array = parse_npy({data, size}, "input", {true});
+    if (!array) return 0;
+    if (element_count(array->tensor.shape) != array->tensor.count()) std::abort();
+    const auto again = parse_npy(serialize_npy(array->tensor), "again");
+    if (!again || again->tensor.bytes != array->tensor.bytes || again->tensor.shape != array->tensor.shape ||
+        again->tensor.dtype != array->tensor.dtype) {
+        std::abort();
+    }
+    return 0;
+}

@@ -1,0 +1,151 @@
+#include "gdnctl/oracle/gdn_contract.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl;
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+std::string origin_of(const ResolvedContract& c, std::string_view field) {
+    for (const ContractField& f : c.fields) {
+        if (f.name == field) return f.value + " from " + f.origin;
+    }
+    return "";
+}
+
+// The message of read_problem on inputs with one change.
+std::string refusal(const std::function<void(TensorFile&)>& change, const std::vector<std::string>& sets = {}) {
+    TensorFile inputs = load_safetensors(vectors() / "gdn_base.inputs.safetensors");
+    change(inputs);
+    auto contract = resolve_contract("marin", inputs.metadata, sets);
+    REQUIRE(contract);
+    const auto problem = read_problem(inputs, *contract);
+    if (problem) return {};
+    CHECK(problem.error().kind == ErrorKind::bad_input);
+    return problem.error().message;
+}
+
+Tensor& tensor_of(TensorFile& file, std::string_view name) {
+    for (NamedTensor& t : file.tensors) {
+        if (t.name == name) return t.tensor;
+    }
+    FAIL("no such tensor");
+    return file.tensors.front().tensor;
+}
+
+}  // namespace
+
+TEST_CASE("contract: named < metadata < --set, with origins") {
+    const auto c = resolve_contract("hf", {{"l2norm", "rsqrt(sum+eps)"}, {"eps", "1e-5"}, {"producer", "x"}},
+                                    std::vector<std::string>{"eps=1e-4"});
+    REQUIRE(c);
+    CHECK(origin_of(*c, "head_map") == "interleaved from contract hf");
+    CHECK(origin_of(*c, "l2norm") == "rsqrt(sum+eps) from inputs metadata");
+    CHECK(origin_of(*c, "eps") == "0.0001 from --set");
+    CHECK(origin_of(*c, "chunk") == "64 from contract hf");
+    CHECK(c->value.out_dtype == OutDType::query);
+    CHECK(c->fields.size() == contract_field_names().size());
+}
+
+TEST_CASE("contract: the named ones") {
+    const auto field = [](std::string_view contract, std::string_view name) {
+        return origin_of(*resolve_contract(contract, {}, {}), name);
+    };
+    CHECK(field("marin", "head_map") == "equal from contract marin");
+    CHECK(field("marin", "l2norm") == "rsqrt(sum+eps) from contract marin");
+    CHECK(field("hf", "l2norm") == "off from contract hf");
+    CHECK(field("flashinfer", "state_layout") == "B,H,V,K from contract flashinfer");
+    CHECK(field("flashinfer", "empty") == "zeros from contract flashinfer");
+    CHECK(field("ggml", "head_map") == "tiled from contract ggml");
+    CHECK(field("marin-01d1", "rounding") == "input from contract marin-01d1");
+}
+
+TEST_CASE("contract: mistakes are refused with what would be right") {
+    const auto unknown = resolve_contract("marn", {}, {});
+    REQUIRE_FALSE(unknown);
+    CHECK(unknown.error().kind == ErrorKind::usage);
+    CHECK(unknown.error().hint == "did you mean 'marin'?");
+    CHECK(resolve_contract("ik", {}, {}).error().message == "contract 'ik' is not known");
+    const auto set = [](std::string text) {
+        return resolve_contract("marin", {}, std::vector<std::string>{std::move(text)});
+    };
+    CHECK(set("head_map").error().message == "--set head_map: expected FIELD=VALUE");
+    CHECK(set("head_mop=tiled").error().hint == "did you mean 'head_map'?");
+    CHECK(set("head_map=tile").error().message ==
+          "contract field head_map: 'tile' is none of equal, interleaved, tiled");
+    CHECK(set("eps=-1").error().kind == ErrorKind::usage);
+    CHECK(set("chunk=0").error().kind == ErrorKind::usage);
+    CHECK(set("scale=0").error().kind == ErrorKind::usage);
+    CHECK(set("scale=0.5")->value.scale == 0.5);
+    CHECK(resolve_contract("marin", {{"head_map", "odd"}}, {}).error().kind == ErrorKind::bad_input);
+    CHECK(resolve_contract("marin", {{"op", "linear-ce"}}, {}).error().message ==
+          "the inputs file is for op 'linear-ce', not gdn");
+}
+
+TEST_CASE("contract: what a run writes resolves to the same contract again") {
+    const auto c =
+        resolve_contract("flashinfer", {}, std::vector<std::string>{"scale=0.25", "exp_clip=80", "matmul=bf16x3"});
+    REQUIRE(c);
+    const auto again = resolve_contract("marin", c->as_metadata(), {});
+    REQUIRE(again);
+    CHECK(again->text() == c->text());
+}
+
+TEST_CASE("inputs: missing tensors, wrong shapes and dtypes are named") {
+    CHECK(refusal([](TensorFile&) {}).empty());
+    CHECK(refusal([](TensorFile& f) {
+              std::erase_if(f.tensors, [](const NamedTensor& t) { return t.name == "k"; });
+          }) == "tensor 'k' is missing from the inputs");
+    CHECK(refusal([](TensorFile& f) { tensor_of(f, "k").shape = {2, 57, 8, 3}; }) ==
+          "tensor 'k': expected [2,57,3,8] float32, got [2,57,8,3] float32");
+    CHECK(refusal([](TensorFile& f) { tensor_of(f, "g") = from_i64(std::vector<std::int64_t>(342), {2, 57, 3}); }) ==
+          "tensor 'g': expected [2,57,3] of a floating dtype, got [2,57,3] int64");
+    CHECK(refusal([](TensorFile& f) { tensor_of(f, "q").shape = {114, 3, 8}; }) ==
+          "tensor 'q': expected [B,T,Hk,dk], got [114,3,8] float32");
+    CHECK(refusal([](TensorFile& f) { f.tensors.push_back({"query", f.tensors[0].tensor}); }).find("both mean q") !=
+          std::string::npos);
+    CHECK(refusal([](TensorFile& f) {
+              tensor_of(f, "initial_state").shape = {2, 3, 64};
+          }).find("tensor 'initial_state': expected [2,3,8,8]") == 0);
+    CHECK(refusal([](TensorFile&) {}, {"g_kind=raw"}) == "tensor 'a' is missing from the inputs");
+}
+
+TEST_CASE("inputs: head counts must fit the head map") {
+    TensorFile inputs = load_safetensors(vectors() / "gdn_gva.inputs.safetensors");
+    auto equal = resolve_contract("marin", {}, {});
+    CHECK(read_problem(inputs, *equal).error().message == "q has 2 heads and v has 6, but head_map=equal");
+    auto metadata = resolve_contract("marin", inputs.metadata, {});
+    CHECK(read_problem(inputs, *metadata));
+}
+
+TEST_CASE("inputs: cu_seqlens must rise within the tokens, and needs a batch of 1") {
+    const auto with = [](std::vector<std::int64_t> offsets) {
+        TensorFile file = make_inputs(*find_gdn_case("varlen"));
+        file.tensors.back().tensor = from_i64(offsets, {static_cast<std::int64_t>(offsets.size())});
+        std::erase_if(file.tensors, [](const NamedTensor& t) { return t.name == "initial_state"; });
+        auto contract = resolve_contract("marin", file.metadata, {});
+        const auto problem = read_problem(file, *contract);
+        return problem ? std::string() : problem.error().message;
+    };
+    CHECK(with({0, 16, 120}).empty());
+    CHECK(with({0, 16, 100}).empty());
+    const std::string refused = "tensor 'cu_seqlens': must rise from 0 to at most the 120 tokens";
+    CHECK(with({1, 16}) == refused);
+    CHECK(with({0, 20, 10}) == refused);
+    CHECK(with({0, 121}) == refused);
+    CHECK(with({}) == "tensor 'cu_seqlens': expected [N+1] int64, got [0] int64");
+}
+
+TEST_CASE("inputs: a scale tensor counts as metadata, 0 as the default, --set wins") {
+    const auto scale_of = [](double value, const std::vector<std::string>& sets) {
+        TensorFile file = load_safetensors(vectors() / "gdn_base.inputs.safetensors");
+        file.tensors.push_back({"scale", from_f64(std::vector<double>{value}, {}, DType::f32)});
+        auto contract = resolve_contract("marin", file.metadata, sets);
+        REQUIRE(read_problem(file, *contract));
+        return origin_of(*contract, "scale");
+    };
+    CHECK(scale_of(0.5, {}) == "0.5 from inputs tensor scale");
+    CHECK(scale_of(0, {}) == "dk^-0.5 from inputs tensor scale");
+    CHECK(scale_of(0.5, {"scale=2"}) == "2 from --set");
+}

@@ -1,0 +1,166 @@
+// Verdicts that are not about a wrong kernel, and the figures beside them.
+#include <cmath>
+#include <limits>
+
+#include "unit/oracle/gdn_fixtures.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl;
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+TensorFile base_inputs() { return load_safetensors(vectors() / "gdn_base.inputs.safetensors"); }
+TensorFile base_outputs() { return load_safetensors(vectors() / "gdn_base.levanter_chunk.outputs.safetensors"); }
+
+TensorFile only(TensorFile file, std::string_view name) {
+    std::erase_if(file.tensors, [&](const NamedTensor& t) { return t.name != name; });
+    return file;
+}
+
+}  // namespace
+
+TEST_CASE("verdict: G1 without l2norm is UNSTABLE_INPUT") {
+    const GdnCase* c = find_gdn_case("g1_no_l2norm");
+    REQUIRE(c != nullptr);
+    const GdnReference r = reference_for(make_inputs(*c));
+    const GdnReport report = judged(r, outputs_of(r, r.truth));
+    CHECK(report.verdict == Verdict::unstable_input);
+    CHECK(report.reason.find("the state grows") != std::string::npos);
+}
+
+TEST_CASE("verdict: NaN in the inputs is UNSTABLE_INPUT, whatever the dump says") {
+    TensorFile inputs = base_inputs();
+    std::vector<double> v = to_f64(*inputs.find("v"));
+    v[5] = std::nan("");
+    for (NamedTensor& t : inputs.tensors) {
+        if (t.name == "v") t.tensor = from_f64(v, t.tensor.shape, DType::f32);
+    }
+    const GdnReference r = reference_for(inputs);
+    CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::unstable_input);
+    CHECK(judged(r, base_outputs()).verdict == Verdict::unstable_input);
+}
+
+TEST_CASE("verdict: an empty dump, or one without a comparable tensor, is NO_DATA") {
+    const GdnReference r = reference_for(base_inputs());
+    CHECK(judged(r, {}).verdict == Verdict::no_data);
+    CHECK(judged(r, {}).reason == "the dump is empty");
+    const GdnReport gradients = judged(r, only(base_outputs(), "dq"));
+    CHECK(gradients.verdict == Verdict::no_data);
+    CHECK_FALSE(gradients.worst);
+}
+
+TEST_CASE("verdict: what was not compared is listed, gradients and unknown names included") {
+    const GdnReference r = reference_for(base_inputs());
+    TensorFile dump = only(base_outputs(), "out");
+    dump.tensors.push_back({"dq", base_outputs().tensors[0].tensor});
+    dump.tensors.push_back({"logits", base_outputs().tensors[0].tensor});
+    const GdnReport report = judged(r, dump);
+    CHECK(report.verdict == Verdict::ok);
+    CHECK(report.unknown == std::vector<std::string>{"logits"});
+    REQUIRE(report.not_compared.size() == 7);
+    CHECK(report.not_compared[0].tensor == "final_state");
+    CHECK(report.not_compared[0].reason == "not in the dump");
+    CHECK(report.not_compared[1].tensor == "dq");
+    CHECK(report.not_compared[1].reason == "gradients are not judged by this version");
+    CHECK(report.not_compared[2].reason == "not in the dump");
+}
+
+TEST_CASE("verdict: aliases name the same tensors, two names for one are refused") {
+    const GdnReference r = reference_for(base_inputs());
+    TensorFile dump = base_outputs();
+    for (NamedTensor& t : dump.tensors) {
+        if (t.name == "out") t.name = "o";
+        if (t.name == "final_state") t.name = "ht";
+    }
+    CHECK(judged(r, dump).verdict == Verdict::ok);
+    dump.tensors.push_back({"output", dump.tensors[0].tensor});
+    const auto twice = judge(r, dump, {});
+    REQUIRE_FALSE(twice);
+    CHECK(twice.error().kind == ErrorKind::bad_input);
+}
+
+TEST_CASE("verdict: a wrong shape or dtype says what was expected") {
+    const GdnReference r = reference_for(base_inputs());
+    TensorFile dump = only(base_outputs(), "out");
+    dump.tensors[0].tensor.shape = {2, 57, 24};
+    const auto shape = judge(r, dump, {});
+    REQUIRE_FALSE(shape);
+    CHECK(shape.error().kind == ErrorKind::bad_input);
+    CHECK(shape.error().message == "tensor 'out': expected [2,57,3,8] float32, got [2,57,24] float32");
+    dump.tensors[0].tensor = from_f64(std::vector<double>(2 * 57 * 24), {2, 57, 3, 8}, DType::i32);
+    CHECK(judge(r, dump, {}).error().message == "tensor 'out': expected [2,57,3,8] float32, got [2,57,3,8] int32");
+}
+
+TEST_CASE("verdict: rtol and atol replace the budget") {
+    const GdnReference r = reference_for(base_inputs());
+    const TensorFile dump = base_outputs();
+    CHECK(judged(r, dump, {1e-4, 1e-4}).verdict == Verdict::ok);
+    const GdnReport strict = judged(r, dump, {0.0, 1e-12});
+    CHECK(strict.verdict == Verdict::wrong);
+    CHECK(strict.reason.find("are outside rtol 0 and atol 1e-12") != std::string::npos);
+    CHECK(strict.tensors[0].numpy_rule.count > 100);
+}
+
+TEST_CASE("verdict: the bands of error / budget") {
+    const GdnReference r = reference_for(base_inputs());
+    const auto shifted = [&](double times) {
+        GdnOutputs x = r.truth;
+        for (std::size_t i = 0; i < x.out.size(); ++i) {
+            x.out[i] += times * r.out.groups[i / 8 % 3 + (i / (57 * 3 * 8)) * 3].rms;
+        }
+        return judged(r, outputs_of(r, x, DType::f64)).verdict;
+    };
+    CHECK(shifted(3.9) == Verdict::ok);
+    CHECK(shifted(4.2) == Verdict::suspect);
+    CHECK(shifted(29) == Verdict::suspect);
+    CHECK(shifted(31) == Verdict::wrong);
+}
+
+TEST_CASE("metrics: each figure on values worked out by hand") {
+    // beta = 0 and alpha = 1: out = s q^T S0, so that the truth is known: q = (1,0), S0 = [[2],[0]], s = 1.
+    TensorFile inputs;
+    const auto add = [&](std::string name, std::vector<double> values, Shape shape) {
+        inputs.tensors.push_back({std::move(name), from_f64(values, std::move(shape), DType::f32)});
+    };
+    add("q", {1, 0, 2, 0}, {1, 2, 1, 2});
+    add("k", {1, 0, 1, 0}, {1, 2, 1, 2});
+    add("v", {0, 0}, {1, 2, 1, 1});
+    add("g", {0, 0}, {1, 2, 1});
+    add("beta", {0, 0}, {1, 2, 1});
+    add("initial_state", {2, 0}, {1, 1, 2, 1});
+    const GdnReference r = reference_for(inputs, "hf", {"scale=1"});
+    REQUIRE(r.truth.out == std::vector<double>{2, 4});
+    GdnOutputs x = r.truth;
+    x.out = {2.5, 4};
+    const GdnReport report = judged(r, outputs_of(r, x));
+    const TensorReport& t = report.tensors[0];
+    CHECK(t.max_abs == 0.5);
+    CHECK(t.max_rel == 0.25);
+    CHECK(t.nmse == doctest::Approx(0.25 / 20));
+    CHECK(t.rms_ratio == doctest::Approx(std::sqrt(0.25 / 20)));
+    CHECK(t.cosine == doctest::Approx(21 / (std::sqrt(20.0) * std::sqrt(22.25))));
+    CHECK(t.ulp.max == 2097152);  // 0.25 relative in a binade of 2^23 values
+    CHECK(t.ulp.p50 == 0);
+    CHECK(t.numpy_rule.count == 1);
+    CHECK(t.numpy_rule.fraction == 0.5);
+    CHECK(t.flashinfer_rule.count == 1);
+    CHECK(t.worst.index == std::vector<std::int64_t>{0, 0, 0, 0});
+    CHECK(t.worst.got == 2.5);
+    CHECK(t.worst.want == 2);
+}
+
+TEST_CASE("metrics: FlashInfer's rule does not pass where the reference is not finite") {
+    TensorFile inputs = base_inputs();
+    for (NamedTensor& t : inputs.tensors) {
+        if (t.name != "initial_state") continue;
+        std::vector<double> state = to_f64(t.tensor);
+        state[0] = std::nan("");
+        t.tensor = from_f64(state, t.tensor.shape, DType::f32);
+    }
+    const GdnReport report = judged(reference_for(inputs), base_outputs());
+    CHECK(report.verdict == Verdict::unstable_input);
+    CHECK(report.tensors[0].nonfinite_want > 0);
+    CHECK(report.tensors[0].flashinfer_rule.count >= report.tensors[0].nonfinite_want);
+}
