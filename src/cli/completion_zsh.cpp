@@ -68,10 +68,10 @@ std::string described_word(std::string_view word, std::string_view help) {
 }
 
 constexpr std::string_view k_engine = R"sh(
-_gdnctl_ask() {
+_gdnctl_ask() { # [options for compadd, which _arguments puts in] KIND
   local -a values
-  values=(${(f)"$(_call_program values gdnctl __complete $1 2>/dev/null)"})
-  compadd -a values
+  values=(${(f)"$(_call_program values gdnctl __complete $argv[-1] 2>/dev/null)"})
+  compadd "${(@)argv[1,-2]}" -a values
 }
 
 _gdnctl() {
@@ -92,7 +92,7 @@ _gdnctl() {
     words=("${(@)words[i,-1]}")
     ((CURRENT -= i - 1))
     _gdnctl_arguments "$command"
-  elif [[ $words[CURRENT] == -* ]]; then
+  elif [[ $words[CURRENT] == -* ]] || ((i > CURRENT)); then
     _arguments -s $_gdnctl_globals
   else
     _gdnctl_next "$group"
