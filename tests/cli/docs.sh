@@ -1,5 +1,11 @@
 # The generated pages.
 
+test_cli_reference_is_up_to_date() {
+  expect 0 "$GDNCTL" __docs markdown --out new
+  diff "$REPO/docs/cli-reference.md" new/cli-reference.md >"$WORK/out" 2>"$WORK/err" ||
+    fail "docs/cli-reference.md is stale; renew it with: gdnctl __docs markdown --out docs"
+}
+
 test_man_pages_one_for_each_command() {
   expect 0 "$GDNCTL" __docs man --out man
   [ -f man/gdnctl.1 ] || fail "no gdnctl.1"
