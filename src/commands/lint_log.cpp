@@ -266,8 +266,15 @@ Status check_combination(const Options& options) {
     return {};
 }
 
+Result<Document> parse(const Options& options, const Place& place, std::string_view bytes) {
+    auto document = runlog::parse_document(bytes, options.log_template);
+    if (!document) return tl::unexpected(std::move(document).error().within(place.shown));
+    return document;
+}
+
 Result<ExitCode> check(const Options& options, Context& context, const Place& place, std::string bytes,
                        const LintOptions& lint_options) {
+    GDNCTL_TRY_ASSIGN(Document document, parse(options, place, bytes));
     History history(options, place, context.process);
     std::string base_text;
     Document base;
@@ -290,11 +297,11 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
         } else if (fixed.bytes != bytes) {
             GDNCTL_TRY(replace_log(place, bytes, fixed.bytes));
             bytes = std::move(fixed.bytes);
+            GDNCTL_TRY_ASSIGN(document, parse(options, place, bytes));
             fixed_count = fixed.count;
             log::info("fixed {} findings in {}", fixed_count, place.shown);
         }
     }
-    GDNCTL_TRY_ASSIGN(const Document document, runlog::parse_document(bytes, options.log_template));
     input.document = &document;
     LintReport report = runlog::lint(input, lint_options);
     report.fixed = fixed_count;
@@ -385,8 +392,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     auto bytes = read_file(place.path, {.limit = runlog::k_max_file_bytes});
     if (!bytes) return tl::unexpected(as_usage(std::move(bytes).error()));
-    auto readable = runlog::parse_document(*bytes, options.log_template);
-    if (!readable) return tl::unexpected(std::move(readable).error().within(place.shown));
     return check(options, context, place, std::move(*bytes), lint);
 }
 

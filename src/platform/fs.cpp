@@ -30,14 +30,15 @@ Error file_error(ErrorKind kind, std::string_view what, const fs::path& path, in
 }
 
 Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t limit) {
+    constexpr std::size_t k_step = std::size_t{64} << 10;
     std::string bytes;
     struct stat facts{};
     if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) {
-        bytes.reserve(std::min(static_cast<std::size_t>(facts.st_size), limit) + 1);
+        // Room for one more step: the read that finds the end must not double the buffer.
+        bytes.reserve(std::min(static_cast<std::size_t>(facts.st_size), limit) + k_step);
     }
     std::size_t used = 0;
     for (;;) {
-        constexpr std::size_t k_step = std::size_t{64} << 10;
         bytes.resize(std::max(bytes.capacity(), used + k_step));
         const ssize_t n = read(fd, bytes.data() + used, bytes.size() - used);
         if (n < 0) {

@@ -162,18 +162,17 @@ void commit_grammar(const EntryFacts& facts, Reporter& reporter) {
 }
 
 void repeated_field(const EntryFacts& facts, Reporter& reporter) {
-    for (const std::int32_t index : facts.entry.repeated) {
-        const Field& field = *facts.entry.field(index);
+    const Entry& entry = facts.entry;
+    for (const std::int32_t index : entry.repeated) {
+        const Field& field = entry.fields[static_cast<std::size_t>(index)];
         const bool commit = detail::label_is(field.label, "commit");
         const bool date = detail::label_is(field.label, "date");
-        const Field* first = facts.entry.field(commit ? facts.entry.commit
-                                               : date ? facts.entry.date
-                                                      : facts.entry.starting_commit);
+        const std::int32_t first = commit ? entry.commit : date ? entry.date : entry.starting_commit;
         reporter.add(at(field), fmt::format("`{}` is given twice; the one in line {} counts",
                                             commit ? "Commit"
                                             : date ? "Date"
                                                    : "Starting commit",
-                                            first->number));
+                                            entry.fields[static_cast<std::size_t>(first)].number));
     }
 }
 

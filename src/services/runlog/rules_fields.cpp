@@ -131,11 +131,19 @@ constexpr auto k_label_letters = [] {
     return out;
 }();
 
+bool same_label(std::string_view a, std::string_view b) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                              [](char x, char y) { return detail::lower(x) == detail::lower(y); });
+}
+
 // The known label that `label` misspells: one or two edits away, and itself unknown.
 std::string_view misspelt(std::string_view label) {
     label = strip_marks(label.substr(0, label.find('(')));
     if (label.size() < 5 || label.size() > 60) return {};
     const std::uint32_t own = letters(label);
+    for (std::size_t i = 0; i < k_labels.size(); ++i) {
+        if (own == k_label_letters[i] && same_label(label, k_labels[i])) return {};
+    }
     std::string lower_case;
     std::string_view best;
     for (std::size_t i = 0; i < k_labels.size(); ++i) {
