@@ -3,6 +3,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <iostream>
 
 #include <doctest/doctest.h>
 #include <grp.h>
@@ -31,6 +33,8 @@ struct Forked {
 Forked fork_with_output(const std::function<int()>& body) {
     std::array<int, 2> ends{};
     REQUIRE(pipe(ends.data()) == 0);
+    std::cout.flush();  // or the child writes it a second time
+    std::fflush(nullptr);
     const pid_t pid = fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {

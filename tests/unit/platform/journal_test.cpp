@@ -1,5 +1,6 @@
 #include "gdnctl/platform/journal.h"
 
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -261,7 +262,7 @@ TEST_CASE("lock: moving keeps it, assigning lets go of the old one") {
 
 TEST_CASE("lock: threads and a killed holder") {
     const TempDir dir;
-    int inside = 0;
+    std::atomic<int> inside = 0;  // flock() orders processes, not the threads of one
     const auto enter = [&] {
         const auto lock = FileLock::acquire(dir / "lock", {.limit = 60s});
         if (lock) ++inside;

@@ -122,7 +122,7 @@ TEST_CASE("terminal: closed standard streams are errors, and no file takes their
     CHECK(end.exit_code == 0);
 }
 
-TEST_CASE("terminal: a slow reader of a non-blocking pipe gets everything, in threads or not") {
+TEST_CASE("terminal: a slow reader of a non-blocking pipe gets everything") {
     const FakeEnv env;
     Pipe out;
     const std::string text(300000, 'x');
@@ -134,7 +134,7 @@ TEST_CASE("terminal: a slow reader of a non-blocking pipe gets everything, in th
         return terminal->flush() ? 0 : 1;
     });
     CHECK(end.exit_code == 0);
-    CHECK(end.output == text);
+    CHECK((end.output == text));  // too long to be shown
 }
 
 TEST_CASE("terminal: a TTY gets lines at once, in the order of both streams") {
