@@ -57,7 +57,8 @@ void Family::keep(const ProcessId& id) {
 }
 
 // Whether an adopted descendant comes from this run: by group, session or mark; one that shed all three belongs to the
-// only run there is, and waits for the last one where there are several. It cannot be older than its leader.
+// only run there is, and waits for the last one where there are several. It cannot be older than its leader. Marks are
+// only ever added to, so whoever carries another one without ours has put it there to be on its own.
 bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
     if (child.id.start_ticks < leader.start_ticks) return false;
     if (child.group == leader.pid || child.session == leader.pid) return true;
@@ -67,7 +68,7 @@ bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
     for (const auto& [pid, word] : m_leaders) {
         if (std::find(words.begin(), words.end(), word) != words.end()) return pid == leader.pid;
     }
-    return m_leaders.size() == 1;
+    return mark.empty() && m_leaders.size() == 1;
 }
 
 std::vector<ProcessId> Family::members(const ProcessId& leader) {

@@ -47,7 +47,8 @@ std::vector<ProcessId> descendants_of(pid_t root, const std::vector<ProcessInfo>
 std::vector<ProcessId> members_of_session(pid_t session, const std::vector<ProcessInfo>& processes);
 
 // Process puts a word of its own for every run into this variable of the child's environment, after those that it has
-// inherited (words are separated by ':').
+// inherited (words are separated by ':'). A process that leaves group, session and parent and replaces the value by one
+// of its own (the supervisor of a job does) is meant to live on, and is not swept.
 inline constexpr std::string_view k_process_mark = "GDNCTL_PROCESS_MARK";
 std::string process_mark(pid_t pid);  // the value; empty: none, or not ours to read
 // Those of `processes` whose mark holds the word.

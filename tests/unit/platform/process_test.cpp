@@ -361,6 +361,21 @@ TEST_CASE("process: a daemon that left group, session, parent and environment is
     CHECK(is_gone(pid_in(deaf.out)));
 }
 
+TEST_CASE("process: who left everything and carries a mark of its own lives on") {
+    // Its process id comes when it is on its own; only then the program that started it ends.
+    const auto result =
+        must_run(shell("{ GDNCTL_PROCESS_MARK=on-its-own setsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1' & } | "
+                       "{ read pid; echo $pid; }"));
+    const pid_t independent = pid_in(result.out);
+    REQUIRE(independent > 1);
+    CHECK(result.swept == 0);
+    CHECK_FALSE(is_gone(independent));
+    CHECK(must_run(shell("sleep 1000 &")).swept == 1);
+    CHECK_FALSE(is_gone(independent));
+    kill(independent, SIGKILL);
+    waitpid(independent, nullptr, 0);
+}
+
 TEST_CASE("process: a limit takes the daemon along") {
     auto spec = shell(std::string(GDNCTL_TEST_BIN) + "/leaves_daemon; exec sleep 1000");
     std::stop_source stop;
