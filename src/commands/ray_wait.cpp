@@ -33,9 +33,10 @@ Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
 }
 
 ExitCode compatible(const Result<Watched>& watched) {
-    if (!watched)
+    if (!watched) {
         return watched.error().kind == ErrorKind::remote_missing ? ExitCode::check_failed
                                                                  : exit_code_of(watched.error().kind);
+    }
     return watched->timed_out ? ExitCode::usage : ExitCode::ok;
 }
 
