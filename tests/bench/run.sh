@@ -43,9 +43,11 @@ PY
 
 measure "--help" 100 true "$gdnctl --help"
 measure "--version" 100 true "$gdnctl --version"
+measure "lint-log, 5 KB, no git" 100 true "$gdnctl lint-log --no-git --log-file small.md"
 measure "lint-log, 5 KB" 100 true "$gdnctl lint-log --log-file small.md"
 measure "ray-list" 50 true "$gdnctl ray-list --cluster local"
 measure "doctor" 10 true "$gdnctl doctor"
+measure "lint-log, 700 KB, no git" 20 "cat 700k.md" "$gdnctl lint-log --no-git --log-file 700k.md"
 measure "lint-log, 700 KB" 20 "cat 700k.md" "$gdnctl lint-log --log-file 700k.md"
 measure "lint-log, 64 MB" 3 "cat 64m.md" "$gdnctl lint-log --log-file 64m.md"
 memory "lint-log, 700 KB" "$gdnctl" lint-log --log-file 700k.md

@@ -81,7 +81,7 @@ test_starts_on_a_bare_host() {
 test_says_what_is_missing_on_a_bare_host() {
     bare_root
     git init -q root/work && a_log root/work/log.md
-    expect 4 "${in_root[@]}" /gdnctl -C /work lint-log --since HEAD --log-file log.md
+    expect 2 "${in_root[@]}" /gdnctl -C /work lint-log --since HEAD --log-file log.md
     err_has libgit2
     err_has 'hint:'
 }
