@@ -75,6 +75,8 @@ Result<LogFiles> read_log_files(const fs::path& log) {
     return files;
 }
 
+LogWriter::LogWriter(fs::path log, FileLock lock) : m_log(std::move(log)), m_lock(std::move(lock)) {}
+
 Result<LogWriter> LogWriter::open(const fs::path& log, const LockWait& wait) {
     std::error_code ec;
     if (!fs::exists(log, ec)) return tl::unexpected(missing_log(log));

@@ -57,7 +57,7 @@ public:
                   const std::function<void(Step)>& on_step = {});
 
 private:
-    LogWriter(std::filesystem::path log, FileLock lock) : m_log(std::move(log)), m_lock(std::move(lock)) {}
+    LogWriter(std::filesystem::path log, FileLock lock);
     std::filesystem::path m_log;
     FileLock m_lock;
     std::string m_text;
