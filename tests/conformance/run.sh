@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh: every tests/conformance/*.sh but this one and those that only prepare (prepare_*.sh), function by function,
+# run.sh: every tests/conformance/*.sh but this one, function by function,
 # against build/release/gdnctl. Ends with the closing line of a test run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -8,7 +8,7 @@ tally=build/conformance/tally
 mkdir -p build/conformance
 : >"$tally"
 for script in tests/conformance/*.sh; do
-    case ${script##*/} in run.sh | prepare_*) continue ;; esac
+    case ${script##*/} in run.sh) continue ;; esac
     for function in $(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$script"); do
         status=0
         out=$(bash tests/support/run_cli_test.sh "$script" "$function" "$binary" 2>&1) || status=$?
