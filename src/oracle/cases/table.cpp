@@ -29,8 +29,7 @@ void add_marin_tests(Cases& cases) {
     };
     GdnCase& beta0 = add("marin_beta0", "beta = 0: nothing is ever written", {2, 17, 3, 3, 8, 8}, 64);
     beta0.beta = BetaRecipe::constant;
-    GdnCase& fit =
-        add("marin_perfect_fit", "alpha = 1, beta = 1: the state recalls v for the last key", {1, 11, 2, 2, 8, 8}, 64);
+    GdnCase& fit = add("marin_perfect_fit", "alpha = beta = 1: the state recalls the last v", {1, 11, 2, 2, 8, 8}, 64);
     fit.gate = GateRecipe::constant;
     fit.beta = BetaRecipe::constant;
     fit.beta_value = 1;
@@ -155,8 +154,8 @@ void add_edges(Cases& cases) {
     add("no_tokens", "T = 0: the final state is the initial one", {1, 0, 2, 2, 8, 8});
     GdnCase& long_run = add("long_no_decay", "16384 tokens with alpha = 1: drift", {1, 16384, 1, 1, 16, 16});
     long_run.gate = GateRecipe::constant;
-    GdnCase& unstable = add("unnormalised_keys", "beta |k|^2 > 2 without l2norm: the state explodes",
-                            {1, 200, 1, 1, 16, 8}, {"l2norm=off"});
+    GdnCase& unstable =
+        add("unnormalised_keys", "beta |k|^2 > 2, no l2norm: explodes", {1, 200, 1, 1, 16, 8}, {"l2norm=off"});
     unstable.expected = Verdict::unstable_input;
 }
 
@@ -178,7 +177,7 @@ void add_goldens(Cases& cases) {
     const GdnDims g1 = {1, 70, 2, 4, 16, 8};
     add("g1", "trigonometric inputs, raw gates", g1, {"head_map=interleaved", "g_kind=raw", "beta_kind=logit"});
     add("g1_tiled", "the same with tiled heads", g1, {"head_map=tiled", "g_kind=raw", "beta_kind=logit"});
-    add("g1_no_l2norm", "the same without l2norm: grows to 4e14", g1,
+    add("g1_no_l2norm", "without l2norm: grows to 4e14", g1,
         {"head_map=interleaved", "g_kind=raw", "beta_kind=logit", "l2norm=off"})
         .expected = Verdict::unstable_input;
 }

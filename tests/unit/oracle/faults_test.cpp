@@ -80,7 +80,7 @@ TEST_CASE("fault: one wrong element is found at its index") {
     for (const DType out : {DType::f32, DType::bf16}) {
         const GdnReference r = reference_for(make_inputs(square_case()));
         GdnOutputs x = honest(r);
-        const std::size_t element = ((1 * 70 + 33) * 4 + 2) * 16 + 5;  // b=1, t=33, h=2, v=5
+        const std::size_t element = ((70 + 33) * 4UL + 2) * 16 + 5;  // b=1, t=33, h=2, v=5
         x.out[element] += 0.3;
         const GdnReport report = judged(r, outputs_of(r, x, out));
         CHECK(report.verdict == Verdict::wrong);
@@ -106,7 +106,7 @@ TEST_CASE("fault: one slightly wrong element in a head much smaller than its nei
     const GdnReference r = reference_for(inputs);
     GdnOutputs x = honest(r);
     CHECK(judged(r, outputs_of(r, x)).verdict == Verdict::ok);
-    const std::size_t element = ((0 * 70 + 3) * 4 + 3) * 16;
+    const std::size_t element = (3 * 4UL + 3) * 16;
     x.out[element] += 1e-7;  // 1 % of that head, far below the other heads' rounding
     const GdnReport report = judged(r, outputs_of(r, x));
     CHECK(report.verdict == Verdict::wrong);

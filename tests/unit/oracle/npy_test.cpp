@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "gdnctl/oracle/tensor_formats.h"
 #include "unit/oracle/bytes.h"

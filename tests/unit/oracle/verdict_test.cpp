@@ -89,7 +89,7 @@ TEST_CASE("verdict: a wrong shape or dtype says what was expected") {
     REQUIRE_FALSE(shape);
     CHECK(shape.error().kind == ErrorKind::bad_input);
     CHECK(shape.error().message == "tensor 'out': expected [2,57,3,8] float32, got [2,57,24] float32");
-    dump.tensors[0].tensor = from_f64(std::vector<double>(2 * 57 * 24), {2, 57, 3, 8}, DType::i32);
+    dump.tensors[0].tensor = from_f64(std::vector<double>(2UL * 57 * 24), {2, 57, 3, 8}, DType::i32);
     CHECK(judge(r, dump, {}).error().message == "tensor 'out': expected [2,57,3,8] float32, got [2,57,3,8] int32");
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("verdict: the bands of error / budget") {
     const auto shifted = [&](double times) {
         GdnOutputs x = r.truth;
         for (std::size_t i = 0; i < x.out.size(); ++i) {
-            x.out[i] += times * r.out.groups[i / 8 % 3 + (i / (57 * 3 * 8)) * 3].rms;
+            x.out[i] += times * r.out.groups[i / 8 % 3 + (i / (57UL * 3 * 8)) * 3].rms;
         }
         return judged(r, outputs_of(r, x, DType::f64)).verdict;
     };
