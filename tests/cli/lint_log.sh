@@ -258,3 +258,14 @@ test_needs_no_libgit2_where_history_is_not_asked() {
   strace -f -e trace=openat -o "$WORK/trace" env ASAN_OPTIONS=detect_leaks=0 "$GDNCTL" lint-log --log-file log.md >/dev/null 2>&1 || fail "lint failed"
   if grep -q libgit2 "$WORK/trace"; then fail "libgit2 was opened"; fi
 }
+
+test_fix_refuses_a_log_that_changes_meanwhile() {
+  for i in $(seq 300); do entry abcdef1 "$i" | sed 's/tiles$/tiles  /'; done >log.md
+  ( while :; do printf '\n' >>log.md; done ) &
+  writer=$!
+  expect 7 "$GDNCTL" lint-log --log-file log.md --scope all --no-git --fix
+  kill $writer
+  wait $writer 2>/dev/null
+  err_has 'changed while it was checked'
+  grep -q 'tiles  $' log.md || fail "written all the same"
+}

@@ -85,7 +85,8 @@ private:
             if (colon != std::string_view::npos) {
                 const std::string_view tail = strip_marks(label.substr(colon + 1));
                 if (tail.find(' ') == std::string_view::npos && tail.find_first_of("_/") != std::string_view::npos) {
-                    if ((key = metric_key(tail))) label = tail;
+                    key = metric_key(tail);
+                    if (key) label = tail;
                 }
             }
         }
