@@ -102,13 +102,13 @@ private:
 
 }  // namespace
 
-const ExperimentSection* ExperimentEntry::section(std::string_view wanted) const {
+const ExperimentSection* ExperimentEntry::section(std::string_view wanted_name) const {
     const auto plain = [](std::string_view s) {
         std::string lower_case = text::to_lower(s);
         return lower_case == "breakthrough / insight" ? std::string("breakthrough") : lower_case;
     };
     for (const ExperimentSection& s : sections) {
-        if (plain(s.name) == plain(wanted)) return &s;
+        if (plain(s.name) == plain(wanted_name)) return &s;
     }
     return nullptr;
 }

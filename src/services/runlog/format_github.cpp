@@ -20,18 +20,14 @@ std::string_view command_of(Severity severity) {
 std::string escape(std::string_view s, bool property) {
     std::string out;
     for (const char c : text::repair_utf8(s)) {
-        if (c == '%')
-            out += "%25";
-        else if (c == '\r')
-            out += "%0D";
-        else if (c == '\n')
-            out += "%0A";
-        else if (property && c == ':')
-            out += "%3A";
-        else if (property && c == ',')
-            out += "%2C";
-        else
-            out += c;
+        switch (c) {
+            case '%': out += "%25"; break;
+            case '\r': out += "%0D"; break;
+            case '\n': out += "%0A"; break;
+            case ':': out += property ? "%3A" : ":"; break;
+            case ',': out += property ? "%2C" : ","; break;
+            default: out += c;
+        }
     }
     return out;
 }

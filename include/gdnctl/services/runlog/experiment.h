@@ -32,7 +32,7 @@ struct ExperimentEntry {
     std::vector<NumberedExperiment> numbered;
 
     // "Breakthrough" and "Breakthrough / Insight" are the same section; compared without case.
-    const ExperimentSection* section(std::string_view name) const;
+    const ExperimentSection* section(std::string_view wanted_name) const;
 };
 
 // In file order. Linear, never fails; views into the document's text.
