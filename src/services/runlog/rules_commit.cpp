@@ -105,12 +105,11 @@ void pending_commit(const EntryFacts& facts, Reporter& reporter) {
     }
 }
 
-// Lines outside every entry count when the whole file is checked.
+// Lines outside every entry count when the whole file is checked; those behind the last entry always do.
 void pending_outside_entries(const LintRun& run, Reporter& reporter) {
-    if (run.options.allow_pending || !run.whole_file()) return;
-    for_each_region(run, [&](const Region& region) {
-        if (region.is_entry) return;
-        LineCursor cursor(region.text, region.first_line);
+    if (run.options.allow_pending || run.input.base != nullptr) return;
+    const auto scan = [&](std::string_view text, std::uint32_t first_line) {
+        LineCursor cursor(text, first_line);
         FenceTracker fence;
         Line line;
         while (cursor.next(line)) {
@@ -123,7 +122,16 @@ void pending_outside_entries(const LintRun& run, Reporter& reporter) {
                 reporter.add({line}, "a pending commit outside every entry");
             }
         }
-    });
+    };
+    if (run.whole_file()) {
+        for_each_region(run, [&](const Region& region) {
+            if (!region.is_entry) scan(region.text, region.first_line);
+        });
+    } else if (!run.document.entries.empty()) {
+        const EntryHead& last = run.document.entries.back();
+        const std::size_t end = run.document.offset(last.text) + last.text.size();
+        scan(run.document.bytes.substr(end), last.line + last.line_count);
+    }
 }
 
 void this_commit(const EntryFacts& facts, Reporter& reporter) {

@@ -34,6 +34,9 @@ TEST_CASE("runlog 10.3 pending commits") {
     }
     CHECK(Linted("- Commit: (pending)\n", all_entries()).count("L001") == 1);
     CHECK(Linted("- Commit: (pending)\n").count("L001") == 0);
+    const Linted behind("- Commit: (pending)\n### Iteration 1\n- Commit: abcdef1\n\n## Notes\n- Commit: (pending)\n");
+    REQUIRE(behind.count("L001") == 1);
+    CHECK(behind.find("L001").line == 6);
 }
 
 TEST_CASE("runlog 10.4 this commit") {
