@@ -58,6 +58,7 @@ constexpr std::array k_labels = {
 };
 
 bool has_prefix(std::string_view label, std::string_view prefix) {
+    if (label.empty() || label[0] != prefix[0]) return false;
     return label.starts_with(prefix) && (label.size() == prefix.size() || !detail::is_word(label[prefix.size()]));
 }
 
@@ -122,7 +123,9 @@ std::optional<std::string> metric_key(std::string_view label) {
             if (rule.key == key) return key;
         }
     }
+    const bool closed_call = name.find("closed call") != std::string::npos;
     for (const LabelRule& rule : k_labels) {
+        if (rule.match == Match::anywhere && !closed_call) continue;
         const bool hit =
             rule.match == Match::anywhere ? detail::contains_word(name, rule.label) : has_prefix(name, rule.label);
         if (hit) return std::string(rule.key);

@@ -190,6 +190,7 @@ void gain_without_step(const EntryFacts& facts, Reporter& reporter) {
 
 void few_points(const EntryFacts& facts, Reporter& reporter) {
     for (const Field& field : facts.entry.fields) {
+        if (field.label.size() < 6 || field.label.size() > 20) continue;
         const std::string label = normalise_label(field.label);
         if (label == "points" || label == "window points" || label == "metric points" || label == "measured points") {
             const auto points = first_integer(field.value);
