@@ -47,6 +47,7 @@ public:
     // `wait.limit`), local_io, bad_input.
     static Result<LogWriter> open(const std::filesystem::path& log, const LockWait& wait);
 
+    const std::filesystem::path& log() const { return m_log; }
     const std::string& text() const { return m_text; }
     const std::vector<Json>& records() const { return m_records; }
 

@@ -1,0 +1,37 @@
+// A long log in short: what won, what each slot gave, what failed, where to go on.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/result.h"
+
+namespace gdnctl::runlog {
+
+// The number by which iterations are ranked.
+struct Objective {
+    std::string key;  // "throughput/mfu", "gdn/forward_ms"
+    bool lower_is_better = false;
+};
+
+// Every iteration of a log as a record, in the log's order: recorded ones, and hand-written entries as an import would
+// read them. Errors: usage (file over its limits).
+Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records);
+
+// `wanted` if any record has it, else the first of throughput/mfu, step_duration_ms that one has; an empty key: none.
+Objective choose_objective(const std::vector<Json>& history, const Objective& wanted);
+
+// Whether the iteration became, or set, the standing best.
+bool is_champion(const Json& record);
+
+// gdnctl.log-summary/1 without the log's path; docs/running-log.md describes it.
+Json summarize(const std::vector<Json>& history, const Objective& objective);
+std::string summary_text(const Json& summary);
+
+// Markdown of at most `bytes` bytes for a prompt: champion, counts, then iterations from the newest on, as many as fit.
+std::string context_pack(const std::vector<Json>& history, const Objective& objective, std::size_t bytes);
+
+}  // namespace gdnctl::runlog

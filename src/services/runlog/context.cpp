@@ -1,0 +1,133 @@
+// The part of a log that fits into a prompt.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/services/runlog/record.h"
+#include "gdnctl/services/runlog/render.h"
+#include "gdnctl/services/runlog/summary.h"
+#include "services/runlog/summary_values.h"
+
+namespace gdnctl::runlog {
+
+namespace {
+
+constexpr std::size_t k_text = 280;   // of one field of a recent entry
+constexpr std::size_t k_recent = 6;   // iterations shown in full; older ones get a line
+constexpr std::size_t k_metrics = 8;  // numbers of one entry
+
+std::string short_text(std::string_view text, std::size_t limit) {
+    std::string line;
+    for (const char c : text::trim(text)) line += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+    if (line.size() <= limit) return line;
+    std::size_t end = limit;
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
+    return line.substr(0, end) + "…";
+}
+
+std::string change_text(const Json& record, const Objective& objective) {
+    if (objective.key.empty()) return {};
+    const auto change = change_of(record, objective.key);
+    if (!change || !change->after) return {};
+    std::string text = change->before ? fmt::format("{} {} -> {}", objective.key, *change->before, *change->after)
+                                      : fmt::format("{} {}", objective.key, *change->after);
+    if (const auto gain = change->gain_percent(objective.lower_is_better)) text += fmt::format(" ({:+.2f}%)", *gain);
+    return text;
+}
+
+std::string one_line(const Json& record, const Objective& objective) {
+    std::string line = fmt::format("- {} {}: ", iteration_of(record).text(), short_text(text_at(record, "/title"), 90));
+    std::string outcome = text_at(record, "/decision");
+    if (outcome.empty()) outcome = text_at(record, "/outcome");
+    line += outcome.empty() ? short_text(commit_text(record), 60) : outcome;
+    if (const auto change = change_text(record, objective); !change.empty()) line += "; " + change;
+    return line + "\n";
+}
+
+std::string in_full(const Json& record, const Objective& objective) {
+    std::string text =
+        fmt::format("### Iteration {} - {}\n", iteration_of(record).text(), short_text(text_at(record, "/title"), 120));
+    const auto add = [&](std::string_view label, const std::string& value) {
+        if (!value.empty()) text += fmt::format("- {}: {}\n", label, short_text(value, k_text));
+    };
+    add("Commit", commit_text(record));
+    add("Decision", text_at(record, "/decision").empty() ? text_at(record, "/outcome") : text_at(record, "/decision"));
+    add("Hypothesis", text_at(record, "/idea/hypothesis"));
+    add("Change", text::join(texts_at(record, "/changes"), "; "));
+    if (const Json* checks = find_at(record, "/checks")) {
+        for (const Json& check : *checks) add("Tests", render_check_result(check));
+    }
+    add("Result", change_text(record, objective));
+    std::size_t shown = 0;
+    if (const Json* metrics = find_at(record, "/metrics")) {
+        for (const auto& [key, value] : metrics->items()) {
+            if (key == objective.key || ++shown > k_metrics) continue;
+            text += fmt::format("  - {}\n", render_metric(key, value));
+        }
+    }
+    add("Assessment", text_at(record, "/assessment"));
+    for (const auto& line : texts_at(record, "/interpretation")) add("Interpretation", line);
+    add("Next hypothesis", text_at(record, "/next_hypothesis"));
+    return text + "\n";
+}
+
+std::string counts_of(const Json& counts) {
+    std::string line;
+    for (const auto& [name, count] : counts.items()) {
+        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
+    }
+    return line;
+}
+
+std::string head(const std::vector<Json>& history, const Objective& objective) {
+    const Json summary = summarize(history, objective);
+    std::string text = fmt::format("# Running log: {} iterations\n", history.size());
+    const auto champion = std::find_if(history.rbegin(), history.rend(), is_champion);
+    if (champion != history.rend()) {
+        text += fmt::format("- Champion: iteration {} ({}), {}", iteration_of(*champion).text(), commit_text(*champion),
+                            short_text(text_at(*champion, "/title"), 90));
+        const auto change = change_text(*champion, objective);
+        text += change.empty() ? "\n" : fmt::format("; {}\n", change);
+    } else {
+        text += "- Champion: none yet\n";
+    }
+    text += fmt::format("- Outcomes: {}\n", counts_of(summary["outcomes"]));
+    for (const Json& slot : summary["best_by_slot"]) {
+        text += fmt::format("- Best of slot {}: iteration {} ({:+.2f}%)\n", text_at(slot, "/slot"),
+                            text_at(slot, "/iteration"), number_at(slot, "/gain_pct").value_or(0));
+    }
+    return text + "\n";
+}
+
+}  // namespace
+
+std::string context_pack(const std::vector<Json>& history, const Objective& objective, std::size_t bytes) {
+    std::string text;
+    const auto add = [&](const std::string& part) {
+        const bool fits = text.size() + part.size() <= bytes;
+        if (fits) text += part;
+        return fits;
+    };
+    if (history.empty()) {
+        add("# Running log: no iterations yet\n");
+        return text;
+    }
+    if (!add(head(history, objective))) {
+        add(fmt::format("# Running log: {} iterations\n", history.size()));
+        return text;
+    }
+    std::size_t next = history.size();
+    for (std::size_t shown = 0; next > 0 && shown < k_recent; ++shown) {
+        if (!add(in_full(history[next - 1], objective))) break;
+        --next;
+    }
+    if (next > 0 && add("Earlier, newest first:\n")) {
+        while (next > 0 && add(one_line(history[next - 1], objective))) --next;
+    }
+    if (next > 0) add(fmt::format("({} older ones are left out)\n", next));
+    return text;
+}
+
+}  // namespace gdnctl::runlog

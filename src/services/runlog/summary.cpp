@@ -1,0 +1,220 @@
+#include "gdnctl/services/runlog/summary.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/services/runlog/import.h"
+#include "gdnctl/services/runlog/record.h"
+#include "gdnctl/services/runlog/render.h"
+#include "services/runlog/summary_values.h"
+
+namespace gdnctl::runlog {
+
+Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records) {
+    std::vector<Json> history = current_records(records);
+    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}));
+    for (Json& record : imported.records) {
+        const std::string replaced = superseded_by(record);
+        const auto old = std::find_if(history.begin(), history.end(),
+                                      [&](const Json& known) { return !replaced.empty() && id_of(known) == replaced; });
+        if (old != history.end()) {
+            *old = std::move(record);
+        } else {
+            history.push_back(std::move(record));
+        }
+    }
+    std::stable_sort(history.begin(), history.end(),
+                     [](const Json& a, const Json& b) { return iteration_of(a).before(iteration_of(b)); });
+    return history;
+}
+
+std::optional<Change> change_of(const Json& record, const std::string& key) {
+    for (const char* table : {"metrics", "extra_metrics"}) {
+        const Json* values = find_at(record, std::string("/") + table);
+        if (values == nullptr || !values->is_object()) continue;
+        const auto found = values->find(key);
+        if (found == values->end()) continue;
+        return Change{number_at(*found, "/before"), number_at(*found, "/after")};
+    }
+    return std::nullopt;
+}
+
+std::optional<double> Change::gain_percent(bool lower_is_better) const {
+    if (!before || !after || *before == 0) return std::nullopt;
+    const double change = (*after - *before) / std::abs(*before) * 100;
+    return lower_is_better ? -change : change;
+}
+
+Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {
+    for (const Objective& objective :
+         {wanted, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
+        if (objective.key.empty()) continue;
+        const bool used = std::any_of(history.begin(), history.end(), [&](const Json& record) {
+            const auto change = change_of(record, objective.key);
+            return change && change->after;
+        });
+        if (used) return objective;
+    }
+    return {};
+}
+
+bool is_champion(const Json& record) {
+    const std::string decision = text_at(record, "/decision");
+    if (decision == "promoted" || decision == "baseline") return true;
+    const std::string status = text_at(record, "/commit_status");
+    return text_at(record, "/outcome") == "accepted" && decision != "within_threshold" &&
+           (status == "committed" || status == "self");
+}
+
+std::string commit_text(const Json& record) {
+    const std::string text = render_commit(record);
+    return text_at(record, "/commit_status") == "committed" ? text.substr(0, 12) : text;
+}
+
+namespace {
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json entry_of(const Json& record, const Objective& objective) {
+    Json entry = {{"iteration", iteration_of(record).text()},
+                  {"id", id_of(record)},
+                  {"title", text_at(record, "/title")},
+                  {"commit", render_commit(record)}};
+    const auto change = objective.key.empty() ? std::nullopt : change_of(record, objective.key);
+    entry["before"] = change ? number_or_null(change->before) : Json();
+    entry["after"] = change ? number_or_null(change->after) : Json();
+    entry["gain_pct"] = change ? number_or_null(change->gain_percent(objective.lower_is_better)) : Json();
+    return entry;
+}
+
+Json best_by_slot(const std::vector<Json>& history, const Objective& objective) {
+    std::map<std::string, const Json*> best;
+    const auto gain = [&](const Json& record) {
+        const auto change = objective.key.empty() ? std::nullopt : change_of(record, objective.key);
+        return change ? change->gain_percent(objective.lower_is_better) : std::nullopt;
+    };
+    for (const Json& record : history) {
+        const std::string slot = text_at(record, "/coverage_slot");
+        const auto value = gain(record);
+        if (slot.empty() || !value) continue;
+        const Json*& held = best[slot];
+        if (held == nullptr || *value > *gain(*held)) held = &record;
+    }
+    Json list = Json::array();
+    for (const auto& [slot, record] : best) {
+        Json entry = {{"slot", slot}};
+        entry.update(entry_of(*record, objective));
+        list.push_back(std::move(entry));
+    }
+    return list;
+}
+
+Json count_texts(const std::vector<Json>& history, std::string_view pointer) {
+    std::map<std::string, std::int64_t> counts;
+    for (const Json& record : history) {
+        const std::string text = text_at(record, pointer);
+        ++counts[text.empty() ? "unknown" : text];
+    }
+    Json object = Json::object();
+    for (const auto& [text, count] : counts) object[text] = count;
+    return object;
+}
+
+constexpr std::array<std::string_view, 9> k_failures = {"infra", "environment", "compile",     "oom",     "test-fail",
+                                                        "flaky", "timeout",     "agent-error", "rejected"};
+
+}  // namespace
+
+Json summarize(const std::vector<Json>& history, const Objective& objective) {
+    Json champions = Json::array();
+    for (const Json& record : history) {
+        if (is_champion(record)) champions.push_back(entry_of(record, objective));
+    }
+    const Json outcomes = count_texts(history, "/outcome");
+    Json failures = Json::object();
+    for (const auto name : k_failures) {
+        if (outcomes.contains(name)) failures[std::string(name)] = outcomes[std::string(name)];
+    }
+    const auto imported = std::count_if(history.begin(), history.end(), is_import);
+    Json summary = {
+        {"schema", "gdnctl.log-summary/1"},
+        {"entries", history.size()},
+        {"recorded", static_cast<std::int64_t>(history.size()) - imported},
+        {"hand_written", imported},
+        {"first_iteration", history.empty() ? Json() : Json(iteration_of(history.front()).text())},
+        {"last_iteration", history.empty() ? Json() : Json(iteration_of(history.back()).text())},
+        {"objective", objective.key.empty() ? Json()
+                                            : Json({{"metric", objective.key},
+                                                    {"better", objective.lower_is_better ? "lower" : "higher"}})},
+        {"champions", std::move(champions)},
+        {"best_by_slot", best_by_slot(history, objective)},
+        {"outcomes", outcomes},
+        {"failures", std::move(failures)},
+        {"commit_status", count_texts(history, "/commit_status")},
+        {"next_hypothesis", history.empty() || text_at(history.back(), "/next_hypothesis").empty()
+                                ? Json()
+                                : Json(text_at(history.back(), "/next_hypothesis"))}};
+    return summary;
+}
+
+namespace {
+
+std::string counts_line(const Json& counts) {
+    std::string line;
+    for (const auto& [name, count] : counts.items()) {
+        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
+    }
+    return line.empty() ? "none" : line;
+}
+
+// Cut at the width of a page, between characters.
+std::string clip(std::string text, std::size_t width) {
+    if (text.size() <= width) return text;
+    std::size_t end = width - 1;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+    return text.substr(0, end) + "…";
+}
+
+std::string entry_line(const Json& entry) {
+    std::string line = fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), clip(text_at(entry, "/title"), 48));
+    const auto before = number_at(entry, "/before");
+    const auto after = number_at(entry, "/after");
+    if (after) line += before ? fmt::format("  {} -> {}", *before, *after) : fmt::format("  {}", *after);
+    if (const auto gain = number_at(entry, "/gain_pct")) line += fmt::format(" ({:+.2f}%)", *gain);
+    return line + "\n";
+}
+
+}  // namespace
+
+std::string summary_text(const Json& summary) {
+    const auto first = text_at(summary, "/first_iteration");
+    std::string text = fmt::format("entries: {}", integer_at(summary, "/entries").value_or(0));
+    if (!first.empty()) text += fmt::format(" (iterations {} to {})", first, text_at(summary, "/last_iteration"));
+    text += fmt::format("\nrecorded: {}, hand-written: {}\n", integer_at(summary, "/recorded").value_or(0),
+                        integer_at(summary, "/hand_written").value_or(0));
+    const auto metric = text_at(summary, "/objective/metric");
+    if (!metric.empty()) {
+        text += fmt::format("objective: {} ({} is better)\n", metric, text_at(summary, "/objective/better"));
+    }
+    text += "champions:\n";
+    for (const Json& entry : summary["champions"]) text += entry_line(entry);
+    if (summary["champions"].empty()) text += "  none\n";
+    if (!summary["best_by_slot"].empty()) {
+        text += "best gain by slot:\n";
+        for (const Json& entry : summary["best_by_slot"]) {
+            text += fmt::format("  {:<4}", clip(text_at(entry, "/slot"), 24)) + entry_line(entry);
+        }
+    }
+    text += fmt::format("outcomes: {}\n", counts_line(summary["outcomes"]));
+    text += fmt::format("failures: {}\n", counts_line(summary["failures"]));
+    text += fmt::format("commits: {}\n", counts_line(summary["commit_status"]));
+    if (const auto next = text_at(summary, "/next_hypothesis"); !next.empty()) text += fmt::format("next: {}\n", next);
+    return text;
+}
+
+}  // namespace gdnctl::runlog

@@ -1,0 +1,21 @@
+// Single values of records that summary and context share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "gdnctl/core/json.h"
+
+namespace gdnctl::runlog {
+
+struct Change {
+    std::optional<double> before, after;
+    // In percent of `before`, positive for the better; nullopt where a value is missing or `before` is 0.
+    std::optional<double> gain_percent(bool lower_is_better) const;
+};
+std::optional<Change> change_of(const Json& record, const std::string& key);
+
+// Short form of the commit field: 12 digits of a sha, `none (reason)`, ...
+std::string commit_text(const Json& record);
+
+}  // namespace gdnctl::runlog
