@@ -8,6 +8,15 @@
 #include "commands/doctor.h"
 #include "commands/lint_log.h"
 #include "commands/local_supervisor.h"
+#include "commands/log_append.h"
+#include "commands/log_context.h"
+#include "commands/log_import.h"
+#include "commands/log_init.h"
+#include "commands/log_new.h"
+#include "commands/log_render.h"
+#include "commands/log_show.h"
+#include "commands/log_stamp.h"
+#include "commands/log_summary.h"
 #include "commands/oracle_cases.h"
 #include "commands/oracle_compare.h"
 #include "commands/oracle_run.h"
@@ -44,6 +53,22 @@ constexpr cli::Command k_table[] = {
     cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                            Tier::none),
     cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),
+    cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none),
+    cli::make<&log_append::describe, &log_append::run>("log append", "Running log", "add an iteration to the log",
+                                                       Tier::git),
+    cli::make<&log_new::describe, &log_new::run>("log new", "Running log", "start a record and print an entry skeleton",
+                                                 Tier::git),
+    cli::make<&log_render::describe, &log_render::run>("log render", "Running log",
+                                                       "write the entries that the records give", Tier::none),
+    cli::make<&log_stamp::describe, &log_stamp::run>("log stamp", "Running log", "put the commit into the last entry",
+                                                     Tier::git),
+    cli::make<&log_import::describe, &log_import::run>("log import", "Running log",
+                                                       "read hand-written entries into records", Tier::none),
+    cli::make<&log_show::describe, &log_show::run>("log show", "Running log", "print one iteration", Tier::none),
+    cli::make<&log_summary::describe, &log_summary::run>("log summary", "Running log",
+                                                         "sum up champions, slots and failures", Tier::none),
+    cli::make<&log_context::describe, &log_context::run>("log context", "Running log",
+                                                         "print a short pack of the log for a prompt", Tier::none),
     cli::make<&config_show::describe, &config_show::run>("config show", "Setup",
                                                          "print each setting and where it comes from", Tier::none),
     cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",

@@ -1,0 +1,23 @@
+// gdnctl log render
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::log_render {
+
+struct Options {
+    std::optional<std::string> log_file;
+    bool check = false;
+    bool force = false;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::log_render

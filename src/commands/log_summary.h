@@ -1,0 +1,21 @@
+// gdnctl log summary
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::log_summary {
+
+struct Options {
+    std::optional<std::string> log_file;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::log_summary

@@ -1,0 +1,196 @@
+# log init, append, render, new: the records and the log that is rendered from them.
+job() {  # job STATUS EXIT VERDICT: what `ray-test --json` prints
+  printf '{"schema":"gdnctl.ray-test/1","backend":"local","cluster":"local","address":"local","submission_id":"gdnctl-test-me-20260310T165307-0123abcd","status":"%s","error_type":%s,"message":"Job finished.","failure_class":"%s","driver_exit_code":%s,"start_time":1773161587000,"end_time":1773161599500,"url":null,"target":"cpu-gdn","tests":null,"device":null,"verdict":{"last":"%s","counts":{"%s":3}}}\n' \
+    "$1" "${4:-null}" "${5:-none}" "$2" "$3" "$3"
+}
+
+test_init_writes_a_head_once() {
+  expect 0 "$GDNCTL" log init --log-file a/b/log.md
+  for s in '# GDN Pallas TPU Hill-Climb Log' '## Goal' '## Loop Contract' '## Known Constraints' '## Macro Move Menu' \
+    '## Entry Template' '## Iterations'; do
+    grep -qxF "$s" a/b/log.md || fail "head lacks $s"
+  done
+  cp a/b/log.md before
+  expect 7 "$GDNCTL" log init --log-file a/b/log.md
+  err_has 'exists already'
+  cmp -s before a/b/log.md || fail 'init touched an existing log'
+  expect 0 "$GDNCTL" log init --template experiment --log-file e.md --json
+  out_has '"schema": "gdnctl.log-init/1"'
+  grep -qx '# Experiment Log' e.md || fail 'no experiment head'
+}
+
+test_append_without_init_creates_nothing() {
+  expect 2 "$GDNCTL" log append --title x --log-file none.md
+  err_has 'log file not found'
+  err_has 'gdnctl log init'
+  [ -z "$(ls -A)" ] || fail "something was created: $(ls -A)"
+}
+
+test_append_from_job_then_render_check() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  job SUCCEEDED 0 OK >job.json
+  expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json --title 'Correctness of the chunk kernel' \
+    --hypothesis 'The chunk kernel agrees with the recurrence' --next 'Profile a larger chunk' --json
+  out_has '"iteration": "0"'
+  expect 0 bash -c '"$0" log append --log-file log.md --from-job - --title second <job.json' "$GDNCTL"
+  grep -q '^### Iteration 0 - Correctness of the chunk kernel$' log.md || fail 'no entry 0'
+  grep -q '^### Iteration 1 - second$' log.md || fail 'no entry 1'
+  grep -q '  - Result: `OK`' log.md || fail 'no verdict'
+  [ "$(wc -l <log.records.jsonl)" = 2 ] || fail 'not two records'
+  expect 0 "$GDNCTL" log render --check --log-file log.md
+  [ -z "$(ls -A | grep -vxE 'log.md|log.records.jsonl|job.json')" ] || fail "left over: $(ls -A)"
+}
+
+test_append_failed_and_unfinished_jobs() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  job FAILED 1 WRONG '"JOB_ENTRYPOINT_COMMAND_ERROR"' user >job.json
+  expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json
+  grep -q 'Commit: none (failed attempt)' log.md || fail 'commit'
+  grep -q 'FAILED (exit 1, verdict WRONG)' log.md || fail 'result'
+  job RUNNING null OK >job.json
+  expect 2 "$GDNCTL" log append --log-file log.md --from-job job.json
+  err_has 'has not ended'
+  echo '{"a":1}' >job.json
+  expect 9 "$GDNCTL" log append --log-file log.md --from-job job.json
+  printf 'not json' >job.json
+  expect 9 "$GDNCTL" log append --log-file log.md --from-job job.json
+  expect 2 "$GDNCTL" log append --log-file log.md --from-job absent.json
+  expect 2 "$GDNCTL" log append --log-file log.md --outcome acepted
+  err_has 'did you mean accepted?'
+  expect 2 "$GDNCTL" log append --log-file log.md --metric nonsense
+  [ "$(wc -l <log.records.jsonl)" = 1 ] || fail 'a refused append left a record'
+}
+
+test_append_masks_secrets_and_homes() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  token=hf_$(printf 'abcdefghijklmnopqrstuvwxyz%.0s' 1 2 | cut -c1-34)
+  expect 0 "$GDNCTL" log append --log-file log.md --title t --change "used $token in /home/someone/x.py"
+  ! grep -q "$token" log.md log.records.jsonl || fail 'the token is in the log'
+  ! grep -q '/home/someone' log.md log.records.jsonl || fail 'the home directory is in the log'
+  grep -q '~/x.py' log.md || fail 'no home-relative path'
+}
+
+test_append_number_goes_on_from_hand_written_entries() {
+  printf '# L\n\n## Iterations\n\n### Iteration 41 - by hand\n\n- Date: 2026-03-01\n- Commit: none (x)\n\n## Appendix\n\ntext\n' >log.md
+  expect 0 "$GDNCTL" log append --log-file log.md --title next
+  grep -q '^### Iteration 42 - next' log.md || fail 'number'
+  [ "$(grep -nE '^(### Iteration|## Appendix)' log.md | cut -d: -f2 | tr '\n' '|')" = '### Iteration 41 - by hand|### Iteration 42 - next|## Appendix|' ] ||
+    fail 'not behind the last entry'
+}
+
+test_append_keeps_crlf() {
+  printf '# L\r\n\r\n## Iterations\r\n\r\n### Iteration 3 - a\r\n\r\n- Commit: none (x)\r\n' >log.md
+  expect 0 "$GDNCTL" log append --log-file log.md --title next
+  [ "$(tr -cd '\n' <log.md | wc -c)" = "$(tr -cd '\r' <log.md | wc -c)" ] || fail 'mixed line endings'
+  expect 0 "$GDNCTL" log render --check --log-file log.md
+}
+
+test_append_two_writers_at_once() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  for i in 1 2 3 4 5 6; do "$GDNCTL" log append --log-file log.md --title "writer $i" 2>/dev/null & done
+  wait
+  [ "$(grep -c '^### Iteration [0-5] - writer' log.md)" = 6 ] || fail 'entries missing'
+  [ "$(grep -oE '^### Iteration [0-9]+' log.md | sort -u | wc -l)" = 6 ] || fail 'a number came twice'
+  [ "$(wc -l <log.records.jsonl)" = 6 ] || fail 'records missing'
+  expect 0 "$GDNCTL" log render --check --log-file log.md
+}
+
+test_append_to_a_read_only_folder() {
+  [ "$(id -u)" != 0 ] || command -v setpriv >/dev/null || skip 'runs as root without setpriv'
+  mkdir ro && "$GDNCTL" log init --log-file ro/log.md 2>/dev/null
+  as=()
+  if [ "$(id -u)" = 0 ]; then chmod -R a+rX "$WORK" && as=(setpriv --reuid 65534 --regid 65534 --clear-groups); fi
+  chmod a-w ro ro/log.md
+  before=$(sha256sum ro/log.md)
+  expect 8 "${as[@]}" "$GDNCTL" log append --log-file ro/log.md --title x
+  [ "$before" = "$(sha256sum ro/log.md)" ] || fail 'the log changed'
+  [ "$(ls -A ro)" = log.md ] || fail "left over: $(ls -A ro)"
+}
+
+test_append_on_a_full_disk_changes_nothing() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  "$GDNCTL" log append --log-file log.md --title first 2>/dev/null
+  head -c 20000 /dev/zero | tr '\0' 'x' | fold -w 80 >>log.md
+  cp log.md before.md && cp log.records.jsonl before.jsonl
+  # Room for the record, not for the log.
+  expect 8 bash -c 'ulimit -f 8; exec "$0" log append --log-file log.md --title second' "$GDNCTL"
+  cmp -s before.md log.md || fail 'the log changed'
+  cmp -s before.jsonl log.records.jsonl || fail 'the records changed'
+  # No room for the record either.
+  head -c 300000 /dev/zero | tr '\0' ' ' >pad
+  expect 8 bash -c 'ulimit -f 0; exec "$0" log append --log-file log.md --title second 2>/dev/null' "$GDNCTL"
+  cmp -s before.md log.md && cmp -s before.jsonl log.records.jsonl || fail 'something changed'
+  expect 0 "$GDNCTL" log append --log-file log.md --title second
+}
+
+test_append_killed_at_any_time_is_repaired() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  for i in $(seq 12); do
+    "$GDNCTL" log append --log-file log.md --title "try $i" 2>/dev/null &
+    pid=$!
+    sleep "0.0$(((i * 7) % 10))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+  done
+  expect 0 "$GDNCTL" log append --log-file log.md --title last
+  expect 0 "$GDNCTL" log render --check --log-file log.md
+  [ "$(grep -c '^### Iteration' log.md)" = "$(($(wc -l <log.records.jsonl) + 1))" ] || fail 'records and entries differ'
+}
+
+test_append_drops_a_torn_record() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  "$GDNCTL" log append --log-file log.md --title first 2>/dev/null
+  printf '{"schema":"gdnctl.iteration/1","id":"20' >>log.records.jsonl
+  expect 0 "$GDNCTL" log append --log-file log.md --title second
+  err_has 'torn'
+  [ "$(wc -l <log.records.jsonl)" = 2 ] || fail 'not two records'
+  expect 0 "$GDNCTL" log render --check --log-file log.md
+}
+
+test_append_refuses_an_open_fence() {
+  printf '## Iterations\n\n### Iteration 1 - a\n\n```text\nopen\n' >log.md
+  cp log.md before
+  expect 9 "$GDNCTL" log append --log-file log.md --title x
+  err_has 'line 5'
+  cmp -s before log.md || fail 'the log changed'
+  [ ! -e log.records.jsonl ] || fail 'a record was left'
+}
+
+test_append_experiment() {
+  "$GDNCTL" log init --template experiment --log-file e.md 2>/dev/null
+  job SUCCEEDED 0 OK >job.json
+  expect 0 "$GDNCTL" log append --log-file e.md --from-job job.json --title 'Decode tiling' --goal 'Faster decode' \
+    --hypothesis 'A wider tile hides latency' --change 'tile 64 -> 128' --next 'Try 256'
+  grep -qE '^## [0-9]{4}-[0-9]{2}-[0-9]{2} - Decode tiling$' e.md || fail 'heading'
+  for s in Goal Hypothesis Action Outcome 'Next Step'; do grep -qx "### $s" e.md || fail "no $s"; done
+  expect 0 "$GDNCTL" log render --check --log-file e.md
+}
+
+test_new_then_append_record() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 0 "$GDNCTL" log new --log-file log.md --title 'Filled in'
+  out_has '### Iteration 0 - Filled in'
+  out_has '- Next hypothesis:'
+  [ -f iteration-000-record.json ] || fail 'no record to fill in'
+  expect 0 "$GDNCTL" log new --log-file log.md
+  out_has '### Iteration 1'
+  sed -i 's/"hypothesis": null/"hypothesis": "It helps"/; s/"my_own": 1//; s/"raw": {}/"raw": {}, "my_own": {"kept": 0.1}/' iteration-000-record.json
+  expect 0 "$GDNCTL" log append --log-file log.md --record iteration-000-record.json --commit 'none (measurement only)'
+  grep -q -- '- Hypothesis: It helps' log.md || fail 'hypothesis'
+  grep -q '"my_own":{"kept":0.1}' log.records.jsonl || fail 'an unknown field was lost'
+  [ ! -e iteration-000-record.json ] || fail 'the draft is still there'
+  "$GDNCTL" log append --log-file log.md --title 'beside a draft' 2>/dev/null
+  grep -q '^### Iteration 2 - beside a draft' log.md || fail 'the number of a draft was given away'
+  "$GDNCTL" log new --log-file log.md >/dev/null 2>&1
+  sed -i 's/"iteration": 3/"iteration": 0/' iteration-003-record.json
+  expect 7 "$GDNCTL" log append --log-file log.md --record iteration-003-record.json
+}
+
+test_full_chain_passes_lint() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  job SUCCEEDED 0 OK >job.json
+  expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json --title 'Correctness' \
+    --hypothesis 'The chunk kernel agrees with the recurrence' --next 'Profile a larger chunk'
+  expect 0 "$GDNCTL" lint-log --log-file log.md --scope all
+  out_has 'log lint passed'
+}
