@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include <unistd.h>
+
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/target.h"
@@ -97,7 +99,8 @@ Result<bool> is_local(const PlaceOptions& options, Context& context) {
     }
     if (const auto address = address_variable(context.env)) return unreachable(*address);
     GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("cluster"));
-    if (configured) {
+    // The built-in default is what happens when nothing is at hand, not a choice.
+    if (configured && context.config.find("cluster")->origin.kind != ConfigOrigin::Kind::builtin) {
         if (*configured == k_local) return true;
         GDNCTL_TRY(refuse_cluster(*configured, context));
     }
@@ -128,6 +131,13 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
                                  .help = "fail instead of running on this machine (also GDNCTL_NO_LOCAL=1)",
                                  .group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
+}
+
+std::string user_name(const Env& env) {
+    for (const char* name : {"USER", "LOGNAME"}) {
+        if (const auto value = env.get(name); value && !value->empty()) return *value;
+    }
+    return "uid" + std::to_string(getuid());
 }
 
 std::filesystem::path project_root(const Context& context) {

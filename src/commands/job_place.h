@@ -8,6 +8,7 @@
 
 #include "gdnctl/cli/args.h"
 #include "gdnctl/platform/context.h"
+#include "gdnctl/platform/env.h"
 #include "gdnctl/services/job.h"
 
 namespace gdnctl::commands {
@@ -20,6 +21,9 @@ struct PlaceOptions {
 };
 
 void describe_place(cli::Args& args, PlaceOptions& options);
+
+// USER, LOGNAME, or the number: who jobs are submitted by.
+std::string user_name(const Env& env);
 
 // The repository at or above the working directory, else the working directory.
 std::filesystem::path project_root(const Context& context);

@@ -28,13 +28,6 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds k_stop_patience{60};
 constexpr std::chrono::seconds k_journal_wait{10};
 
-std::string user_name(const Env& env) {
-    for (const char* name : {"USER", "LOGNAME"}) {
-        if (const auto value = env.get(name); value && !value->empty()) return *value;
-    }
-    return "uid" + std::to_string(getuid());
-}
-
 std::string host_name() {
     std::array<char, 256> name{};
     return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");

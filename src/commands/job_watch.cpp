@@ -93,7 +93,8 @@ std::optional<Clock::Monotonic> deadline_of(const WatchOptions& options, const C
 void print_status(Context& context, const JobDetails& details, bool whole_message) {
     if (context.global.quiet) return;
     std::string_view message = details.message;
-    if (!whole_message) message = message.substr(0, message.find('\n'));
+    // The excerpt that a failed job's message ends with is what the reader has just seen.
+    if (!whole_message) message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
     while (message.ends_with('\n')) message.remove_suffix(1);
     context.terminal.err("[" + format_log_time(context.clock.wall()) + "] " + details.submission_id +
                          " status=" + std::string(to_text(details.state)) + " " + std::string(message) + "\n");

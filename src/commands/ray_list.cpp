@@ -24,9 +24,7 @@ constexpr std::array<cli::Choice<MaybeState>, 5> k_states = {{{"PENDING", JobSta
 
 bool is_mine(const JobDetails& job, const Env& env) {
     const auto it = job.metadata.find("user");
-    if (it == job.metadata.end()) return false;
-    const auto user = env.get("USER");
-    return user && *user == it->second;
+    return it != job.metadata.end() && it->second == user_name(env);
 }
 
 std::string row(const JobDetails& job, const Clock& clock) {

@@ -43,9 +43,11 @@ Json device_json(const std::optional<DeviceReport>& device) {
 }
 
 Json verdict_json(const OracleVerdicts& verdicts) {
-    if (verdicts.last.empty()) return nullptr;
+    if (verdicts.overall.empty()) return nullptr;
     Json out;
-    out["last"] = verdicts.last;
+    out["overall"] = verdicts.overall;
+    out["cases"] = verdicts.cases;
+    out["vectors"] = verdicts.vectors;
     out["counts"] = verdicts.counts;
     return out;
 }
@@ -73,10 +75,10 @@ void show_results(const Target& target, const JobOutput& output) {
                          counts->skipped);
         }
     }
-    if (!output.verdicts().last.empty()) {
+    if (const OracleVerdicts& v = output.verdicts(); !v.overall.empty()) {
         std::string counted;
-        for (const auto& [word, n] : output.verdicts().counts) counted += fmt::format(" {}={}", word, n);
-        log::info("verdict: {} ({} lines:{})", output.verdicts().last, "verdict", counted);
+        for (const auto& [word, n] : v.counts) counted += fmt::format(", {} {}", n, word);
+        log::info("verdict: {} ({} cases, {} recorded vectors{})", v.overall, v.cases, v.vectors, counted);
     }
 }
 

@@ -24,12 +24,19 @@ struct DeviceReport {
 };
 std::optional<DeviceReport> parse_device_line(std::string_view line);
 
-// `verdict: OK`: how often each verdict was given, and the last one.
+// What the oracle said: per judged item, and over all (`verdict: OK`, its last line).
 struct OracleVerdicts {
-    std::map<std::string, std::int64_t> counts;
-    std::string last;
+    std::string overall;  // empty: no verdict line
+    std::int64_t cases = 0, vectors = 0;
+    std::map<std::string, std::int64_t> counts;  // items by verdict
 };
-// The verdict word of one line ("verdict: WRONG", "case base: OK" is none); nullopt: no verdict line.
+// "case   uniform_T64   OK   0.12 x budget": kind and verdict; nullopt: another line.
+struct OracleItem {
+    bool vector = false;  // a recorded output, not a generated case
+    std::string verdict;
+};
+std::optional<OracleItem> parse_oracle_item(std::string_view line);
+// The verdict word of "verdict: WRONG: reason"; nullopt: no verdict line.
 std::optional<std::string> parse_verdict_line(std::string_view line);
 
 struct ProfileReport {

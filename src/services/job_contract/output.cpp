@@ -123,6 +123,21 @@ std::optional<std::string> parse_verdict_line(std::string_view line) {
     return std::string(word);
 }
 
+std::optional<OracleItem> parse_oracle_item(std::string_view line) {
+    constexpr std::array<std::string_view, 5> verdicts = {"OK", "SUSPECT", "WRONG", "UNSTABLE_INPUT", "NO_DATA"};
+    std::array<std::string_view, 3> words;
+    for (std::string_view& word : words) {
+        const std::size_t start = line.find_first_not_of(' ');
+        if (start == std::string_view::npos) return std::nullopt;
+        line.remove_prefix(start);
+        word = line.substr(0, line.find(' '));
+        line.remove_prefix(word.size());
+    }
+    if (words[0] != "case" && words[0] != "vector") return std::nullopt;
+    if (std::find(verdicts.begin(), verdicts.end(), words[2]) == verdicts.end()) return std::nullopt;
+    return OracleItem{words[0] == "vector", std::string(words[2])};
+}
+
 std::optional<double> parse_metric(std::string_view line, std::string_view key) {
     std::optional<double> found;
     for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
@@ -171,9 +186,10 @@ void JobOutput::line(std::string_view text) {
     if (!text.empty() && text.back() == '\r') text.remove_suffix(1);
     if (const auto counts = parse_pytest_summary(text)) m_pytest = counts;
     if (const auto device = parse_device_line(text)) m_device = device;
-    if (const auto verdict = parse_verdict_line(text)) {
-        ++m_verdicts.counts[*verdict];
-        m_verdicts.last = *verdict;
+    if (const auto verdict = parse_verdict_line(text)) m_verdicts.overall = *verdict;
+    if (const auto item = parse_oracle_item(text)) {
+        ++m_verdicts.counts[item->verdict];
+        ++(item->vector ? m_verdicts.vectors : m_verdicts.cases);
     }
     if (const auto v = parse_metric(text, "throughput/mfu")) m_profile.mfu = v;
     if (const auto v = parse_metric(text, "throughput/tokens_per_second")) m_profile.tokens_per_second = v;

@@ -181,7 +181,8 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
 Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, const fs::path& folder) const {
     GDNCTL_TRY(make_private_directory(folder));
     if (request.working_dir) {
-        GDNCTL_TRY(local::unpack_tree(*request.working_dir, folder / "work"));
+        GDNCTL_TRY(local::pack_tree(*request.working_dir, folder / "package.zip", local::k_package_limit));
+        GDNCTL_TRY(local::unpack_package(folder / "package.zip", folder / "work"));
     } else {
         GDNCTL_TRY(make_private_directory(folder / "work"));
     }

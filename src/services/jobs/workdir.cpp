@@ -1,8 +1,13 @@
 #include "services/jobs/workdir.h"
 
+#include <algorithm>
 #include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/zip.h"
 
 namespace gdnctl::local {
 
@@ -10,33 +15,61 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Status copy_one(const fs::path& root, const std::string& relative, const fs::path& into) {
+struct Packed {
+    std::uint64_t bytes;
+    std::string name;
+};
+
+// Adds one file; nothing when it has been deleted since it was listed, or is a link to nothing or to a folder.
+Status add_one(ZipWriter& zip, const fs::path& root, const std::string& relative, std::vector<Packed>& packed) {
     std::error_code problem;
-    const fs::path source = root / relative;
-    const fs::path real = fs::canonical(source, problem);
-    if (problem) return {};  // deleted since it was listed, or a link to nothing
+    const fs::path real = fs::canonical(root / relative, problem);
+    if (problem) return {};
     if (!is_inside(root, real)) {
         return fail(ErrorKind::local_io, "unsafe path: " + relative + " leads out of the working directory",
                     "remove the link, or keep it out of the package with .gitignore");
     }
     if (!fs::is_regular_file(real, problem)) return {};
-    const fs::path target = (into / relative).lexically_normal();
-    if (!is_inside(into, target)) return fail(ErrorKind::local_io, "unsafe path: " + relative);
-    fs::create_directories(target.parent_path(), problem);
-    if (!problem) fs::copy_file(real, target, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", source, problem.value()));
-    return {};
+    packed.push_back({fs::file_size(real, problem), relative});
+    const fs::perms mode = fs::status(real, problem).permissions();
+    return zip.add_file(relative, real, (mode & fs::perms::owner_exec) != fs::perms::none);
+}
+
+tl::unexpected<Error> too_large(std::uint64_t size, std::uint64_t limit, std::vector<Packed> packed) {
+    constexpr std::size_t k_named = 10;
+    std::sort(packed.begin(), packed.end(), [](const Packed& a, const Packed& b) { return a.bytes > b.bytes; });
+    if (packed.size() > k_named) packed.resize(k_named);
+    std::string largest;
+    for (const Packed& file : packed) largest += fmt::format("\n  {:>12}  {}", file.bytes, file.name);
+    return fail(ErrorKind::usage,
+                fmt::format("the package of the working directory has {} bytes, more than {}", size, limit),
+                "keep large files out with .gitignore; the largest:" + largest);
 }
 
 }  // namespace
 
-Status unpack_tree(const WorkingTree& tree, const fs::path& into) {
+Status pack_tree(const WorkingTree& tree, const fs::path& package, std::uint64_t limit) {
     std::error_code problem;
-    fs::create_directory(into, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", into, problem.value()));
     const fs::path root = fs::canonical(tree.root, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::usage, "open", tree.root, problem.value()));
-    for (const std::string& relative : tree.files) GDNCTL_TRY(copy_one(root, relative, into));
+    GDNCTL_TRY_ASSIGN(ZipWriter zip, ZipWriter::create(package));
+    std::vector<Packed> packed;
+    for (const std::string& relative : tree.files) GDNCTL_TRY(add_one(zip, root, relative, packed));
+    GDNCTL_TRY_ASSIGN(const std::uint64_t size, zip.finish());
+    if (size > limit) return too_large(size, limit, std::move(packed));
+    return {};
+}
+
+Status unpack_package(const fs::path& package, const fs::path& into) {
+    GDNCTL_TRY(make_private_directory(into));
+    {
+        GDNCTL_TRY_ASSIGN(const ZipReader archive, ZipReader::open(package));
+        constexpr std::uint64_t k_most = std::uint64_t{1} << 40;  // our own package: deflate may have shrunk it a lot
+        GDNCTL_TRY(extract_zip(archive, into, k_most));
+    }
+    std::error_code problem;
+    fs::remove(package, problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", package, problem.value()));
     return {};
 }
 

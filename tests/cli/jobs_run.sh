@@ -1,0 +1,203 @@
+# Submitting jobs to the local backend and following them to their end.
+
+setup() {
+  printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", %s]\n' "$1" >gdnctl.toml
+}
+jobs_left() { pgrep -f "$1" >/dev/null; }
+job_id() { sed -n 's/.*Job submitted with ID: *\([^ ]*\).*/\1/p' "$WORK/err" | tail -1; }
+status_of() { "$GDNCTL" ray-list --cluster local --json 2>/dev/null | grep -o "\"submission_id\":\"$1\",\"status\":\"[A-Z]*\"" | sed 's/.*:"\(.*\)"/\1/'; }
+wait_status() { # ID STATUS
+  for _ in $(seq 600); do [ "$(status_of "$1")" = "$2" ] && return; sleep 0.05; done
+  fail "job $1 never became $2: $(status_of "$1")"
+}
+
+test_succeeds_and_prints_its_log() {
+  setup '"echo to-out; echo to-err >&2"'
+  expect 0 "$GDNCTL" ray-test --cluster local
+  printf 'to-out\nto-err\n' | cmp - "$WORK/out" || fail "the log is not exactly what the job wrote"
+  err_has '[gdnctl] Job submitted with ID: gdnctl-test-'
+  err_has '[gdnctl] Job URL: file://'
+  err_has 'status=SUCCEEDED Job finished successfully.'
+  err_lacks 'no cluster at hand'
+  grep -Eq '^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\] gdnctl-test-[A-Za-z0-9_-]+ status=' "$WORK/err" ||
+    fail "no status line"
+  grep -Eq '^\{.*"kind":"test".*\}$' "$XDG_STATE_HOME/gdnctl/jobs.jsonl" || fail "not in jobs.jsonl"
+}
+
+test_default_backend_says_so() {
+  setup '"true"'
+  expect 0 "$GDNCTL" ray-test
+  err_has '[gdnctl] no cluster at hand: using the local backend (this host, no TPU)'
+}
+
+test_failure_is_exit_1() {
+  setup '"echo broken; exit 7"'
+  expect 1 "$GDNCTL" ray-test --cluster local
+  err_has 'JOB_ENTRYPOINT_COMMAND_ERROR, exit code 7'
+}
+
+test_json_is_one_object_and_the_log_goes_to_stderr() {
+  setup '"echo in-the-log; echo verdict: WRONG; exit 1"'
+  expect 1 "$GDNCTL" ray-test --cluster local --json
+  [ "$(wc -l <"$WORK/out")" = 1 ] || fail "not one line"
+  out_has '{"schema":"gdnctl.ray-test/1","backend":"local","cluster":"local","address":'
+  out_has '"status":"FAILED","error_type":"JOB_ENTRYPOINT_COMMAND_ERROR"'
+  out_has '"failure_class":"user","driver_exit_code":1,"start_time":'
+  out_has '"target":"t","tests":null,"device":null,"verdict":{"overall":"WRONG","cases":0,"vectors":0,"counts":{}}}'
+  err_has 'in-the-log'
+}
+
+test_no_wait_prints_the_id() {
+  setup '"echo later"'
+  expect 0 "$GDNCTL" ray-test --cluster local --no-wait --submission-id my-job
+  printf '[gdnctl] submission_id=my-job\n' | cmp - "$WORK/out" || fail "stdout"
+  expect 0 "$GDNCTL" ray-wait --cluster local my-job --poll 0.05 --show-logs
+  printf 'later\n' | cmp - "$WORK/out" || fail "log"
+  expect 2 "$GDNCTL" ray-test --cluster local --submission-id my-job
+  err_has 'Job with submission_id my-job already exists. Please use a different submission_id.'
+}
+
+test_the_job_sees_a_copy_of_the_repository() {
+  git init -q . && echo one >tracked && mkdir docs && echo d >docs/x && echo secret >ignored && echo ignored >.gitignore
+  git add tracked docs .gitignore && git commit -qm init
+  echo two >untracked && rm -f gone
+  setup '"ls; ls -a | grep -c ignored; git rev-parse 2>/dev/null; echo changed >tracked"'
+  expect 0 "$GDNCTL" ray-test --cluster local
+  out_has tracked
+  out_has untracked
+  out_lacks docs
+  grep -qx one tracked || fail "the job changed the repository"
+  expect 0 "$GDNCTL" ray-test --cluster local --working-dir none
+  out_lacks tracked
+}
+
+test_environment_options() {
+  setup '"echo [$A] [$B] [$RAY_ADDRESS] [$GDNCTL_SUBMISSION_ID]"'
+  RAY_ADDRESS=127.0.0.1:6379 expect 0 "$GDNCTL" ray-test --cluster local -e A=x=y -e B= -e ' ' --submission-id e-1
+  printf '[x=y] [] [] [e-1]\n' | cmp - "$WORK/out" || fail "environment"
+  for bad in MISSING_EQUALS 1BAD=v =v; do
+    expect 2 "$GDNCTL" ray-test --cluster local -e "$bad"
+  done
+  expect 0 "$GDNCTL" ray-test --cluster local -e TOKEN=hunter2hunter2
+  err_has 'environment of the job: TOKEN'
+  err_lacks hunter2
+  ! grep -r hunter2 "$XDG_STATE_HOME" || fail "the value is in the state directory"
+}
+
+test_a_named_cluster_never_becomes_local() {
+  setup '"echo ran"'
+  expect 2 "$GDNCTL" ray-test --cluster mars
+  err_has 'No cluster config found for region mars'
+  git init -q . && mkdir infra && echo 'cluster_name: x' >infra/marin-us-central1.yaml
+  expect 4 "$GDNCTL" ray-test --cluster us-central1
+  expect 4 "$GDNCTL" ray-test
+  expect 2 "$GDNCTL" ray-test --cluster mars
+  err_has us-central1
+  expect 4 "$GDNCTL" ray-test --cluster-config infra/marin-us-central1.yaml
+  expect 4 "$GDNCTL" ray-list --ray-address http://127.0.0.1:1
+  rm -r infra
+  RAY_API_SERVER_ADDRESS=http://127.0.0.1:1 expect 4 "$GDNCTL" ray-test
+  GDNCTL_CLUSTER=us-east5-a expect 2 "$GDNCTL" ray-test
+  RAY_ADDRESS=127.0.0.1:6379 expect 0 "$GDNCTL" ray-test
+  err_has 'RAY_ADDRESS=127.0.0.1:6379 is not a dashboard address: ignored'
+  expect 4 "$GDNCTL" ray-test --no-local
+  GDNCTL_NO_LOCAL=1 expect 4 "$GDNCTL" ray-test --cluster local
+  [ "$("$GDNCTL" ray-list --cluster local 2>/dev/null | grep -c SUCCEEDED)" = 1 ] || fail "something else ran"
+}
+
+test_options_that_local_cannot_serve() {
+  setup '"true"'
+  echo torch >req.txt
+  expect 2 "$GDNCTL" ray-test --cluster local --pip-requirements req.txt
+  expect 2 "$GDNCTL" ray-test --cluster local --working-dir gs://bucket/x.zip
+  expect 2 "$GDNCTL" ray-test --cluster local --working-dir nowhere
+  expect 2 "$GDNCTL" ray-test --cluster local --pytest-args -x
+  expect 2 "$GDNCTL" ray-test --cluster local --require-passed 3
+  expect 2 "$GDNCTL" ray-test --cluster local --tpu v5p-128
+  err_has 'Only single tpu nodes are supported with the CLI'
+  expect 2 "$GDNCTL" ray-test --cluster local --submission-id latest
+  expect 2 "$GDNCTL" ray-profile --cluster local
+  err_has "target 't' has no profile"
+  [ ! -e "$XDG_STATE_HOME/gdnctl/local/jobs" ] || [ -z "$(ls -A "$XDG_STATE_HOME/gdnctl/local/jobs")" ] || fail "a job was made"
+}
+
+test_profile_of_a_target_with_argv() {
+  setup '"true"'
+  printf '[targets.t.profile]\nargv = ["sh", "-c", "echo throughput/mfu: 12.5; echo $X"]\nenv = { X = "from-table" }\n' >>gdnctl.toml
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  out_has '"schema":"gdnctl.ray-profile/1"'
+  out_has '"profile":{"mfu":12.5,"tokens_per_second":null'
+  err_has from-table
+}
+
+test_gdnctl_as_first_word_is_this_binary() {
+  printf 'target = "t"\n[targets.t]\ntest = ["gdnctl", "--version"]\n' >gdnctl.toml
+  PATH=/usr/bin:/bin expect 0 "$GDNCTL" ray-test --cluster local
+  out_has 'gdnctl '
+}
+
+test_a_job_over_the_targets_time_is_stopped() {
+  printf 'target = "t"\n[targets.t.test]\nargv = ["sh", "-c", "echo up; sleep 300"]\ntimeout_s = 1\n' >gdnctl.toml
+  expect 124 "$GDNCTL" ray-test --cluster local --submission-id slow
+  [ "$(status_of slow)" = STOPPED ] || fail "not stopped: $(status_of slow)"
+}
+
+test_client_killed_the_job_still_succeeds() {
+  setup '"echo up; while [ ! -e '"$WORK"'/go ]; do sleep 0.05; done; echo end"'
+  "$GDNCTL" ray-test --cluster local --submission-id survivor >"$WORK/o" 2>&1 &
+  local client=$!
+  for _ in $(seq 600); do grep -q up "$WORK/o" && break; sleep 0.05; done
+  kill -9 $client
+  wait $client 2>/dev/null
+  touch "$WORK/go"
+  expect 0 "$GDNCTL" ray-wait --cluster local survivor --poll 0.05 --show-logs
+  out_has end
+}
+
+interrupt() { # SIGNAL EXPECTED-CODE STATUS-AFTER EXTRA...
+  local sig=$1 code=$2 after=$3 id="int-$1-$3"
+  shift 3
+  setup '"echo up; while [ ! -e '"$WORK"'/go ]; do sleep 0.05; done"'
+  # bash starts background commands with SIGINT ignored; setsid and a fresh shell do not.
+  python3 - "$sig" "$WORK/rc" "$GDNCTL" ray-test --cluster local --submission-id "$id" "$@" <<'P' >"$WORK/o" 2>&1
+import os, signal, subprocess, sys, time
+sig, rc, argv = sys.argv[1], sys.argv[2], sys.argv[3:]
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+p = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+while b"up" not in p.stdout.readline():
+    pass
+p.send_signal(getattr(signal, sig))
+open(rc, "w").write(str(p.wait()))
+P
+  [ "$(cat "$WORK/rc")" = "$code" ] || fail "exit $(cat "$WORK/rc") of $sig: $(cat "$WORK/o")"
+  [ "$(status_of "$id")" = "$after" ] || fail "after $sig: $(status_of "$id")"
+  touch "$WORK/go"
+  expect 0 "$GDNCTL" ray-stop --cluster local "$id" --wait
+  rm "$WORK/go"
+}
+test_ctrl_c_leaves_the_job_running() { interrupt SIGINT 130 RUNNING && grep -q 'gdnctl ray-wait --cluster local int-' "$WORK/o" || fail "no next commands"; }
+test_sigterm_leaves_the_job_running() { interrupt SIGTERM 143 RUNNING; }
+test_a_closed_terminal_leaves_the_job_running() { interrupt SIGHUP 130 RUNNING; }
+test_ctrl_c_with_auto_stop_stops_the_job() { interrupt SIGINT 130 STOPPED --auto-stop; }
+
+test_killed_at_every_moment_of_a_submit() {
+  setup '"sleep 30"'
+  local i id
+  for i in $(seq 0 14); do
+    "$GDNCTL" ray-test --cluster local --no-wait --submission-id "k-$i" >/dev/null 2>&1 &
+    local pid=$!
+    sleep "$(printf '0.%03d' $((i * 12)))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+  done
+  for i in $(seq 0 14); do
+    id=k-$i
+    [ -e "$XDG_STATE_HOME/gdnctl/local/jobs/$id" ] || continue
+    expect 0 "$GDNCTL" ray-stop --cluster local $id --wait
+    case "$(status_of $id)" in STOPPED | FAILED) ;; *) fail "$id is $(status_of $id)" ;; esac
+  done
+  # The next submit clears away what half-made jobs left.
+  setup '"true"'
+  expect 0 "$GDNCTL" ray-test --cluster local
+  [ -z "$(find "$XDG_STATE_HOME/gdnctl/local/jobs" -maxdepth 1 -name '.new-*')" ] || fail "half-made job left"
+}

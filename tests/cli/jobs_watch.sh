@@ -1,0 +1,164 @@
+# Waiting for jobs, their logs, stopping and listing them.
+
+setup() { printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", %s]\n' "$1" >gdnctl.toml; }
+submit() { # ID SCRIPT
+  setup "$2"
+  "$GDNCTL" ray-test --cluster local --no-wait --submission-id "$1" "${@:3}" >/dev/null 2>"$WORK/err" || fail "cannot submit $1"
+}
+finish() { "$GDNCTL" ray-wait --cluster local "$1" --poll 0.05 >/dev/null 2>&1; }
+
+test_wait_exit_codes() {
+  submit ok '"true"'
+  submit bad '"exit 3"'
+  submit stopped '"sleep 300"'
+  expect 0 "$GDNCTL" ray-wait --cluster local ok --poll 0.05
+  expect 1 "$GDNCTL" ray-wait --cluster local bad --poll 0.05
+  expect 0 "$GDNCTL" ray-stop --cluster local stopped
+  err_has '[gdnctl] Job stopped stop requested'
+  expect 3 "$GDNCTL" ray-wait --cluster local stopped --poll 0.05
+  err_has 'status=STOPPED Job was intentionally stopped.'
+  expect 6 "$GDNCTL" ray-wait --cluster local nobody
+  err_has 'Job nobody does not exist'
+  expect 2 "$GDNCTL" ray-wait --cluster local latest
+  expect 2 "$GDNCTL" ray-wait --cluster local
+  expect 2 "$GDNCTL" ray-wait --cluster local ok --poll 0
+}
+
+test_wait_compat_exit() {
+  submit bad '"exit 3"'
+  submit long '"sleep 300"'
+  expect 0 "$GDNCTL" ray-wait --cluster local bad --poll 0.05 --compat-exit
+  expect 1 "$GDNCTL" ray-wait --cluster local nobody --compat-exit
+  expect 2 "$GDNCTL" ray-wait --cluster local long --poll 0.05 --timeout 0.2 --compat-exit
+  expect 0 "$GDNCTL" ray-stop --cluster local long --wait
+}
+
+test_wait_timeout_leaves_the_job_alive() {
+  submit long '"sleep 300"'
+  expect 124 "$GDNCTL" ray-wait --cluster local long --poll 0.05 --timeout 0.3 --json
+  out_has '"schema":"gdnctl.ray-wait/1"'
+  out_has '"failure_class":"timeout"'
+  expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json
+  out_has '"submission_id":"long"'
+  expect 0 "$GDNCTL" ray-stop --cluster local long --wait
+}
+
+test_wait_match_takes_the_newest() {
+  submit m-old '"echo old"'
+  finish m-old
+  submit m-new '"echo new"'
+  submit other '"true"'
+  expect 0 "$GDNCTL" ray-wait --cluster local --match '^m-' --poll 0.05 --show-logs
+  err_has '[gdnctl] submission_id=m-new'
+  out_has new
+  expect 6 "$GDNCTL" ray-wait --cluster local --match '^zzz'
+  expect 2 "$GDNCTL" ray-wait --cluster local --match 'a('
+}
+
+test_logs_tail_and_grep() {
+  submit l '"for i in 1 2 3 4 5; do echo a $i; echo b $i; done; printf last"'
+  finish l
+  expect 0 "$GDNCTL" ray-logs --cluster local l --tail 2
+  printf 'b 5\nlast' | cmp - "$WORK/out" || fail "tail"
+  expect 0 "$GDNCTL" ray-logs --cluster local l --grep 'a|nothing' --tail 2
+  printf 'a 4\na 5\n' | cmp - "$WORK/out" || fail "grep comes before tail"
+  expect 2 "$GDNCTL" ray-logs --cluster local l --grep 'a('
+  err_has -- '--grep'
+  expect 6 "$GDNCTL" ray-logs --cluster local nobody
+  expect 0 "$GDNCTL" ray-logs --cluster local l --tail 1 --json
+  out_has '"schema":"gdnctl.ray-logs/1"'
+  out_has '"logs":"last"}'
+}
+
+test_logs_follow_gives_each_byte_once() {
+  submit f '"i=0; while [ $i -lt 40 ]; do echo same; printf x; echo; i=$((i+1)); sleep 0.02; done; printf end"'
+  expect 0 "$GDNCTL" ray-logs --cluster local f --follow --tail 1000
+  expect 0 "$GDNCTL" ray-logs --cluster local f --tail 1000
+  cp "$WORK/out" "$WORK/whole"
+  [ "$(wc -c <"$WORK/whole")" = 283 ] || fail "$(wc -c <"$WORK/whole") bytes"
+  submit g '"i=0; while [ $i -lt 40 ]; do echo same; printf x; echo; i=$((i+1)); sleep 0.02; done; printf end"'
+  expect 0 "$GDNCTL" ray-logs --cluster local g -f --tail 1000
+  cmp "$WORK/out" "$WORK/whole" || fail "followed bytes differ"
+}
+
+test_logs_to_a_closed_pipe_end_quietly() {
+  submit p '"seq 200000"'
+  finish p
+  "$GDNCTL" ray-logs --cluster local p --tail 200000 2>"$WORK/err" | head -1 >"$WORK/out"
+  [ "$(cat "$WORK/out")" = 1 ] || fail "first line"
+  [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+}
+
+test_stop_of_an_ended_job_is_no_error() {
+  submit s '"true"'
+  finish s
+  expect 0 "$GDNCTL" ray-stop --cluster local s --json
+  out_has '"schema":"gdnctl.ray-stop/1"'
+  out_has '"stopped":false}'
+  expect 6 "$GDNCTL" ray-stop --cluster local nobody
+}
+
+test_stop_of_a_pending_job_is_immediate() {
+  GDNCTL_LOCAL_RESOURCES='{"CPU":1}' submit p '"echo never"' --tpu v5p-8
+  err_has 'can never offer'
+  expect 0 "$GDNCTL" ray-stop --cluster local p --json
+  out_has '"status":"STOPPED"'
+  expect 0 "$GDNCTL" ray-logs --cluster local p
+  out_empty
+}
+
+test_start_timeout_is_exit_4() {
+  RAY_JOB_START_TIMEOUT_SECONDS=0.3 submit late '"echo never"' --tpu v6e-4
+  expect 4 "$GDNCTL" ray-wait --cluster local late --poll 0.05
+  err_has 'Job supervisor actor failed to start within 0.3 seconds.'
+}
+
+test_supervisor_killed_is_exit_4() {
+  submit d '"echo up; setsid sleep 311 & sleep 312"'
+  local f=$XDG_STATE_HOME/gdnctl/local/jobs/d
+  for _ in $(seq 600); do grep -q up "$f/log" && break; sleep 0.05; done
+  kill -9 "$(sed -n '/"supervisor"/,/}/s/.*"pid": \([0-9]*\).*/\1/p' "$f/supervisor.json" | head -1)"
+  expect 4 "$GDNCTL" ray-wait --cluster local d --poll 0.05
+  err_has 'Job supervisor actor died: local supervisor'
+  ! grep -lsa 'GDNCTL_SUBMISSION_ID=d' /proc/[0-9]*/environ 2>/dev/null | grep -q . || fail "processes left"
+}
+
+test_list_filters() {
+  expect 0 "$GDNCTL" ray-list --cluster local --json
+  out_has '{"schema":"gdnctl.ray-list/1","jobs":[]}'
+  export USER=alice
+  submit a '"true"'
+  finish a
+  USER=bob submit b '"exit 1"'
+  finish b
+  expect 0 "$GDNCTL" ray-list --cluster local
+  [ "$(awk 'NR>1{print $NF}' "$WORK/out" | tr '\n' ' ')" = "b a " ] || fail "newest first"
+  awk 'length > 100 {exit 1}' "$WORK/out" || fail "too wide"
+  expect 0 "$GDNCTL" ray-list --cluster local --mine
+  out_has ' a'
+  out_lacks ' b'
+  expect 0 "$GDNCTL" ray-list --cluster local --status FAILED
+  out_lacks SUCCEEDED
+  expect 0 "$GDNCTL" ray-list --cluster local --limit 1
+  err_has '1 more'
+  expect 2 "$GDNCTL" ray-list --cluster local --limit 0
+  expect 2 "$GDNCTL" ray-list --cluster local --status SLEEPING
+}
+
+test_state_directory_others_may_write_to_is_exit_8() {
+  mkdir -p "$XDG_STATE_HOME/gdnctl" && chmod 777 "$XDG_STATE_HOME/gdnctl"
+  setup '"true"'
+  expect 8 "$GDNCTL" ray-test --cluster local
+  expect 8 "$GDNCTL" ray-list --cluster local
+  chmod 500 "$XDG_STATE_HOME/gdnctl"
+  [ "$(id -u)" = 0 ] || expect 8 "$GDNCTL" ray-test --cluster local
+}
+
+test_no_room_is_exit_8_and_no_half_job() {
+  setup '"true"'
+  head -c 300000 /dev/zero >big
+  (ulimit -f 100; "$GDNCTL" ray-test --cluster local --submission-id full >"$WORK/out" 2>"$WORK/err" </dev/null)
+  [ $? = 8 ] || fail "exit code"
+  [ ! -e "$XDG_STATE_HOME/gdnctl/local/jobs/full" ] || fail "half a job"
+  [ -z "$(ls -A "$XDG_STATE_HOME/gdnctl/local/jobs")" ] || fail "left-overs: $(ls -A "$XDG_STATE_HOME/gdnctl/local/jobs")"
+}

@@ -1,0 +1,280 @@
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "local_world.h"
+
+namespace gdnctl::local {
+
+namespace {
+
+std::vector<std::filesystem::path> hidden_entries(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.path().filename().string().starts_with('.')) found.push_back(entry.path());
+    }
+    return found;
+}
+
+JobDetails ended(const std::string& id, WallTime end) {
+    JobDetails d;
+    d.submission_id = id;
+    d.state = JobState::succeeded;
+    d.start_time = end;
+    d.end_time = end;
+    return d;
+}
+
+}  // namespace
+
+TEST_CASE("local: two submits of one id at once: one wins") {
+    LocalWorld world;
+    int won = 0;
+    int taken = 0;
+    std::mutex mutex;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+        threads.emplace_back([&] {
+            const auto submitted = world.backend()->submit(LocalWorld::request("one", "echo once"));
+            const std::lock_guard guard(mutex);
+            won += submitted ? 1 : 0;
+            taken += !submitted && submitted.error().message == job_message::already_exists("one") ? 1 : 0;
+        });
+    }
+    for (auto& t : threads) t.join();
+    CHECK(won == 1);
+    CHECK(taken == 7);
+    CHECK(world.wait_end("one").state == JobState::succeeded);
+    CHECK(world.log_of("one") == "once\n");
+    CHECK(hidden_entries(world.store().jobs()).empty());
+}
+
+TEST_CASE("local: 100 parallel submits all run, never more at once than there are resources") {
+    LocalWorld world;
+    world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"SLOT":4})";
+    constexpr int k_threads = 10;
+    std::vector<std::thread> threads;
+    std::atomic<int> submitted = 0;
+    const std::string busy = (world.folder / "busy").string();
+    // Each job leaves a file while it runs; one that sees more than four of them says so.
+    const std::string entrypoint = "mkdir -p " + busy + "; touch " + busy + "/$GDNCTL_SUBMISSION_ID; n=$(ls " + busy +
+                                   " | wc -l); [ $n -le 4 ] || echo too many: $n; rm " + busy +
+                                   "/$GDNCTL_SUBMISSION_ID";
+    for (int t = 0; t < k_threads; ++t) {
+        threads.emplace_back([&, t] {
+            const auto jobs = world.backend();
+            for (int i = 0; i < 100 / k_threads; ++i) {
+                JobRequest r = LocalWorld::request("p-" + std::to_string(t) + "-" + std::to_string(i), entrypoint);
+                r.resources = {{"SLOT", 1}};
+                submitted += jobs->submit(r) ? 1 : 0;
+            }
+        });
+    }
+    for (auto& t : threads) t.join();
+    CHECK(submitted == 100);
+    const auto ids = world.store().ids();
+    CHECK(ids.size() == 100);
+    for (const std::string& id : ids) {
+        CHECK(world.wait_end(id).state == JobState::succeeded);
+        CHECK(world.log_of(id).empty());
+    }
+    CHECK(world.store().queue(false).empty());
+}
+
+TEST_CASE("local: the submitter is killed before the supervisor is there: FAILED/ACTOR_DIED, not PENDING for ever") {
+    LocalWorld world;
+    REQUIRE(world.store().create());
+    const pid_t gone = fork();
+    if (gone == 0) _exit(0);
+    waitpid(gone, nullptr, 0);
+    std::filesystem::create_directories(world.store().job("lost") / "work");
+    JobDetails d = ended("lost", {});
+    d.state = JobState::pending;
+    d.end_time.reset();
+    REQUIRE(world.store().write(d));
+    REQUIRE(world.store().write_supervisor(
+        "lost", {{{gone, 1}, identity_of(getpid()).boot_id, identity_of(getpid()).pid_namespace}, std::nullopt}));
+    CHECK(world.backend()->details("lost")->error_type == "JOB_SUPERVISOR_ACTOR_DIED");
+    CHECK(world.backend()->list()->size() == 1);
+}
+
+TEST_CASE("local: a supervisor that cannot start fails the submit and the job, and frees its resources") {
+    LocalWorld world;
+    world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"TPU":4})";
+    const auto jobs = make_local_jobs({world.folder / "state", world.env, nullptr, "/nonexistent/gdnctl"});
+    JobRequest r = LocalWorld::request("no-sup", "true");
+    r.resources = {{"TPU", 4}};
+    const auto submitted = jobs->submit(r);
+    REQUIRE_FALSE(submitted);
+    CHECK(exit_code_of(submitted.error().kind) == ExitCode::infrastructure);
+    CHECK(jobs->details("no-sup")->error_type == "JOB_SUPERVISOR_ACTOR_START_FAILURE");
+    CHECK(world.store().queue(false).empty());
+}
+
+TEST_CASE("local: the supervisor is killed at any moment of a job's life: every job ends, nothing of it runs on") {
+    LocalWorld world;
+    const auto jobs = world.backend();
+    for (int i = 0; i < 12; ++i) {
+        const std::string id = "sweep-" + std::to_string(i);
+        REQUIRE(jobs->submit(LocalWorld::request(id, "setsid sleep 30 & echo up; sleep 0.02; echo done")));
+        const auto record = world.store().read_supervisor(id);
+        REQUIRE(record);
+        std::this_thread::sleep_for(std::chrono::milliseconds(7 * i));
+        send_signal(record->supervisor.id, SIGKILL);
+        const JobDetails d = world.wait_end(id);
+        CHECK((d.state == JobState::succeeded || d.error_type == "JOB_SUPERVISOR_ACTOR_DIED"));
+        CHECK(world.processes_of(id) == 0);
+        // Terminal states never change.
+        CHECK(jobs->details(id)->state == d.state);
+        CHECK(jobs->details(id)->message == d.message);
+    }
+}
+
+TEST_CASE("local: a damaged record is named, and hides no other job") {
+    LocalWorld world;
+    const auto jobs = world.backend();
+    REQUIRE(jobs->submit(LocalWorld::request("good", "true")));
+    world.wait_end("good");
+    REQUIRE(jobs->submit(LocalWorld::request("bad", "true")));
+    world.wait_end("bad");
+    write_text(world.store().file("bad", "job.json"), "{\"status\":");
+    CHECK(exit_code_of(jobs->details("bad").error().kind) == ExitCode::local_io);
+    CHECK(jobs->list()->size() == 1);
+}
+
+TEST_CASE("local: a queue that is missing or damaged is made again from the jobs") {
+    LocalWorld world;
+    world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"TPU":4})";
+    const auto jobs = world.backend();
+    JobRequest first = LocalWorld::request("q-a", "while [ ! -e go ]; do sleep 0.05; done");
+    first.resources = {{"TPU", 4}};
+    REQUIRE(jobs->submit(first));
+    world.wait_started("q-a");
+    write_text(world.store().root() / "queue.json", "garbage");
+    JobRequest second = LocalWorld::request("q-b", "true");
+    second.resources = {{"TPU", 4}};
+    REQUIRE(jobs->submit(second));
+    REQUIRE(jobs->submit(LocalWorld::request("free", "sleep 0.2")));
+    world.wait_end("free");
+    CHECK(jobs->details("q-b")->state == JobState::pending);
+    write_text(world.store().file("q-a", "work") / "go", "");
+    CHECK(world.wait_end("q-b").state == JobState::succeeded);
+}
+
+TEST_CASE("local: pruning keeps the newest 200 terminal jobs of 30 days, and all that still run") {
+    LocalWorld world;
+    REQUIRE(world.store().create());
+    const WallTime now = system_clock().wall();
+    const auto add = [&](const std::string& id, WallTime end) {
+        std::filesystem::create_directories(world.store().job(id));
+        REQUIRE(world.store().write(ended(id, end)));
+    };
+    for (int i = 0; i < 203; ++i) add("n-" + std::to_string(i), now - std::chrono::minutes(i + 1));
+    add("ancient", now - std::chrono::days(31));
+    std::filesystem::create_directories(world.store().jobs() / ".new-999999999-1-x");
+    std::filesystem::create_directories(world.store().jobs() / ".old-y" / "work");
+    REQUIRE(world.backend()->submit(LocalWorld::request("fresh", "sleep 300")));
+    const auto ids = world.store().ids();
+    CHECK(ids.size() == 201);
+    CHECK(world.store().exists("fresh"));
+    CHECK(world.store().exists("n-0"));
+    CHECK(world.store().exists("n-199"));
+    CHECK_FALSE(world.store().exists("n-200"));
+    CHECK_FALSE(world.store().exists("ancient"));
+    CHECK(hidden_entries(world.store().jobs()).empty());
+    REQUIRE(world.backend()->stop("fresh"));
+    world.wait_end("fresh");
+}
+
+TEST_CASE("local: a state folder that others may write to is refused, exit 8") {
+    LocalWorld world;
+    std::filesystem::create_directories(world.folder / "state");
+    std::filesystem::permissions(world.folder / "state", std::filesystem::perms(0777));
+    const auto submitted = world.backend()->submit(LocalWorld::request("w-1", "true"));
+    REQUIRE_FALSE(submitted);
+    CHECK(exit_code_of(submitted.error().kind) == ExitCode::local_io);
+    CHECK(exit_code_of(world.backend()->list().error().kind) == ExitCode::local_io);
+    CHECK_FALSE(std::filesystem::exists(world.folder / "state" / "local"));
+}
+
+TEST_CASE("local: a state folder of someone else is refused, exit 8") {
+    if (geteuid() != 0) return;  // only root can make one
+    LocalWorld world;
+    std::filesystem::create_directories(world.folder / "state");
+    REQUIRE(chown((world.folder / "state").c_str(), 12345, 12345) == 0);
+    CHECK(exit_code_of(world.backend()->submit(LocalWorld::request("w-1", "true")).error().kind) == ExitCode::local_io);
+}
+
+TEST_CASE("local: no room for the record: exit 8, no half job") {
+    LocalWorld world;
+    REQUIRE(world.store().create());
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{64, 64};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const auto submitted = world.backend()->submit(LocalWorld::request("full", "true"));
+        _exit(submitted ? 99 : static_cast<int>(exit_code_of(submitted.error().kind)));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 8);
+    CHECK_FALSE(world.store().exists("full"));
+    CHECK(hidden_entries(world.store().jobs()).empty());
+}
+
+TEST_CASE("local: no room for the log: the job fails by the signal, and its record is whole") {
+    LocalWorld world;
+    REQUIRE(world.backend()->submit(LocalWorld::request("biglog",
+                                                        "ulimit -f 8; i=0; while [ $i -lt 2000 ]; do echo 'a line of "
+                                                        "some forty bytes, again and again'; i=$((i+1)); done")));
+    const JobDetails d = world.wait_end("biglog");
+    CHECK(d.state == JobState::failed);
+    CHECK(d.driver_exit_code.has_value());
+    CHECK(classify(d).exit == ExitCode::check_failed);
+}
+
+TEST_CASE("local: capacity and start timeout that make no sense are configuration errors") {
+    LocalWorld world;
+    for (const char* bad : {"2", "{", R"({"CPU":"x"})", R"({"CPU":-1})"}) {
+        world.env["GDNCTL_LOCAL_RESOURCES"] = bad;
+        CHECK(exit_code_of(world.backend()->submit(LocalWorld::request("c", "true")).error().kind) == ExitCode::usage);
+    }
+    world.env.erase("GDNCTL_LOCAL_RESOURCES");
+    world.env["RAY_JOB_START_TIMEOUT_SECONDS"] = "soon";
+    CHECK(exit_code_of(world.backend()->submit(LocalWorld::request("c", "true")).error().kind) == ExitCode::usage);
+}
+
+TEST_CASE("local: a large environment and a value with every byte arrive whole") {
+    LocalWorld world;
+    std::string odd = "$HOME %s 'x' \"y\" \\ ";
+    for (int c = 1; c < 256; ++c) odd += static_cast<char>(c);
+    for (int i = 0; i < 60; ++i) world.env["BIG_" + std::to_string(i)] = std::string(20000, 'b');
+    JobRequest r = LocalWorld::request("env-big", "printf %s \"$ODD\" >odd; env | grep -c '^BIG_'");
+    r.env = {{"ODD", odd}};
+    r.keep_workdir = true;
+    REQUIRE(world.backend()->submit(r));
+    CHECK(world.wait_end("env-big").state == JobState::succeeded);
+    CHECK(world.log_of("env-big") == "60\n");
+    CHECK(file_text(world.store().file("env-big", "work") / "odd") == odd);
+}
+
+TEST_CASE("local: a job that submits another one does not take it along when it ends") {
+    LocalWorld world;
+    REQUIRE(world.backend()->submit(LocalWorld::request("outer", "echo up; sleep 300")));
+    world.wait_log("outer", "up");
+    // As a process of the outer job would: with its environment.
+    world.env["GDNCTL_SUBMISSION_ID"] = "outer";
+    world.env["GDNCTL_PROCESS_MARK"] = "local-job-outer";
+    REQUIRE(world.backend()->submit(LocalWorld::request("inner", "sleep 0.5; echo inner done")));
+    REQUIRE(world.backend()->stop("outer"));
+    world.wait_end("outer");
+    CHECK(world.wait_end("inner").state == JobState::succeeded);
+}
+
+}  // namespace gdnctl::local
