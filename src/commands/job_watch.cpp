@@ -138,6 +138,7 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         GDNCTL_TRY_ASSIGN(auto now, poller.ask());
         // The state was read first: what a job wrote before it ended is in the log by now.
         GDNCTL_TRY(drain());
+        GDNCTL_TRY(context.terminal.flush());
         const bool over = deadline && context.clock.monotonic() >= *deadline;
         if (now) lines.show(*now);
         if (now && (is_terminal(now->state) || over)) return Watched{std::move(*now), !is_terminal(now->state)};

@@ -138,6 +138,9 @@ void describe(cli::Args& args, Options& options) {
         if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
             return fail(ErrorKind::usage, "--require-passed and --max-skipped want 0 or more");
         }
+        if (options.submit.no_wait && (options.require_passed || options.max_skipped)) {
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped need the job's end: leave out --no-wait");
+        }
         return {};
     });
 }

@@ -60,7 +60,7 @@ test_logs_tail_and_grep() {
   finish l
   expect 0 "$GDNCTL" ray-logs --cluster local l --tail 2
   printf 'b 5\nlast' | cmp - "$WORK/out" || fail "tail"
-  expect 0 "$GDNCTL" ray-logs --cluster local l --grep 'a|nothing' --tail 2
+  expect 0 "$GDNCTL" ray-logs --cluster local l --grep '^a|nothing' --tail 2
   printf 'a 4\na 5\n' | cmp - "$WORK/out" || fail "grep comes before tail"
   expect 2 "$GDNCTL" ray-logs --cluster local l --grep 'a('
   err_has -- '--grep'

@@ -184,7 +184,7 @@ Result<std::map<std::string, double>> tpu_resources(std::string_view type) {
     std::size_t start = type.size();
     while (start > 0 && type[start - 1] >= '0' && type[start - 1] <= '9') --start;
     const auto number = text::parse_int(type.substr(start));
-    if (!number || start == 0 || type[start - 1] != '-' || *number < 1) {
+    if (!number || start < 2 || type[start - 1] != '-' || *number < 1) {
         return fail(ErrorKind::usage, "Cannot parse TPU type: " + std::string(type), "such as v5p-8 or v6e-4");
     }
     const std::int64_t chips = type == "v4-8" || type == "v5p-8" ? 4 : *number;

@@ -1,6 +1,7 @@
 // The process that looks after one local job: waits for its turn, runs the entrypoint, stops it when asked, and writes
 // down how it ended.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -53,6 +54,7 @@ private:
     void stop_ladder();
     void reap();
     bool stop_wanted() const;
+    bool is_gone() const;
     void end(JobState state, std::string_view error_type, const std::string& message,
              std::optional<int> exit_code = std::nullopt);
     void end_with_status(int wait_status);
@@ -84,9 +86,15 @@ Status Supervisor::take_over() {
     return m_store.write_supervisor(m_id, {identity_of(getpid()), std::nullopt});
 }
 
+// By a user, or by whoever removed the job's folder.
 bool Supervisor::stop_wanted() const {
     struct stat info{};
-    return stat(m_store.file(m_id, "stop").c_str(), &info) == 0;
+    return stat(m_store.file(m_id, "stop").c_str(), &info) == 0 || is_gone();
+}
+
+bool Supervisor::is_gone() const {
+    struct stat info{};
+    return stat(m_store.job(m_id).c_str(), &info) != 0 && errno == ENOENT;
 }
 
 // One look at the queue. True when the wait is over, with `turn` set.
@@ -124,6 +132,7 @@ Turn Supervisor::wait_for_turn() {
     milliseconds wait = k_tick;
     for (;;) {
         if (g_terminate != 0) return Turn::terminated;
+        if (is_gone()) return Turn::stopped;
         const auto now = clock.monotonic();
         const bool look = now - looked_at_others >= k_check_others;
         struct stat queue{};
@@ -278,7 +287,7 @@ void Supervisor::supervise() {
 void Supervisor::run() {
     supervise();
     // A full disk may become free again; the last tries leave out the excerpt of the log.
-    for (int i = 0; i < k_write_tries && is_terminal(m_details.state); ++i) {
+    for (int i = 0; i < k_write_tries && is_terminal(m_details.state) && !is_gone(); ++i) {
         const auto lock = m_store.lock();
         if (lock && m_store.finish(m_details)) break;
         if (i > 0) m_details.message = m_details.message.substr(0, m_details.message.find(", last available"));

@@ -135,6 +135,23 @@ TEST_CASE("local: the supervisor is killed at any moment of a job's life: every 
     }
 }
 
+TEST_CASE("local: a state folder that is removed takes its jobs with it") {
+    LocalWorld world;
+    world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
+    REQUIRE(world.backend()->submit(LocalWorld::request("rm-a", "trap '' TERM; echo up; while :; do sleep 0.1; done")));
+    JobRequest waiting = LocalWorld::request("rm-b", "true");
+    waiting.resources = {{"TPU", 1}};
+    REQUIRE(world.backend()->submit(waiting));
+    world.wait_log("rm-a", "up");
+    const ProcessIdentity running = world.store().read_supervisor("rm-a")->supervisor;
+    const ProcessIdentity pending = world.store().read_supervisor("rm-b")->supervisor;
+    std::filesystem::remove_all(world.folder / "state");
+    for (int i = 0; i < 2000 && (is_same_process(running) || is_same_process(pending)); ++i) nap();
+    CHECK_FALSE(is_same_process(running));
+    CHECK_FALSE(is_same_process(pending));
+    CHECK(world.processes_of("rm-a") == 0);
+}
+
 TEST_CASE("local: a damaged record is named, and hides no other job") {
     LocalWorld world;
     const auto jobs = world.backend();
