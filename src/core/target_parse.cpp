@@ -119,8 +119,10 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
     const ConfigValue* value = find(target, key);
     if (value == nullptr) return {};
     const Place place = outer.at(key);
-    TargetJob job = into.value_or(TargetJob{});
     const ConfigTable* table = value->as_table();
+    // With a command of its own nothing of the built-in job is left.
+    const bool replaced = table == nullptr || find(*table, "argv") != nullptr;
+    TargetJob job = replaced ? TargetJob{} : into.value_or(TargetJob{});
     if (table == nullptr) {
         GDNCTL_TRY_ASSIGN(job.argv, strings_of(place, *value));
     } else {
@@ -139,7 +141,7 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
             GDNCTL_TRY(read_count(at, *evidence, "skipped_max", job.evidence.skipped_max));
         }
     }
-    if (table == nullptr || find(*table, "argv") != nullptr) {
+    if (replaced) {
         if (job.argv.empty() || job.argv.front().empty()) return wrong(place, *value, "a command with its arguments");
         own_argv = true;
     }

@@ -216,7 +216,7 @@ Status LocalJobs::publish(const fs::path& folder, const LocalRequest& plan) cons
     }
     GDNCTL_TRY(sync_directory(m_store.jobs()));
     if (plan.resources.empty()) return {};
-    auto queue = m_store.queue(false);
+    auto queue = m_store.queue();
     std::erase_if(queue, [&](const auto& entry) { return entry.id == plan.submission_id; });
     queue.push_back({plan.submission_id, plan.resources, false});
     return m_store.write_queue(queue);

@@ -1,8 +1,11 @@
 #include "services/jobs/store.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
@@ -10,6 +13,7 @@
 
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
 #include "services/jobs/sweep.h"
 
@@ -30,6 +34,17 @@ Status check_private(const fs::path& folder) {
     struct stat info{};
     if (lstat(folder.c_str(), &info) != 0) return {};
     return make_private_directory(folder);
+}
+
+// Whole or not there, but not forced to the disk: for what means nothing after a reboot, and has one writer at a time.
+Status replace_quickly(const fs::path& path, std::string_view bytes) {
+    const fs::path temporary = path.parent_path() / (".new-" + path.filename().string());
+    const UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    int problem = fd.valid() ? write_fully(fd.get(), bytes) : errno;
+    if (problem == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) problem = errno;
+    if (problem == 0) return {};
+    unlink(temporary.c_str());
+    return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
 }
 
 }  // namespace
@@ -85,7 +100,7 @@ std::optional<SupervisorRecord> Store::read_supervisor(std::string_view id) cons
 }
 
 Status Store::write_supervisor(std::string_view id, const SupervisorRecord& record) const {
-    return atomic_replace(file(id, "supervisor.json"), to_json_text(record), 0600);
+    return replace_quickly(file(id, "supervisor.json"), to_json_text(record));
 }
 
 std::vector<std::string> Store::ids() const {
@@ -105,7 +120,7 @@ Result<JobDetails> Store::settle(std::string_view id) const {
     const auto record = read_supervisor(id);
     if (record && is_alive(record->supervisor)) return details;
     const auto child = record ? record->child : std::nullopt;
-    end_processes([&] { return orphans_of(id, child); }, std::chrono::milliseconds(0), *m_clock);
+    end_orphans(id, child, *m_clock);
     details.state = JobState::failed;
     details.error_type = std::string(job_error::k_died);
     details.message = "Job supervisor actor died: local supervisor " +
@@ -120,7 +135,7 @@ Result<JobDetails> Store::settle(std::string_view id) const {
 Status Store::finish(JobDetails details) const {
     GDNCTL_TRY_ASSIGN(const JobDetails before, read(details.submission_id));
     if (!is_terminal(before.state)) GDNCTL_TRY(write(details));
-    auto entries = queue(false);
+    auto entries = queue();
     const auto mine = [&](const QueueEntry& entry) { return entry.id == details.submission_id; };
     if (std::erase_if(entries, mine) > 0) return write_queue(entries);
     return {};
@@ -142,27 +157,28 @@ std::vector<QueueEntry> Store::rebuilt_queue() const {
     return out;
 }
 
-std::vector<QueueEntry> Store::queue(bool sweep) const {
+std::optional<std::vector<QueueEntry>> Store::peek_queue() const {
     const auto text = read_file_if_exists(m_root / "queue.json", k_record_limit);
-    auto parsed = text && *text ? parse_queue(**text) : fail(ErrorKind::bad_input, "");
-    std::vector<QueueEntry> entries = parsed ? std::move(*parsed) : rebuilt_queue();
-    if (!sweep) return entries;
-    const auto gone = [&](const QueueEntry& entry) {
-        const auto record = read_supervisor(entry.id);
-        if (record && is_alive(record->supervisor)) return false;
-        const auto details = settle(entry.id);
-        return !details || is_terminal(details->state);
-    };
-    // Not over `entries` itself: settle() rewrites the file.
-    std::vector<QueueEntry> left;
-    for (QueueEntry& entry : entries) {
-        if (!gone(entry)) left.push_back(std::move(entry));
-    }
-    return left;
+    if (!text || !*text) return std::nullopt;
+    auto parsed = parse_queue(**text);
+    return parsed ? std::optional(std::move(*parsed)) : std::nullopt;
+}
+
+std::vector<QueueEntry> Store::queue() const {
+    auto entries = peek_queue();
+    return entries ? std::move(*entries) : rebuilt_queue();
+}
+
+bool Store::settle_queued(std::string_view id) const {
+    const auto details = settle(id);
+    if (details && !is_terminal(details->state)) return false;
+    auto entries = queue();
+    if (std::erase_if(entries, [&](const QueueEntry& entry) { return entry.id == id; }) == 0) return true;
+    return write_queue(entries).has_value();
 }
 
 Status Store::write_queue(const std::vector<QueueEntry>& queue) const {
-    return atomic_replace(m_root / "queue.json", to_json_text(queue), 0600);
+    return replace_quickly(m_root / "queue.json", to_json_text(queue));
 }
 
 void Store::remove_folder(const fs::path& folder) const {

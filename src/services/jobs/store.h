@@ -74,14 +74,17 @@ public:
     std::optional<SupervisorRecord> read_supervisor(std::string_view id) const;
     Status write_supervisor(std::string_view id, const SupervisorRecord& record) const;
     std::vector<std::string> ids() const;
+    std::optional<std::vector<QueueEntry>> peek_queue() const;  // nullopt: missing or damaged
 
     // ---- the lock must be held
     // Ends a job whose supervisor is gone: kills what is left of it and writes FAILED. Returns what is true now.
     Result<JobDetails> settle(std::string_view id) const;
     // Writes a terminal state unless there is one already, and gives the resources back.
     Status finish(JobDetails details) const;
-    // Queue; rebuilt from the jobs when the file is missing or damaged. Entries of dead jobs are settled with `sweep`.
-    std::vector<QueueEntry> queue(bool sweep) const;
+    // Rebuilt from the jobs when the file is missing or damaged.
+    std::vector<QueueEntry> queue() const;
+    // Settles a job of the queue if its supervisor is gone; true when it has left the queue.
+    bool settle_queued(std::string_view id) const;
     Status write_queue(const std::vector<QueueEntry>& queue) const;
     // Removes the oldest terminal jobs, and what killed submitters left.
     void prune() const;

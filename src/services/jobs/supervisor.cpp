@@ -47,7 +47,8 @@ public:
 
 private:
     Turn wait_for_turn();
-    bool try_start(bool look_at_others, Turn& turn);
+    bool looks_free(bool look_at_others) const;
+    bool try_start(Turn& turn);
     void supervise();
     Status start_entrypoint();
     void run_to_end();
@@ -97,8 +98,36 @@ bool Supervisor::is_gone() const {
     return stat(m_store.job(m_id).c_str(), &info) != 0 && errno == ENOENT;
 }
 
-// One look at the queue. True when the wait is over, with `turn` set.
-bool Supervisor::try_start(bool look_at_others, Turn& turn) {
+// What the queue looks like from outside the lock: good for deciding whether taking it is worth the while.
+bool Supervisor::looks_free(bool look_at_others) const {
+    if (m_request.resources.empty()) return true;
+    const auto queue = m_store.peek_queue();
+    if (!queue || may_start(*queue, m_id, m_request.capacity)) return true;
+    if (!look_at_others) return false;
+    // Those who hold something, and the one who waits right before us: that one looks after those before it.
+    std::vector<std::string> watched;
+    std::string before;
+    for (const QueueEntry& entry : *queue) {
+        if (entry.id == m_id) break;
+        if (!entry.holds) before = entry.id;
+    }
+    for (const QueueEntry& entry : *queue) {
+        if (entry.id == before || (entry.holds && entry.id != m_id)) watched.push_back(entry.id);
+    }
+    const auto is_dead = [&](const std::string& id) {
+        const auto record = m_store.read_supervisor(id);
+        return !record || !is_alive(record->supervisor);
+    };
+    bool freed = false;
+    for (const std::string& id : watched) {
+        if (!is_dead(id)) continue;
+        if (const auto lock = m_store.lock()) freed = m_store.settle_queued(id) || freed;
+    }
+    return freed;
+}
+
+// One look at the queue under the lock. True when the wait is over, with `turn` set.
+bool Supervisor::try_start(Turn& turn) {
     const auto lock = m_store.lock();
     if (!lock) return false;
     const auto now = m_store.read(m_id);
@@ -107,12 +136,11 @@ bool Supervisor::try_start(bool look_at_others, Turn& turn) {
         return true;
     }
     if (!m_request.resources.empty()) {
-        auto queue = m_store.queue(look_at_others);
+        auto queue = m_store.queue();
         auto mine = std::find_if(queue.begin(), queue.end(), [&](const QueueEntry& e) { return e.id == m_id; });
         if (mine == queue.end()) mine = queue.insert(queue.end(), {m_id, m_request.resources, false});
         mine->holds = may_start(queue, m_id, m_request.capacity);
-        if (!mine->holds) return false;
-        if (!m_store.write_queue(queue)) return false;
+        if (!m_store.write_queue(queue) || !mine->holds) return false;
     }
     turn = Turn::ours;
     if (const Status started = start_entrypoint(); !started) {
@@ -135,16 +163,14 @@ Turn Supervisor::wait_for_turn() {
         if (is_gone()) return Turn::stopped;
         const auto now = clock.monotonic();
         const bool look = now - looked_at_others >= k_check_others;
+        if (look) looked_at_others = now;
         struct stat queue{};
-        struct stat record{};
         stat((m_store.root() / "queue.json").c_str(), &queue);
-        stat(m_store.file(m_id, "job.json").c_str(), &record);
         const bool changed = queue.st_ino != seen.st_ino || queue.st_mtim.tv_nsec != seen.st_mtim.tv_nsec;
-        if (look || changed || stop_wanted()) {
-            if (look) looked_at_others = now;
-            seen = queue;
-            Turn turn = Turn::ours;
-            if (try_start(look, turn)) return turn;
+        seen = queue;
+        Turn turn = Turn::ours;
+        if (stop_wanted() || ((look || changed) && looks_free(look))) {
+            if (try_start(turn)) return turn;
         }
         if (clock.monotonic() - start >= limit) return Turn::too_late;
         pause(std::min(wait, limit));
@@ -195,16 +221,16 @@ void Supervisor::stop_ladder() {
         std::chrono::seconds(seconds && *seconds >= 0 ? std::min<std::int64_t>(*seconds, 3600) : 3);
     Clock& clock = system_clock();
     const auto kill_at = clock.monotonic() + grace;
-    for (const ProcessId& id : family_of(getpid())) {
+    for (const ProcessId& id : family_of(getpid(), m_id)) {
         send_signal(id, signal_number);
         send_signal(id, SIGCONT);
     }
     while (clock.monotonic() < kill_at) {
         reap();
-        if (family_of(getpid()).empty()) break;
+        if (family_of(getpid(), m_id).empty()) break;
         pause(k_tick);
     }
-    end_processes([] { return family_of(getpid()); }, milliseconds(0), clock);
+    end_processes([this] { return family_of(getpid(), m_id); }, milliseconds(0), clock);
     reap();
 }
 
@@ -230,7 +256,7 @@ void Supervisor::run_to_end() {
         wait = std::min(wait * 2, k_tick);
     }
     // What is left would go on writing to the log, and might keep a device busy.
-    end_processes([] { return family_of(getpid()); }, milliseconds(0), system_clock());
+    end_processes([this] { return family_of(getpid(), m_id); }, milliseconds(0), system_clock());
     reap();
     if (m_terminated) {
         end(JobState::failed, job_error::k_died,

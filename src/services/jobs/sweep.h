@@ -17,11 +17,15 @@ namespace gdnctl::local {
 std::string job_mark(std::string_view id);
 std::string supervisor_mark(std::string_view id);
 
-// Living descendants of `ancestor` (not itself), without the supervisors of other jobs and what is below them.
-std::vector<ProcessId> family_of(pid_t ancestor);
+// Living descendants of `ancestor` (not itself) that belong to job `id`: without the supervisors of other jobs and what
+// is below them.
+std::vector<ProcessId> family_of(pid_t ancestor, std::string_view id);
 
 // Processes of job `id` after its supervisor's death: those that carry its mark, and the session and descendants of
 // `child` when that is still the same process.
 std::vector<ProcessId> orphans_of(std::string_view id, const std::optional<ProcessIdentity>& child);
+
+// Kills them until none has been seen for a while: one that is just executing a program shows no mark.
+void end_orphans(std::string_view id, const std::optional<ProcessIdentity>& child, Clock& clock);
 
 }  // namespace gdnctl::local

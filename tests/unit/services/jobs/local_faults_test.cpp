@@ -83,7 +83,7 @@ TEST_CASE("local: 100 parallel submits all run, never more at once than there ar
         CHECK(world.wait_end(id).state == JobState::succeeded);
         CHECK(world.log_of(id).empty());
     }
-    CHECK(world.store().queue(false).empty());
+    CHECK(world.store().queue().empty());
 }
 
 TEST_CASE("local: the submitter is killed before the supervisor is there: FAILED/ACTOR_DIED, not PENDING for ever") {
@@ -113,7 +113,7 @@ TEST_CASE("local: a supervisor that cannot start fails the submit and the job, a
     REQUIRE_FALSE(submitted);
     CHECK(exit_code_of(submitted.error().kind) == ExitCode::infrastructure);
     CHECK(jobs->details("no-sup")->error_type == "JOB_SUPERVISOR_ACTOR_START_FAILURE");
-    CHECK(world.store().queue(false).empty());
+    CHECK(world.store().queue().empty());
 }
 
 TEST_CASE("local: the supervisor is killed at any moment of a job's life: every job ends, nothing of it runs on") {
