@@ -100,7 +100,7 @@ void handle_unless_ignored(int signal) {
 
 std::stop_token stop_on_signals() {
     static const std::stop_token token = [] {
-        auto* watch = new Watch;
+        static Watch* const watch = new Watch;  // stays reachable when its thread has done its work and ended
         start_watcher(*watch);
         set_disposition(SIGPIPE, SIG_IGN);
         if (g_wake_fd.load() >= 0) {

@@ -1,6 +1,7 @@
 #include "gdnctl/services/local_jobs.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <thread>
@@ -255,9 +256,10 @@ Result<Submitted> LocalJobs::submit(const JobRequest& request) {
         GDNCTL_TRY_ASSIGN(const FileLock lock, m_store.lock());
         m_store.prune();
     }
+    static std::atomic<int> number = 0;  // threads may submit the same id
     const auto self = local::identity_of(getpid());
     Staging staging(m_store.jobs() / (".new-" + std::to_string(self.id.pid) + "-" +
-                                      std::to_string(self.id.start_ticks) + "-" + wanted.submission_id));
+                                      std::to_string(self.id.start_ticks) + "-" + std::to_string(++number)));
     GDNCTL_TRY(stage(request, wanted, staging.path()));
     GDNCTL_TRY(publish(staging.path(), wanted));
     staging.keep();

@@ -206,7 +206,7 @@ void Store::prune() const {
         const std::string name = it->path().filename().string();
         if (name.starts_with(k_trash)) left_over.push_back(it->path());
         if (!name.starts_with(k_staging)) continue;
-        // .new-PID-TICKS-ID: of a submitter that is still at it, or that was killed.
+        // .new-PID-TICKS-NUMBER: of a submitter that is still at it, or that was killed.
         const auto parts = text::split(name, '-');
         const auto pid = parts.size() > 3 ? text::parse_int(parts[1]) : std::nullopt;
         const auto info = pid ? process_info(static_cast<pid_t>(*pid)) : std::nullopt;
