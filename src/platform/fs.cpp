@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,21 +30,38 @@ Error file_error(ErrorKind kind, std::string_view what, const fs::path& path, in
     return {kind, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error_number)), hint, {}};
 }
 
+namespace {
+
+// Waits for bytes or the end of a pipe or terminal; false: a signal asks us to stop. A signal may arrive just before a
+// blocking call, which would then know nothing of it: hence the second look twice a second.
+bool wait_for_input(int fd) {
+    constexpr int k_look_ms = 500;
+    pollfd ready{fd, POLLIN, 0};
+    while (!received_signal()) {
+        const int n = poll(&ready, 1, k_look_ms);
+        if (n > 0 || (n < 0 && errno != EINTR)) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
 Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t limit) {
     constexpr std::size_t k_step = std::size_t{64} << 10;
     std::string bytes;
     struct stat facts{};
-    if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) {
+    const bool may_wait = fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode);
+    if (!may_wait) {
         // Room for one more step: the read that finds the end must not double the buffer.
         bytes.reserve(std::min(static_cast<std::size_t>(facts.st_size), limit) + k_step);
     }
     std::size_t used = 0;
     for (;;) {
+        if (may_wait && !wait_for_input(fd)) return tl::unexpected(stopped_error());
         bytes.resize(std::max(bytes.capacity(), used + k_step));
         const ssize_t n = read(fd, bytes.data() + used, bytes.size() - used);
         if (n < 0) {
-            if (errno == EINTR && received_signal()) return tl::unexpected(stopped_error());
-            if (errno == EINTR) continue;
+            if (errno == EINTR || errno == EAGAIN) continue;
             return tl::unexpected(file_error(ErrorKind::local_io, "read", name, errno));
         }
         used += static_cast<std::size_t>(n);

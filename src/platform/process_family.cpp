@@ -12,6 +12,21 @@
 
 namespace gdnctl {
 
+namespace {
+
+// In the middle of an exec a process shows no environment: nothing is believed before the second look.
+std::string settled_mark(pid_t pid) {
+    constexpr int k_most_looks = 4;
+    std::string mark = process_mark(pid);
+    for (int i = 1; mark.empty() && i < k_most_looks; ++i) {
+        usleep(1000);
+        mark = process_mark(pid);
+    }
+    return mark;
+}
+
+}  // namespace
+
 Family& Family::instance() {
     static auto* family = new Family;  // never destroyed: threads may be running children at exit
     return *family;
@@ -63,7 +78,7 @@ bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
     if (child.id.start_ticks < leader.start_ticks) return false;
     if (child.group == leader.pid || child.session == leader.pid) return true;
     if (m_leaders.contains(child.group) || m_leaders.contains(child.session)) return false;
-    const std::string mark = process_mark(child.id.pid);
+    const std::string mark = settled_mark(child.id.pid);
     const auto words = text::split(mark, ':');
     for (const auto& [pid, word] : m_leaders) {
         if (std::find(words.begin(), words.end(), word) != words.end()) return pid == leader.pid;

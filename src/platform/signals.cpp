@@ -111,18 +111,6 @@ std::stop_token stop_on_signals() {
     return token;
 }
 
-std::stop_token stop_on_sigterm_after_fork() {
-    g_first_signal.store(0);
-    for (auto& slot : g_groups) slot.store(0);
-    auto* watch = new Watch;
-    start_watcher(*watch);
-    set_disposition(SIGPIPE, SIG_IGN);
-    set_disposition(SIGINT, SIG_IGN);
-    set_disposition(SIGHUP, SIG_IGN);
-    if (g_wake_fd.load() >= 0) set_disposition(SIGTERM, handle_signal);
-    return watch->source.get_token();
-}
-
 std::optional<int> received_signal() {
     const int signal = g_first_signal.load();
     if (signal == 0) return std::nullopt;

@@ -25,8 +25,4 @@ std::optional<int> received_signal();
 // Without a signal (a test's own stop source): interrupted.
 Error stopped_error();
 
-// In a child made by fork() without exec: forgets what arrived, and makes a new token that SIGTERM alone stops; SIGINT
-// and SIGHUP are ignored, as a detached supervisor wants it.
-std::stop_token stop_on_sigterm_after_fork();
-
 }  // namespace gdnctl

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gdnctl/platform/process.h"
+#include "support/fake_clock.h"
 #include "support/faults.h"
 #include "support/temp_dir.h"
 #include "unit/platform/process_support.h"
@@ -45,11 +46,19 @@ TEST_CASE("process: a stopped child is ended too") {
 }
 
 TEST_CASE("process: idle limit counts from the last output") {
-    auto spec = shell("echo a; exec sleep 1000");
-    spec.idle_limit = 100ms;
-    const auto result = must_run(spec);
-    CHECK(result.end == End::idle_limit);
-    CHECK(result.out == "a\n");
+    FakeClock clock;
+    auto spec = shell("echo a; echo b; exec sleep 1000");
+    spec.idle_limit = 1h;
+    std::vector<std::string> lines;
+    // Each line comes shortly before the limit; then nothing comes any more.
+    spec.on_stdout_line = [&](std::string_view line) {
+        lines.emplace_back(line);
+        clock.advance(lines.size() == 2 ? 1h : 59min);
+    };
+    const auto result = make_process(clock)->run(spec);
+    REQUIRE(result);
+    CHECK(result->end == End::idle_limit);
+    CHECK(lines == std::vector<std::string>{"a", "b"});
 }
 
 TEST_CASE("process: output to a file counts against the idle limit") {

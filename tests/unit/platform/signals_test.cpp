@@ -159,24 +159,3 @@ TEST_CASE("signals: the same token every time; a stop without a signal is an int
     CHECK(end.exit_code == 0);
     CHECK(stopped_error().kind == ErrorKind::interrupted);
 }
-
-TEST_CASE("signals: after a fork SIGTERM alone stops the new token") {
-    const auto end = in_child([] {
-        plain_signals();
-        (void)stop_on_signals();
-        raise(SIGINT);
-        const pid_t child = fork();
-        if (child == 0) {
-            const std::stop_token token = stop_on_sigterm_after_fork();
-            raise(SIGINT);
-            raise(SIGHUP);
-            if (received_signal()) _exit(1);
-            raise(SIGTERM);
-            _exit(!system_clock().sleep_for(60s, token) && stopped_error().kind == ErrorKind::terminated ? 0 : 2);
-        }
-        int status = 0;
-        waitpid(child, &status, 0);
-        return WEXITSTATUS(status);
-    });
-    CHECK(end.exit_code == 0);
-}
