@@ -94,7 +94,8 @@ void print_status(Context& context, const JobDetails& details, bool whole_messag
     if (context.global.quiet) return;
     std::string_view message = details.message;
     // The excerpt that a failed job's message ends with is what the reader has just seen.
-    if (!whole_message) message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
+    if (!whole_message)
+        message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
     while (message.ends_with('\n')) message.remove_suffix(1);
     context.terminal.err("[" + format_log_time(context.clock.wall()) + "] " + details.submission_id +
                          " status=" + std::string(to_text(details.state)) + " " + std::string(message) + "\n");
