@@ -80,8 +80,9 @@ Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report
     const bool out = report.canonical == "out";
     Shape axes = out ? Shape{d.B, d.T, d.Hv, d.dv} : state_shape(r.problem, StateLayout::key_value);
     auto rest = static_cast<std::int64_t>(element);
+    w.index.resize(axes.size());
     for (std::size_t axis = axes.size(); axis-- > 0;) {
-        w.index.insert(w.index.begin(), rest % axes[axis]);
+        w.index[axis] = rest % axes[axis];
         rest /= axes[axis];
     }
     w.axes = out ? "b,t,h,v" : r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
