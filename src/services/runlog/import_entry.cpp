@@ -232,6 +232,7 @@ private:
             put("rerun", counts.rerun);
             if (counts.said_ok) check["verdict"] = "OK";
             m_record["checks"].push_back(std::move(check));
+            m_record["raw"]["checks_in_fields"] = true;
             sure("checks", k_exact);
         }
     }
@@ -269,6 +270,7 @@ private:
         }
         if (!any) return;
         m_record["profiles"].push_back(std::move(profile));
+        m_record["raw"]["profiles_in_fields"] = true;
         sure("profiles", k_by_wording);
     }
 

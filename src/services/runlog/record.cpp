@@ -187,7 +187,8 @@ Status check_record(const Json& value, std::string_view what) {
     const auto number = integer_at(value, "/iteration");
     if (!experiment && (!number || *number < 0)) return bad(what, "iteration", "a number of 0 or more");
     const auto suffix = text_at(value, "/suffix");
-    if (!parse_iteration_number("0" + suffix)) return bad(what, "suffix", "made of letters");
+    const auto suffixed = parse_iteration_number("0" + suffix);
+    if (!suffixed || suffixed->suffix != suffix) return bad(what, "suffix", "made of letters");
     for (const KnownField& field : k_fields) {
         const Json* found = find_at(value, "/" + std::string(field.name));
         if (found != nullptr && !has_shape(*found, field.shape)) return bad(what, field.name, name_of(field.shape));

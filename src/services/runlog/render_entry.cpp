@@ -135,9 +135,14 @@ private:
         list("Reject if", "/idea/reject_if");
     }
 
+    // An imported entry keeps the fields that it was read from as they were; writing them twice would double them.
+    bool stands_in_raw(std::string_view what) const {
+        return find_at(m_record, fmt::format("/raw/{}_in_fields", what)) != nullptr;
+    }
+
     void checks() {
         const Json* checks = find_at(m_record, "/checks");
-        if (checks == nullptr || checks->empty()) return;
+        if (checks == nullptr || checks->empty() || stands_in_raw("checks")) return;
         bullet(0, "Correctness checks", "");
         const std::size_t n = std::min(checks->size(), m_limits.items);
         for (std::size_t i = 0; i < n; ++i) {
@@ -159,7 +164,7 @@ private:
 
     void profiles() {
         const Json* profiles = find_at(m_record, "/profiles");
-        if (profiles == nullptr || profiles->empty()) return;
+        if (profiles == nullptr || profiles->empty() || stands_in_raw("profiles")) return;
         const std::size_t n = std::min(profiles->size(), m_limits.items);
         for (std::size_t i = 0; i < n; ++i) {
             const Json& profile = (*profiles)[i];
@@ -225,7 +230,7 @@ private:
     }
 
     void metrics() {
-        if (find_at(m_record, "/raw/metrics_in_fields") != nullptr) return;  // imported: they stand in raw fields
+        if (stands_in_raw("metrics")) return;
         const auto throughput = [](std::string_view key) { return key.starts_with("throughput/"); };
         metric_group("Current validated baseline carried in",
                      [&](const auto&, const Json& value) { return only_before(value); });
