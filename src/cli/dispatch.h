@@ -25,7 +25,7 @@ Result<Dispatch> dispatch(std::span<const Command> table, const std::vector<std:
 // Commands whose group is empty are for scripts and builds; overviews and suggestions leave them out.
 inline bool is_hidden(const Command& command) { return command.group.empty(); }
 
-// Visible commands "GROUP xxx".
+// Visible commands "GROUP NAME".
 std::vector<const Command*> members_of(std::span<const Command> table, std::string_view group);
 
 }  // namespace gdnctl::cli

@@ -38,7 +38,7 @@ std::string help_page(const Command& command, const Args& args, const Args& glob
 // All commands by group.
 std::string overview(std::span<const Command> table, const Args& globals, const PageStyle& style);
 
-// The commands "GROUP xxx".
+// The commands "GROUP NAME".
 std::string group_overview(std::span<const Command> table, std::string_view group, const PageStyle& style);
 
 }  // namespace gdnctl::cli

@@ -17,6 +17,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/descendants.h"
 #include "gdnctl/platform/env.h"
+#include "gdnctl/platform/exec_words.h"
 #include "gdnctl/platform/fs.h"
 #include "platform/process_family.h"
 
@@ -178,14 +179,6 @@ Error start_error(const ProcessSpec& spec, const Failure& failure) {
         ErrorKind::local_io, fmt::format("cannot run '{}': {}", name, std::strerror(failure.error_number)), hint, {}};
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-    std::vector<char*> result;
-    result.reserve(words.size() + 1);
-    for (auto& word : words) result.push_back(word.data());
-    result.push_back(nullptr);
-    return result;
-}
-
 // Signals wait while the child is being made: our handlers must not run in it.
 pid_t fork_with_signals_blocked(ChildPlan& plan, const std::string& mark_word) {
     sigset_t all;
@@ -215,8 +208,8 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
     std::vector<std::string> words = spec.argv;
     std::vector<std::string> entries;
     for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
-    const auto argv = pointers(words);
-    const auto environment = pointers(entries);
+    const auto argv = exec_words(words);
+    const auto environment = exec_words(entries);
     const int out = child.out.get();
     ChildPlan plan{program.c_str(),
                    argv.data(),

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "gdnctl/platform/exec_words.h"
 #include "gdnctl/platform/fs.h"
 
 namespace gdnctl::local {
@@ -71,14 +72,8 @@ Result<Entrypoint> prepare_entrypoint(const std::string& command, const std::map
     std::vector<std::string> words = {"/bin/sh", "-c", command};
     std::vector<std::string> environment;
     for (const auto& [name, value] : env) environment.push_back(name + "=" + value);
-    const auto pointers = [](std::vector<std::string>& strings) {
-        std::vector<char*> out;
-        for (std::string& s : strings) out.push_back(s.data());
-        out.push_back(nullptr);
-        return out;
-    };
-    const std::vector<char*> argv = pointers(words);
-    const std::vector<char*> envp = pointers(environment);
+    const std::vector<char*> argv = exec_words(words);
+    const std::vector<char*> envp = exec_words(environment);
 
     const pid_t pid = fork();
     if (pid < 0) return cannot_start();

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/exec_words.h"
 #include "gdnctl/platform/fd.h"
 #include "gdnctl/services/local_jobs.h"
 #include "services/jobs/sweep.h"
@@ -124,14 +125,8 @@ Status launch_supervisor(const std::filesystem::path& program, const std::filesy
         const auto it = own_env.find(std::string(name));
         if (it != own_env.end()) environment.push_back(it->first + "=" + it->second);
     }
-    const auto pointers = [](std::vector<std::string>& strings) {
-        std::vector<char*> out;
-        for (std::string& s : strings) out.push_back(s.data());
-        out.push_back(nullptr);
-        return out;
-    };
-    const std::vector<char*> argv = pointers(words);
-    const std::vector<char*> envp = pointers(environment);
+    const std::vector<char*> argv = exec_words(words);
+    const std::vector<char*> envp = exec_words(environment);
 
     const pid_t first = fork();
     if (first < 0) return not_started(std::strerror(errno));
