@@ -58,7 +58,7 @@ test_late_libraries_would_be_seen() {
 
 # A root directory with the C library and the binary, nothing else.
 bare_root() {
-    mkdir -p root/lib64 root/lib/x86_64-linux-gnu root/work root/tmp
+    mkdir -p root/lib64 root/lib/x86_64-linux-gnu root/logs root/tmp
     cp "$GDNCTL" root/gdnctl
     cp -L /lib64/ld-linux-x86-64.so.2 root/lib64/
     cp -L /lib/x86_64-linux-gnu/libc.so.6 /lib/x86_64-linux-gnu/libm.so.6 root/lib/x86_64-linux-gnu/
@@ -73,15 +73,15 @@ test_starts_on_a_bare_host() {
     out_has 'lint-log'
     expect 0 "${in_root[@]}" /gdnctl --version
     out_has gdnctl
-    a_log root/work/log.md
-    expect 0 "${in_root[@]}" /gdnctl lint-log --log-file /work/log.md
-    printf '### Iteration 1 - x\n\n- Commit: (pending)\n' >root/work/log.md
-    expect 1 "${in_root[@]}" /gdnctl lint-log --log-file /work/log.md
+    a_log root/logs/log.md
+    expect 0 "${in_root[@]}" /gdnctl lint-log --log-file /logs/log.md
+    printf '### Iteration 1 - x\n\n- Commit: (pending)\n' >root/logs/log.md
+    expect 1 "${in_root[@]}" /gdnctl lint-log --log-file /logs/log.md
 }
 test_says_what_is_missing_on_a_bare_host() {
     bare_root
-    git init -q root/work && a_log root/work/log.md
-    expect 2 "${in_root[@]}" /gdnctl -C /work lint-log --since HEAD --log-file log.md
+    git init -q root/logs && a_log root/logs/log.md
+    expect 2 "${in_root[@]}" /gdnctl -C /logs lint-log --since HEAD --log-file log.md
     err_has libgit2
     err_has 'hint:'
 }
