@@ -5,8 +5,10 @@ binary=$1
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# Kept first and searched after: under pipefail, a search that stops at its first hit ends ldd with SIGPIPE.
+linked=$(ldd "$binary")
 for library in libcurl libgit2 libcrypto libisal; do
-    ldd "$binary" | grep -q "$library" || { echo "[smoke] $binary does not link $library" >&2; exit 1; }
+    [[ $linked == *"$library"* ]] || { echo "[smoke] $binary does not link $library" >&2; exit 1; }
 done
 "$binary" --version
 "$binary" --help >/dev/null
