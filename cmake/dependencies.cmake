@@ -49,6 +49,7 @@ function(gdnctl_static_dependency name archive header)
 endfunction()
 gdnctl_static_dependency(re2 re2 re2/re2.h)
 gdnctl_static_dependency(zlib z zlib.h)
+gdnctl_static_dependency(yaml yaml-cpp yaml-cpp/yaml.h)
 
 # The package's .pc switches toml++ to its shared object; the headers alone are all that is needed.
 find_path(TOML_INCLUDE toml++/toml.h REQUIRED)

@@ -20,11 +20,11 @@ function may(from, to) {
 BEGIN {
     lower = "platform core"
     arrows["main"] = "cli commands"
-    arrows["commands"] = "cli loop services services/git services/job_contract services/jobs services/runlog oracle " lower
-    arrows["loop"] = "services services/git services/job_contract services/jobs services/runlog oracle " lower
+    arrows["commands"] = "cli loop services services/cluster services/git services/job_contract services/jobs services/runlog oracle " lower
+    arrows["loop"] = "services services/cluster services/git services/job_contract services/jobs services/runlog oracle " lower
     arrows["cli"] = lower
     arrows["services"] = lower
-    arrows["services/git"] = arrows["services/job_contract"] = arrows["services/jobs"] = arrows["services/runlog"] = lower
+    arrows["services/cluster"] = arrows["services/git"] = arrows["services/job_contract"] = arrows["services/jobs"] = arrows["services/runlog"] = lower
     arrows["oracle"] = "core"
     arrows["platform"] = "core"
     arrows["core"] = ""
@@ -34,6 +34,7 @@ BEGIN {
     place("^toml\\+\\+/", "^src/cli/config_toml\\.cpp$", "src/cli/config_toml.cpp")
     place("^(curl/|zlib\\.h$|isa-l|igzip_lib|openssl/)", "^src/platform/", "src/platform")
     place("^git2", "^src/services/git/", "src/services/git")
+    place("^yaml-cpp/", "^src/services/cluster/yaml\\.cpp$", "src/services/cluster/yaml.cpp")
     place("^spdlog/", "^src/core/log\\.cpp$", "src/core/log.cpp")
     place("^fmt/.*-inl\\.h$", "^src/core/fmt\\.cpp$", "src/core/fmt.cpp")
     place("^re2/", "\\.cpp$", "one .cpp file")

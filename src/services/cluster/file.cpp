@@ -1,0 +1,176 @@
+// Which cluster file is meant, and what is read out of it.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/services/cluster.h"
+#include "services/cluster/yaml.h"
+
+namespace gdnctl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t k_file_limit = std::size_t{1} << 20;
+constexpr std::string_view k_prefix = "marin-";
+
+// A file or something else that can be read; not a folder.
+bool is_file(const fs::path& path) {
+    std::error_code ignored;
+    return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
+}
+
+const Json* member(const Json& value, std::string_view key) {
+    if (!value.is_object()) return nullptr;
+    const auto it = value.find(std::string(key));
+    return it == value.end() ? nullptr : &*it;
+}
+
+// The scalar at a path of keys; empty where there is none.
+std::string scalar(const Json& value, std::initializer_list<std::string_view> path) {
+    const Json* at = &value;
+    for (const std::string_view key : path) {
+        at = member(*at, key);
+        if (at == nullptr) return {};
+    }
+    return at->is_string() ? at->get<std::string>() : std::string();
+}
+
+fs::path resolve_home(const std::string& path, const fs::path& home) {
+    if (path == "~") return home;
+    return path.starts_with("~/") ? home / path.substr(2) : fs::path(path);
+}
+
+ClusterNodeType node_type(const std::string& name, const Json& value) {
+    ClusterNodeType type;
+    type.name = name;
+    type.accelerator = scalar(value, {"node_config", "acceleratorType"});
+    type.preemptible = text::to_lower(scalar(value, {"node_config", "schedulingConfig", "preemptible"})) == "true";
+    type.max_workers = text::parse_int(scalar(value, {"max_workers"}));
+    if (const Json* resources = member(value, "resources"); resources != nullptr && resources->is_object()) {
+        for (const auto& [key, amount] : resources->items()) {
+            const auto number = amount.is_string() ? text::parse_double(amount.get<std::string>()) : std::nullopt;
+            if (number) type.resources[key] = *number;
+        }
+    }
+    return type;
+}
+
+bool is_name(std::string_view word) {
+    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+    return !word.empty() && letter(word.front()) &&
+           std::all_of(word.begin(), word.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+}  // namespace
+
+std::vector<std::string> cluster_names(const fs::path& root) {
+    std::vector<std::string> names;
+    std::error_code problem;
+    for (fs::directory_iterator it(root / "infra", problem), end; !problem && it != end; it.increment(problem)) {
+        const std::string stem = it->path().stem().string();
+        if (it->path().extension() == ".yaml" && stem.starts_with(k_prefix) && is_file(it->path())) {
+            names.push_back(stem.substr(k_prefix.size()));
+        }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+Result<fs::path> find_cluster_file(const fs::path& root, const fs::path& cwd, const std::string& name) {
+    if (name.ends_with(".yaml") || (!name.empty() && is_file(cwd / name))) return (cwd / name).lexically_normal();
+    const bool is_path = name.empty() || name.find('/') != std::string::npos;
+    if (!is_path) {
+        const std::string bare = name.starts_with(k_prefix) ? name.substr(k_prefix.size()) : name;
+        const std::array<std::string, 5> stems = {name, bare, bare + "-a", bare + "-b", bare + "-vllm"};
+        for (const std::string& stem : stems) {
+            const fs::path file = root / "infra" / fmt::format("{}{}.yaml", k_prefix, stem);
+            if (is_file(file)) return file;
+        }
+    }
+    std::vector<std::string> known = cluster_names(root);
+    known.insert(known.begin(), "local");
+    const auto near = text::nearest(name, known);
+    return fail(ErrorKind::usage, "No cluster config found for region " + name,
+                near ? fmt::format("did you mean `{}`? known clusters: {}", *near, text::join(known, ", "))
+                     : "known clusters: " + text::join(known, ", "));
+}
+
+Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home) {
+    if (!is_file(path)) return fail(ErrorKind::usage, "no such cluster file: " + path.string());
+    GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(path, {k_file_limit, ErrorKind::usage}));
+    GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(bytes, path.string()));
+    if (!yaml.is_object()) return fail(ErrorKind::config, path.string() + ": not a Ray cluster file (no table)");
+
+    ClusterFile file;
+    file.path = path;
+    file.cluster_name = scalar(yaml, {"cluster_name"});
+    if (const std::string user = scalar(yaml, {"auth", "ssh_user"}); !user.empty()) file.ssh_user = user;
+    const std::string key = scalar(yaml, {"auth", "ssh_private_key"});
+    file.ssh_key = resolve_home(key.empty() ? "~/.ssh/marin_ray_cluster.pem" : key, home);
+    file.provider = scalar(yaml, {"provider", "type"});
+    file.region = scalar(yaml, {"provider", "region"});
+    file.zone = scalar(yaml, {"provider", "availability_zone"});
+    file.project = scalar(yaml, {"provider", "project_id"});
+    file.image = scalar(yaml, {"docker", "image"});
+    file.container = scalar(yaml, {"docker", "container_name"});
+    if (const Json* types = member(yaml, "available_node_types"); types != nullptr && types->is_object()) {
+        for (const auto& [name, value] : types->items()) file.node_types.push_back(node_type(name, value));
+    }
+    return file;
+}
+
+Result<std::string> infer_tpu(const ClusterFile& file) {
+    for (const ClusterNodeType& type : file.node_types) {
+        if (type.name == "tpu_worker" && !type.accelerator.empty()) return type.accelerator;
+    }
+    for (const ClusterNodeType& type : file.node_types) {
+        if (!type.accelerator.empty() && type.resources.contains("TPU")) return type.accelerator;
+    }
+    return fail(ErrorKind::usage, "Unable to infer TPU worker type from cluster config.",
+                "name the accelerator, such as --tpu v5p-8");
+}
+
+std::vector<std::string> tpu_types(const ClusterFile& file) {
+    std::vector<std::string> types;
+    for (const ClusterNodeType& type : file.node_types) {
+        if (type.accelerator.empty()) continue;
+        if (std::find(types.begin(), types.end(), type.accelerator) == types.end()) types.push_back(type.accelerator);
+    }
+    return types;
+}
+
+bool offers_tpu(const ClusterFile& file, std::string_view type) {
+    const std::string head = fmt::format("TPU-{}-head", type);
+    return std::any_of(file.node_types.begin(), file.node_types.end(), [&](const ClusterNodeType& node) {
+        return node.accelerator == type || node.resources.contains(head);
+    });
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> read_env_table(const fs::path& path) {
+    std::vector<std::pair<std::string, std::string>> env;
+    GDNCTL_TRY_ASSIGN(const auto bytes, read_file_if_exists(path, k_file_limit));
+    if (!bytes) return env;
+    GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(*bytes, path.string()));
+    const Json* table = member(yaml, "env");
+    if (table == nullptr || table->is_null()) return env;
+    if (!table->is_object()) return fail(ErrorKind::config, path.string() + ": `env` is no table");
+    for (const auto& [name, value] : table->items()) {
+        if (!is_name(name)) {
+            return fail(ErrorKind::config,
+                        fmt::format("{}: `{}` in `env` is no name of a variable", path.string(), name));
+        }
+        if (!value.is_string() && !value.is_null()) {
+            return fail(ErrorKind::config, fmt::format("{}: `{}` in `env` is no single value", path.string(), name));
+        }
+        env.emplace_back(name, value.is_null() ? std::string() : value.get<std::string>());
+    }
+    return env;
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,59 @@
+// One ssh process that forwards one local port.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/process.h"
+#include "gdnctl/services/cluster.h"
+#include "services/cluster/gcloud.h"
+
+namespace gdnctl::cluster {
+
+struct ForwardTarget {
+    std::string ip;
+    int port = 0;
+};
+
+// The words that ssh is started with: exactly these options, whatever the user's own configuration adds.
+std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode& head, int local_port,
+                                      const ForwardTarget& target);
+
+// User id of whoever listens on 127.0.0.1:`port`, out of the text of /proc/net/tcp; nullopt: nobody. Pure.
+std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port);
+
+class Forward {
+public:
+    // Returns when the port is listened on. ssh gets another port when it ends at once without a word about the
+    // machine. Errors: authentication (key refused), infrastructure (with what ssh said), interrupted, terminated.
+    static Result<std::unique_ptr<Forward>> open(const TunnelConfig& config, const HeadNode& head,
+                                                 const ForwardTarget& target, std::chrono::milliseconds limit);
+    ~Forward() { end(); }
+    Forward(const Forward&) = delete;
+    Forward& operator=(const Forward&) = delete;
+
+    bool alive() const { return !m_ended; }
+    std::string url() const;  // http://127.0.0.1:PORT
+    // Ends ssh and waits for it. Returns what it wrote on stderr.
+    const std::string& end();
+
+private:
+    Forward(const TunnelConfig& config, std::vector<std::string> argv, int port);
+    Result<bool> wait_until_open(const TunnelConfig& config, std::chrono::milliseconds limit);
+
+    int m_port;
+    std::stop_source m_stop;
+    std::atomic<bool> m_ended{false};
+    std::string m_said;  // valid once m_thread is joined
+    std::thread m_thread;
+};
+
+}  // namespace gdnctl::cluster

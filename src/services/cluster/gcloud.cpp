@@ -1,0 +1,99 @@
+#include "services/cluster/gcloud.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/signals.h"
+
+namespace gdnctl::cluster {
+
+namespace {
+
+constexpr std::chrono::seconds k_limit{30};
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> signs) {
+    for (const std::string_view sign : signs) {
+        if (text.find(sign) != std::string_view::npos) return true;
+    }
+    return false;
+}
+
+// The last line that says something; gcloud puts its notices before the error.
+std::string last_line(std::string_view text) {
+    const auto lines = text::split(text::trim(text), '\n');
+    return text::repair_utf8(text::trim(lines.back()));
+}
+
+bool is_ip(std::string_view word) {
+    return !word.empty() && word.find_first_not_of("0123456789abcdefABCDEF.:") == std::string_view::npos;
+}
+
+}  // namespace
+
+Result<std::string> run_gcloud(const GcloudAccess& gcloud, std::vector<std::string> words, std::string_view what) {
+    ProcessSpec spec;
+    spec.argv = {"gcloud"};
+    spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+    spec.env["CLOUDSDK_CORE_DISABLE_PROMPTS"] = "1";
+    spec.wall_limit = k_limit;
+    spec.stop = gcloud.stop;
+    auto result = gcloud.process->run(spec);
+    if (!result) {
+        return fail(ErrorKind::infrastructure, fmt::format("cannot {}: {}", what, result.error().text()),
+                    "install gcloud, or give the dashboard with --ray-address");
+    }
+    if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    if (result->ok()) return std::move(result->out);
+    const std::string& said = result->err;
+    const std::string why = text::trim(said).empty() ? "gcloud " + describe_end(*result, spec) : last_line(said);
+    std::string message = fmt::format("cannot {}: {}", what, why);
+    if (has_any(said, {"not currently have an active account", "gcloud auth login", "Reauthentication", "invalid_grant",
+                       "UNAUTHENTICATED"})) {
+        return fail(ErrorKind::authentication, std::move(message), "gcloud auth login");
+    }
+    if (has_any(said, {"PERMISSION_DENIED", "does not have permission", "Required '"})) {
+        return fail(ErrorKind::authentication, std::move(message), "ask for access to the project");
+    }
+    if (said.find("NOT_FOUND") != std::string::npos) return fail(ErrorKind::remote_missing, std::move(message));
+    return fail(ErrorKind::infrastructure, std::move(message), "run it by hand: gcloud " + text::shell_join(words));
+}
+
+Result<HeadNode> parse_head_node(std::string_view line, std::string_view cluster_name) {
+    line = text::trim(line.substr(0, line.find('\n')));
+    const auto parts = text::split(line, '\t');
+    const std::string_view internal = text::trim(parts.front());
+    const std::string_view external = parts.size() > 1 ? text::trim(parts[1]) : std::string_view();
+    if (internal.empty()) {
+        return fail(ErrorKind::infrastructure, fmt::format("No head node found for cluster {}", cluster_name),
+                    "is it up? `gcloud compute instances list` shows the machines");
+    }
+    if (!is_ip(internal) || (!external.empty() && !is_ip(external))) {
+        return fail(ErrorKind::infrastructure, fmt::format("gcloud gave no address of the head node of {}: {}",
+                                                           cluster_name, text::repair_utf8(line.substr(0, 100))));
+    }
+    return HeadNode{std::string(internal), std::string(external.empty() ? internal : external)};
+}
+
+Result<HeadNode> find_head_node(const GcloudAccess& gcloud, const ClusterFile& cluster) {
+    if (cluster.cluster_name.empty()) {
+        return fail(ErrorKind::config, cluster.path.string() + " has no cluster_name",
+                    "give the dashboard with --ray-address");
+    }
+    std::vector<std::string> words = {
+        "compute",
+        "instances",
+        "list",
+        "--filter",
+        fmt::format("labels.ray-cluster-name={} AND labels.ray-node-type=head", cluster.cluster_name),
+        "--format",
+        "value(networkInterfaces[0].networkIP,networkInterfaces[0].accessConfigs[0].natIP)",
+        "--limit",
+        "1"};
+    GDNCTL_TRY_ASSIGN(const std::string out,
+                      run_gcloud(gcloud, std::move(words), "find the head node of " + cluster.cluster_name));
+    return parse_head_node(out, cluster.cluster_name);
+}
+
+}  // namespace gdnctl::cluster
