@@ -39,14 +39,23 @@ std::optional<fs::path> working_dir(const SubmitOptions& options, const Context&
     return (context.cwd / *options.working_dir).lexically_normal();
 }
 
+// The lines of a requirements file, less comments and blank ones. Error: usage.
+Result<std::vector<std::string>> read_requirements(const fs::path& path) {
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path));
+    std::vector<std::string> lines;
+    for (std::string_view line : text::split(text, '\n')) {
+        line = text::trim(line.substr(0, line.starts_with('#') ? 0 : line.find(" #")));
+        if (line.empty()) continue;
+        if (line.ends_with('\\') || line.starts_with('-')) {
+            return fail(ErrorKind::usage,
+                        path.string() + ": only plain requirements travel with a job, not '" + std::string(line) + "'");
+        }
+        lines.emplace_back(line);
+    }
+    return lines;
+}
+
 Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options, Context& context) {
-    if (options.pip_requirements) {
-        return fail(ErrorKind::usage, "the local backend takes no --pip-requirements",
-                    "its jobs see the packages of this machine");
-    }
-    if (options.working_dir && options.working_dir->find("://") != std::string::npos) {
-        return fail(ErrorKind::usage, "the local backend takes no working directory by URI: " + *options.working_dir);
-    }
     GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.env, "-e"));
     if (options.submission_id) GDNCTL_TRY(check_submission_id(*options.submission_id));
 
@@ -68,7 +77,12 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     request.metadata["user"] = user;
     request.metadata["host"] = host_name();
     request.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
-    if (const auto folder = working_dir(options, context)) {
+    if (options.pip_requirements) {
+        GDNCTL_TRY_ASSIGN(request.pip, read_requirements(context.cwd / *options.pip_requirements));
+    }
+    if (options.working_dir && options.working_dir->find("://") != std::string::npos) {
+        request.working_dir_uri = *options.working_dir;
+    } else if (const auto folder = working_dir(options, context)) {
         GDNCTL_TRY_ASSIGN(request.working_dir, list_working_tree(*folder, context));
     }
     return request;
@@ -187,7 +201,7 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
         return run;
     }
     run.waited = true;
-    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, std::nullopt));
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {.follow = true}));
     const LogFilter::Out print = log_printer(context);
     WatchOptions watch;
     watch.whole_messages = false;

@@ -125,15 +125,13 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
     Poller poller(backend, id, context);
     StatusLines lines(context, options.whole_messages);
     const auto deadline = deadline_of(options, context);
-    std::string bytes;
     const auto drain = [&]() -> Status {
-        for (;;) {
-            bytes.clear();
-            GDNCTL_TRY_ASSIGN(const std::size_t n, log.read(bytes));
-            if (n == 0) return {};
+        GDNCTL_TRY(log.pump([&](std::string_view bytes) {
             sink(bytes);
-            if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-        }
+            return !context.stop.stop_requested();
+        }));
+        if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+        return {};
     };
     for (;;) {
         GDNCTL_TRY_ASSIGN(auto now, poller.ask());
@@ -153,15 +151,12 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
 }
 
 Result<JobOutput> read_output(JobBackend& backend, std::string_view id, std::optional<std::size_t> tail) {
-    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, tail));
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {tail}));
     JobOutput output;
-    std::string bytes;
-    for (;;) {
-        bytes.clear();
-        GDNCTL_TRY_ASSIGN(const std::size_t n, log->read(bytes));
-        if (n == 0) break;
+    GDNCTL_TRY(log->pump([&](std::string_view bytes) {
         output.feed(bytes);
-    }
+        return true;
+    }));
     output.finish();
     return output;
 }
@@ -169,16 +164,13 @@ Result<JobOutput> read_output(JobBackend& backend, std::string_view id, std::opt
 Status print_log(JobBackend& backend, std::string_view id, const LineRegex* grep, std::size_t tail,
                  const LogFilter::Out& out, Context& context) {
     const bool whole = grep != nullptr;
-    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, whole ? std::nullopt : std::optional(tail)));
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {whole ? std::nullopt : std::optional(tail)}));
     LogFilter filter(grep, whole ? std::optional(tail) : std::nullopt, out);
-    std::string bytes;
-    while (!context.terminal.out_closed()) {
-        if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-        bytes.clear();
-        GDNCTL_TRY_ASSIGN(const std::size_t n, log->read(bytes));
-        if (n == 0) break;
+    GDNCTL_TRY(log->pump([&](std::string_view bytes) {
         filter.feed(bytes);
-    }
+        return !context.terminal.out_closed() && !context.stop.stop_requested();
+    }));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     filter.finish();
     return {};
 }

@@ -15,14 +15,12 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
               Context& context) {
     const auto tail = static_cast<std::size_t>(options.tail);
     const bool whole = grep != nullptr;
-    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(options.id, whole ? std::nullopt : std::optional(tail)));
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(options.id, {whole ? std::nullopt : std::optional(tail), true}));
     LogFilter filter(grep, whole ? std::optional(tail) : std::nullopt, out);
-    std::string bytes;
-    for (std::size_t n = 1; n > 0;) {
-        bytes.clear();
-        GDNCTL_TRY_ASSIGN(n, log->read(bytes));
+    GDNCTL_TRY(log->pump([&](std::string_view bytes) {
         filter.feed(bytes);
-    }
+        return !context.terminal.out_closed() && !context.stop.stop_requested();
+    }));
     filter.release();
     const auto sink = [&](std::string_view more) { filter.feed(more); };
     GDNCTL_TRY(follow_job(backend, options.id, *log, {}, sink, context));

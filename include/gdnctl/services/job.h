@@ -3,9 +3,11 @@
 // those of Ray's Jobs API.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,6 +66,7 @@ struct JobDetails {
     std::map<std::string, std::string> metadata;
     std::vector<std::string> env_names;  // names only: values may be secrets
     std::optional<std::string> driver_node_id;
+    std::optional<std::string> driver_agent_http_address;  // "http://10.0.0.7:52365"
     std::optional<std::int64_t> driver_pid;
     std::optional<int> driver_exit_code;  // -N: signal N
 };
@@ -96,20 +99,42 @@ struct JobRequest {
     std::map<std::string, double> resources;  // "CPU", "TPU", ...; empty: nothing is asked for
     std::map<std::string, std::string> metadata;
     std::optional<WorkingTree> working_dir;  // nullopt: an empty folder
-    bool keep_workdir = false;
+    bool keep_workdir = false;               // local only
+    // A cluster only; the local backend refuses them.
+    std::string working_dir_uri;                     // instead of working_dir: an archive that the nodes can fetch
+    std::vector<std::string> pip;                    // requirement lines
+    std::map<std::string, std::string> node_labels;  // the node must have them
 };
 
 struct Submitted {
     std::string submission_id;
     std::vector<std::string> warnings;
+    std::string session{};  // of the backend, see JobBackend::session()
+};
+
+// Where a reader of a log begins.
+struct LogStart {
+    // At the last so many lines as they are now; nullopt: at the first byte.
+    std::optional<std::size_t> tail = std::nullopt;
+    bool follow = false;  // it will be pumped again: what comes later must join without gap or overlap
 };
 
 // One reader of one job's log. The log only grows.
 class JobLog {
 public:
+    using Sink = std::function<bool(std::string_view)>;  // false: enough
+
     virtual ~JobLog() = default;
-    // Appends the next bytes to `into` and returns how many; 0: nothing new now. At most about 1 MiB a call.
-    virtual Result<std::size_t> read(std::string& into) = 0;
+    // Hands over, in order and in pieces, everything that was not handed over yet; returns how many bytes, 0: nothing
+    // new. A byte is handed over once, whatever happens on the way. After an error pumping may go on where it was.
+    // Errors: infrastructure (out of reach for now); remote_missing (the log is gone for good).
+    virtual Result<std::size_t> pump(const Sink& sink) = 0;
+};
+
+// How often following a job looks for more.
+struct FollowPace {
+    std::chrono::milliseconds log{200};
+    std::chrono::milliseconds status{200};
 };
 
 class JobBackend {
@@ -124,12 +149,16 @@ public:
     virtual Result<Submitted> submit(const JobRequest& request) = 0;
     // Error: remote_missing `Job X does not exist`.
     virtual Result<JobDetails> details(std::string_view id) = 0;
+    // The same in one try, for callers that come again: at most one request.
+    virtual Result<JobDetails> poll(std::string_view id) { return details(id); }
+    // What changes when the backend forgets its jobs (a cluster whose head was restarted); empty where it never does.
+    virtual Result<std::string> session() { return std::string(); }
+    virtual FollowPace pace() const { return {}; }
     virtual Result<std::vector<JobDetails>> list() = 0;  // newest first by (start time, id)
     // True: it will stop or has stopped by this call; false: it had ended already.
     virtual Result<bool> stop(std::string_view id) = 0;
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
-    // A reader that starts at the last `tail` lines as they are now; nullopt: at the first byte.
-    virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, std::optional<std::size_t> tail) = 0;
+    virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) = 0;
 };
 
 // `gdnctl-<kind>-<user>-<YYYYmmddTHHMMSS>-<8 hex>`: letters, digits, '_' and '-' only, at most 100 characters.
@@ -149,6 +178,12 @@ Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& item
 // variables are masked. Unknown keys are ignored when reading; error: bad_input.
 Json job_details_json(const JobDetails& details);
 Result<JobDetails> parse_job_details(std::string_view text);
+// An array of them, newest first by (start time, id); entries that are no job, and ghosts, are left out. Error:
+// bad_input.
+Result<std::vector<JobDetails>> parse_job_list(std::string_view text);
+// What a cluster makes of a job that was deleted too soon after its end: no job any more.
+bool is_ghost(const JobDetails& job);
+void sort_newest_first(std::vector<JobDetails>& jobs);
 
 // Whether a file of the working tree travels with a job (no caches, virtual environments, docs, packs, snapshots).
 bool is_packaged(std::string_view relative_path);

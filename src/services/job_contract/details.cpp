@@ -38,6 +38,38 @@ void read_environment(const Json& job, JobDetails& into) {
     for (const auto& [name, value] : env->items()) into.env_names.push_back(name);
 }
 
+Result<JobDetails> read_details(const Json& job) {
+    if (!job.is_object()) return fail(ErrorKind::bad_input, "job details: not a JSON object");
+    JobDetails d;
+    const auto id = string_at(job, "submission_id");
+    const auto status = string_at(job, "status");
+    if (!status) return fail(ErrorKind::bad_input, "job details: no status");
+    const auto state = parse_job_state(*status);
+    if (!state) return fail(ErrorKind::bad_input, "job details: unknown status '" + *status + "'");
+    d.state = *state;
+    d.submission_id = id ? *id : string_at(job, "job_id").value_or("");
+    d.entrypoint = string_at(job, "entrypoint").value_or("");
+    d.message = string_at(job, "message").value_or("");
+    d.error_type = string_at(job, "error_type");
+    d.start_time = time_at(job, "start_time");
+    d.end_time = time_at(job, "end_time");
+    if (const Json* metadata = find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
+        for (const auto& [key, value] : metadata->items()) {
+            if (value.is_string()) d.metadata.emplace(key, value.get<std::string>());
+        }
+    }
+    read_environment(job, d);
+    d.driver_node_id = string_at(job, "driver_node_id");
+    d.driver_agent_http_address = string_at(job, "driver_agent_http_address");
+    if (const Json* info = find(job, "driver_info"); info != nullptr && info->is_object()) {
+        if (const auto pid = string_at(*info, "pid")) d.driver_pid = text::parse_int(*pid);
+    }
+    if (const auto code = integer_at(job, "driver_exit_code"); code && *code >= -255 && *code <= 255) {
+        d.driver_exit_code = static_cast<int>(*code);
+    }
+    return d;
+}
+
 template <class T>
 Json or_null(const std::optional<T>& value) {
     return value ? Json(*value) : Json(nullptr);
@@ -70,7 +102,7 @@ Json job_details_json(const JobDetails& d) {
         for (const std::string& name : d.env_names) env[name] = "***";
         job["runtime_env"] = Json{{"env_vars", std::move(env)}};
     }
-    job["driver_agent_http_address"] = nullptr;
+    job["driver_agent_http_address"] = or_null(d.driver_agent_http_address);
     job["driver_node_id"] = or_null(d.driver_node_id);
     job["driver_exit_code"] = or_null(d.driver_exit_code);
     return job;
@@ -78,34 +110,30 @@ Json job_details_json(const JobDetails& d) {
 
 Result<JobDetails> parse_job_details(std::string_view text) {
     GDNCTL_TRY_ASSIGN(const Json job, parse_json(text, "job details"));
-    if (!job.is_object()) return fail(ErrorKind::bad_input, "job details: not a JSON object");
-    JobDetails d;
-    const auto id = string_at(job, "submission_id");
-    const auto status = string_at(job, "status");
-    if (!status) return fail(ErrorKind::bad_input, "job details: no status");
-    const auto state = parse_job_state(*status);
-    if (!state) return fail(ErrorKind::bad_input, "job details: unknown status '" + *status + "'");
-    d.state = *state;
-    d.submission_id = id ? *id : string_at(job, "job_id").value_or("");
-    d.entrypoint = string_at(job, "entrypoint").value_or("");
-    d.message = string_at(job, "message").value_or("");
-    d.error_type = string_at(job, "error_type");
-    d.start_time = time_at(job, "start_time");
-    d.end_time = time_at(job, "end_time");
-    if (const Json* metadata = find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
-        for (const auto& [key, value] : metadata->items()) {
-            if (value.is_string()) d.metadata.emplace(key, value.get<std::string>());
-        }
+    return read_details(job);
+}
+
+Result<std::vector<JobDetails>> parse_job_list(std::string_view text) {
+    GDNCTL_TRY_ASSIGN(const Json list, parse_json(text, "job list"));
+    if (!list.is_array()) return fail(ErrorKind::bad_input, "job list: not a JSON array");
+    std::vector<JobDetails> jobs;
+    for (const Json& item : list) {
+        auto job = read_details(item);
+        if (job && !is_ghost(*job)) jobs.push_back(std::move(*job));
     }
-    read_environment(job, d);
-    d.driver_node_id = string_at(job, "driver_node_id");
-    if (const Json* info = find(job, "driver_info"); info != nullptr && info->is_object()) {
-        if (const auto pid = string_at(*info, "pid")) d.driver_pid = text::parse_int(*pid);
-    }
-    if (const auto code = integer_at(job, "driver_exit_code"); code && *code >= -255 && *code <= 255) {
-        d.driver_exit_code = static_cast<int>(*code);
-    }
-    return d;
+    sort_newest_first(jobs);
+    return jobs;
+}
+
+bool is_ghost(const JobDetails& job) { return !job.start_time && job.entrypoint == "Entrypoint not found."; }
+
+void sort_newest_first(std::vector<JobDetails>& jobs) {
+    std::sort(jobs.begin(), jobs.end(), [](const JobDetails& a, const JobDetails& b) {
+        const auto key = [](const JobDetails& d) {
+            return std::pair(d.start_time.value_or(WallTime{}), std::string_view(d.submission_id));
+        };
+        return key(a) > key(b);
+    });
 }
 
 bool is_packaged(std::string_view path) {

@@ -16,10 +16,10 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/services/job_package.h"
 #include "services/jobs/launch.h"
 #include "services/jobs/store.h"
 #include "services/jobs/sweep.h"
-#include "services/jobs/workdir.h"
 
 namespace gdnctl {
 
@@ -74,24 +74,23 @@ class LocalLog final : public JobLog {
 public:
     LocalLog(UniqueFd fd, fs::path path, off_t offset)
         : m_fd(std::move(fd)), m_path(std::move(path)), m_offset(offset) {}
-    Result<std::size_t> read(std::string& into) override {
-        const std::size_t before = into.size();
-        into.resize(before + k_read_size);
-        ssize_t n = 0;
-        do {
-            n = pread(m_fd.get(), into.data() + before, k_read_size, m_offset);
-        } while (n < 0 && errno == EINTR);
-        const int problem = errno;
-        into.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-        if (n < 0) return tl::unexpected(file_error(ErrorKind::local_io, "read", m_path, problem));
-        m_offset += n;
-        return static_cast<std::size_t>(n);
+    Result<std::size_t> pump(const Sink& sink) override {
+        m_buffer.resize(k_read_size);
+        for (std::size_t handed_over = 0;;) {
+            const ssize_t n = pread(m_fd.get(), m_buffer.data(), k_read_size, m_offset);
+            if (n < 0 && errno == EINTR) continue;
+            if (n < 0) return tl::unexpected(file_error(ErrorKind::local_io, "read", m_path, errno));
+            m_offset += n;
+            handed_over += static_cast<std::size_t>(n);
+            if (n == 0 || !sink({m_buffer.data(), static_cast<std::size_t>(n)})) return handed_over;
+        }
     }
 
 private:
     UniqueFd m_fd;
     fs::path m_path;
     off_t m_offset;
+    std::string m_buffer;
 };
 
 // Where the last `lines` lines begin; a last line without newline counts.
@@ -131,7 +130,7 @@ public:
     Result<std::vector<JobDetails>> list() override;
     Result<bool> stop(std::string_view id) override;
     Status remove(std::string_view id) override;
-    Result<std::unique_ptr<JobLog>> open_log(std::string_view id, std::optional<std::size_t> tail) override;
+    Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override;
 
 private:
     std::map<std::string, std::string> job_environment(const JobRequest& request) const;
@@ -155,8 +154,25 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     return env;
 }
 
+// What only a cluster can do.
+Status check_servable(const JobRequest& request) {
+    if (!request.pip.empty()) {
+        return fail(ErrorKind::usage, "the local backend takes no --pip-requirements",
+                    "its jobs see the packages of this machine");
+    }
+    if (!request.working_dir_uri.empty()) {
+        return fail(ErrorKind::usage,
+                    "the local backend takes no working directory by URI: " + request.working_dir_uri);
+    }
+    if (!request.node_labels.empty()) {
+        return fail(ErrorKind::usage, "the local backend has one node only: it takes no node labels");
+    }
+    return {};
+}
+
 Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
     GDNCTL_TRY(check_submission_id(request.submission_id));
+    GDNCTL_TRY(check_servable(request));
     LocalRequest plan;
     plan.submission_id = request.submission_id;
     plan.entrypoint = request.entrypoint;
@@ -182,8 +198,8 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
 Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, const fs::path& folder) const {
     GDNCTL_TRY(make_private_directory(folder));
     if (request.working_dir) {
-        GDNCTL_TRY(local::pack_tree(*request.working_dir, folder / "package.zip", local::k_package_limit));
-        GDNCTL_TRY(local::unpack_package(folder / "package.zip", folder / "work"));
+        GDNCTL_TRY(pack_tree(*request.working_dir, folder / "package.zip"));
+        GDNCTL_TRY(unpack_package(folder / "package.zip", folder / "work"));
     } else {
         GDNCTL_TRY(make_private_directory(folder / "work"));
     }
@@ -295,12 +311,7 @@ Result<std::vector<JobDetails>> LocalJobs::list() {
             log::warning("{}", job.error().text());
         }
     }
-    std::sort(jobs.begin(), jobs.end(), [](const JobDetails& a, const JobDetails& b) {
-        const auto key = [](const JobDetails& d) {
-            return std::pair(d.start_time.value_or(WallTime{}), d.submission_id);
-        };
-        return key(a) > key(b);
-    });
+    sort_newest_first(jobs);
     return jobs;
 }
 
@@ -337,12 +348,12 @@ Status LocalJobs::remove(std::string_view id) {
     return {};
 }
 
-Result<std::unique_ptr<JobLog>> LocalJobs::open_log(std::string_view id, std::optional<std::size_t> tail) {
+Result<std::unique_ptr<JobLog>> LocalJobs::open_log(std::string_view id, const LogStart& start) {
     GDNCTL_TRY(details(id));
     const fs::path path = m_store.file(id, "log");
     UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", path, errno));
-    const off_t offset = tail ? tail_offset(fd.get(), *tail) : 0;
+    const off_t offset = start.tail ? tail_offset(fd.get(), *start.tail) : 0;
     return std::make_unique<LocalLog>(std::move(fd), path, offset);
 }
 

@@ -11,11 +11,13 @@ namespace {
 
 std::string read_all(JobLog& log) {
     std::string text;
-    for (;;) {
-        const auto n = log.read(text);
-        REQUIRE(n);
-        if (*n == 0) return text;
-    }
+    const auto n = log.pump([&](std::string_view bytes) {
+        text += bytes;
+        return true;
+    });
+    REQUIRE(n);
+    CHECK(*n == text.size());
+    return text;
 }
 
 }  // namespace
@@ -161,7 +163,7 @@ TEST_CASE("local: an unknown id does not exist, exit 6") {
     const auto jobs = world.backend();
     CHECK(jobs->details("nope").error().message == "Job nope does not exist");
     CHECK(exit_code_of(jobs->stop("nope").error().kind) == ExitCode::remote_missing);
-    CHECK(exit_code_of(jobs->open_log("nope", std::nullopt).error().kind) == ExitCode::remote_missing);
+    CHECK(exit_code_of(jobs->open_log("nope", {}).error().kind) == ExitCode::remote_missing);
     CHECK(jobs->list()->empty());
 }
 
@@ -381,7 +383,7 @@ TEST_CASE("local: the log reader gives each byte once, raw, from any tail") {
     const auto jobs = world.backend();
     REQUIRE(jobs->submit(world.request("bytes", "printf 'a\\na\\n\\377b\\nlast'")));
     world.wait_end("bytes");
-    const auto tail = [&](std::optional<std::size_t> lines) { return read_all(**jobs->open_log("bytes", lines)); };
+    const auto tail = [&](std::optional<std::size_t> lines) { return read_all(**jobs->open_log("bytes", {lines})); };
     const std::string all =
         "a\na\n\xff"
         "b\nlast";

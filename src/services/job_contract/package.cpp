@@ -1,5 +1,3 @@
-#include "services/jobs/workdir.h"
-
 #include <algorithm>
 #include <system_error>
 #include <vector>
@@ -8,20 +6,23 @@
 
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/zip.h"
+#include "gdnctl/services/job_package.h"
 
-namespace gdnctl::local {
+namespace gdnctl {
 
 namespace fs = std::filesystem;
 
 namespace {
 
-struct Packed {
+constexpr std::size_t k_named = 10;  // of the largest files
+
+struct Sized {
     std::uint64_t bytes;
     std::string name;
 };
 
 // Adds one file; nothing when it has been deleted since it was listed, or is a link to nothing or to a folder.
-Status add_one(ZipWriter& zip, const fs::path& root, const std::string& relative, std::vector<Packed>& packed) {
+Status add_one(ZipWriter& zip, const fs::path& root, const std::string& relative) {
     std::error_code problem;
     const fs::path real = fs::canonical(root / relative, problem);
     if (problem) return {};
@@ -30,34 +31,41 @@ Status add_one(ZipWriter& zip, const fs::path& root, const std::string& relative
                     "remove the link, or keep it out of the package with .gitignore");
     }
     if (!fs::is_regular_file(real, problem)) return {};
-    packed.push_back({fs::file_size(real, problem), relative});
     const fs::perms mode = fs::status(real, problem).permissions();
     return zip.add_file(relative, real, (mode & fs::perms::owner_exec) != fs::perms::none);
 }
 
-tl::unexpected<Error> too_large(std::uint64_t size, std::uint64_t limit, std::vector<Packed> packed) {
-    constexpr std::size_t k_named = 10;
-    std::sort(packed.begin(), packed.end(), [](const Packed& a, const Packed& b) { return a.bytes > b.bytes; });
-    if (packed.size() > k_named) packed.resize(k_named);
-    std::string largest;
-    for (const Packed& file : packed) largest += fmt::format("\n  {:>12}  {}", file.bytes, file.name);
-    return fail(ErrorKind::usage,
-                fmt::format("the package of the working directory has {} bytes, more than {}", size, limit),
-                "keep large files out with .gitignore; the largest:" + largest);
-}
-
 }  // namespace
 
-Status pack_tree(const WorkingTree& tree, const fs::path& package, std::uint64_t limit) {
+Error package_too_large(const WorkingTree& tree, std::uint64_t size, std::uint64_t limit) {
+    std::vector<Sized> files;
+    for (const std::string& name : tree.files) {
+        std::error_code problem;
+        const std::uint64_t bytes = fs::file_size(tree.root / name, problem);
+        if (!problem) files.push_back({bytes, name});
+    }
+    const auto largest_first = [](const Sized& a, const Sized& b) {
+        return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
+    };
+    std::sort(files.begin(), files.end(), largest_first);
+    if (files.size() > k_named) files.resize(k_named);
+    std::string largest;
+    for (const Sized& file : files) largest += fmt::format("\n  {:>12}  {}", file.bytes, file.name);
+    return {ErrorKind::usage,
+            fmt::format("the package of the working directory has {} bytes, more than {}", size, limit),
+            "keep large files out with .gitignore; the largest:" + largest,
+            {}};
+}
+
+Result<std::uint64_t> pack_tree(const WorkingTree& tree, const fs::path& package, std::uint64_t limit) {
     std::error_code problem;
     const fs::path root = fs::canonical(tree.root, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::usage, "open", tree.root, problem.value()));
     GDNCTL_TRY_ASSIGN(ZipWriter zip, ZipWriter::create(package));
-    std::vector<Packed> packed;
-    for (const std::string& relative : tree.files) GDNCTL_TRY(add_one(zip, root, relative, packed));
+    for (const std::string& relative : tree.files) GDNCTL_TRY(add_one(zip, root, relative));
     GDNCTL_TRY_ASSIGN(const std::uint64_t size, zip.finish());
-    if (size > limit) return too_large(size, limit, std::move(packed));
-    return {};
+    if (size > limit) return tl::unexpected(package_too_large(tree, size, limit));
+    return size;
 }
 
 Status unpack_package(const fs::path& package, const fs::path& into) {
@@ -73,4 +81,4 @@ Status unpack_package(const fs::path& package, const fs::path& into) {
     return {};
 }
 
-}  // namespace gdnctl::local
+}  // namespace gdnctl
