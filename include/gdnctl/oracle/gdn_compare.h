@@ -83,6 +83,7 @@ struct TensorReport {
     Outside numpy_rule;       // |x-y| > atol + rtol |y|
     Outside flashinfer_rule;  // |x-y| > 1e-2 and |x-y| / (|y| + 1e-8) > 1e-2
     std::size_t nonfinite_got = 0, nonfinite_want = 0;
+    std::size_t beyond_range = 0;  // values of the truth that `judged` cannot hold
     Worst worst;
 };
 

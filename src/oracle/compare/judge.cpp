@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -14,6 +13,7 @@ namespace {
 
 // One tensor of the dump beside its truth, both in the canonical axes order.
 struct Pair {
+    DType judged = DType::f32;
     std::vector<double> got;
     const std::vector<double>* want = nullptr;
     const TensorBudget* budget = nullptr;
@@ -25,13 +25,19 @@ DType judged_dtype(const Tensor& tensor, std::string_view canonical, const GdnRe
     return canonical == "out" ? out_dtype_of(r.contract.value, r.problem) : DType::f32;
 }
 
+// Whether a finite value of the truth stays finite in the dtype that the dump stands for; nothing is held in fp64.
+bool fits(double want, DType judged) {
+    return std::isfinite(rounded_to(want, judged == DType::f64 ? DType::f32 : judged));
+}
+
 // The budget of each group with the rounding of the stored dtype added: its error is the truth's distance to it.
-std::vector<GroupBudget> with_output_rounding(const Pair& pair, DType dtype) {
+std::vector<GroupBudget> with_output_rounding(const Pair& pair) {
     std::vector<GroupBudget> budgets = pair.budget->groups;
-    if (dtype == DType::f64 || dtype == DType::f32) return budgets;
+    if (pair.judged == DType::f64 || pair.judged == DType::f32) return budgets;
     std::vector<double> rounded(pair.want->size());
+    // A value beyond the dtype's range is no rounding: it must not make the budget infinite.
     std::transform(pair.want->begin(), pair.want->end(), rounded.begin(),
-                   [&](double y) { return rounded_to(y, dtype); });
+                   [&](double y) { return fits(y, pair.judged) ? rounded_to(y, pair.judged) : y; });
     const auto sums = sum_groups(pair.groups, rounded, *pair.want);
     for (std::size_t g = 0; g < budgets.size(); ++g) {
         budgets[g].rms = std::hypot(budgets[g].rms, sums[g].error_rms());
@@ -49,7 +55,7 @@ std::size_t worst_element(const Pair& pair, const std::vector<GroupBudget>& budg
         const double want = (*pair.want)[i];
         if (!std::isfinite(want)) continue;
         if (!std::isfinite(pair.got[i])) {
-            if (std::fabs(want) <= static_cast<double>(std::numeric_limits<float>::max())) return i;
+            if (fits(want, pair.judged)) return i;
             continue;
         }
         const double score = std::fabs(pair.got[i] - want) / budgets[pair.groups.of(i)].max_abs;
@@ -66,7 +72,9 @@ double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budge
     double score = 0;
     for (std::size_t g = 0; g < sums.size(); ++g) {
         if (sums[g].count == 0) continue;
-        score = std::max({score, sums[g].error_rms() / budgets[g].rms, sums[g].max_error / budgets[g].max_abs});
+        for (const double ratio : {sums[g].error_rms() / budgets[g].rms, sums[g].max_error / budgets[g].max_abs}) {
+            score = std::isnan(ratio) ? HUGE_VAL : std::max(score, ratio);  // std::max would drop a NaN
+        }
     }
     return score;
 }
@@ -129,25 +137,27 @@ Result<Pair> pair_up(const NamedTensor& entry, std::string_view canonical, const
 
 Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view canonical, const GdnReference& r,
                                   const CompareOptions& options) {
-    GDNCTL_TRY_ASSIGN(const Pair pair, pair_up(entry, canonical, r));
+    GDNCTL_TRY_ASSIGN(Pair pair, pair_up(entry, canonical, r));
     TensorReport report;
     report.name = entry.name;
     report.canonical = canonical;
     report.shape = entry.tensor.shape;
     report.stored = entry.tensor.dtype;
     report.judged = judged_dtype(entry.tensor, canonical, r);
-    const auto budgets = with_output_rounding(pair, report.judged);
+    pair.judged = report.judged;
+    const auto budgets = with_output_rounding(pair);
     measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report);
     report.budget_relative = pair.budget->relative;
     report.error_over_budget = error_over_budget(pair, budgets);
     report.verdict = verdict_of(report, options);
+    report.beyond_range = static_cast<std::size_t>(std::count_if(
+        pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
     if (!pair.got.empty()) report.worst = place_of(worst_element(pair, budgets), pair, report, r);
     return report;
 }
 
 bool has_device_fault(const TensorReport& t) {
-    return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) &&
-           std::fabs(t.worst.want) <= static_cast<double>(std::numeric_limits<float>::max());
+    return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) && fits(t.worst.want, t.judged);
 }
 
 void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& report) {
@@ -170,6 +180,12 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
     } else if (!r.unstable_reason.empty()) {
         report.verdict = Verdict::unstable_input;
         report.reason = r.unstable_reason;
+    } else if (const auto beyond = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                                [](const TensorReport& t) { return t.beyond_range > 0; });
+               beyond != report.tensors.end()) {
+        report.verdict = Verdict::unstable_input;
+        report.reason = fmt::format("{} values of the exact {} do not fit {}", beyond->beyond_range, beyond->canonical,
+                                    name_of(beyond->judged));
     } else {
         report.verdict = worst->verdict;
         if (worst->verdict != Verdict::ok && options.rtol) {

@@ -42,6 +42,28 @@ TEST_CASE("verdict: NaN in the inputs is UNSTABLE_INPUT, whatever the dump says"
     CHECK(judged(r, base_outputs()).verdict == Verdict::unstable_input);
 }
 
+TEST_CASE("verdict: a truth beyond the output dtype's range cannot be judged, and hides no other fault") {
+    TensorFile inputs = base_inputs();
+    for (NamedTensor& t : inputs.tensors) {
+        if (t.name != "v") continue;
+        std::vector<double> v = to_f64(t.tensor);
+        v[5] = 3e6;  // its outputs pass 65504, the largest float16
+        t.tensor = from_f64(v, t.tensor.shape, DType::f32);
+    }
+    const GdnReference r = reference_for(inputs);
+    REQUIRE(r.unstable_reason.empty());
+    const GdnReport honest = judged(r, outputs_of(r, r.truth, DType::f16));
+    CHECK(honest.verdict == Verdict::unstable_input);
+    CHECK(honest.reason.find("do not fit float16") != std::string::npos);
+    CHECK(judged(r, outputs_of(r, r.truth, DType::f32)).verdict == Verdict::ok);
+
+    GdnOutputs garbage = r.truth;
+    for (double& x : garbage.out) x = 65504;
+    CHECK(judged(r, outputs_of(r, garbage, DType::f16)).verdict != Verdict::ok);
+    garbage.out[0] = std::nan("");
+    CHECK(judged(r, outputs_of(r, garbage, DType::f16)).verdict == Verdict::wrong);
+}
+
 TEST_CASE("verdict: an empty dump, or one without a comparable tensor, is NO_DATA") {
     const GdnReference r = reference_for(base_inputs());
     CHECK(judged(r, {}).verdict == Verdict::no_data);
