@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "commands/lint_fix.h"
 #include "gdnctl/cli/version.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/log.h"
@@ -16,6 +17,7 @@
 #include "gdnctl/services/git.h"
 #include "gdnctl/services/runlog/lint.h"
 #include "gdnctl/services/runlog/lint_records.h"
+#include "gdnctl/services/runlog/record_store.h"
 
 namespace gdnctl::commands::lint_log {
 
@@ -156,8 +158,7 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
 
 Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Options& options, const Context& context,
                                                                      const Place& place) {
-    fs::path path = place.path;
-    path.replace_extension(".records.jsonl");
+    fs::path path = runlog::records_path(place.path);
     std::optional<std::string> jsonl;
     if (options.records) {
         path = below(context, *options.records);
@@ -171,35 +172,6 @@ Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Optio
     GDNCTL_TRY_ASSIGN(runlog::RecordFactsFile file, runlog::read_record_facts(*jsonl, path.filename().string()));
     for (const std::string& warning : file.warnings) log::warning("{}", warning);
     return std::move(file.records);
-}
-
-// The text after as many rounds of fixing as it takes.
-struct Fixed {
-    std::string bytes;
-    std::size_t count = 0;
-};
-Result<Fixed> fixed_text(std::string bytes, const Options& options, LintInput input, const LintOptions& lint_options) {
-    Fixed fixed{std::move(bytes), 0};
-    constexpr int k_rounds = 500;  // one finding's fix may wait for another's, and each round has a limit
-    for (int round = 0; round < k_rounds; ++round) {
-        GDNCTL_TRY_ASSIGN(const Document document, runlog::parse_document(fixed.bytes, options.log_template));
-        input.document = &document;
-        const LintReport report = runlog::lint(input, lint_options);
-        runlog::FixResult applied = runlog::apply_fixes(fixed.bytes, report.findings, options.fix_unsafe);
-        if (applied.fixed == 0 || applied.bytes == fixed.bytes) break;
-        fixed.count += applied.fixed;
-        fixed.bytes = std::move(applied.bytes);
-    }
-    return fixed;
-}
-
-Status replace_log(const Place& place, std::string_view before, std::string_view after) {
-    GDNCTL_TRY_ASSIGN(const std::string now, read_file(place.path));
-    if (now != before) {
-        return fail(ErrorKind::conflict, fmt::format("{} changed while it was checked", place.shown),
-                    "run the command again");
-    }
-    return atomic_replace(place.path, after);
 }
 
 void add_step_summary(const LintReport& report, const Place& place, const Context& context) {
@@ -291,11 +263,11 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
 
     std::size_t fixed_count = 0;
     if (options.fix || options.fix_unsafe || options.diff) {
-        GDNCTL_TRY_ASSIGN(Fixed fixed, fixed_text(bytes, options, input, lint_options));
+        GDNCTL_TRY_ASSIGN(FixedLog fixed, fixed_log(bytes, options, input, lint_options));
         if (options.diff) {
             GDNCTL_TRY(write_output(options, context, runlog::unified_diff(bytes, fixed.bytes, place.relative)));
         } else if (fixed.bytes != bytes) {
-            GDNCTL_TRY(replace_log(place, bytes, fixed.bytes));
+            GDNCTL_TRY(replace_log(place.path, place.shown, bytes, fixed.bytes, context));
             bytes = std::move(fixed.bytes);
             GDNCTL_TRY_ASSIGN(document, parse(options, place, bytes));
             fixed_count = fixed.count;
@@ -311,28 +283,20 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
     return report.failed() ? ExitCode::check_failed : ExitCode::ok;
 }
 
-}  // namespace
+using cli::Complete;
 
-void describe(cli::Args& args, Options& options) {
-    args.about(
-        "Checks the running log: commit values, numbering, required fields, dates, numbers and their arithmetic, test "
-        "evidence, secrets. Only errors fail; `--strict` makes every warning one. Without --log-file the target's log "
-        "is "
-        "checked, found from the root of the repository around the working directory.");
-    args.about(
-        "`this commit` is accepted and looked up in the git history. Machine formats show paths relative to the "
-        "repository.");
-    const auto group = [](std::string_view names, std::string_view value, std::string_view help,
-                          std::string_view heading, cli::Complete complete = cli::Complete::nothing) {
-        cli::OptionSpec spec;
-        spec.names = names;
-        spec.value = value;
-        spec.help = help;
-        spec.group = heading;
-        spec.complete = complete;
-        return spec;
-    };
-    using cli::Complete;
+cli::OptionSpec group(std::string_view names, std::string_view value, std::string_view help, std::string_view heading,
+                      Complete complete = Complete::nothing) {
+    cli::OptionSpec spec;
+    spec.names = names;
+    spec.value = value;
+    spec.help = help;
+    spec.group = heading;
+    spec.complete = complete;
+    return spec;
+}
+
+void describe_what(cli::Args& args, Options& options) {
     args.option(options.log_file, group("--log-file", "PATH", "the log to check", "What", Complete::file));
     args.option(options.scope, std::span<const cli::Choice<Scope>>(k_scopes),
                 group("--scope", "SCOPE", "which entries", "What"));
@@ -344,7 +308,9 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.repo,
                 group("--repo", "DIR", "the repository whose history counts", "What", Complete::directory));
     args.flag(options.no_git, group("--no-git", {}, "ask no history", "What"));
+}
 
+void describe_rules_and_output(cli::Args& args, Options& options) {
     args.flag(options.allow_pending, group("--allow-pending", {}, "accept `Commit: (pending)`", "Rules"));
     args.flag(options.allow_this_commit,
               group("--allow-this-commit", {}, "accept `Commit: this commit` anywhere", "Rules"));
@@ -361,6 +327,21 @@ void describe(cli::Args& args, Options& options) {
                 group("--format", "FORMAT", "how findings are printed", "Output"));
     args.option(options.output,
                 group("--output", "FILE", "write them there instead of to stdout", "Output", Complete::file));
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Checks the running log: commit values, numbering, required fields, dates, numbers and their arithmetic, test "
+        "evidence, secrets. Only errors fail; `--strict` makes every warning one. Without --log-file the target's log "
+        "is "
+        "checked, found from the root of the repository around the working directory.");
+    args.about(
+        "`this commit` is accepted and looked up in the git history. Machine formats show paths relative to the "
+        "repository.");
+    describe_what(args, options);
+    describe_rules_and_output(args, options);
     args.check([&options] { return check_combination(options); });
 
     args.example("gdnctl lint-log", "the last entry of the target's log");

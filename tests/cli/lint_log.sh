@@ -259,6 +259,34 @@ test_needs_no_libgit2_where_history_is_not_asked() {
   if grep -q libgit2 "$WORK/trace"; then fail "libgit2 was opened"; fi
 }
 
+test_fix_waits_for_a_writer() {
+  entry abcdef1 1 | sed 's/tiles$/tiles  /' >log.md
+  cp log.md before
+  mkfifo held release
+  ( flock 9; echo >held; read -r _ <release ) 9<. &
+  writer=$!
+  read -r _ <held
+  "$GDNCTL" lint-log --log-file log.md --no-git --fix >fix.out 2>&1 &
+  fixer=$!
+  sleep 0.5
+  kill -0 $fixer || fail 'did not wait for the writer'
+  cmp -s before log.md || fail 'replaced the log under a writer'
+  echo >release
+  wait $writer
+  wait $fixer || fail "exit code $?: $(cat fix.out)"
+  cmp -s before log.md && fail 'nothing was fixed'
+  true
+}
+
+test_records_of_a_log_with_another_ending_are_checked() {
+  "$GDNCTL" log init --log-file n.txt 2>/dev/null
+  "$GDNCTL" log append --log-file n.txt --title one --commit 'none (x)' 2>/dev/null
+  [ -f n.txt.records.jsonl ] || fail 'no records beside the log'
+  printf 'garbage\n{}\n' >>n.txt.records.jsonl
+  "$GDNCTL" lint-log --log-file n.txt >lint.out 2>&1 && fail 'the records were not looked at'
+  grep -q 'n.txt.records.jsonl' lint.out || fail 'the records are not named'
+}
+
 test_fix_refuses_a_log_that_changes_meanwhile() {
   for i in $(seq 300); do entry abcdef1 "$i" | sed 's/tiles$/tiles  /'; done >log.md
   ( while :; do printf '\n' >>log.md; done ) &
