@@ -116,6 +116,7 @@ void report(const std::filesystem::path& path, const Json& record, const runlog:
         log::info("iteration {} is in {}", iteration, path.string());
         return;
     }
+    const Json* outcome = runlog::find_at(record, "/outcome");
     print_json({{"schema", "gdnctl.log-append/1"},
                 {"log", path.string()},
                 {"records", runlog::records_path(path).string()},
@@ -123,7 +124,7 @@ void report(const std::filesystem::path& path, const Json& record, const runlog:
                 {"iteration", iteration},
                 {"title", runlog::text_at(record, "/title")},
                 {"commit_status", runlog::text_at(record, "/commit_status")},
-                {"outcome", record["outcome"]},
+                {"outcome", outcome != nullptr ? *outcome : Json()},
                 {"repaired", appended.repaired},
                 {"warnings", appended.warnings}},
                context);

@@ -67,9 +67,10 @@ Result<ExitCode> done(const std::string& sha, const std::string& record_id, Cont
 }
 
 const Json* find_record(const std::vector<Json>& current, const std::vector<Json>& all, std::string id) {
+    if (id.empty()) return nullptr;  // an entry that no record stands behind
     // An id may have been replaced by a correction.
     for (const Json& record : all) {
-        if (runlog::superseded_by(record) == id) id = runlog::id_of(record);
+        if (runlog::replaced_id(record) == id) id = runlog::id_of(record);
     }
     const auto found =
         std::find_if(current.begin(), current.end(), [&](const Json& record) { return runlog::id_of(record) == id; });

@@ -85,6 +85,25 @@ test_append_keeps_crlf() {
   expect 0 "$GDNCTL" log render --check --log-file log.md
 }
 
+test_append_record_with_a_known_id_is_refused() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  "$GDNCTL" log append --log-file log.md --title first 2>/dev/null
+  id=$(sed -n 's/.*"id":"\([^"]*\)".*/\1/p' log.records.jsonl)
+  printf '{"schema":"gdnctl.iteration/1","id":"%s","iteration":9,"title":"again"}\n' "$id" >nine.json
+  cp log.md before
+  expect 7 "$GDNCTL" log append --log-file log.md --record nine.json
+  err_has "$id"
+  cmp -s before log.md || fail 'the log changed'
+  [ "$(wc -l <log.records.jsonl)" = 1 ] || fail 'a record was added'
+}
+
+test_append_a_record_with_few_fields() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  printf '{"schema":"gdnctl.iteration/1","id":"20260301T000000Z-4","iteration":4,"title":"few"}\n' >four.json
+  expect 0 "$GDNCTL" log append --log-file log.md --record four.json --json
+  out_has '"outcome": null'
+}
+
 test_append_two_writers_at_once() {
   "$GDNCTL" log init --log-file log.md 2>/dev/null
   for i in 1 2 3 4 5 6; do "$GDNCTL" log append --log-file log.md --title "writer $i" 2>/dev/null & done

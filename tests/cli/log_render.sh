@@ -121,6 +121,19 @@ test_stamp_a_recorded_entry() {
   expect 3 "$GDNCTL" log stamp --commit "$sha" --record other --log-file log.md
 }
 
+test_stamp_leaves_records_alone_when_a_person_wrote_the_last_entry() {
+  git init -q . && "$GDNCTL" log init --log-file log.md 2>/dev/null
+  "$GDNCTL" log append --log-file log.md --title recorded --commit 'this commit' 2>/dev/null
+  printf '\n### Iteration 7 - by hand\n\n- Date: 2026-03-01\n- Commit: this commit\n' >>log.md
+  git add -A && git commit -qm one
+  sha=$(git rev-parse HEAD)
+  cp log.records.jsonl before
+  expect 0 "$GDNCTL" log stamp --commit "$sha" --log-file log.md
+  sed -n '/Iteration 7/,$p' log.md | grep -qx -- "- Commit: $sha" || fail 'the last entry is not stamped'
+  sed -n '/Iteration 0/,/Iteration 7/p' log.md | grep -q 'Commit: this commit' || fail 'another entry was stamped'
+  cmp -s before log.records.jsonl || fail 'a record was changed'
+}
+
 test_show_summary_context() {
   hand_log
   expect 0 "$GDNCTL" log show 11 --log-file log.md

@@ -250,7 +250,7 @@ IterationNumber iteration_of(const Json& record) {
     return {integer_at(record, "/iteration").value_or(0), text_at(record, "/suffix")};
 }
 
-std::string superseded_by(const Json& record) { return text_at(record, "/supersedes"); }
+std::string replaced_id(const Json& record) { return text_at(record, "/supersedes"); }
 
 bool is_import(const Json& record) { return text_at(record, "/source") == "import"; }
 
@@ -274,7 +274,7 @@ std::vector<Json> current_records(const std::vector<Json>& all) {
     std::map<std::string, std::size_t> slot_of;  // id -> position in `current`
     for (const Json& record : all) {
         const std::string id = id_of(record);
-        auto slot = slot_of.find(superseded_by(record));
+        auto slot = slot_of.find(replaced_id(record));
         if (slot == slot_of.end()) slot = slot_of.find(id);  // the same line twice, as a union merge leaves it
         if (slot == slot_of.end()) {
             slot_of[id] = current.size();

@@ -89,6 +89,10 @@ bool number_taken(const Document& document, const std::vector<Json>& records, co
                                  [&](const Json& record) { return iteration_of(record) == iteration; });
 }
 
+bool id_taken(const std::vector<Json>& records, const std::string& id) {
+    return std::any_of(records.begin(), records.end(), [&](const Json& record) { return id_of(record) == id; });
+}
+
 Status give_identity(Json& record, const LogWriter& writer, const Document& document, const AppendOptions& options) {
     if (options.keep_number) {
         GDNCTL_TRY(check_record(record, "the record"));
@@ -96,6 +100,10 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
             return fail(ErrorKind::conflict,
                         fmt::format("iteration {} is in the log already", iteration_of(record).text()),
                         "`gdnctl log new` gives the next free number");
+        }
+        if (id_taken(writer.records(), id_of(record))) {
+            return fail(ErrorKind::conflict, fmt::format("the records have one with the id {} already", id_of(record)),
+                        "`gdnctl log new` makes a record with an id of its own");
         }
     } else {
         const IterationNumber iteration = next_free_iteration(writer, document);

@@ -65,7 +65,7 @@ public:
         // Every id of a chain of corrections stands for the record that counts.
         std::map<std::string, std::string> root;
         for (const Json& record : all) {
-            const auto known = root.find(superseded_by(record));
+            const auto known = root.find(replaced_id(record));
             root.emplace(id_of(record), known == root.end() ? id_of(record) : known->second);
         }
         std::map<std::string, std::size_t> by_root;

@@ -19,7 +19,7 @@ Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Jso
     std::vector<Json> history = current_records(records);
     GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}));
     for (Json& record : imported.records) {
-        const std::string replaced = superseded_by(record);
+        const std::string replaced = replaced_id(record);
         const auto old = std::find_if(history.begin(), history.end(),
                                       [&](const Json& known) { return !replaced.empty() && id_of(known) == replaced; });
         if (old != history.end()) {

@@ -44,7 +44,7 @@ Status check_record(const Json& value, std::string_view what);
 std::string id_of(const Json& record);
 IterationNumber iteration_of(const Json& record);
 // Id of the record that this one replaces; empty: none.
-std::string superseded_by(const Json& record);
+std::string replaced_id(const Json& record);
 bool is_import(const Json& record);
 bool is_experiment(const Json& record);
 

@@ -133,7 +133,7 @@ TEST_CASE("record: a correction replaces the record it names, and says when and 
     const Json third = superseding(second, k_time, "again");
     CHECK(id_of(second) == id_of(first) + ".2");
     CHECK(id_of(third) == id_of(first) + ".3");
-    CHECK(superseded_by(third) == id_of(second));
+    CHECK(replaced_id(third) == id_of(second));
     CHECK(text_at(third, "/notes/1/text") == "again");
     const auto current = current_records({first, other, second, third, other});
     REQUIRE(current.size() == 2);

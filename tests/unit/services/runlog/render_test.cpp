@@ -281,7 +281,7 @@ TEST_CASE("import: numbers given twice, entries that changed, generated entries"
     changed.replace(changed.find("none (b)"), 8, "none (c)");
     auto third = import_log(changed, first->records, k_time);
     REQUIRE(third->records.size() == 1);
-    CHECK(superseded_by(third->records[0]) == id_of(first->records[1]));
+    CHECK(replaced_id(third->records[0]) == id_of(first->records[1]));
     CHECK(text_at(third->records[0], "/commit_reason") == "c");
 }
 
