@@ -21,8 +21,10 @@ struct Builtin {
 constexpr Builtin k_builtins[] = {
     {"chunk", [](const GdnProblem& p, const GdnContract& c,
                  int threads) { return run_chunk32(p, c, {c.chunk, GateSum::fp64_with_resets, c.matmul}, threads); }},
-    {"recurrent32", run_recurrent32},
-    {"recurrent64", run_recurrent64},
+    {"recurrent32",
+     [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent32(p, c, threads); }},
+    {"recurrent64",
+     [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent64(p, c, threads); }},
 };
 
 }  // namespace

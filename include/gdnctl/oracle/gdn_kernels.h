@@ -1,19 +1,19 @@
 // The oracle's own forward kernels. recurrent64 is the truth; the fp32 ones say what honest fp32 arithmetic costs and
-// are kernels under test themselves. Results do not depend on the number of threads, bit for bit: a task is one value
-// head of one sequence, and no sum crosses tasks.
+// are kernels under test themselves. Results do not depend on the number of threads, bit for bit: a task is some
+// columns of one value head of one sequence, and no sum crosses tasks.
 #pragma once
 
-#include <string_view>
-
 #include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/isa.h"
 
 namespace gdnctl::oracle {
 
-// S_t = alpha_t S_{t-1} + k_t (beta_t (v_t - (alpha_t S_{t-1})^T k_t))^T, o_t = s S_t^T q_t, in fp64.
-GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contract, int threads);
+// S_t = alpha_t S_{t-1} + k_t (beta_t (v_t - (alpha_t S_{t-1})^T k_t))^T, o_t = s S_t^T q_t, in fp64. Every product and
+// sum is rounded by itself, so the instruction set does not change a bit either.
+GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
 
 // The same in fp32, inputs rounded to fp32 first.
-GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads);
+GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
 
 // How the chunk kernel sums gates inside a chunk.
 enum class GateSum {

@@ -165,7 +165,7 @@ private:
 }  // namespace
 
 GdnOutputs run_chunk32(const GdnProblem& p, const GdnContract& c, const ChunkOptions& options, int threads) {
-    Prepared<float> inputs = prepare<float>(p, c);
+    Prepared<float> inputs = prepare<float>(p, c, threads);
     std::vector<float> out(p.v.size());
     const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv);
     run_tasks(tasks, threads, [&] { return ChunkHead(inputs, out, options); });

@@ -1,6 +1,10 @@
 #include "oracle/kernels/prepare.h"
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
+
+#include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
@@ -13,14 +17,37 @@ std::vector<Real> converted(const std::vector<double>& values) {
     return result;
 }
 
+// `values` as Real, normalised and rounded as the contract says, a block of rows a task.
 template <class Real>
-void normalise_rows(std::vector<Real>& x, std::size_t width, Real eps) {
-    for (std::size_t row = 0; row < x.size(); row += width) {
+std::vector<Real> keys_or_queries(const std::vector<double>& values, const GdnProblem& p, const GdnContract& c,
+                                  int threads) {
+    const auto width = static_cast<std::size_t>(p.dims.dk);
+    const std::size_t rows = values.size() / width;
+    constexpr std::size_t k_block = 1024;
+    std::vector<Real> result(values.size());
+    const auto convert = [&](std::size_t row) {
+        const double* from = values.data() + row * width;
+        Real* to = result.data() + row * width;
         Real sum = 0;
-        for (std::size_t i = 0; i < width; ++i) sum += x[row + i] * x[row + i];
-        const Real factor = 1 / std::sqrt(sum + eps);
-        for (std::size_t i = 0; i < width; ++i) x[row + i] *= factor;
-    }
+        for (std::size_t i = 0; i < width; ++i) {
+            to[i] = static_cast<Real>(from[i]);
+            sum += to[i] * to[i];
+        }
+        if (c.l2norm == L2Norm::off) return;
+        const Real factor = 1 / std::sqrt(sum + static_cast<Real>(c.eps));
+        for (std::size_t i = 0; i < width; ++i) {
+            to[i] *= factor;
+            if (c.rounding == NormRounding::input) {
+                to[i] = static_cast<Real>(rounded_to(static_cast<double>(to[i]), p.qk_dtype));
+            }
+        }
+    };
+    run_tasks((rows + k_block - 1) / k_block, threads, [&] {
+        return [&](std::size_t block) {
+            for (std::size_t row = block * k_block; row < std::min(rows, (block + 1) * k_block); ++row) convert(row);
+        };
+    });
+    return result;
 }
 
 template <class Real>
@@ -53,22 +80,19 @@ void activate_gates(const GdnProblem& p, const GdnContract& c, std::vector<Real>
 }  // namespace
 
 template <class Real>
-Prepared<Real> prepare(const GdnProblem& p, const GdnContract& c) {
+Prepared<Real> prepare(const GdnProblem& p, const GdnContract& c, int threads) {
     Prepared<Real> r;
     r.problem = &p;
-    r.q = converted<Real>(p.q);
-    r.k = converted<Real>(p.k);
-    r.v = converted<Real>(p.v);
+    r.q = keys_or_queries<Real>(p.q, p, c, threads);
+    r.k = keys_or_queries<Real>(p.k, p, c, threads);
+    if constexpr (std::is_same_v<Real, double>) {
+        r.v = p.v;
+    } else {
+        r.converted_v = converted<Real>(p.v);
+        r.v = r.converted_v;
+    }
     r.g = converted<Real>(p.gate);
     r.beta = converted<Real>(p.beta);
-    if (c.l2norm != L2Norm::off) {
-        for (auto* x : {&r.q, &r.k}) {
-            normalise_rows(*x, static_cast<std::size_t>(p.dims.dk), static_cast<Real>(c.eps));
-            if (c.rounding == NormRounding::input) {
-                for (Real& value : *x) value = static_cast<Real>(rounded_to(static_cast<double>(value), p.qk_dtype));
-            }
-        }
-    }
     activate_gates(p, c, r.g);
     if (c.beta_kind != BetaKind::prob) {
         const Real factor = c.beta_kind == BetaKind::twice_logit ? 2 : 1;
@@ -99,8 +123,8 @@ void apply_empty_policy(const GdnProblem& p, EmptySequence policy, std::vector<R
     }
 }
 
-template Prepared<float> prepare(const GdnProblem&, const GdnContract&);
-template Prepared<double> prepare(const GdnProblem&, const GdnContract&);
+template Prepared<float> prepare(const GdnProblem&, const GdnContract&, int);
+template Prepared<double> prepare(const GdnProblem&, const GdnContract&, int);
 template void apply_empty_policy(const GdnProblem&, EmptySequence, std::vector<float>&);
 template void apply_empty_policy(const GdnProblem&, EmptySequence, std::vector<double>&);
 

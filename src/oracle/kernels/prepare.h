@@ -1,6 +1,7 @@
 // Inputs after preprocessing, in the precision of the kernel that reads them.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "gdnctl/oracle/gdn_problem.h"
@@ -11,17 +12,26 @@ template <class Real>
 struct Prepared {
     const GdnProblem* problem = nullptr;
     std::vector<Real> q, k;   // [B*T, Hk, dk], l2-normalised if the contract says so; the scale is not applied
-    std::vector<Real> v;      // [B*T, Hv, dv]
-    std::vector<Real> g;      // [B*T, Hv], log decay, clamped to +-exp_clip
-    std::vector<Real> beta;   // [B*T, Hv]
-    std::vector<Real> state;  // [N, Hv, dk, dv], S0 or zeros
+    std::span<const Real> v;  // [B*T, Hv, dv]: the problem's own values where they are fp64, else `converted_v`
+    std::vector<Real> converted_v;
+    std::vector<Real> g;                // [B*T, Hv], log decay, clamped to +-exp_clip
+    std::vector<Real> beta;             // [B*T, Hv]
+    std::vector<Real> state;            // [N, Hv, dk, dv], S0 or zeros
     std::vector<std::size_t> key_head;  // of each value head
     Real scale = 0;
+
+    Prepared() = default;
+    Prepared(Prepared&&) noexcept = default;  // moving a vector keeps its elements where `v` points
+    Prepared& operator=(Prepared&&) noexcept = default;
+    Prepared(const Prepared&) = delete;
+    Prepared& operator=(const Prepared&) = delete;
+    ~Prepared() = default;
 };
 
 // q^ = q / sqrt(|q|^2 + eps), k^ likewise; g = -exp(A_log) softplus(a + dt_bias); beta = sigmoid(b).
+// `problem` must outlive the result.
 template <class Real>
-Prepared<Real> prepare(const GdnProblem& problem, const GdnContract& contract);
+Prepared<Real> prepare(const GdnProblem& problem, const GdnContract& contract, int threads);
 
 // The gates alone, as log decay in fp64: [B*T, Hv].
 std::vector<double> log_gates(const GdnProblem& problem, const GdnContract& contract);
@@ -30,8 +40,8 @@ std::vector<double> log_gates(const GdnProblem& problem, const GdnContract& cont
 template <class Real>
 void apply_empty_policy(const GdnProblem& problem, EmptySequence policy, std::vector<Real>& state);
 
-extern template Prepared<float> prepare(const GdnProblem&, const GdnContract&);
-extern template Prepared<double> prepare(const GdnProblem&, const GdnContract&);
+extern template Prepared<float> prepare(const GdnProblem&, const GdnContract&, int);
+extern template Prepared<double> prepare(const GdnProblem&, const GdnContract&, int);
 extern template void apply_empty_policy(const GdnProblem&, EmptySequence, std::vector<float>&);
 extern template void apply_empty_policy(const GdnProblem&, EmptySequence, std::vector<double>&);
 

@@ -1,103 +1,109 @@
-// The recurrence that defines the result, one token after another.
+// The recurrence that defines the result. A task is a panel of columns of one value head of one sequence: columns of
+// the state do not know of each other, so results do not depend on who computes which.
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/kernels/prepare.h"
+#include "oracle/kernels/simd/recurrent_panel.h"
 #include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
 namespace {
 
-// One value head of one sequence. S is [dk, dv], row i belongs to key dimension i.
 template <class Real>
-class RecurrentHead {
-public:
-    RecurrentHead(Prepared<Real>& inputs, std::vector<Real>& out, std::vector<Real>& growth)
-        : m_in(inputs),
-          m_out(out),
-          m_growth(growth),
-          m_dk(static_cast<std::size_t>(inputs.problem->dims.dk)),
-          m_dv(static_cast<std::size_t>(inputs.problem->dims.dv)),
-          m_residual(m_dv) {}
-
-    void operator()(std::size_t task) {
-        const GdnDims& dims = m_in.problem->dims;
-        const auto Hv = static_cast<std::size_t>(dims.Hv);
-        const auto Hk = static_cast<std::size_t>(dims.Hk);
-        const std::size_t head = task % Hv;
-        const GdnSequence sequence = m_in.problem->sequences[task / Hv];
-        Real* S = m_in.state.data() + task * m_dk * m_dv;
-        Real largest = 0;
-        for (auto row = static_cast<std::size_t>(sequence.begin); row < static_cast<std::size_t>(sequence.end); ++row) {
-            const std::size_t key_row = (row * Hk + m_in.key_head[head]) * m_dk;
-            const std::size_t value_row = row * Hv + head;
-            step(S, m_in.k.data() + key_row, m_in.q.data() + key_row, value_row, largest);
-        }
-        m_growth[task] = largest;
+RecurrentFunction<Real> function_for(Isa isa) {
+    if constexpr (std::is_same_v<Real, double>) {
+        return isa == Isa::avx512 ? recurrent64_avx512 : isa == Isa::avx2 ? recurrent64_avx2 : recurrent64_scalar;
+    } else {
+        return isa == Isa::avx512 ? recurrent32_avx512 : isa == Isa::avx2 ? recurrent32_avx2 : recurrent32_scalar;
     }
+}
 
-private:
-    void step(Real* S, const Real* k, const Real* q, std::size_t value_row, Real& largest) {
-        const Real alpha = std::exp(m_in.g[value_row]);
-        const Real beta = m_in.beta[value_row];
-        const Real* v = m_in.v.data() + value_row * m_dv;
-        Real* out = m_out.data() + value_row * m_dv;
-        Real* r = m_residual.data();
-        std::copy_n(v, m_dv, r);
-        for (std::size_t i = 0; i < m_dk; ++i) {
-            Real* row = S + i * m_dv;
-            for (std::size_t j = 0; j < m_dv; ++j) {
-                row[j] *= alpha;
-                r[j] -= k[i] * row[j];
-            }
-        }
-        for (std::size_t j = 0; j < m_dv; ++j) {
-            r[j] *= beta;
-            out[j] = 0;
-        }
-        for (std::size_t i = 0; i < m_dk; ++i) {
-            Real* row = S + i * m_dv;
-            for (std::size_t j = 0; j < m_dv; ++j) {
-                row[j] += k[i] * r[j];
-                out[j] += q[i] * row[j];
-            }
-            for (std::size_t j = 0; j < m_dv; ++j) {
-                const Real magnitude = std::fabs(row[j]);
-                largest = magnitude > largest ? magnitude : largest;
-            }
-        }
-        for (std::size_t j = 0; j < m_dv; ++j) out[j] *= m_in.scale;
+template <class Real>
+std::vector<double> widened(std::vector<Real>&& values) {
+    if constexpr (std::is_same_v<Real, double>) {
+        return std::move(values);
+    } else {
+        return {values.begin(), values.end()};
     }
+}
 
-    Prepared<Real>& m_in;
-    std::vector<Real>& m_out;
-    std::vector<Real>& m_growth;
-    std::size_t m_dk, m_dv;
-    std::vector<Real> m_residual;
+template <class Real>
+struct Job {
+    Prepared<Real> inputs;
+    std::vector<Real> alpha;  // [B*T, Hv]
+    std::vector<Real> out;    // [B*T, Hv, dv]
+    std::vector<Real> largest;
+    std::size_t panels = 0;  // of a head
+
+    void run(std::size_t task, RecurrentFunction<Real> function, Real* scratch) {
+        const GdnDims& d = inputs.problem->dims;
+        const auto Hv = static_cast<std::size_t>(d.Hv);
+        const auto Hk = static_cast<std::size_t>(d.Hk);
+        const auto dk = static_cast<std::size_t>(d.dk);
+        const auto dv = static_cast<std::size_t>(d.dv);
+        const std::size_t column = task % panels * k_recurrent_columns<Real>;
+        const std::size_t head = task / panels % Hv;
+        const std::size_t n = task / panels / Hv;
+        const GdnSequence sequence = inputs.problem->sequences[n];
+        const auto begin = static_cast<std::size_t>(sequence.begin);
+        const std::size_t key = (begin * Hk + inputs.key_head[head]) * dk;
+        const std::size_t gate = begin * Hv + head;
+        const std::size_t value = gate * dv + column;
+        RecurrentPanel<Real> panel;
+        panel.q = inputs.q.data() + key;
+        panel.k = inputs.k.data() + key;
+        panel.v = inputs.v.data() + value;
+        panel.alpha = alpha.data() + gate;
+        panel.beta = inputs.beta.data() + gate;
+        panel.out = out.data() + value;
+        panel.key_stride = Hk * dk;
+        panel.value_stride = Hv * dv;
+        panel.gate_stride = Hv;
+        panel.tokens = static_cast<std::size_t>(sequence.end) - begin;
+        panel.dk = dk;
+        panel.columns = std::min(k_recurrent_columns<Real>, dv - column);
+        panel.state = inputs.state.data() + (n * Hv + head) * dk * dv + column;
+        panel.state_stride = dv;
+        panel.scale = inputs.scale;
+        panel.scratch = scratch;
+        function(panel);
+        largest[task] = panel.largest;
+    }
 };
 
 template <class Real>
-GdnOutputs run_recurrent(const GdnProblem& p, const GdnContract& c, int threads) {
-    Prepared<Real> inputs = prepare<Real>(p, c);
-    std::vector<Real> out(p.v.size());
-    const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv);
-    std::vector<Real> growth(tasks);
-    run_tasks(tasks, threads, [&] { return RecurrentHead<Real>(inputs, out, growth); });
-    apply_empty_policy(p, c.empty, inputs.state);
-    GdnOutputs outputs{{out.begin(), out.end()}, {inputs.state.begin(), inputs.state.end()}, 0};
-    for (const Real g : growth) outputs.max_abs_state = std::max(outputs.max_abs_state, static_cast<double>(g));
+GdnOutputs run_recurrent(const GdnProblem& p, const GdnContract& c, int threads, Isa isa) {
+    Job<Real> job{prepare<Real>(p, c, threads), {}, {}, {}, 0};
+    job.alpha.resize(job.inputs.g.size());
+    std::transform(job.inputs.g.begin(), job.inputs.g.end(), job.alpha.begin(), [](Real g) { return std::exp(g); });
+    job.out.resize(p.v.size());
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    job.panels = (dv + k_recurrent_columns<Real> - 1) / k_recurrent_columns<Real>;
+    const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv) * job.panels;
+    job.largest.resize(tasks);
+    const RecurrentFunction<Real> function = function_for<Real>(isa);
+    run_tasks(tasks, threads, [&] {
+        return [&, scratch = std::vector<Real>(static_cast<std::size_t>(p.dims.dk) * k_recurrent_columns<Real>)](
+                   std::size_t task) mutable { job.run(task, function, scratch.data()); };
+    });
+    apply_empty_policy(p, c.empty, job.inputs.state);
+    GdnOutputs outputs{widened(std::move(job.out)), widened(std::move(job.inputs.state)), 0};
+    for (const Real x : job.largest) outputs.max_abs_state = std::max(outputs.max_abs_state, static_cast<double>(x));
     return outputs;
 }
 
 }  // namespace
 
-GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contract, int threads) {
-    return run_recurrent<double>(problem, contract, threads);
+GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa) {
+    return run_recurrent<double>(problem, contract, threads, isa);
 }
 
-GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads) {
-    return run_recurrent<float>(problem, contract, threads);
+GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa) {
+    return run_recurrent<float>(problem, contract, threads, isa);
 }
 
 }  // namespace gdnctl::oracle
