@@ -179,25 +179,3 @@ test_ctrl_c_leaves_the_job_running() { interrupt SIGINT 130 RUNNING && grep -q '
 test_sigterm_leaves_the_job_running() { interrupt SIGTERM 143 RUNNING; }
 test_a_closed_terminal_leaves_the_job_running() { interrupt SIGHUP 130 RUNNING; }
 test_ctrl_c_with_auto_stop_stops_the_job() { interrupt SIGINT 130 STOPPED --auto-stop; }
-
-test_killed_at_every_moment_of_a_submit() {
-  setup '"sleep 30"'
-  local i id
-  for i in $(seq 0 14); do
-    "$GDNCTL" ray-test --cluster local --no-wait --submission-id "k-$i" >/dev/null 2>&1 &
-    local pid=$!
-    sleep "$(printf '0.%03d' $((i * 12)))"
-    kill -9 $pid 2>/dev/null
-    wait $pid 2>/dev/null
-  done
-  for i in $(seq 0 14); do
-    id=k-$i
-    [ -e "$XDG_STATE_HOME/gdnctl/local/jobs/$id" ] || continue
-    expect 0 "$GDNCTL" ray-stop --cluster local $id --wait
-    case "$(status_of $id)" in STOPPED | FAILED) ;; *) fail "$id is $(status_of $id)" ;; esac
-  done
-  # The next submit clears away what half-made jobs left.
-  setup '"true"'
-  expect 0 "$GDNCTL" ray-test --cluster local
-  [ -z "$(find "$XDG_STATE_HOME/gdnctl/local/jobs" -maxdepth 1 -name '.new-*')" ] || fail "half-made job left"
-}

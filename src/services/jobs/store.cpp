@@ -29,6 +29,7 @@ constexpr std::size_t k_keep_jobs = 200;
 constexpr std::chrono::days k_keep_days{30};
 constexpr std::string_view k_trash = ".old-";
 constexpr std::string_view k_staging = ".new-";
+constexpr std::string_view k_old_work = ".old-work";
 
 Status check_private(const fs::path& folder) {
     struct stat info{};
@@ -188,11 +189,21 @@ void Store::remove_folder(const fs::path& folder) const {
 }
 
 void Store::remove_workdir(std::string_view id) const {
-    const fs::path trash = file(id, ".old-work");
+    const fs::path trash = file(id, k_old_work);
     std::error_code problem;
     remove_folder(trash);
     fs::rename(file(id, "work"), trash, problem);
     if (!problem) remove_folder(trash);
+}
+
+// The supervisor, or who settled the job, may have been killed between the last record and the end of the clean-up.
+void Store::finish_removal(std::string_view id) const {
+    std::error_code ignored;
+    if (fs::exists(file(id, k_old_work), ignored)) remove_folder(file(id, k_old_work));
+    if (!fs::exists(file(id, "work"), ignored)) return;
+    const auto record = read_supervisor(id);
+    const auto request = read_request(id);
+    if (record && !is_alive(record->supervisor) && request && !request->keep_workdir) remove_workdir(id);
 }
 
 void Store::prune() const {
@@ -223,7 +234,10 @@ void Store::prune() const {
     }
     std::sort(ended.begin(), ended.end(), [](const Ended& a, const Ended& b) { return a.end > b.end; });
     for (std::size_t i = 0; i < ended.size(); ++i) {
-        if (i < k_keep_jobs && ended[i].end >= oldest) continue;
+        if (i < k_keep_jobs && ended[i].end >= oldest) {
+            finish_removal(ended[i].id);
+            continue;
+        }
         const fs::path trash = jobs() / (std::string(k_trash) + ended[i].id);
         fs::rename(job(ended[i].id), trash, problem);
         if (!problem) remove_folder(trash);

@@ -95,6 +95,7 @@ public:
 private:
     std::vector<QueueEntry> rebuilt_queue() const;
     void remove_folder(const std::filesystem::path& folder) const;
+    void finish_removal(std::string_view id) const;
 
     std::filesystem::path m_root;
     Clock* m_clock;

@@ -56,6 +56,7 @@ private:
     void reap();
     bool stop_wanted() const;
     bool is_gone() const;
+    void leave_queue() const;
     void end(JobState state, std::string_view error_type, const std::string& message,
              std::optional<int> exit_code = std::nullopt);
     void end_with_status(int wait_status);
@@ -132,6 +133,12 @@ bool Supervisor::try_start(Turn& turn) {
     if (!lock) return false;
     const auto now = m_store.read(m_id);
     if (!now || is_terminal(now->state)) {
+        turn = Turn::stopped;
+        return true;
+    }
+    // Whoever asked for it was killed before the record said so.
+    if (stop_wanted()) {
+        end(JobState::stopped, "", std::string(job_message::k_stopped));
         turn = Turn::stopped;
         return true;
     }
@@ -299,7 +306,7 @@ void Supervisor::end(JobState state, std::string_view error_type, const std::str
 void Supervisor::supervise() {
     switch (wait_for_turn()) {
         case Turn::ours: run_to_end(); break;
-        case Turn::stopped: break;
+        case Turn::stopped: leave_queue(); break;
         case Turn::too_late:
             end(JobState::failed, job_error::k_start_timeout, job_message::start_timeout(m_request.start_timeout_s));
             break;
@@ -308,6 +315,12 @@ void Supervisor::supervise() {
                 "Job supervisor actor died: local supervisor " + std::to_string(getpid()) + " was told to end");
             break;
     }
+}
+
+// Who ended the job may have been killed before it took the job out of the queue.
+void Supervisor::leave_queue() const {
+    if (is_terminal(m_details.state) || is_gone()) return;
+    if (const auto lock = m_store.lock()) m_store.settle_queued(m_id);
 }
 
 void Supervisor::run() {

@@ -116,25 +116,6 @@ TEST_CASE("local: a supervisor that cannot start fails the submit and the job, a
     CHECK(world.store().queue().empty());
 }
 
-TEST_CASE("local: the supervisor is killed at any moment of a job's life: every job ends, nothing of it runs on") {
-    LocalWorld world;
-    const auto jobs = world.backend();
-    for (int i = 0; i < 12; ++i) {
-        const std::string id = "sweep-" + std::to_string(i);
-        REQUIRE(jobs->submit(LocalWorld::request(id, "setsid sleep 30 & echo up; sleep 0.02; echo done")));
-        const auto record = world.store().read_supervisor(id);
-        REQUIRE(record);
-        std::this_thread::sleep_for(std::chrono::milliseconds(7 * i));
-        send_signal(record->supervisor.id, SIGKILL);
-        const JobDetails d = world.wait_end(id);
-        CHECK((d.state == JobState::succeeded || d.error_type == "JOB_SUPERVISOR_ACTOR_DIED"));
-        CHECK(world.processes_of(id) == 0);
-        // Terminal states never change.
-        CHECK(jobs->details(id)->state == d.state);
-        CHECK(jobs->details(id)->message == d.message);
-    }
-}
-
 TEST_CASE("local: a state folder that is removed takes its jobs with it") {
     LocalWorld world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
