@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/job_results.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/terminal.h"
@@ -56,20 +57,6 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
     args.option(s.wandb_mode, k_wandb,
                 {.names = "--wandb-mode", .value = "MODE", .help = "how the run reports", .group = "Run"});
     args.flag(s.dry_run, {.names = "--dry-run", .help = "let the run only show what it would do", .group = "Run"});
-}
-
-Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-Json profile_json(const ProfileReport& p) {
-    if (p.empty()) return nullptr;
-    Json out;
-    out["mfu"] = number(p.mfu);
-    out["tokens_per_second"] = number(p.tokens_per_second);
-    out["duration_s"] = number(p.duration);
-    out["run_url"] = p.run_url ? Json(*p.run_url) : Json(nullptr);
-    out["ce_implementation"] = p.ce_implementation ? Json(*p.ce_implementation) : Json(nullptr);
-    out["model"] = p.model;
-    return out;
 }
 
 void show_results(const ProfileReport& p) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/job_results.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/terminal.h"
@@ -21,35 +22,6 @@ std::string counts_text(const PytestCounts& c) {
     std::string s = fmt::format("{} passed, {} skipped, {} failed", c.passed, c.skipped, c.failed);
     if (c.errors > 0) s += fmt::format(", {} errors", c.errors);
     return s;
-}
-
-Json tests_json(const std::optional<PytestCounts>& counts) {
-    if (!counts) return nullptr;
-    Json out;
-    out["passed"] = counts->passed;
-    out["failed"] = counts->failed;
-    out["errors"] = counts->errors;
-    out["skipped"] = counts->skipped;
-    out["deselected"] = counts->deselected;
-    out["xfailed"] = counts->xfailed;
-    out["xpassed"] = counts->xpassed;
-    out["seconds"] = counts->seconds ? Json(*counts->seconds) : Json(nullptr);
-    return out;
-}
-
-Json device_json(const std::optional<DeviceReport>& device) {
-    if (!device) return nullptr;
-    return Json{{"backend", device->backend}, {"count", device->count}};
-}
-
-Json verdict_json(const OracleVerdicts& verdicts) {
-    if (verdicts.overall.empty()) return nullptr;
-    Json out;
-    out["overall"] = verdicts.overall;
-    out["cases"] = verdicts.cases;
-    out["vectors"] = verdicts.vectors;
-    out["counts"] = verdicts.counts;
-    return out;
 }
 
 // Counts that --require-passed and --max-skipped do not accept; "" when they are fine.

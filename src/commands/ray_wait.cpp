@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/job_results.h"
 #include "commands/job_watch.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -32,6 +33,27 @@ Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
     return fail(ErrorKind::remote_missing, "no job matches '" + *options.match + "'", "`gdnctl ray-list` shows them");
 }
 
+// The whole job, for whoever was not there when it was submitted: what ran, and what its log told.
+void print_json(const Watched& watched, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
+                Context& context) {
+    const JobDetails& job = watched.details;
+    const auto of_submission = [&](const char* key) {
+        const auto it = job.metadata.find(key);
+        return it == job.metadata.end() ? Json(nullptr) : Json(it->second);
+    };
+    Json out;
+    out["schema"] = "gdnctl.ray-wait/1";
+    put_job(out, place_of(backend, job.submission_id), job, verdict);
+    out["kind"] = of_submission("kind");
+    out["target"] = of_submission("target");
+    out["entrypoint"] = job.entrypoint;
+    out["tests"] = tests_json(output.pytest());
+    out["device"] = device_json(output.device());
+    out["verdict"] = verdict_json(output.verdicts());
+    out["profile"] = profile_json(output.profile());
+    context.terminal.out(to_text(out) + "\n");
+}
+
 ExitCode compatible(const Result<Watched>& watched) {
     if (!watched) {
         return watched.error().kind == ErrorKind::remote_missing ? ExitCode::check_failed
@@ -59,9 +81,11 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         return tl::unexpected(std::move(watched).error());
     }
     JobVerdict verdict{FailureClass::timeout, ExitCode::timeout};
+    JobOutput output;
     if (!watched->timed_out) {
-        constexpr std::size_t k_signs = 200;  // lines that may tell a bad node
-        GDNCTL_TRY_ASSIGN(const JobOutput output, read_output(backend, id, k_signs));
+        constexpr std::size_t k_signs = 200;  // lines that may tell a bad node; the results may be anywhere
+        const auto tail = context.global.json ? std::nullopt : std::optional(k_signs);
+        GDNCTL_TRY_ASSIGN(output, read_output(backend, id, tail));
         verdict = classify(watched->details, output.tail());
     } else {
         log::error("job {} has not ended within {} s; it goes on", id, *options.timeout_s);
@@ -69,12 +93,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     if (options.show_logs) {
         GDNCTL_TRY(print_log(backend, id, grep, static_cast<std::size_t>(options.tail), log_printer(context), context));
     }
-    if (context.global.json) {
-        Json out;
-        out["schema"] = "gdnctl.ray-wait/1";
-        put_job(out, place_of(backend, id), watched->details, verdict);
-        context.terminal.out(to_text(out) + "\n");
-    }
+    if (context.global.json) print_json(*watched, verdict, output, backend, context);
     return options.compat_exit ? compatible(watched) : verdict.exit;
 }
 

@@ -21,8 +21,9 @@ Json copy_at(const Json& object, std::string_view pointer) {
     return found != nullptr ? *found : Json();
 }
 
-// "ray-test" from "gdnctl.ray-test/1".
+// "ray-test" from "gdnctl.ray-test/1", or from what a job that was taken by its id was submitted as.
 std::string command_name(const Json& job) {
+    if (const auto kind = text_at(job, "/kind"); kind == "test" || kind == "profile") return "ray-" + kind;
     std::string name = text_at(job, "/schema");
     if (name.starts_with("gdnctl.")) name.erase(0, 7);
     return name.substr(0, name.find('/'));
@@ -57,7 +58,7 @@ std::string verdict_of(const Json& job) {
             if (word != "OK" && count.is_number_integer() && count.get<std::int64_t>() > 0) return word;
         }
     }
-    return text_at(job, "/verdict/last");
+    return text_at(job, "/verdict/overall");
 }
 
 Json seconds_between(const Json& job) {
@@ -76,6 +77,8 @@ Json check_of(const Json& job, const std::string& name) {
     if (!verdict.empty()) {
         check["verdict"] = verdict;
         check["verdicts"] = copy_at(job, "/verdict/counts");
+        check["cases"] = copy_at(job, "/verdict/cases");
+        check["vectors"] = copy_at(job, "/verdict/vectors");
     }
     const bool succeeded = text_at(job, "/status") == "SUCCEEDED";
     if (!check.contains("passed") && !succeeded && check["exit"].is_null()) {
@@ -107,7 +110,7 @@ void add_profile(Json& record, const Json& job, const std::string& name) {
     record["profiles"].push_back(std::move(profile));
     for (const auto& [field, metric] : {std::pair{"mfu", "throughput/mfu"},
                                         {"tokens_per_second", "throughput/tokens_per_second"},
-                                        {"duration", "throughput/duration"}}) {
+                                        {"duration_s", "throughput/duration"}}) {
         put_metric(record, metric, copy_at(job, std::string("/profile/") + field));
     }
     if (const Json* metrics = find_at(job, "/metrics"); metrics != nullptr && metrics->is_object()) {

@@ -96,6 +96,29 @@ std::string render_metric(std::string_view key, const Json& value) {
     return fmt::format("{}: `{}`", label_of(key, unit), text);
 }
 
+namespace {
+
+// "14 cases, 6 recorded vectors: 18 OK, 2 WRONG": what the oracle judged, and how.
+std::string render_judged(const Json& check) {
+    std::string items;
+    for (const auto& [pointer, one, many] :
+         {std::tuple{"/cases", "case", "cases"}, {"/vectors", "recorded vector", "recorded vectors"}}) {
+        const auto count = integer_at(check, pointer);
+        if (!count || *count == 0) continue;
+        items += fmt::format("{}{} {}", items.empty() ? "" : ", ", *count, *count == 1 ? one : many);
+    }
+    std::string verdicts;
+    if (const Json* counts = find_at(check, "/verdicts"); counts != nullptr && counts->is_object()) {
+        for (const auto& [word, count] : counts->items()) {
+            if (!count.is_number_integer()) continue;
+            verdicts += fmt::format("{}{} {}", verdicts.empty() ? "" : ", ", count.get<std::int64_t>(), word);
+        }
+    }
+    return items + (items.empty() || verdicts.empty() ? "" : ": ") + verdicts;
+}
+
+}  // namespace
+
 std::string render_check_result(const Json& check) {
     std::string counts;
     for (const char* name : {"failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings"}) {
@@ -105,12 +128,14 @@ std::string render_check_result(const Json& check) {
     }
     if (!counts.empty()) return counts;
     const std::string verdict = text_at(check, "/verdict");
+    const std::string judged = render_judged(check);
     const auto exit = integer_at(check, "/exit");
     if (exit && *exit != 0) {
         return verdict.empty() ? fmt::format("FAILED (exit {})", *exit)
-                               : fmt::format("FAILED (exit {}, verdict {})", *exit, verdict);
+                               : fmt::format("FAILED (exit {}, verdict {}{}{})", *exit, verdict,
+                                             judged.empty() ? "" : ": ", judged);
     }
-    if (!verdict.empty()) return verdict;
+    if (!verdict.empty()) return judged.empty() ? verdict : fmt::format("{} ({})", verdict, judged);
     return exit ? "OK" : text_at(check, "/result");
 }
 
