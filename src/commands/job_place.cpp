@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include "gdnctl/core/config.h"
@@ -137,6 +138,12 @@ std::string user_name(const Env& env) {
     for (const char* name : {"USER", "LOGNAME"}) {
         if (const auto value = env.get(name); value && !value->empty()) return *value;
     }
+    constexpr std::size_t k_entry_size = std::size_t{16} << 10;
+    std::vector<char> buffer(k_entry_size);
+    passwd entry{};
+    passwd* found = nullptr;
+    const int problem = getpwuid_r(getuid(), &entry, buffer.data(), buffer.size(), &found);
+    if (problem == 0 && found != nullptr && *found->pw_name != '\0') return found->pw_name;
     return "uid" + std::to_string(getuid());
 }
 

@@ -22,7 +22,7 @@ struct PlaceOptions {
 
 void describe_place(cli::Args& args, PlaceOptions& options);
 
-// USER, LOGNAME, or the number: who jobs are submitted by.
+// USER, LOGNAME, the name in the user database, or the number: who jobs are submitted by.
 std::string user_name(const Env& env);
 
 // The repository at or above the working directory, else the working directory.

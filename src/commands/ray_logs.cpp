@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/job_watch.h"
+#include "commands/log_spool.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/platform/terminal.h"
 
@@ -51,6 +52,38 @@ void describe(cli::Args& args, Options& options) {
     });
 }
 
+namespace {
+
+Status print(const Options& options, const LineRegex* grep, const LogFilter::Out& out, JobBackend& backend,
+             Context& context) {
+    if (options.follow) return follow(options, grep, out, backend, context);
+    return print_log(backend, options.id, grep, static_cast<std::size_t>(options.tail), out, context);
+}
+
+Status print_json(const Options& options, const LineRegex* grep, JobBackend& backend, Context& context) {
+    GDNCTL_TRY_ASSIGN(LogSpool spool, LogSpool::open());
+    JobOutput output;
+    const LogFilter::Out collect = [&](std::string_view bytes) {
+        spool.append(bytes);
+        output.feed(bytes);
+    };
+    GDNCTL_TRY(print(options, grep, collect, backend, context));
+    GDNCTL_TRY(spool.status());
+    output.finish();
+    GDNCTL_TRY_ASSIGN(const JobDetails details, backend.details(options.id));
+    Json object;
+    object["schema"] = "gdnctl.ray-logs/1";
+    put_job(object, place_of(backend, options.id), details, classify(details, output.tail()));
+    std::string text = to_text(object);
+    text.back() = ',';
+    context.terminal.out(text + "\"logs\":");
+    GDNCTL_TRY(spool.print(context.terminal));
+    context.terminal.out("}\n");
+    return {};
+}
+
+}  // namespace
+
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(check_submission_id(options.id));
     std::optional<LineRegex> grep;
@@ -59,21 +92,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     const LineRegex* regex = grep ? &*grep : nullptr;
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
-    std::string collected;
-    const LogFilter::Out collect = [&](std::string_view bytes) { collected += bytes; };
-    const LogFilter::Out out = context.global.json ? collect : log_printer(context);
-    if (options.follow) {
-        GDNCTL_TRY(follow(options, regex, out, *backend, context));
-    } else {
-        GDNCTL_TRY(print_log(*backend, options.id, regex, static_cast<std::size_t>(options.tail), out, context));
-    }
     if (context.global.json) {
-        GDNCTL_TRY_ASSIGN(const JobDetails details, backend->details(options.id));
-        Json object;
-        object["schema"] = "gdnctl.ray-logs/1";
-        put_job(object, place_of(*backend, options.id), details, classify(details, collected));
-        object["logs"] = collected;
-        context.terminal.out(to_text(object) + "\n");
+        GDNCTL_TRY(print_json(options, regex, *backend, context));
+    } else {
+        GDNCTL_TRY(print(options, regex, log_printer(context), *backend, context));
     }
     return ExitCode::ok;
 }

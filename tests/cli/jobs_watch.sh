@@ -5,6 +5,10 @@ submit() { # ID SCRIPT
   setup "$2"
   "$GDNCTL" ray-test --cluster local --no-wait --submission-id "$1" "${@:3}" >/dev/null 2>"$WORK/err" || fail "cannot submit $1"
 }
+submit_as_is() { # SCRIPT
+  setup "$1"
+  expect 0 "$GDNCTL" ray-test --cluster local
+}
 finish() { "$GDNCTL" ray-wait --cluster local "$1" --poll 0.05 >/dev/null 2>&1; }
 
 test_wait_exit_codes() {
@@ -68,6 +72,27 @@ test_logs_tail_and_grep() {
   expect 0 "$GDNCTL" ray-logs --cluster local l --tail 1 --json
   out_has '"schema":"gdnctl.ray-logs/1"'
   out_has '"logs":"last"}'
+}
+
+test_logs_as_json_are_whole_however_long() {
+  # 3 MB of characters of one to four bytes; the last one is cut, and one byte is no UTF-8 at all.
+  submit big '"printf '"'\\\\377\\\\n'"'; yes aé漢😀 | head -c 3000001"'
+  finish big
+  for extra in '' '--follow' '--grep=.'; do
+    expect 0 "$GDNCTL" ray-logs --cluster local big --tail 1000000 --json $extra
+    python3 - "$WORK/out" "$XDG_STATE_HOME/gdnctl/local/jobs/big/log" <<'P' || fail "the logs differ ($extra)"
+import json, sys
+shown = json.load(open(sys.argv[1], "rb"))
+assert list(shown)[-1] == "logs" and shown["schema"] == "gdnctl.ray-logs/1" and shown["status"] == "SUCCEEDED", list(shown)
+log = open(sys.argv[2], "rb").read()
+assert len(log) == 3000003 and log.startswith(b"\377\n"), len(log)
+assert shown["logs"] == log.decode("utf-8", "replace"), "other text"
+P
+  done
+  [ -z "$(ls -A "$TMPDIR")" ] || fail "left over: $(ls -A "$TMPDIR")"
+  TMPDIR=$WORK/nowhere expect 0 "$GDNCTL" ray-logs --cluster local big --tail 1 --json
+  expect 8 bash -c 'ulimit -f 100; exec "$0" ray-logs --cluster local big --tail 1000000 --json' "$GDNCTL"
+  out_empty
 }
 
 test_logs_follow_gives_each_byte_once() {
@@ -143,6 +168,21 @@ test_list_filters() {
   err_has '1 more'
   expect 2 "$GDNCTL" ray-list --cluster local --limit 0
   expect 2 "$GDNCTL" ray-list --cluster local --status SLEEPING
+}
+
+test_the_user_is_named_without_user_variables() {
+  unset USER LOGNAME
+  submit_as_is '"true"'
+  err_has "Job submitted with ID: gdnctl-test-$(id -un)-"
+  expect 0 "$GDNCTL" ray-list --cluster local --mine
+  out_has "gdnctl-test-$(id -un)-"
+  [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || return 0
+  # A user that the user database does not know.
+  chmod a+rX "$WORK" && mkdir strange && chmod 777 strange && chown 54321 strange
+  (cd strange && setup '"true"' && chmod a+r gdnctl.toml)
+  HOME=$PWD/strange XDG_STATE_HOME=$PWD/strange expect 0 setpriv --reuid 54321 --regid 54321 --clear-groups \
+    "$GDNCTL" -C strange ray-test --cluster local --working-dir none
+  err_has 'Job submitted with ID: gdnctl-test-uid54321-'
 }
 
 test_state_directory_others_may_write_to_is_exit_8() {

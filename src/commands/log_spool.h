@@ -1,0 +1,31 @@
+// A log on its way into a JSON object, kept in a temporary file: it may be larger than memory, and the keys before it
+// are known only when it has ended.
+#pragma once
+
+#include <string_view>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/platform/fd.h"
+#include "gdnctl/platform/terminal.h"
+
+namespace gdnctl::commands {
+
+class LogSpool {
+public:
+    // Error: local_io.
+    static Result<LogSpool> open();
+
+    // After a failure (disk full) further bytes are dropped, and status() tells.
+    void append(std::string_view bytes);
+    Status status() const;
+    // Prints all of it as a JSON string, with the quotes; bytes that are not UTF-8 are replaced.
+    Status print(Terminal& terminal) const;
+
+private:
+    explicit LogSpool(UniqueFd fd) : m_fd(std::move(fd)) {}
+
+    UniqueFd m_fd;
+    int m_problem = 0;
+};
+
+}  // namespace gdnctl::commands
