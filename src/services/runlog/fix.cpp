@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "gdnctl/services/runlog/lint.h"
 
@@ -9,28 +10,33 @@ FixResult apply_fixes(std::string_view bytes, std::span<const Finding> findings,
     for (const Finding& finding : findings) {
         if (finding.fix && (finding.fix->safe || unsafe)) chosen.push_back(&finding);
     }
-    struct Planned {
-        const Edit* edit;
-        std::size_t finding;
-    };
-    std::vector<Planned> edits;
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-        for (const Edit& edit : chosen[i]->fix->edits) edits.push_back({&edit, i});
-    }
-    std::stable_sort(edits.begin(), edits.end(),
-                     [](const Planned& a, const Planned& b) { return a.edit->offset < b.edit->offset; });
+    // A finding's edits are made together or, where one overlaps another finding's, in the next round.
+    std::vector<Edit> edits;
+    std::map<std::size_t, std::size_t> taken;  // where the bytes of each edit begin -> where they end
     FixResult result;
-    std::vector<bool> applied(chosen.size(), false);
+    for (const Finding* finding : chosen) {
+        const auto overlaps = [&](const Edit& edit) {
+            const auto after = taken.lower_bound(edit.offset + edit.length);
+            return after != taken.begin() && std::prev(after)->second > edit.offset;
+        };
+        const auto& wanted = finding->fix->edits;
+        if (std::any_of(wanted.begin(), wanted.end(), overlaps)) continue;
+        for (const Edit& edit : wanted) {
+            edits.push_back(edit);
+            std::size_t& end = taken[edit.offset];
+            end = std::max(end, edit.offset + edit.length);
+        }
+        ++result.fixed;
+    }
+    std::stable_sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) { return a.offset < b.offset; });
     std::size_t copied = 0;
-    for (const Planned& planned : edits) {
-        if (planned.edit->offset < copied) continue;  // overlaps an earlier one: the next round sees to it
-        result.bytes += bytes.substr(copied, planned.edit->offset - copied);
-        result.bytes += planned.edit->text;
-        copied = planned.edit->offset + planned.edit->length;
-        applied[planned.finding] = true;
+    for (const Edit& edit : edits) {
+        if (edit.offset < copied) continue;  // a fix that is at odds with itself
+        result.bytes += bytes.substr(copied, edit.offset - copied);
+        result.bytes += edit.text;
+        copied = edit.offset + edit.length;
     }
     result.bytes += bytes.substr(copied);
-    result.fixed = static_cast<std::size_t>(std::count(applied.begin(), applied.end(), true));
     return result;
 }
 
