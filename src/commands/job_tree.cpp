@@ -7,6 +7,7 @@
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/process.h"
 #include "gdnctl/platform/signals.h"
+#include "gdnctl/services/git.h"
 
 namespace gdnctl::commands {
 
@@ -18,7 +19,7 @@ Result<ProcessResult> git(const fs::path& root, std::vector<std::string> words, 
     ProcessSpec spec;
     spec.argv = {"git", "-C", root.string()};
     spec.argv.insert(spec.argv.end(), words.begin(), words.end());
-    spec.env["GIT_OPTIONAL_LOCKS"] = "0";
+    spec.env = git_environment();
     spec.capture_limit = std::size_t{256} << 20;
     spec.wall_limit = std::chrono::minutes(2);
     spec.stop = context.stop;

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/services/commit_facts.h"
@@ -23,5 +26,9 @@ enum class GitReader { automatic, libgit2, program };
 // `reader` other than automatic is for tests that compare the two ways.
 Result<std::unique_ptr<CommitFacts>> open_commit_facts(const std::filesystem::path& start, Process& process,
                                                        GitReader reader = GitReader::automatic);
+
+// For every `git` that is started (ProcessSpec::env): what our caller's git was told, inside a hook say, must not lead
+// to another repository; nothing is asked, locked or paged.
+std::map<std::string, std::optional<std::string>> git_environment();
 
 }  // namespace gdnctl

@@ -6,6 +6,7 @@
 
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/process.h"
+#include "gdnctl/services/git.h"
 #include "services/git/repository.h"
 
 namespace gdnctl::git {
@@ -46,19 +47,8 @@ public:
         spec.argv = {"git", "-c", "log.showSignature=false", "-c", "log.showRoot=true", "-c", "core.quotePath=false"};
         spec.argv.insert(spec.argv.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
         spec.cwd = m_root;
-        // What the caller's git was told (inside a hook, say) must not lead to another repository; replacement objects
-        // are ignored, as libgit2 ignores them.
-        spec.env = {{"GIT_DIR", std::nullopt},
-                    {"GIT_WORK_TREE", std::nullopt},
-                    {"GIT_INDEX_FILE", std::nullopt},
-                    {"GIT_OBJECT_DIRECTORY", std::nullopt},
-                    {"GIT_COMMON_DIR", std::nullopt},
-                    {"GIT_NAMESPACE", std::nullopt},
-                    {"GIT_TERMINAL_PROMPT", "0"},
-                    {"GIT_OPTIONAL_LOCKS", "0"},
-                    {"GIT_NO_REPLACE_OBJECTS", "1"},
-                    {"LC_ALL", "C"},
-                    {"GIT_PAGER", "cat"}};
+        spec.env = git_environment();
+        spec.env["GIT_NO_REPLACE_OBJECTS"] = "1";  // as libgit2 ignores replacement objects
         spec.stdin_bytes = std::move(input);
         spec.capture_limit = std::size_t{1} << 30;
         spec.wall_limit = std::chrono::minutes(2);
@@ -222,3 +212,20 @@ Result<std::unique_ptr<Repository>> open_with_program(const std::filesystem::pat
 }
 
 }  // namespace gdnctl::git
+
+namespace gdnctl {
+
+std::map<std::string, std::optional<std::string>> git_environment() {
+    return {{"GIT_DIR", std::nullopt},
+            {"GIT_WORK_TREE", std::nullopt},
+            {"GIT_INDEX_FILE", std::nullopt},
+            {"GIT_OBJECT_DIRECTORY", std::nullopt},
+            {"GIT_COMMON_DIR", std::nullopt},
+            {"GIT_NAMESPACE", std::nullopt},
+            {"GIT_TERMINAL_PROMPT", "0"},
+            {"GIT_OPTIONAL_LOCKS", "0"},
+            {"GIT_PAGER", "cat"},
+            {"LC_ALL", "C"}};
+}
+
+}  // namespace gdnctl
