@@ -1,10 +1,13 @@
 #include "commands/config_show.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/json.h"
+#include "gdnctl/core/redact.h"
 #include "gdnctl/core/target.h"
 #include "gdnctl/platform/terminal.h"
 
@@ -37,6 +40,16 @@ struct Row {
     std::string origin;
 };
 
+// A secret is told by its shape, or by the name of the variable that it is for.
+Json shown(const std::string& key, Json value) {
+    if (value.is_array()) {
+        for (Json& item : value) item = shown({}, std::move(item));
+    }
+    if (!value.is_string()) return value;
+    const std::string masked = redact(key + "=" + value.get<std::string>());
+    return masked.substr(std::min(key.size() + 1, masked.size()));
+}
+
 // One row for each value that is no table.
 void collect(const ConfigTable& table, const std::string& prefix, std::vector<Row>& rows) {
     for (const auto& [key, value] : table) {
@@ -44,7 +57,7 @@ void collect(const ConfigTable& table, const std::string& prefix, std::vector<Ro
         if (const ConfigTable* inner = value.as_table()) {
             collect(*inner, path, rows);
         } else {
-            rows.push_back({path, to_json(value), value.origin.text()});
+            rows.push_back({path, shown(key, to_json(value)), value.origin.text()});
         }
     }
 }

@@ -67,6 +67,16 @@ test_config_option_and_variable_name_the_file() {
   err_has 'error: the file of --config does not exist: b.toml'
 }
 
+test_show_masks_secrets() {
+  printf '[targets.t]\n[targets.t.test]\nargv = ["run", "hf_abcdefghijklmnopqrstuvwx"]\n[targets.t.test.env]\nRAY_AUTH_TOKEN = "0123456789abcdefghij"\nPLAIN = "shown"\n' >gdnctl.toml
+  for form in '' --json; do
+    expect 0 "$GDNCTL" --target t config show $form
+    out_lacks abcdefghijklmnopqrstuvwx
+    out_lacks 0123456789abcdefghij
+    out_has shown
+  done
+}
+
 test_file_is_found_upward() {
   printf 'cluster = "up"\n' >gdnctl.toml
   mkdir -p deep/er

@@ -24,6 +24,27 @@ test_succeeds_and_prints_its_log() {
   grep -Eq '^\{.*"kind":"test".*\}$' "$XDG_STATE_HOME/gdnctl/jobs.jsonl" || fail "not in jobs.jsonl"
 }
 
+test_git_variables_of_the_caller_lead_nowhere() {
+  git init -q other && git -C other commit -q --allow-empty -m elsewhere
+  git init -q here && cd here || exit
+  setup '"true"'
+  git add -A && git commit -qm here
+  GIT_DIR=$PWD/../other/.git GIT_WORK_TREE=$PWD/../other expect 0 "$GDNCTL" ray-test --cluster local --submission-id g
+  grep -q "\"git_sha\": *\"$(git rev-parse HEAD)\"" "$XDG_STATE_HOME"/gdnctl/local/jobs/g/job.json ||
+    fail "the sha of another repository: $(cat "$XDG_STATE_HOME"/gdnctl/local/jobs/g/job.json)"
+}
+
+test_a_token_in_the_log_is_not_kept_in_the_record() {
+  echo hf_abcdefghijklmnopqrstuvwx >token
+  setup "\"cat $PWD/token; exit 3\""
+  expect 1 "$GDNCTL" ray-test --cluster local --submission-id leak
+  out_has hf_abcdefghijklmnopqrstuvwx
+  ! grep -rq abcdefghijklmnopqrstuvwx "$XDG_STATE_HOME"/gdnctl/local/jobs/leak/job.json || fail 'in the state file'
+  err_lacks abcdefghijklmnopqrstuvwx
+  expect 1 "$GDNCTL" ray-wait --cluster local leak
+  err_lacks abcdefghijklmnopqrstuvwx
+}
+
 test_default_backend_says_so() {
   setup '"true"'
   expect 0 "$GDNCTL" ray-test

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/services/job.h"
 
@@ -132,7 +133,8 @@ std::string start_timeout(double seconds) {
 std::string exit_code(int code, std::string_view log) {
     const std::string head = "Job entrypoint command failed with exit code " + std::to_string(code);
     if (log.empty()) return head + ". No logs available.";
-    return head + ", last available logs (truncated to 20,000 chars):\n" + std::string(last_lines(log, 10, 20000));
+    // The message is kept in the job's record: what a job has printed may hold a token.
+    return head + ", last available logs (truncated to 20,000 chars):\n" + redact(last_lines(log, 10, 20000));
 }
 
 std::string already_exists(std::string_view id) {
