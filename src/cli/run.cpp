@@ -163,8 +163,9 @@ int finish(const Result<ExitCode>& result) {
     Terminal& terminal = system_terminal(ColorMode::automatic);
     if (!result) return print_error(result.error(), terminal);
     const Status flushed = terminal.flush();
-    if (!flushed && *result == ExitCode::ok) return print_error(flushed.error(), terminal);
-    return static_cast<int>(*result);
+    if (flushed) return static_cast<int>(*result);
+    const int code = print_error(flushed.error(), terminal);
+    return *result == ExitCode::ok ? code : static_cast<int>(*result);
 }
 
 }  // namespace

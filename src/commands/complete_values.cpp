@@ -28,7 +28,8 @@ std::vector<std::string> local_jobs(const std::filesystem::path& state) {
     std::error_code ignored;
     for (std::filesystem::directory_iterator it(state / "local" / "jobs", ignored), end; it != end;
          it.increment(ignored)) {
-        if (it->is_directory(ignored)) ids.push_back(it->path().filename().string());
+        const std::string name = it->path().filename().string();
+        if (it->is_directory(ignored) && !name.starts_with('.')) ids.push_back(name);  // '.': being made or removed
     }
     std::sort(ids.begin(), ids.end());
     return ids;

@@ -14,6 +14,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/kernel_under_test.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
 
 namespace gdnctl::commands::oracle_verify {
@@ -127,8 +128,7 @@ private:
     }
 
     Status check_stop() const {
-        if (m_context.stop.stop_requested())
-            return fail(ErrorKind::interrupted, "stopped before all cases were judged");
+        if (m_context.stop.stop_requested()) return fail(stopped_error().kind, "stopped before all cases were judged");
         return {};
     }
 

@@ -1,6 +1,7 @@
 #include "gdnctl/core/log.h"
 
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 
 #include <spdlog/logger.h>
@@ -68,6 +69,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
         std::string_view rest = line;
         while (!rest.empty()) {
             const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
+            if (written < 0 && errno == EINTR) continue;
             if (written <= 0) return;
             rest.remove_prefix(static_cast<std::size_t>(written));
         }

@@ -8,6 +8,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/time.h"
+#include "gdnctl/platform/signals.h"
 
 namespace gdnctl {
 
@@ -167,7 +168,7 @@ Result<HttpResponse> CurlHttp::try_all(const CurlApi& api, CURLM* multi, const H
                            : response.error().error.message,
                   format_duration(delay), attempt + 1, policy.attempts);
         if (!m_clock.sleep_for(delay, request.stop)) {
-            return fail(ErrorKind::interrupted, redact(fmt::format("stopped before another try of {}", request.url)));
+            return fail(stopped_error().kind, redact(fmt::format("stopped before another try of {}", request.url)));
         }
     }
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "gdnctl/core/redact.h"
+#include "gdnctl/platform/signals.h"
 
 namespace gdnctl::http {
 
@@ -91,7 +92,7 @@ TransferError Transfer::broken(CURLcode code) const {
 
 Error Transfer::stopped() const {
     return Error{
-        ErrorKind::interrupted,
+        stopped_error().kind,
         redact(fmt::format("stopped while {} ({} {})", phase_name(phase()), m_subject.method, m_subject.place)),
         {},
         {}};

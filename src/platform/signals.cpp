@@ -64,6 +64,7 @@ extern "C" void* watch_signals(void* argument) {
 
 void start_watcher(Watch& watch) {
     watch.fd = eventfd(0, EFD_CLOEXEC);
+    if (watch.fd < 0) return;  // no descriptor left: signals end the process as they do by default
     g_wake_fd.store(watch.fd);
     // Signals are for the main thread, whose blocking calls they should interrupt.
     sigset_t all;

@@ -79,3 +79,13 @@ test_working_directory_that_is_gone() {
   err_has 'error: the working directory is gone'
   expect 0 "$GDNCTL" --version
 }
+
+test_lost_output_is_said_beside_another_failure() {
+  [ -w /dev/full ] || skip 'no /dev/full'
+  printf '### Iteration 1\n\n- Commit: (pending)\n' >log.md
+  "$GDNCTL" lint-log --log-file log.md --format json >/dev/full 2>"$WORK/err"
+  status=$?
+  [ $status = 1 ] || fail "exit code $status"
+  err_has 'error:'
+  err_has 'No space left'
+}

@@ -87,3 +87,13 @@ test_kernels_and_cases_have_names() {
         out_has 'verdict: OK (2 cases, 0 vectors)'
     done
 }
+
+test_terminated_exits_143() {
+  "$GDNCTL" oracle verify gdn --kernel builtin:chunk >out 2>err &
+  pid=$!
+  until grep -q judging err; do kill -0 $pid || fail "ended early"; sleep 0.02; done
+  kill -TERM $pid
+  wait $pid
+  status=$?
+  [ $status = 143 ] || fail "exit code $status: $(cat err)"
+}

@@ -211,7 +211,15 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY(read_sequences(cu_seqlens, p));
     p.qk_dtype = q->dtype;
     GDNCTL_TRY_ASSIGN(p.q, values_of(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
-    GDNCTL_TRY_ASSIGN(p.k, required_values(file, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
+    GDNCTL_TRY_ASSIGN(const Tensor* k, required(file, "k", ""));
+    if (contract.value.rounding == NormRounding::input && k->dtype != q->dtype) {
+        return fail(
+            ErrorKind::bad_input,
+            fmt::format("q is {} and k is {}: this contract rounds the normalised q and k to their common dtype",
+                        name_of(q->dtype), name_of(k->dtype)),
+            "dump both as the kernel got them, or choose another rounding with --set");
+    }
+    GDNCTL_TRY_ASSIGN(p.k, values_of(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(p.v, values_of(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));

@@ -53,6 +53,10 @@ Result<std::vector<std::uint8_t>> serialize_npz(const TensorFile& file) {
     std::vector<std::uint8_t> directory;
     for (const NamedTensor& entry : file.tensors) {
         const std::string name = entry.name + ".npy";
+        if (name.size() > 0xFFFF || file.tensors.size() > 0xFFFF) {
+            return fail(ErrorKind::bad_input, "a .npz file holds up to 65535 tensors, with names as long",
+                        "write .safetensors instead");
+        }
         const std::vector<std::uint8_t> member = serialize_npy(entry.tensor);
         if (bytes.size() + member.size() + directory.size() > 0xFFFF0000U) {
             return fail(ErrorKind::bad_input, "a .npz file is written up to 4 GiB only", "write .safetensors instead");
