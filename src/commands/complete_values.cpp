@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "commands/job_place.h"
 #include "gdnctl/commands/table.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/target.h"
 #include "gdnctl/platform/terminal.h"
+#include "gdnctl/services/cluster.h"
 
 namespace gdnctl::commands::complete_values {
 
@@ -14,11 +16,12 @@ namespace {
 
 constexpr std::array<std::string_view, 4> k_kinds = {"target", "cluster", "local-job", "command"};
 
-std::vector<std::string> clusters(const Config& config) {
-    std::vector<std::string> names = {"local"};
-    const ConfigValue* configured = config.find("cluster");
+std::vector<std::string> clusters(const Context& context) {
+    std::vector<std::string> names = cluster_names(project_root(context));
+    names.insert(names.begin(), "local");
+    const ConfigValue* configured = context.config.find("cluster");
     const std::string* name = configured == nullptr ? nullptr : configured->as_string();
-    if (name != nullptr && *name != "local") names.push_back(*name);
+    if (name != nullptr && std::find(names.begin(), names.end(), *name) == names.end()) names.push_back(*name);
     return names;
 }
 
@@ -54,7 +57,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     std::vector<std::string> values;
     if (options.kind == "target") values = target_names(context.config);
-    if (options.kind == "cluster") values = clusters(context.config);
+    if (options.kind == "cluster") values = clusters(context);
     if (options.kind == "local-job") values = local_jobs(context.state_dir);
     if (options.kind == "command") values = command_names();
     for (const std::string& value : values) context.terminal.out(value + "\n");

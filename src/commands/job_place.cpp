@@ -1,7 +1,5 @@
 #include "commands/job_place.h"
 
-#include <algorithm>
-#include <array>
 #include <vector>
 
 #include <pwd.h>
@@ -22,93 +20,50 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view k_default_cluster = "us-central1";
 constexpr std::string_view k_local = "local";
-constexpr std::string_view k_use_local = "`--cluster local` runs jobs on this machine";
-
-bool file_exists(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
-}
-
-// infra/marin-*.yaml of the repository, by the names that --cluster takes.
-std::vector<std::string> known_clusters(const fs::path& root) {
-    std::vector<std::string> names = {std::string(k_local)};
-    std::error_code problem;
-    for (fs::directory_iterator it(root / "infra", problem), end; !problem && it != end; it.increment(problem)) {
-        const std::string stem = it->path().stem().string();
-        if (it->path().extension() == ".yaml" && stem.starts_with("marin-")) names.push_back(stem.substr(6));
-    }
-    std::sort(names.begin() + 1, names.end());
-    return names;
-}
-
-std::optional<fs::path> cluster_file(const fs::path& root, const fs::path& cwd, const std::string& name) {
-    if (name.ends_with(".yaml") || file_exists(cwd / name)) return cwd / name;
-    const fs::path infra = root / "infra";
-    if (file_exists(infra / ("marin-" + name + ".yaml"))) return infra / ("marin-" + name + ".yaml");
-    const std::string bare = name.starts_with("marin-") ? name.substr(6) : name;
-    for (const std::string_view suffix : {"", "-a", "-b", "-vllm"}) {
-        const fs::path file = infra / ("marin-" + bare + std::string(suffix) + ".yaml");
-        if (file_exists(file)) return file;
-    }
-    return std::nullopt;
-}
-
-tl::unexpected<Error> unreachable(const std::string& what) {
-    return fail(ErrorKind::infrastructure, what + " cannot be reached: this version runs jobs on this machine only",
-                std::string(k_use_local));
-}
-
-Status refuse_cluster(const std::string& name, const Context& context) {
-    const fs::path root = project_root(context);
-    const auto file = cluster_file(root, context.cwd, name);
-    if (!file) {
-        const auto known = known_clusters(root);
-        return fail(ErrorKind::usage, "No cluster config found for region " + name,
-                    "known clusters: " + text::join(known, ", "));
-    }
-    if (!file_exists(*file)) return fail(ErrorKind::usage, "no such cluster file: " + file->string());
-    return unreachable("cluster " + name);
-}
-
-// An address that is a dashboard; anything else is named and ignored.
-std::optional<std::string> address_variable(const Env& env) {
-    for (const char* name : {"RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"}) {
-        const auto value = env.get(name);
-        if (!value || value->empty()) continue;
-        if (value->starts_with("http://") || value->starts_with("https://")) return std::string(name) + "=" + *value;
-        log::info("{}={} is not a dashboard address: ignored", name, *value);
-    }
-    return std::nullopt;
-}
 
 bool truthy(const std::optional<std::string>& value) {
     return value && !value->empty() && *value != "0" && text::to_lower(*value) != "false";
 }
 
-// Whether jobs go to this machine; an error when they go where this version cannot.
-Result<bool> is_local(const PlaceOptions& options, Context& context) {
-    if (options.ray_address) return unreachable(*options.ray_address);
+fs::path home_of(const Context& context) { return context.env.get("HOME").value_or(""); }
+
+Place local_place(std::string origin) {
+    Place place;
+    place.local = true;
+    place.cluster = k_local;
+    place.origin = std::move(origin);
+    return place;
+}
+
+// --cluster NAME, wherever the name comes from.
+Result<Place> named_place(const std::string& name, std::string origin, const Context& context) {
+    if (name == k_local) return local_place(std::move(origin));
+    Place place;
+    GDNCTL_TRY_ASSIGN(const fs::path path, find_cluster_file(project_root(context), context.cwd, name));
+    GDNCTL_TRY_ASSIGN(place.file, read_cluster_file(path, home_of(context)));
+    place.cluster = name;
+    place.origin = std::move(origin);
+    return place;
+}
+
+// What the options alone name; nullopt: nothing.
+Result<std::optional<Place>> asked_place(const PlaceOptions& options, const Context& context) {
+    std::optional<Place> place;
     if (options.cluster_config) {
-        if (!file_exists(context.cwd / *options.cluster_config)) {
-            return fail(ErrorKind::usage, "no such cluster file: " + *options.cluster_config);
-        }
-        return unreachable("the cluster of " + *options.cluster_config);
+        place.emplace();
+        GDNCTL_TRY_ASSIGN(place->file, read_cluster_file(context.cwd / *options.cluster_config, home_of(context)));
+        place->cluster = *options.cluster_config;
+        place->origin = "option --cluster-config";
+    } else if (options.cluster) {
+        GDNCTL_TRY_ASSIGN(place, named_place(*options.cluster, "option --cluster", context));
     }
-    if (options.cluster) {
-        if (*options.cluster == k_local) return true;
-        GDNCTL_TRY(refuse_cluster(*options.cluster, context));
+    if (options.ray_address) {
+        if (!place) place.emplace();
+        GDNCTL_TRY_ASSIGN(std::string url, normalize_ray_address(*options.ray_address));
+        place->address = RayAddress{std::move(url), "option --ray-address"};
+        if (place->origin.empty()) place->origin = place->address->origin;
     }
-    if (const auto address = address_variable(context.env)) return unreachable(*address);
-    GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("cluster"));
-    // The built-in default is what happens when nothing is at hand, not a choice.
-    if (configured && context.config.find("cluster")->origin.kind != ConfigOrigin::Kind::builtin) {
-        if (*configured == k_local) return true;
-        GDNCTL_TRY(refuse_cluster(*configured, context));
-    }
-    if (file_exists(project_root(context) / "infra" / ("marin-" + std::string(k_default_cluster) + ".yaml"))) {
-        return unreachable("cluster " + std::string(k_default_cluster));
-    }
-    return false;
+    return place;
 }
 
 }  // namespace
@@ -128,10 +83,23 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
     args.option(
         options.ray_address,
         {.names = "--ray-address", .value = "URL", .help = "dashboard to talk to directly", .group = "Cluster"});
+    args.flag(options.allow_plaintext_token, {.names = "--allow-plaintext-token",
+                                              .help = "send the token in clear text to another machine",
+                                              .group = "Cluster"});
     args.flag(options.no_local, {.names = "--no-local",
                                  .help = "fail instead of running on this machine (also GDNCTL_NO_LOCAL=1)",
                                  .group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
+    args.exit_code(5, "the cluster refused the token, or there is none to be had");
+    args.check([&options]() -> Status {
+        if (options.cluster && options.cluster_config) {
+            return fail(ErrorKind::usage, "--cluster and --cluster-config both name a cluster: leave out one");
+        }
+        if (options.cluster == k_local && options.ray_address) {
+            return fail(ErrorKind::usage, "--cluster local is this machine: leave out --ray-address");
+        }
+        return {};
+    });
 }
 
 std::string user_name(const Env& env) {
@@ -151,21 +119,88 @@ std::filesystem::path project_root(const Context& context) {
     return find_repository_root(context.cwd).value_or(context.cwd);
 }
 
-Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const bool asked_for, is_local(options, context));
+Result<Place> choose_place(const PlaceOptions& options, Context& context) {
+    const auto finished = [&](Place place) {
+        place.allow_plaintext_token = options.allow_plaintext_token;
+        return place;
+    };
+    GDNCTL_TRY_ASSIGN(auto asked, asked_place(options, context));
+    if (asked) return finished(std::move(*asked));
+    GDNCTL_TRY_ASSIGN(const auto address, ray_address_of(context.env));
+    if (address) {
+        Place place;
+        place.origin = address->origin;
+        place.address = address;
+        return finished(std::move(place));
+    }
+    GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("cluster"));
+    // The built-in default is what happens when nothing is at hand, not a choice.
+    if (configured && context.config.find("cluster")->origin.kind != ConfigOrigin::Kind::builtin) {
+        GDNCTL_TRY_ASSIGN(Place place,
+                          named_place(*configured, context.config.find("cluster")->origin.text(), context));
+        return finished(std::move(place));
+    }
+    const std::string usual(k_default_cluster);
+    std::error_code ignored;
+    if (fs::exists(project_root(context) / "infra" / ("marin-" + usual + ".yaml"), ignored)) {
+        GDNCTL_TRY_ASSIGN(Place place, named_place(usual, "built-in default", context));
+        place.by_default = true;
+        return finished(std::move(place));
+    }
+    Place place = local_place("nothing else is at hand");
+    place.by_default = true;
+    return place;
+}
+
+Result<RayAccess> open_access(const Place& place, Context& context) {
+    RayAccess access;
+    const ClusterFile* file = place.file ? &*place.file : nullptr;
+    GDNCTL_TRY_ASSIGN(access.token, find_ray_token(context.env, file, {&context.process, context.stop}));
+    if (!place.address) {
+        TunnelConfig tunnel{*place.file,      context.state_dir / "ssh" / "known_hosts",
+                            &context.process, &context.http,
+                            &context.clock,   context.stop};
+        access.route = make_tunnel(std::move(tunnel));
+        return access;
+    }
+    const std::string& url = place.address->url;
+    access.withheld = !access.token.value.empty() && !is_confidential(url) && !place.allow_plaintext_token;
+    if (access.withheld) {
+        log::warning("the token is not sent in clear text to {}; --allow-plaintext-token allows it", url);
+    }
+    const bool has_token = !access.token.value.empty() && !access.withheld;
+    access.route = make_plain_route(url, has_token, place.allow_plaintext_token);
+    return access;
+}
+
+Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context) {
+    if (!place.local) {
+        const std::string what = place.address ? place.address->url : "cluster " + place.cluster;
+        return fail(ErrorKind::infrastructure, what + " cannot be reached: this version runs jobs on this machine only",
+                    "`--cluster local` runs jobs on this machine");
+    }
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
                     options.no_local ? "leave out --no-local to run on this machine"
                                      : "unset GDNCTL_NO_LOCAL to run on this machine");
     }
-    if (!asked_for) log::info("no cluster at hand: using the local backend (this host, no TPU)");
+    if (place.by_default) log::info("no cluster at hand: using the local backend (this host, no TPU)");
     return make_local_jobs({context.state_dir, context.env.all(), &context.clock});
+}
+
+Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options, context));
+    return open_backend(place, options, context);
 }
 
 JobPlace place_of(const JobBackend& backend, std::string_view id) {
     return {backend.name(), backend.cluster(), backend.address(), backend.job_url(id)};
 }
 
-std::string cluster_words(const JobBackend& backend) { return " --cluster " + text::shell_quote(backend.cluster()); }
+std::string cluster_words(const JobBackend& backend) {
+    if (backend.cluster().empty()) return " --ray-address " + text::shell_quote(backend.address());
+    const std::string option = backend.cluster().ends_with(".yaml") ? " --cluster-config " : " --cluster ";
+    return option + text::shell_quote(backend.cluster());
+}
 
 }  // namespace gdnctl::commands

@@ -1,5 +1,7 @@
 #include "gdnctl/commands/table.h"
 
+#include "commands/cluster_check.h"
+#include "commands/cluster_list.h"
 #include "commands/complete_values.h"
 #include "commands/completion.h"
 #include "commands/config_init.h"
@@ -36,14 +38,18 @@ namespace {
 // "Jobs", "Oracle", "Setup".
 constexpr cli::Command k_table[] = {
     cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
-                                                   Tier::process),
+                                                   Tier::http),
     cli::make<&ray_profile::describe, &ray_profile::run>("ray-profile", "Jobs", "run the target's profile as a job",
-                                                         Tier::process),
+                                                         Tier::http),
     cli::make<&ray_wait::describe, &ray_wait::run>("ray-wait", "Jobs", "wait for a job and return its verdict",
-                                                   Tier::process),
-    cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::process),
-    cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::process),
-    cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::process),
+                                                   Tier::http),
+    cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
+    cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
+    cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http),
+    cli::make<&cluster_list::describe, &cluster_list::run>("cluster list", "Jobs",
+                                                           "list the clusters that can be named", Tier::none),
+    cli::make<&cluster_check::describe, &cluster_check::run>(
+        "cluster check", "Jobs", "show what would be used of a cluster, and whether it answers", Tier::http),
     cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
                                                              "judge a kernel on generated cases", Tier::none),
     cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",

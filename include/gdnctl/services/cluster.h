@@ -106,6 +106,28 @@ Result<RayToken> find_ray_token(const Env& env, const ClusterFile* cluster, cons
 // What to do about a refused token: where it was looked for, and how one is got.
 std::string token_hint(const RayToken& token, bool withheld);
 
+// ---- what a dashboard says about itself
+
+struct ClusterDemand {
+    std::map<std::string, double> resources;
+    std::int64_t count = 0;
+};
+struct ClusterLoad {
+    std::optional<double> tpu_used, tpu_total;  // nullopt: no TPU
+    std::vector<ClusterDemand> queued;          // what waits for resources
+};
+// The answer of /api/cluster_status; nullopt: not in the form that Ray gives it. Pure.
+std::optional<ClusterLoad> parse_cluster_status(std::string_view text);
+
+struct DashboardFacts {
+    std::string ray_version, session;
+    std::string auth_mode;            // "token", "disabled"; empty: it does not say
+    std::optional<ClusterLoad> load;  // nullopt: it does not say
+};
+// Errors: authentication (what Ray says to the token), infrastructure (no answer, no Ray), interrupted, terminated.
+Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const std::string& token,
+                                     std::stop_token stop);
+
 // ---- ways to a dashboard
 
 // An address that needs no help. Agents are reached where they are this machine or the dashboard's own host, and

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""An ssh that only forwards ports: -L 127.0.0.1:P:HOST:PORT leads to 127.0.0.1:$FAKE_SSH_TO, whatever HOST:PORT is.
+
+In $FAKE_SSH_DIR it appends its words to `argv` and its process id to `pids`, and takes from the first line of `script`
+(which it removes) what to do instead of serving: `deny`, `in-use`, `silent`, `unreachable`, `dead-end` (forwards to
+nobody), `die-after N` (ends after N connections), `deaf` (ignores SIGTERM)."""
+import fcntl
+import os
+import signal
+import socket
+import sys
+import threading
+
+home = os.environ["FAKE_SSH_DIR"]
+
+
+def next_action():
+    path = os.path.join(home, "script")
+    if not os.path.exists(path):
+        return []
+    with open(path, "r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lines = file.read().splitlines()
+        file.seek(0)
+        file.truncate()
+        file.write("".join(line + "\n" for line in lines[1:]))
+    return lines[0].split() if lines else []
+
+
+def stop(message, code=255):
+    sys.stderr.write(message)
+    sys.stderr.flush()
+    os._exit(code)
+
+
+with open(os.path.join(home, "argv"), "a", encoding="utf-8") as out:
+    out.write("\n".join(sys.argv[1:]) + "\n--\n")
+with open(os.path.join(home, "pids"), "a", encoding="utf-8") as out:
+    out.write(f"{os.getpid()} {os.getpgrp()}\n")
+action = next_action()
+word = action[0] if action else ""
+if word == "deny":
+    stop("ray@203.0.113.7: Permission denied (publickey).\r\n")
+if word == "in-use":
+    stop("bind [127.0.0.1]:1: Address already in use\r\nCould not request local forwarding.\r\n")
+if word == "silent":
+    stop("")
+if word == "unreachable":
+    stop("ssh: connect to host 203.0.113.7 port 22: Connection refused\r\n")
+if word == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+address, port = sys.argv[sys.argv.index("-L") + 1].split(":")[:2]
+listener = socket.socket()
+listener.bind((address, int(port)))
+listener.listen(64)
+
+
+def pump(source, sink):
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+    except OSError:
+        pass
+    for side in (source, sink):
+        try:
+            side.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+served = 0
+while True:
+    client, _ = listener.accept()
+    served += 1
+    try:
+        if word == "dead-end":
+            raise OSError
+        server = socket.create_connection(("127.0.0.1", int(os.environ["FAKE_SSH_TO"])))
+    except OSError:
+        sys.stderr.write("channel 2: open failed: connect failed: Connection refused\r\n")
+        client.close()
+        continue
+    threads = [threading.Thread(target=pump, args=pair, daemon=True) for pair in ((client, server), (server, client))]
+    for thread in threads:
+        thread.start()
+    if word == "die-after" and served >= int(action[1]):
+        for thread in threads:
+            thread.join()
+        stop("Timeout, server 203.0.113.7 not responding.\r\n")
