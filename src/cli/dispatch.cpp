@@ -25,16 +25,28 @@ bool is_group(std::span<const Command> table, std::string_view word) {
     });
 }
 
-// The words that are no option and no value of a global option, by position, up to `--`.
-std::vector<std::size_t> bare_words(const std::vector<std::string>& words, std::size_t from, std::size_t wanted) {
+struct GlobalNames {
+    std::vector<std::string> all, with_value;
+};
+
+GlobalNames global_names() {
     GlobalFlags flags;
     Args globals;
     describe_globals(globals, flags);
+    GlobalNames names;
+    for (const OptionDef& option : globals.options()) {
+        names.all.insert(names.all.end(), option.names.begin(), option.names.end());
+        if (option.kind == OptionDef::Kind::flag) continue;
+        names.with_value.insert(names.with_value.end(), option.names.begin(), option.names.end());
+    }
+    return names;
+}
+
+// The words that are no option and no value of a global option, by position, up to `--`.
+std::vector<std::size_t> bare_words(const std::vector<std::string>& words, std::size_t from, std::size_t wanted) {
+    const std::vector<std::string> valued = global_names().with_value;
     const auto takes_value = [&](const std::string& word) {
-        return std::any_of(globals.options().begin(), globals.options().end(), [&](const OptionDef& option) {
-            return option.kind != OptionDef::Kind::flag &&
-                   std::find(option.names.begin(), option.names.end(), word) != option.names.end();
-        });
+        return std::find(valued.begin(), valued.end(), word) != valued.end();
     };
     std::vector<std::size_t> found;
     for (std::size_t i = from; i < words.size() && words[i] != "--" && found.size() < wanted; ++i) {
@@ -78,6 +90,20 @@ std::string hint_for(std::span<const Command> table, std::string_view typed, std
     names.emplace_back("help");
     if (const auto meant = text::nearest(typed, names)) return fmt::format("did you mean `gdnctl {}`?", *meant);
     return "`gdnctl --help` lists the commands";
+}
+
+// `--colr never lint-log`: the value of a misspelt option stands where the command is looked for.
+tl::unexpected<Error> unknown_command(std::span<const Command> table, const std::vector<std::string>& words,
+                                      std::size_t at, std::string_view second) {
+    const std::string before = at > 0 ? words[at - 1] : std::string();
+    const std::vector<std::string> known = global_names().all;
+    if (before.starts_with("--") && before.find('=') == std::string::npos &&
+        std::find(known.begin(), known.end(), before) == known.end()) {
+        const auto meant = text::nearest(before, known);
+        return fail(ErrorKind::usage, fmt::format("unknown option '{}'", before),
+                    meant ? fmt::format("did you mean `{}`?", *meant) : "`gdnctl --help` lists the global options");
+    }
+    return fail(ErrorKind::usage, fmt::format("unknown command '{}'", words[at]), hint_for(table, words[at], second));
 }
 
 tl::unexpected<Error> unknown_member(std::span<const Command> table, const std::string& group,
@@ -127,7 +153,7 @@ Result<Dispatch> dispatch(std::span<const Command> table, const std::vector<std:
     } else if (const Command* single = find_command(table, first)) {
         result.command = single;
     } else if (!is_group(table, first)) {
-        return fail(ErrorKind::usage, fmt::format("unknown command '{}'", first), hint_for(table, first, second));
+        return unknown_command(table, words, at[0], second);
     } else if (!second.empty()) {
         return unknown_member(table, first, second);
     } else {

@@ -1,5 +1,13 @@
 # Usage errors: exit 2, one style, a suggestion, and nothing done.
 
+test_misspelt_global_option_with_a_value_is_named() {
+  expect 2 "$GDNCTL" --colr never lint-log
+  err_has "unknown option '--colr'"
+  err_has 'did you mean `--color`?'
+  expect 2 "$GDNCTL" --color never lint-lg
+  err_has "unknown command 'lint-lg'"
+}
+
 test_no_command_shows_the_overview_on_stderr_and_exits_2() {
   expect 2 "$GDNCTL"
   out_empty
