@@ -1,4 +1,5 @@
 #include <array>
+#include <filesystem>
 #include <span>
 
 #include "core/target_builtin.h"
@@ -111,6 +112,15 @@ Status read_resources(const Place& place, const ConfigTable& table, std::map<std
     return {};
 }
 
+// A job runs in a copy of the repository: a folder outside of it is not there.
+Status read_workdir(const Place& place, const ConfigTable& table, std::string& into) {
+    GDNCTL_TRY(read_string(place, table, "workdir", into));
+    const auto path = std::filesystem::path(into).lexically_normal();
+    const bool leads_out = path.is_absolute() || (!path.empty() && *path.begin() == "..");
+    if (!leads_out) return {};
+    return wrong(place.at("workdir"), *find(table, "workdir"), "a folder of the repository, relative to its root");
+}
+
 constexpr std::array<std::string_view, 6> k_job_keys = {"argv", "env", "workdir", "resources", "timeout_s", "evidence"};
 constexpr std::array<std::string_view, 2> k_evidence_keys = {"passed_min", "skipped_max"};
 
@@ -129,7 +139,7 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
         GDNCTL_TRY(check_keys(place, *table, k_job_keys));
         GDNCTL_TRY(read_strings(place, *table, "argv", job.argv));
         GDNCTL_TRY(read_env(place, *table, job.env));
-        GDNCTL_TRY(read_string(place, *table, "workdir", job.workdir));
+        GDNCTL_TRY(read_workdir(place, *table, job.workdir));
         GDNCTL_TRY(read_resources(place, *table, job.resources));
         GDNCTL_TRY(read_count(place, *table, "timeout_s", job.timeout_s));
         GDNCTL_TRY_ASSIGN(const ConfigTable* evidence, table_at(place, *table, "evidence"));

@@ -156,6 +156,19 @@ TEST_CASE("target: a checkout is recognised by its root marker") {
     CHECK_FALSE(find_repository_root("/"));
 }
 
+TEST_CASE("target: a working directory outside the repository is refused") {
+    for (const char* place : {"../..", "/tmp", "a/../../b"}) {
+        ConfigTable job;
+        job.emplace("argv", words({"true"}));
+        job.emplace("workdir", value(std::string(place)));
+        ConfigTable table;
+        table.emplace("test", value(job));
+        const auto target = select_target(with_target("mine", table), "/nowhere");
+        REQUIRE_FALSE(target);
+        CHECK(target.error().message.find("a folder of the repository") != std::string::npos);
+    }
+}
+
 TEST_CASE("target: a table of one's own") {
     ConfigTable env;
     env.emplace("A", value(std::string("1")));
