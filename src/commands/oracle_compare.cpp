@@ -1,5 +1,7 @@
 #include "commands/oracle_compare.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +9,7 @@
 #include "commands/oracle_report.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
 
 namespace gdnctl::commands::oracle_compare {
@@ -54,7 +57,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(context, options.inputs, npy));
     GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(context, options.outputs, npy));
     GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, options.contract, threads));
-    GDNCTL_TRY_ASSIGN(const auto report, oracle::judge(reference, outputs, {options.rtol, options.atol}));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY_ASSIGN(auto report, oracle::judge(reference, outputs, {options.rtol, options.atol}));
+    for (const oracle::NamedTensor& entry : inputs.tensors) {
+        const bool known = oracle::canonical_name(entry.name).role != oracle::GdnRole::unknown;
+        const bool listed = std::find(report.unknown.begin(), report.unknown.end(), entry.name) != report.unknown.end();
+        if (!known && !listed) report.unknown.push_back(entry.name);
+    }
     if (context.global.json) {
         Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
         oracle_report::add_report(object, reference, report);

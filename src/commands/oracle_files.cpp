@@ -59,7 +59,15 @@ Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& 
 
 Result<oracle::TensorFile> read_one(const Context& context, const std::string& path,
                                     const oracle::NpyOptions& options) {
-    GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(context.cwd / path, {k_max_file, ErrorKind::usage}));
+    auto content = read_file(context.cwd / path, {k_max_file, ErrorKind::usage});
+    if (!content) {
+        // A name that is not there is a usage error; a file that cannot be read is an input that cannot be used.
+        std::error_code ignored;
+        Error error = std::move(content).error();
+        if (std::filesystem::exists(context.cwd / path, ignored)) error.kind = ErrorKind::bad_input;
+        return tl::unexpected(std::move(error));
+    }
+    const std::string& bytes = *content;
     switch (format_of(path, bytes)) {
         case Format::npz: return parse_npz(bytes, path, options);
         case Format::npy: {

@@ -11,6 +11,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/gdn_kernels.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
 
 namespace gdnctl::commands::oracle_run {
@@ -88,13 +89,15 @@ oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& pro
     return oracle::run_recurrent64(problem, contract, threads);
 }
 
-// The metadata from which the file can be judged or made again: every option and the resolved contract.
+// The metadata from which the file can be judged or made again: every option that results depend on, and the resolved
+// contract.
 void describe_file(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file) {
     for (auto& [field, value] : contract.as_metadata()) file.metadata[field] = value;
     file.metadata["op"] = options.op;
     file.metadata["contract"] = contract.name;
     file.metadata["method"] = name_of(options.method);
     if (options.shape) file.metadata["shape"] = *options.shape;
+    if (options.inputs.empty()) file.metadata["dtype"] = k_dtypes[static_cast<std::size_t>(options.dtype)].name;
 }
 
 void print(const Options& options, const oracle::ResolvedContract& contract, const oracle::TensorFile& file,
@@ -211,6 +214,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                              exact ? oracle::DType::f64 : oracle::DType::f32);
     for (oracle::NamedTensor& entry : results.tensors) file.tensors.push_back(std::move(entry));
     describe_file(options, contract, file);
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY(oracle_files::write(context, options.out, file));
     print(options, contract, file, context);
     return ExitCode::ok;

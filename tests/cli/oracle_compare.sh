@@ -3,6 +3,25 @@ V=$FIXTURES/oracle
 compare() { "$GDNCTL" oracle compare gdn "$@"; }
 base() { compare --inputs "$V/gdn_base.inputs.safetensors" --outputs "$V/gdn_base.levanter_chunk.outputs.safetensors" "$@"; }
 
+test_unknown_tensors_of_the_inputs_are_listed() {
+  "$GDNCTL" oracle run gdn --shape 1,2,2,9,8,8 --out in.npz >/dev/null 2>&1
+  python3 - <<'PY'
+import zipfile
+with zipfile.ZipFile('in.npz') as z:
+    data = z.read('q.npy')
+with zipfile.ZipFile('in.npz', 'a') as z:
+    z.writestr('foo.npy', data)
+PY
+  expect 0 "$GDNCTL" oracle compare gdn --inputs in.npz --outputs in.npz --json
+  [ "$(grep -c '"foo"' "$WORK/out")" = 1 ] || fail "foo is not listed once: $(cat "$WORK/out")"
+}
+
+test_unreadable_file_is_unusable_input() {
+  mkdir folder.npz
+  expect 9 "$GDNCTL" oracle compare gdn --inputs folder.npz --outputs folder.npz
+  expect 2 "$GDNCTL" oracle compare gdn --inputs none.npz --outputs none.npz
+}
+
 test_a_recorded_dump_is_ok() {
     expect 0 base
     out_has 'verdict: OK'
