@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/zip.h"
 
 namespace gdnctl {
@@ -39,8 +39,7 @@ tl::unexpected<Error> unsafe(const ZipMember& member, std::string_view why) {
 }
 
 tl::unexpected<Error> io_error(std::string_view verb, const std::string& path, int error_number) {
-    return fail(ErrorKind::local_io,
-                fmt::format("cannot {} {}: {}", verb, path, std::generic_category().message(error_number)));
+    return tl::unexpected(file_error(ErrorKind::local_io, verb, path, error_number));
 }
 
 // The parts of a member's name. Error local_io: it leads, or may lead, out of the folder.

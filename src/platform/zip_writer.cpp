@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include <zlib.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/zip.h"
 #include "platform/zip_format.h"
 
@@ -25,8 +25,7 @@ constexpr std::uint64_t k_version = 20;       // of the format: deflate, no zip6
 constexpr std::uint64_t k_made_by_unix = 3u << 8 | k_version;
 
 tl::unexpected<Error> io_error(std::string_view verb, const std::filesystem::path& path, int error_number) {
-    return fail(ErrorKind::local_io,
-                fmt::format("cannot {} {}: {}", verb, path.string(), std::generic_category().message(error_number)));
+    return tl::unexpected(file_error(ErrorKind::local_io, verb, path, error_number));
 }
 
 tl::unexpected<Error> too_large(const std::filesystem::path& path) {

@@ -200,3 +200,51 @@ test_ctrl_c_leaves_the_job_running() { interrupt SIGINT 130 RUNNING && grep -q '
 test_sigterm_leaves_the_job_running() { interrupt SIGTERM 143 RUNNING; }
 test_a_closed_terminal_leaves_the_job_running() { interrupt SIGHUP 130 RUNNING; }
 test_ctrl_c_with_auto_stop_stops_the_job() { interrupt SIGINT 130 STOPPED --auto-stop; }
+
+test_100_submits_at_once_as_processes() {
+  local i
+  printf 'target = "t"\n[targets.t.test]\nargv = ["sh", "-c", %s]\nresources = { SLOT = 1 }\n' \
+    '"mkdir -p '"$WORK"'/busy; touch '"$WORK"'/busy/$GDNCTL_SUBMISSION_ID; n=$(ls '"$WORK"'/busy | wc -l); [ $n -le 4 ] || echo $n at once; rm '"$WORK"'/busy/$GDNCTL_SUBMISSION_ID"' >gdnctl.toml
+  export GDNCTL_LOCAL_RESOURCES='{"SLOT":4}'
+  for i in $(seq 100); do
+    { "$GDNCTL" ray-test --cluster local --working-dir none --no-wait --submission-id "p-$i" >"$WORK/out-$i" 2>"$WORK/err-$i"
+      echo $? >"$WORK/rc-$i"; } &
+  done
+  wait
+  for i in $(seq 100); do
+    [ "$(cat "$WORK/rc-$i")" = 0 ] || fail "submit $i: exit $(cat "$WORK/rc-$i"): $(cat "$WORK/err-$i")"
+    [ "$(cat "$WORK/out-$i")" = "[gdnctl] submission_id=p-$i" ] || fail "submit $i says $(cat "$WORK/out-$i")"
+  done
+  for _ in $(seq 300); do
+    "$GDNCTL" ray-list --cluster local --limit 200 >"$WORK/out" 2>"$WORK/err"
+    grep -qE '^(PENDING|RUNNING)' "$WORK/out" || break
+    sleep 0.2
+  done
+  [ "$(grep -cE '^SUCCEEDED .* p-[0-9]+$' "$WORK/out")" = 100 ] || fail "not all succeeded: $(grep -v ^SUCCEEDED "$WORK/out")"
+  cat "$XDG_STATE_HOME"/gdnctl/local/jobs/p-*/log >"$WORK/logs"
+  [ ! -s "$WORK/logs" ] || fail "more jobs at once than there were slots: $(head -3 "$WORK/logs")"
+  [ "$(wc -l <"$XDG_STATE_HOME/gdnctl/jobs.jsonl")" = 100 ] || fail "$(wc -l <"$XDG_STATE_HOME/gdnctl/jobs.jsonl") submissions on record"
+  [ "$(grep -oE '"submission_id":"p-[0-9]+"' "$XDG_STATE_HOME/gdnctl/jobs.jsonl" | sort -u | wc -l)" = 100 ] || fail "records are torn"
+}
+
+test_processes_that_submit_one_id_at_once() {
+  local round i won lost
+  setup '"echo once"'
+  for round in 1 2 3; do
+    for i in 1 2; do
+      { "$GDNCTL" ray-test --cluster local --no-wait --submission-id "same-$round" >"$WORK/out-$i" 2>"$WORK/err-$i"
+        echo $? >"$WORK/rc-$i"; } &
+    done
+    wait
+    won='' lost=''
+    for i in 1 2; do [ "$(cat "$WORK/rc-$i")" = 0 ] && won+=$i || lost+=$i; done
+    [ ${#won} = 1 ] && [ "$(cat "$WORK/rc-$lost")" = 2 ] || fail "exit codes $(cat "$WORK/rc-1") and $(cat "$WORK/rc-2")"
+    grep -qF "Job with submission_id same-$round already exists. Please use a different submission_id." "$WORK/err-$lost" ||
+      fail "the loser says: $(cat "$WORK/err-$lost")"
+    [ ! -s "$WORK/out-$lost" ] || fail "the loser printed an id"
+    expect 0 "$GDNCTL" ray-wait --cluster local "same-$round" --poll 0.05 --show-logs
+    printf 'once\n' | cmp - "$WORK/out" || fail "it did not run exactly once"
+  done
+  [ "$(wc -l <"$XDG_STATE_HOME/gdnctl/jobs.jsonl")" = 3 ] || fail "the losers are on record"
+  [ -z "$(find "$XDG_STATE_HOME/gdnctl/local/jobs" -maxdepth 1 -name '.*' -type d)" ] || fail "left-overs"
+}

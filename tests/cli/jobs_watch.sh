@@ -194,11 +194,159 @@ test_state_directory_others_may_write_to_is_exit_8() {
   [ "$(id -u)" = 0 ] || expect 8 "$GDNCTL" ray-test --cluster local
 }
 
+# The state directory on a file system of 512 KB, in a mount namespace of its own; TEXT is a script that runs in it.
+on_a_small_disk() { # TEXT
+  local ns=(unshare -m)
+  [ "$(id -u)" = 0 ] || ns=(unshare -rm)
+  mkdir -p "$XDG_STATE_HOME"
+  "${ns[@]}" sh -c 'mount -t tmpfs -o size=512k,mode=700 none "$XDG_STATE_HOME"' 2>/dev/null || skip 'cannot mount a file system here'
+  "${ns[@]}" bash -c 'mount -t tmpfs -o size=512k,mode=700 none "$XDG_STATE_HOME" && cd "$WORK/cwd" && . "$0" && eval "$1"' \
+    "$REPO/tests/cli/jobs_watch.sh" "$(declare -f fail expect out_has err_has out_lacks); set -u; $1" || exit 1
+}
+fill() { cat /dev/zero >"$XDG_STATE_HOME/fill" 2>/dev/null; }
+
 test_no_room_is_exit_8_and_no_half_job() {
+  on_a_small_disk '
+    jobs=$XDG_STATE_HOME/gdnctl/local/jobs
+    submit before "\"true\"" && finish before
+    # Not a byte is free.
+    fill
+    expect 8 "$GDNCTL" ray-test --cluster local --submission-id full
+    err_has "No space left on device"
+    err_has "hint: free space there"
+    [ "$(ls -A $jobs)" = before ] || fail "left-overs: $(ls -A $jobs)"
+    expect 6 "$GDNCTL" ray-wait --cluster local full
+    # Looking needs no room.
+    expect 0 "$GDNCTL" ray-list --cluster local
+    out_has before
+    rm $XDG_STATE_HOME/fill
+    # Room for the record, not for the working directory.
+    head -c 600000 /dev/urandom >big
+    expect 8 "$GDNCTL" ray-test --cluster local --submission-id full
+    err_has "No space left on device"
+    [ "$(ls -A $jobs)" = before ] || fail "left-overs: $(ls -A $jobs)"
+    rm big
+    expect 0 "$GDNCTL" ray-test --cluster local --submission-id full'
+}
+
+test_no_room_at_the_end_of_a_job_delays_its_record() {
+  on_a_small_disk '
+    submit late "\"echo up; while [ ! -e $WORK/go ]; do sleep 0.05; done\""
+    for _ in $(seq 600); do grep -q up $XDG_STATE_HOME/gdnctl/local/jobs/late/log && break; sleep 0.05; done
+    fill
+    touch $WORK/go
+    sleep 1
+    expect 0 "$GDNCTL" ray-list --cluster local
+    out_has "RUNNING"
+    rm $XDG_STATE_HOME/fill
+    expect 0 "$GDNCTL" ray-wait --cluster local late --poll 0.05'
+}
+
+test_a_file_size_limit_is_exit_8_and_no_half_job() {
   setup '"true"'
   head -c 300000 /dev/zero >big
   (ulimit -f 100; "$GDNCTL" ray-test --cluster local --submission-id full >"$WORK/out" 2>"$WORK/err" </dev/null)
   [ $? = 8 ] || fail "exit code"
   [ ! -e "$XDG_STATE_HOME/gdnctl/local/jobs/full" ] || fail "half a job"
   [ -z "$(ls -A "$XDG_STATE_HOME/gdnctl/local/jobs")" ] || fail "left-overs: $(ls -A "$XDG_STATE_HOME/gdnctl/local/jobs")"
+}
+
+supervisor_of() { sed -n '/"supervisor"/,/}/s/.*"pid": \([0-9]*\).*/\1/p' "$XDG_STATE_HOME/gdnctl/local/jobs/$1/supervisor.json" | head -1; }
+
+test_damaged_records_are_named_and_hide_no_other_job() {
+  local jobs=$XDG_STATE_HOME/gdnctl/local/jobs kind words
+  submit good '"true"'
+  finish good
+  for kind in truncated binary empty newer; do
+    submit $kind '"true"'
+    finish $kind
+  done
+  head -c 100 $jobs/truncated/job.json >cut && cp cut $jobs/truncated/job.json
+  head -c 5000 /dev/urandom >$jobs/binary/job.json
+  : >$jobs/empty/job.json
+  sed -i 's/"status": "SUCCEEDED"/"status": "PAUSED", "attempts": 3/' $jobs/newer/job.json
+  expect 0 "$GDNCTL" ray-list --cluster local --json
+  out_has '"submission_id":"good"'
+  for kind in truncated binary empty newer; do
+    words="the record of job $kind is damaged"
+    [ $kind != newer ] || words='the record of job newer has a form that this version does not know'
+    expect 0 "$GDNCTL" ray-list --cluster local
+    out_has good
+    out_lacks $kind
+    err_has "$words"
+    for command in ray-wait ray-stop ray-logs; do
+      expect 8 "$GDNCTL" $command --cluster local $kind
+      err_has "$words"
+      err_has 'hint: '
+    done
+  done
+  err_has 'hint: use the gdnctl that submitted it, or a newer one'
+  # They are in nobody's way, and nothing of them is touched.
+  expect 0 "$GDNCTL" ray-test --cluster local
+  cmp -s cut $jobs/truncated/job.json || fail 'a damaged record was changed'
+}
+
+test_a_damaged_supervisor_record_ends_no_job() {
+  submit r '"echo up; while [ ! -e '"$WORK"'/go ]; do sleep 0.05; done; echo end"'
+  local f=$XDG_STATE_HOME/gdnctl/local/jobs/r
+  for _ in $(seq 600); do grep -q up "$f/log" && break; sleep 0.05; done
+  for damage in '' '{' '{"supervisor":{"pid":"newer"}}'; do
+    printf '%s' "$damage" >"$f/supervisor.json"
+    expect 0 "$GDNCTL" ray-list --cluster local
+    out_has RUNNING
+  done
+  touch "$WORK/go"
+  expect 0 "$GDNCTL" ray-wait --cluster local r --poll 0.05 --show-logs
+  out_has end
+}
+
+test_a_read_only_state_directory() {
+  local as=() state=$XDG_STATE_HOME/gdnctl
+  if [ "$(id -u)" = 0 ]; then
+    command -v setpriv >/dev/null || skip 'runs as root without setpriv'
+    as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    mkdir -p "$XDG_STATE_HOME" && chmod -R a+rwX "$WORK"
+  fi
+  setup '"[ $GDNCTL_SUBMISSION_ID = ended ] || { echo up; sleep 300; }"' && chmod a+r gdnctl.toml
+  for id in ended running dead; do
+    "${as[@]}" "$GDNCTL" ray-test --cluster local --no-wait --submission-id $id >/dev/null 2>"$WORK/err" || fail "cannot submit $id"
+  done
+  "${as[@]}" "$GDNCTL" ray-wait --cluster local ended --poll 0.05 >/dev/null 2>&1
+  for id in running dead; do
+    for _ in $(seq 600); do grep -q up "$state/local/jobs/$id/log" && break; sleep 0.05; done
+  done
+  chmod -R a-w "$state"
+  kill -9 "$(supervisor_of dead)"
+  # What has ended, and what runs, can be looked at.
+  expect 0 "${as[@]}" "$GDNCTL" ray-wait --cluster local ended
+  expect 0 "${as[@]}" "$GDNCTL" ray-logs --cluster local ended
+  expect 0 "${as[@]}" "$GDNCTL" ray-stop --cluster local ended
+  expect 0 "${as[@]}" "$GDNCTL" ray-list --cluster local
+  out_has ' ended'
+  out_has ' running'
+  err_has 'cannot '
+  # Nothing can be changed.
+  expect 8 "${as[@]}" "$GDNCTL" ray-stop --cluster local running
+  err_has 'Permission denied'
+  err_has 'hint: check owner and mode'
+  expect 8 "${as[@]}" "$GDNCTL" ray-wait --cluster local dead
+  err_has 'Permission denied'
+  expect 8 "${as[@]}" "$GDNCTL" ray-test --cluster local
+  chmod -R u+w "$state"
+  expect 0 "${as[@]}" "$GDNCTL" ray-stop --cluster local running --wait
+  expect 4 "${as[@]}" "$GDNCTL" ray-wait --cluster local dead
+}
+
+test_a_state_directory_of_someone_else_is_exit_8() {
+  [ "$(id -u)" = 0 ] || skip 'only root can make one'
+  submit theirs '"true"'
+  finish theirs
+  for folder in local/jobs local .; do
+    chown 12345 "$XDG_STATE_HOME/gdnctl/$folder"
+    for words in ray-list 'ray-wait theirs' 'ray-stop theirs' 'ray-logs theirs' ray-test; do
+      expect 8 "$GDNCTL" $words --cluster local
+      err_has 'it belongs to user 12345, not to user 0'
+      err_has 'hint: choose another state directory with GDNCTL_STATE_DIR'
+    done
+  done
 }

@@ -294,8 +294,7 @@ Result<JobDetails> LocalJobs::details(std::string_view id) {
     GDNCTL_TRY(m_store.check());
     GDNCTL_TRY_ASSIGN(JobDetails details, m_store.read(id));
     if (is_terminal(details.state)) return details;
-    const auto record = m_store.read_supervisor(id);
-    if (record && local::is_alive(record->supervisor)) return details;
+    if (m_store.is_looked_after(id)) return details;
     GDNCTL_TRY_ASSIGN(const FileLock lock, m_store.lock());
     return m_store.settle(id);
 }

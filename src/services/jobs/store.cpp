@@ -75,12 +75,23 @@ Result<JobDetails> Store::read(std::string_view id) const {
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(file(id, "job.json"), k_record_limit));
     if (!text) return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "`gdnctl ray-list` shows them");
     auto details = parse_job_details(*text);
-    if (!details) {
-        return fail(ErrorKind::local_io, "the record of job " + std::string(id) + " is damaged",
-                    "remove " + job(id).string() + " when nothing of it runs any more");
-    }
+    if (!details) return tl::unexpected(unreadable_record(id, *text));
     details->submission_id = id;
     return details;
+}
+
+Error Store::unreadable_record(std::string_view id, const std::string& text) const {
+    const auto json = parse_json(text, "job.json");
+    if (json && json->is_object() && json->contains("status")) {
+        return {ErrorKind::local_io,
+                "the record of job " + std::string(id) + " has a form that this version does not know",
+                "use the gdnctl that submitted it, or a newer one",
+                {}};
+    }
+    return {ErrorKind::local_io,
+            "the record of job " + std::string(id) + " is damaged",
+            "remove " + job(id).string() + " when nothing of it runs any more",
+            {}};
 }
 
 Status Store::write(const JobDetails& details) const {
@@ -98,6 +109,11 @@ std::optional<SupervisorRecord> Store::read_supervisor(std::string_view id) cons
     if (!text || !*text) return std::nullopt;
     auto record = parse_supervisor(**text);
     return record ? std::optional(std::move(*record)) : std::nullopt;
+}
+
+bool Store::is_looked_after(std::string_view id) const {
+    if (const auto record = read_supervisor(id)) return is_alive(record->supervisor);
+    return !processes_with_mark(supervisor_mark(id), all_processes()).empty();
 }
 
 Status Store::write_supervisor(std::string_view id, const SupervisorRecord& record) const {
@@ -118,8 +134,8 @@ std::vector<std::string> Store::ids() const {
 Result<JobDetails> Store::settle(std::string_view id) const {
     GDNCTL_TRY_ASSIGN(JobDetails details, read(id));
     if (is_terminal(details.state)) return details;
+    if (is_looked_after(id)) return details;
     const auto record = read_supervisor(id);
-    if (record && is_alive(record->supervisor)) return details;
     const auto child = record ? record->child : std::nullopt;
     end_orphans(id, child, *m_clock);
     details.state = JobState::failed;
@@ -201,9 +217,8 @@ void Store::finish_removal(std::string_view id) const {
     std::error_code ignored;
     if (fs::exists(file(id, k_old_work), ignored)) remove_folder(file(id, k_old_work));
     if (!fs::exists(file(id, "work"), ignored)) return;
-    const auto record = read_supervisor(id);
     const auto request = read_request(id);
-    if (record && !is_alive(record->supervisor) && request && !request->keep_workdir) remove_workdir(id);
+    if (request && !request->keep_workdir && !is_looked_after(id)) remove_workdir(id);
 }
 
 void Store::prune() const {

@@ -72,6 +72,8 @@ public:
     Status write(const JobDetails& details) const;
     Result<LocalRequest> read_request(std::string_view id) const;
     std::optional<SupervisorRecord> read_supervisor(std::string_view id) const;
+    // Whether the job's supervisor (or who is about to start it) lives. Where its record is damaged, its mark tells.
+    bool is_looked_after(std::string_view id) const;
     Status write_supervisor(std::string_view id, const SupervisorRecord& record) const;
     std::vector<std::string> ids() const;
     std::optional<std::vector<QueueEntry>> peek_queue() const;  // nullopt: missing or damaged
@@ -94,6 +96,7 @@ public:
 
 private:
     std::vector<QueueEntry> rebuilt_queue() const;
+    Error unreadable_record(std::string_view id, const std::string& text) const;
     void remove_folder(const std::filesystem::path& folder) const;
     void finish_removal(std::string_view id) const;
 

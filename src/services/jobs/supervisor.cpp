@@ -115,13 +115,9 @@ bool Supervisor::looks_free(bool look_at_others) const {
     for (const QueueEntry& entry : *queue) {
         if (entry.id == before || (entry.holds && entry.id != m_id)) watched.push_back(entry.id);
     }
-    const auto is_dead = [&](const std::string& id) {
-        const auto record = m_store.read_supervisor(id);
-        return !record || !is_alive(record->supervisor);
-    };
     bool freed = false;
     for (const std::string& id : watched) {
-        if (!is_dead(id)) continue;
+        if (m_store.is_looked_after(id)) continue;
         if (const auto lock = m_store.lock()) freed = m_store.settle_queued(id) || freed;
     }
     return freed;
