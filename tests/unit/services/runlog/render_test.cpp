@@ -325,14 +325,36 @@ TEST_CASE("append: numbers, template and the job's outcome") {
     job["status"] = "RUNNING";
     CHECK(add_job(record, job).error().kind == ErrorKind::usage);
     CHECK(add_job(record, Json::array()).error().kind == ErrorKind::bad_input);
+    // What the oracle says at the end counts, unless an item was judged worse; pytest counts come before both.
+    job = {{"schema", "gdnctl.ray-wait/1"}, {"submission_id", "j"}, {"status", "SUCCEEDED"}, {"kind", "test"},
+           {"entrypoint", "./judge --all"}, {"driver_exit_code", 0}};
+    const auto result_of = [&](const Json& verdict) {
+        job["verdict"] = verdict;
+        Json into = sample();
+        into["checks"] = Json::array();
+        REQUIRE(add_job(into, job));
+        CHECK(text_at(into, "/checks/0/command") == "./judge --all");
+        CHECK(text_at(into, "/checks/0/name") == "ray-test");
+        return render_check_result(into["checks"][0]);
+    };
+    CHECK(result_of(
+              {{"overall", "OK"}, {"cases", 68}, {"vectors", 0}, {"counts", {{"OK", 66}, {"UNSTABLE_INPUT", 2}}}}) ==
+          "OK (68 cases: 66 OK, 2 UNSTABLE_INPUT)");
+    CHECK(result_of({{"overall", "OK"}, {"cases", 1}, {"vectors", 2}, {"counts", {{"OK", 2}, {"WRONG", 1}}}}) ==
+          "WRONG (1 case, 2 recorded vectors: 2 OK, 1 WRONG)");
+    CHECK(result_of({{"overall", "NO_DATA"}, {"cases", 0}, {"vectors", 0}, {"counts", Json::object()}}) == "NO_DATA");
+    CHECK(result_of(nullptr) == "OK");
+    job["tests"] = {{"passed", 87}, {"skipped", 2}, {"failed", 0}};
+    CHECK(result_of({{"overall", "OK"}}) == "87 passed, 2 skipped");
     Json profile = {{"schema", "gdnctl.ray-profile/1"},
                     {"submission_id", "p"},
                     {"status", "SUCCEEDED"},
-                    {"profile", {{"mfu", 6.02616}, {"run_url", "https://wandb.ai/a/b/runs/c"}}}};
+                    {"profile", {{"mfu", 6.02616}, {"duration_s", 0.5}, {"run_url", "https://wandb.ai/a/b/runs/c"}}}};
     record = sample();
     REQUIRE(add_job(record, profile));
     CHECK(number_at(record, "/metrics/throughput~1mfu/after") == std::nullopt);  // pointers here do not escape
     CHECK(record["metrics"]["throughput/mfu"]["after"] == 6.02616);
+    CHECK(to_text(record).find(R"({"before":null,"after":0.5,"source":"profile"})") != std::string::npos);
     CHECK(text_at(record, "/profiles/0/run_url") == "https://wandb.ai/a/b/runs/c");
 }
 
