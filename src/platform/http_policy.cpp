@@ -133,7 +133,10 @@ std::optional<std::string> HeaderBlock::find(std::string_view lower_case_name) c
 }
 
 std::optional<WallTime> parse_http_date(std::string_view value, WallTime now) {
-    const std::vector<std::string_view> words = words_of(text::trim(value));
+    value = text::trim(value);
+    constexpr std::size_t k_longest = 40;  // the longest form has 33 characters; longer is zeros and spaces without end
+    if (value.size() > k_longest) return std::nullopt;
+    const std::vector<std::string_view> words = words_of(value);
     if (words.empty() || !is_weekday(words[0])) return std::nullopt;
     if (words.size() == 6 && words[5] == "GMT" && words[0].ends_with(',') && words[3].size() == 4) {
         return date_time(small_number(words[3], 1, 9999), month_of(words[2]), small_number(words[1], 1, 31),
