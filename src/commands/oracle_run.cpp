@@ -18,9 +18,10 @@ namespace gdnctl::commands::oracle_run {
 
 namespace {
 
-constexpr std::array<cli::Choice<Method>, 3> k_methods = {{
+constexpr std::array<cli::Choice<Method>, 4> k_methods = {{
     {"recurrent64", Method::recurrent64, "the truth: fp64 recurrence, written as float64"},
     {"chunk", Method::chunk, "chunked form in fp32"},
+    {"fused", Method::fused, "recurrence in fp32, fused: the fastest"},
     {"recurrent32", Method::recurrent32, "recurrence in fp32"},
 }};
 
@@ -83,6 +84,7 @@ oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& pro
         case Method::chunk:
             return oracle::run_chunk32(problem, contract,
                                        {contract.chunk, oracle::GateSum::fp64_with_resets, contract.matmul}, threads);
+        case Method::fused: return oracle::run_fused32(problem, contract, threads);
         case Method::recurrent32: return oracle::run_recurrent32(problem, contract, threads);
         case Method::recurrent64: break;
     }

@@ -11,7 +11,7 @@
 
 namespace gdnctl::commands::oracle_run {
 
-enum class Method { recurrent64, chunk, recurrent32 };
+enum class Method { recurrent64, chunk, fused, recurrent32 };
 enum class InputDType { f32, bf16 };
 
 struct Options {

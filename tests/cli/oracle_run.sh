@@ -19,7 +19,7 @@ test_the_same_seed_gives_the_same_bytes() {
 }
 
 test_what_is_written_is_judged_ok() {
-    for method in recurrent64 chunk recurrent32; do
+    for method in recurrent64 chunk fused recurrent32; do
         for file in x.safetensors x.npz; do
             expect 0 run --shape 2,2,4,70,16,8 --contract hf --dtype bf16 --method $method --out $file
             expect 0 "$GDNCTL" oracle compare gdn --contract hf --inputs $file --outputs $file

@@ -78,11 +78,11 @@ test_kernels_and_cases_have_names() {
     expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunck
     err_has "did you mean 'builtin:chunk'?"
     expect 2 "$GDNCTL" oracle verify gdn --kernel lib:./x.so
-    err_has 'known: builtin:chunk, builtin:recurrent32, builtin:recurrent64'
+    err_has 'known: builtin:chunk, builtin:fused, builtin:recurrent32, builtin:recurrent64'
     expect 2 "$GDNCTL" oracle verify gdn
     expect 2 verify --case g11
     err_has 'did you mean'
-    for kernel in recurrent32 recurrent64; do
+    for kernel in fused recurrent32 recurrent64; do
         expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --case odd_dims --case d128
         out_has 'verdict: OK (2 cases, 0 vectors)'
     done

@@ -15,6 +15,9 @@ GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contrac
 // The same in fp32, inputs rounded to fp32 first.
 GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
 
+// The fused recurrence in fp32: as robust as the recurrence, and the fastest kernel here.
+GdnOutputs run_fused32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
+
 // How the chunk kernel sums gates inside a chunk.
 enum class GateSum {
     fp64_with_resets,  // fp64 sums; a gate whose exp is 0 in fp32 starts a new stretch instead of being added

@@ -20,7 +20,7 @@ struct KernelUnderTest {
     GdnForward forward;
 };
 
-std::vector<std::string> builtin_kernel_names();  // "chunk", "recurrent32", "recurrent64"
+std::vector<std::string> builtin_kernel_names();  // "chunk", "fused", "recurrent32", "recurrent64"
 
 // `builtin:NAME`. Usage errors: another kind, an unknown name.
 Result<KernelUnderTest> find_kernel(std::string_view spelling, int threads);

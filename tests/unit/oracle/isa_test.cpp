@@ -1,8 +1,9 @@
 // Every kernel exists once per instruction set; this machine's are compared with each other.
-#include <doctest/doctest.h>
+#include <algorithm>
 
-#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/forward32.h"
 #include "unit/oracle/gdn_fixtures.h"
+#include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;
@@ -52,5 +53,101 @@ TEST_CASE("isa: the recurrences give equal bits on every instruction set, fp64 a
             CHECK(narrow.out == single.out);
             CHECK(narrow.final_state == single.final_state);
         }
+    }
+}
+
+TEST_CASE("isa: the fused kernel is judged as expected on every case and instruction set") {
+    std::vector<GdnCase> cases = gdn_cases();
+    // Panels, blocks and segments that do not come out even.
+    for (const GdnDims& dims : {GdnDims{2, 67, 2, 4, 24, 72}, {1, 64, 1, 3, 5, 33}, {1, 129, 1, 1, 130, 31}}) {
+        GdnCase c = *find_gdn_case("gva_2");
+        c.name = "uneven";
+        c.dims = dims;
+        cases.push_back(c);
+    }
+    for (const GdnCase& c : cases) {
+        CAPTURE(c.name);
+        const GdnReference r = reference_for(make_inputs(c));
+        for (const Isa isa : available_isas()) {
+            CAPTURE(std::string(name_of(isa)));
+            const GdnOutputs fused = run_fused32(r.problem, r.contract.value, 2, isa);
+            const GdnReport report = judged(r, outputs_of(r, fused));
+            CAPTURE(report.reason);
+            CHECK(report.verdict == c.expected);
+        }
+    }
+}
+
+TEST_CASE("isa: the fused kernel is as robust as the recurrence where gates are extreme") {
+    for (const char* name : {"gate_1e4", "gate_1e30", "gate_inf", "gates_minus_30", "gates_strong", "gates_positive"}) {
+        const Loaded x = load(name);
+        const GdnOutputs truth = run_recurrent64(x.problem, x.contract, 2);
+        const double recurrence = max_difference(run_recurrent32(x.problem, x.contract, 2).out, truth.out);
+        for (const Isa isa : available_isas()) {
+            CAPTURE(std::string(name));
+            CAPTURE(std::string(name_of(isa)));
+            CHECK(max_difference(run_fused32(x.problem, x.contract, 2, isa).out, truth.out) <= 2 * recurrence);
+        }
+    }
+}
+
+TEST_CASE("threads: the fused kernel is bit-equal for every thread count and instruction set") {
+    for (const char* name : {"g1", "d128", "odd_dims", "varlen"}) {
+        const Loaded x = load(name);
+        for (const Isa isa : available_isas()) {
+            const GdnOutputs one = run_fused32(x.problem, x.contract, 1, isa);
+            for (const int threads : {2, 3, 16}) {
+                const GdnOutputs more = run_fused32(x.problem, x.contract, threads, isa);
+                CHECK(more.out == one.out);
+                CHECK(more.final_state == one.final_state);
+            }
+        }
+    }
+}
+
+TEST_CASE("fused: outputs written past the caches and through them are the same, in place or not") {
+    Forward32 f;
+    f.dims = {1, 1030, 1, 8, 32, 128};
+    const std::vector<GdnSequence> sequences = {{0, 1030}};
+    f.sequences = sequences;
+    const auto pattern = [](std::size_t count, float size) {
+        std::vector<float> values(count);
+        for (std::size_t i = 0; i < count; ++i)
+            values[i] = size * static_cast<float>(static_cast<int>(i * 37 % 101) - 50);
+        return values;
+    };
+    const std::vector<float> q = pattern(1030 * 32, 1);
+    const std::vector<float> k = pattern(1030 * 32, 2);
+    const std::vector<float> v = pattern(1030 * 8 * 128, 0.02F);
+    const std::vector<float> g = pattern(1030 * 8, 0.001F);
+    const std::vector<float> beta(1030 * 8, 0.5F);
+    std::vector<float> state(8 * 32 * 128);
+    f.q = q.data();
+    f.k = k.data();
+    f.v = v.data();
+    f.g = g.data();
+    f.beta = beta.data();
+    f.final_state = state.data();
+    f.scale = 0.25F;
+    f.l2norm_eps = 1e-6F;
+    // 64 bytes more, to have one address that is aligned and one that is not.
+    std::vector<float> room(v.size() + 32);
+    float* aligned = room.data();
+    while (reinterpret_cast<std::uintptr_t>(aligned) % 64 != 0) ++aligned;
+    for (const Isa isa : available_isas()) {
+        f.initial_state = nullptr;
+        f.out = aligned;
+        fused_forward(f, 2, isa);
+        const std::vector<float> streamed(aligned, aligned + v.size());
+        const std::vector<float> state_before = state;
+        f.out = aligned + 1;
+        fused_forward(f, 2, isa);
+        CHECK(std::equal(streamed.begin(), streamed.end(), f.out));
+        CHECK(state == state_before);
+        std::fill(state.begin(), state.end(), 0.0F);
+        f.initial_state = state.data();
+        fused_forward(f, 1, isa);
+        CHECK(state == state_before);
+        CHECK(std::any_of(streamed.begin(), streamed.end(), [](float x) { return x != 0; }));
     }
 }

@@ -6,6 +6,10 @@
 
 #include <cstddef>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace gdnctl::oracle {
 namespace {
 
@@ -25,6 +29,45 @@ inline typename VectorOf<Real, Bytes>::type load(const Real* from) {
 template <class Real, int Bytes>
 inline void store(Real* to, typename VectorOf<Real, Bytes>::type x) {
     *reinterpret_cast<typename VectorOf<Real, Bytes>::unaligned*>(to) = x;
+}
+
+// One value in all lanes, by the load itself: left to the compiler, it may become a shuffle, which competes with the
+// multiply-adds for their ports.
+template <int Bytes>
+inline typename VectorOf<float, Bytes>::type broadcast(const float* from) {
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) {
+        __m512 x;
+        __asm__("vbroadcastss %1, %0" : "=v"(x) : "m"(*from));
+        return (typename VectorOf<float, Bytes>::type)x;
+    }
+#endif
+#if defined(__AVX__)
+    if constexpr (Bytes == 32) return (typename VectorOf<float, Bytes>::type)_mm256_broadcast_ss(from);
+#endif
+    return *from - typename VectorOf<float, Bytes>::type{};
+}
+
+// A store that leaves the caches alone; `to` is aligned to the vector.
+template <int Bytes>
+inline void stream(float* to, typename VectorOf<float, Bytes>::type x) {
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) return _mm512_stream_ps(to, (__m512)x);
+#endif
+#if defined(__AVX__)
+    if constexpr (Bytes == 32) return _mm256_stream_ps(to, (__m256)x);
+#endif
+#if defined(__SSE2__)
+    if constexpr (Bytes == 16) return _mm_stream_ps(to, (__m128)x);
+#endif
+    store<float, Bytes>(to, x);
+}
+
+// Streamed stores become visible to other threads no later than this.
+inline void end_of_stream() {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
 }
 
 }  // namespace

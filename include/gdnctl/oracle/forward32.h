@@ -1,0 +1,35 @@
+// The fp32 forward kernels on the caller's own arrays: nothing is copied or converted.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/isa.h"
+
+namespace gdnctl::oracle {
+
+// Arrays are row-major; axes as in gdn_problem.h. `out` must not overlap the inputs; final_state may be initial_state.
+// Tokens outside every sequence are neither read nor written.
+struct Forward32 {
+    GdnDims dims;
+    std::span<const GdnSequence> sequences;
+    HeadMap head_map = HeadMap::interleaved;  // equal is interleaved with Hk = Hv
+    const float* q = nullptr;                 // [B*T, Hk, dk]
+    const float* k = nullptr;
+    const float* v = nullptr;              // [B*T, Hv, dv]
+    const float* g = nullptr;              // [B*T, Hv], log decay; -inf is allowed
+    const float* beta = nullptr;           // [B*T, Hv]
+    const float* initial_state = nullptr;  // [N, Hv, dk, dv]; nullptr: zeros
+    float* out = nullptr;                  // [B*T, Hv, dv]
+    float* final_state = nullptr;          // [N, Hv, dk, dv]
+    float scale = 1;                       // factor on q
+    std::optional<float> l2norm_eps;       // q and k are divided by sqrt(|x|^2 + eps)
+};
+
+// The fused recurrence. Results are bit-equal for any number of threads; instruction sets differ by rounding.
+// A sequence without tokens passes its state through. Scratch: one copy of the state and 64 tokens of q and k a thread.
+void fused_forward(const Forward32& forward, int threads, Isa isa);
+
+}  // namespace gdnctl::oracle

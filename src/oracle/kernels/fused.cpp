@@ -1,0 +1,121 @@
+// The fused forward: who computes what. A unit is a panel of columns of one value head of one sequence; columns of the
+// state do not know of each other, so results do not depend on how units are dealt to threads.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "gdnctl/oracle/forward32.h"
+#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/kernels/aligned.h"
+#include "oracle/kernels/prepare.h"
+#include "oracle/kernels/simd/fused_task.h"
+#include "oracle/kernels/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// Outputs of this many bytes would push everything else out of the caches.
+constexpr std::size_t k_stream_from = std::size_t{4} << 20U;
+
+FusedKernel kernel_for(Isa isa) {
+    switch (isa) {
+        case Isa::avx512: return fused_avx512();
+        case Isa::avx2: return fused_avx2();
+        case Isa::scalar: break;
+    }
+    return fused_scalar();
+}
+
+// All units of a sequence, those of a key head together: a thread packs K and Q once for its share of them.
+std::vector<FusedUnit> units_of(const Forward32& f, std::size_t columns) {
+    std::vector<FusedUnit> units;
+    for (std::int64_t key_head = 0; key_head < f.dims.Hk; ++key_head) {
+        for (std::int64_t head = 0; head < f.dims.Hv; ++head) {
+            if (key_head_of(head, f.dims, f.head_map) != key_head) continue;
+            for (std::size_t column = 0; column < static_cast<std::size_t>(f.dims.dv); column += columns) {
+                units.push_back({static_cast<std::size_t>(key_head), static_cast<std::size_t>(head), column});
+            }
+        }
+    }
+    return units;
+}
+
+bool can_stream(const Forward32& f) {
+    const auto row = static_cast<std::size_t>(f.dims.dv) * sizeof(float);
+    const auto bytes = static_cast<std::size_t>(f.dims.B * f.dims.T * f.dims.Hv) * row;
+    return bytes >= k_stream_from && row % k_cache_line == 0 &&
+           reinterpret_cast<std::uintptr_t>(f.out) % k_cache_line == 0;
+}
+
+FusedTask task_of(const Forward32& f, std::size_t n) {
+    const GdnDims& d = f.dims;
+    FusedTask t;
+    t.Hk = static_cast<std::size_t>(d.Hk);
+    t.Hv = static_cast<std::size_t>(d.Hv);
+    t.dk = static_cast<std::size_t>(d.dk);
+    t.dv = static_cast<std::size_t>(d.dv);
+    const auto begin = static_cast<std::size_t>(f.sequences[n].begin);
+    t.tokens = static_cast<std::size_t>(f.sequences[n].end) - begin;
+    t.q = f.q + begin * t.Hk * t.dk;
+    t.k = f.k + begin * t.Hk * t.dk;
+    t.v = f.v + begin * t.Hv * t.dv;
+    t.g = f.g + begin * t.Hv;
+    t.beta = f.beta + begin * t.Hv;
+    t.out = f.out + begin * t.Hv * t.dv;
+    const std::size_t state = n * t.Hv * t.dk * t.dv;
+    t.initial_state = f.initial_state == nullptr ? nullptr : f.initial_state + state;
+    t.final_state = f.final_state + state;
+    t.scale = f.scale;
+    t.normalise = f.l2norm_eps.has_value();
+    t.eps = f.l2norm_eps.value_or(0);
+    t.stream_out = can_stream(f);
+    return t;
+}
+
+}  // namespace
+
+void fused_forward(const Forward32& f, int threads, Isa isa) {
+    const FusedKernel kernel = kernel_for(isa);
+    const std::vector<FusedUnit> units = units_of(f, kernel.columns);
+    // Every sequence is cut for all threads: one long sequence keeps them busy, and many short ones do anyway.
+    const std::size_t parts = std::min(units.size(), static_cast<std::size_t>(std::max(threads, 1)));
+    const std::size_t most = (units.size() + parts - 1) / parts;
+    run_tasks(f.sequences.size() * parts, threads, [&] {
+        return [&, scratch =
+                       aligned_floats(kernel.scratch(static_cast<std::size_t>(f.dims.dk), most))](std::size_t index) {
+            FusedTask task = task_of(f, index / parts);
+            const std::size_t part = index % parts;
+            const std::size_t first = units.size() * part / parts;
+            task.units = units.data() + first;
+            task.unit_count = units.size() * (part + 1) / parts - first;
+            task.scratch = scratch.get();
+            kernel.run(task);
+        };
+    });
+}
+
+GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, Isa isa) {
+    Prepared<float> inputs = prepare<float>(p, c, threads);
+    const std::size_t out_size = p.v.size();
+    const AlignedFloats out = aligned_floats(out_size);
+    std::fill_n(out.get(), out_size, 0.0F);
+    Forward32 f;
+    f.dims = p.dims;
+    f.sequences = p.sequences;
+    f.head_map = c.head_map;
+    f.q = inputs.q.data();
+    f.k = inputs.k.data();
+    f.v = inputs.v.data();
+    f.g = inputs.g.data();
+    f.beta = inputs.beta.data();
+    f.initial_state = inputs.state.data();
+    f.out = out.get();
+    f.final_state = inputs.state.data();
+    f.scale = inputs.scale;
+    fused_forward(f, threads, isa);
+    apply_empty_policy(p, c.empty, inputs.state);
+    return {{out.get(), out.get() + out_size}, {inputs.state.begin(), inputs.state.end()}, 0};
+}
+
+}  // namespace gdnctl::oracle
