@@ -28,8 +28,18 @@ struct Forward32 {
     std::optional<float> l2norm_eps;       // q and k are divided by sqrt(|x|^2 + eps)
 };
 
+// How the chunk kernel sums gates inside a chunk.
+enum class GateSum {
+    fp64_with_resets,  // fp64 sums; a gate whose exp is 0 in fp32 starts a new stretch instead of being added
+    fp32,              // as devices do; only gates beyond -2e4, where that fails altogether, start a new stretch
+};
+
 // The fused recurrence. Results are bit-equal for any number of threads; instruction sets differ by rounding.
 // A sequence without tokens passes its state through. Scratch: one copy of the state and 64 tokens of q and k a thread.
 void fused_forward(const Forward32& forward, int threads, Isa isa);
+
+// The chunked form with forward substitution, K K^T and Q K^T computed once for the value heads of a key head. Scratch:
+// one copy of the state, and per thread 3 dk + 4 chunk values a row of a chunk.
+void chunk_forward(const Forward32& forward, int chunk, GateSum gate_sum, int threads, Isa isa);
 
 }  // namespace gdnctl::oracle

@@ -3,6 +3,7 @@
 // columns of one value head of one sequence, and no sum crosses tasks.
 #pragma once
 
+#include "gdnctl/oracle/forward32.h"
 #include "gdnctl/oracle/gdn_problem.h"
 #include "gdnctl/oracle/isa.h"
 
@@ -18,12 +19,6 @@ GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contrac
 // The fused recurrence in fp32: as robust as the recurrence, and the fastest kernel here.
 GdnOutputs run_fused32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
 
-// How the chunk kernel sums gates inside a chunk.
-enum class GateSum {
-    fp64_with_resets,  // fp64 sums; a gate whose exp is 0 in fp32 starts a new stretch instead of being added
-    fp32,              // as devices do; only gates beyond -2e4, where that fails altogether, start a new stretch
-};
-
 struct ChunkOptions {
     int chunk = 64;
     GateSum gate_sum = GateSum::fp64_with_resets;
@@ -31,7 +26,7 @@ struct ChunkOptions {
 };
 
 // Chunked form in fp32 with forward substitution (no inverse); see docs/oracle.md, "Chunked form".
-GdnOutputs run_chunk32(const GdnProblem& problem, const GdnContract& contract, const ChunkOptions& options,
-                       int threads);
+GdnOutputs run_chunk32(const GdnProblem& problem, const GdnContract& contract, const ChunkOptions& options, int threads,
+                       Isa isa = best_isa());
 
 }  // namespace gdnctl::oracle

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gdnctl/oracle/forward32.h"
+#include "oracle/kernels/chunk_rounded.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 
@@ -56,7 +57,7 @@ TEST_CASE("isa: the recurrences give equal bits on every instruction set, fp64 a
     }
 }
 
-TEST_CASE("isa: the fused kernel is judged as expected on every case and instruction set") {
+TEST_CASE("isa: the fused and the chunked kernel are judged as expected on every case and instruction set") {
     std::vector<GdnCase> cases = gdn_cases();
     // Panels, blocks and segments that do not come out even.
     for (const GdnDims& dims : {GdnDims{2, 67, 2, 4, 24, 72}, {1, 64, 1, 3, 5, 33}, {1, 129, 1, 1, 130, 31}}) {
@@ -70,10 +71,13 @@ TEST_CASE("isa: the fused kernel is judged as expected on every case and instruc
         const GdnReference r = reference_for(make_inputs(c));
         for (const Isa isa : available_isas()) {
             CAPTURE(std::string(name_of(isa)));
-            const GdnOutputs fused = run_fused32(r.problem, r.contract.value, 2, isa);
-            const GdnReport report = judged(r, outputs_of(r, fused));
-            CAPTURE(report.reason);
-            CHECK(report.verdict == c.expected);
+            const GdnContract& contract = r.contract.value;
+            for (const GdnOutputs& outputs : {run_fused32(r.problem, contract, 2, isa),
+                                              run_chunk32(r.problem, contract, {contract.chunk}, 2, isa)}) {
+                const GdnReport report = judged(r, outputs_of(r, outputs));
+                CAPTURE(report.reason);
+                CHECK(report.verdict == c.expected);
+            }
         }
     }
 }
@@ -91,15 +95,17 @@ TEST_CASE("isa: the fused kernel is as robust as the recurrence where gates are 
     }
 }
 
-TEST_CASE("threads: the fused kernel is bit-equal for every thread count and instruction set") {
+TEST_CASE("threads: the fused and the chunked kernel are bit-equal for every thread count and instruction set") {
     for (const char* name : {"g1", "d128", "odd_dims", "varlen"}) {
         const Loaded x = load(name);
         for (const Isa isa : available_isas()) {
             const GdnOutputs one = run_fused32(x.problem, x.contract, 1, isa);
+            const GdnOutputs chunked = run_chunk32(x.problem, x.contract, {16}, 1, isa);
             for (const int threads : {2, 3, 16}) {
                 const GdnOutputs more = run_fused32(x.problem, x.contract, threads, isa);
                 CHECK(more.out == one.out);
                 CHECK(more.final_state == one.final_state);
+                CHECK(run_chunk32(x.problem, x.contract, {16}, threads, isa).out == chunked.out);
             }
         }
     }
@@ -149,5 +155,18 @@ TEST_CASE("fused: outputs written past the caches and through them are the same,
         fused_forward(f, 1, isa);
         CHECK(state == state_before);
         CHECK(std::any_of(streamed.begin(), streamed.end(), [](float x) { return x != 0; }));
+    }
+}
+
+TEST_CASE("chunk: the plain kernel and the one that rounds operands agree where nothing is rounded") {
+    for (const char* name : {"g1", "odd_dims", "varlen", "gate_inf", "tail_17_C16"}) {
+        CAPTURE(std::string(name));
+        const Loaded x = load(name);
+        for (const GateSum how : {GateSum::fp64_with_resets, GateSum::fp32}) {
+            const ChunkOptions options{16, how, Matmul::f32};
+            const GdnOutputs staged = run_chunk_rounded(x.problem, x.contract, options, 1);
+            const double size = 1 + max_abs(staged.out);
+            CHECK(max_difference(run_chunk32(x.problem, x.contract, options, 1).out, staged.out) < 2e-5 * size);
+        }
     }
 }

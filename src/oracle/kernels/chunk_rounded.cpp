@@ -1,14 +1,16 @@
-// The chunked form, written to be read: each stage is one function and has the name that docs/oracle.md gives it.
+// The chunked form with operands rounded as a matrix unit rounds them, each stage one function with the name that
+// docs/oracle.md gives it. Slow; the fast one for plain fp32 is in simd/chunk_body.h.
 //
 // Rows i, j = 0..C-1 of one chunk, S = state at its start, c_i = g_0 + ... + g_i:
 //   Gam_ij = exp(c_i - c_j) for i >= j      the difference first, then exp
 //   M = strict lower part of diag(beta) K K^T o Gam,   P = s * lower part of Q K^T o Gam
 //   (I + M) U = diag(beta) (V - diag(e^c) K S)          forward substitution, row by row
 //   O = s diag(e^c) Q S + P U,   S' = e^(c_last) S + (diag(e^(c_last - c)) K)^T U
+#include "oracle/kernels/chunk_rounded.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/kernels/matmul.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/tasks.h"
@@ -164,7 +166,7 @@ private:
 
 }  // namespace
 
-GdnOutputs run_chunk32(const GdnProblem& p, const GdnContract& c, const ChunkOptions& options, int threads) {
+GdnOutputs run_chunk_rounded(const GdnProblem& p, const GdnContract& c, const ChunkOptions& options, int threads) {
     Prepared<float> inputs = prepare<float>(p, c, threads);
     std::vector<float> out(p.v.size());
     const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv);

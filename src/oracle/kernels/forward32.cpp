@@ -1,13 +1,16 @@
-// The fused forward: who computes what. A unit is a panel of columns of one value head of one sequence; columns of the
-// state do not know of each other, so results do not depend on how units are dealt to threads.
+// The fp32 forwards on plain arrays: who computes what. A unit is a panel of columns of one value head of one sequence;
+// columns of the state do not know of each other, so results do not depend on how units are dealt to threads.
+#include "gdnctl/oracle/forward32.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "gdnctl/oracle/forward32.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/kernels/aligned.h"
+#include "oracle/kernels/chunk_rounded.h"
 #include "oracle/kernels/prepare.h"
+#include "oracle/kernels/simd/chunk_task.h"
 #include "oracle/kernels/simd/fused_task.h"
 #include "oracle/kernels/tasks.h"
 
@@ -18,7 +21,16 @@ namespace {
 // Outputs of this many bytes would push everything else out of the caches.
 constexpr std::size_t k_stream_from = std::size_t{4} << 20U;
 
-FusedKernel kernel_for(Isa isa) {
+ChunkKernel chunk_kernel_for(Isa isa) {
+    switch (isa) {
+        case Isa::avx512: return chunk_avx512();
+        case Isa::avx2: return chunk_avx2();
+        case Isa::scalar: break;
+    }
+    return chunk_scalar();
+}
+
+FusedKernel fused_kernel_for(Isa isa) {
     switch (isa) {
         case Isa::avx512: return fused_avx512();
         case Isa::avx2: return fused_avx2();
@@ -73,29 +85,49 @@ FusedTask task_of(const Forward32& f, std::size_t n) {
     return t;
 }
 
-}  // namespace
-
-void fused_forward(const Forward32& f, int threads, Isa isa) {
-    const FusedKernel kernel = kernel_for(isa);
-    const std::vector<FusedUnit> units = units_of(f, kernel.columns);
-    // Every sequence is cut for all threads: one long sequence keeps them busy, and many short ones do anyway.
+// Every sequence is cut for all threads: one long sequence keeps them busy, and many short ones do anyway. `scratch`
+// says how many floats so many units need, `run` computes a task.
+template <class Scratch, class Run>
+void for_all_parts(const Forward32& f, int threads, std::size_t columns, const Scratch& scratch, const Run& run) {
+    const std::vector<FusedUnit> units = units_of(f, columns);
     const std::size_t parts = std::min(units.size(), static_cast<std::size_t>(std::max(threads, 1)));
     const std::size_t most = (units.size() + parts - 1) / parts;
     run_tasks(f.sequences.size() * parts, threads, [&] {
-        return [&, scratch =
-                       aligned_floats(kernel.scratch(static_cast<std::size_t>(f.dims.dk), most))](std::size_t index) {
+        return [&, room = aligned_floats(scratch(most))](std::size_t index) {
             FusedTask task = task_of(f, index / parts);
             const std::size_t part = index % parts;
             const std::size_t first = units.size() * part / parts;
             task.units = units.data() + first;
             task.unit_count = units.size() * (part + 1) / parts - first;
-            task.scratch = scratch.get();
-            kernel.run(task);
+            task.scratch = room.get();
+            run(task);
         };
     });
 }
 
-GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, Isa isa) {
+}  // namespace
+
+void fused_forward(const Forward32& f, int threads, Isa isa) {
+    const FusedKernel kernel = fused_kernel_for(isa);
+    const auto dk = static_cast<std::size_t>(f.dims.dk);
+    for_all_parts(f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, units); }, kernel.run);
+}
+
+void chunk_forward(const Forward32& f, int chunk, GateSum gate_sum, int threads, Isa isa) {
+    const ChunkKernel kernel = chunk_kernel_for(isa);
+    const auto dk = static_cast<std::size_t>(f.dims.dk);
+    // A chunk longer than every sequence needs no more room than the longest.
+    const auto C = static_cast<std::size_t>(std::clamp<std::int64_t>(f.dims.T, 1, chunk));
+    for_all_parts(
+        f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, C, units); },
+        [&](const FusedTask& task) { kernel.run({task, C, gate_sum == GateSum::fp32}); });
+}
+
+namespace {
+
+// Runs `forward` on a problem's values in fp32.
+template <class Run>
+GdnOutputs run_problem(const GdnProblem& p, const GdnContract& c, int threads, const Run& run) {
     Prepared<float> inputs = prepare<float>(p, c, threads);
     const std::size_t out_size = p.v.size();
     const AlignedFloats out = aligned_floats(out_size);
@@ -113,9 +145,21 @@ GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, I
     f.out = out.get();
     f.final_state = inputs.state.data();
     f.scale = inputs.scale;
-    fused_forward(f, threads, isa);
+    run(f);
     apply_empty_policy(p, c.empty, inputs.state);
     return {{out.get(), out.get() + out_size}, {inputs.state.begin(), inputs.state.end()}, 0};
+}
+
+}  // namespace
+
+GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, Isa isa) {
+    return run_problem(p, c, threads, [&](const Forward32& f) { fused_forward(f, threads, isa); });
+}
+
+GdnOutputs run_chunk32(const GdnProblem& p, const GdnContract& c, const ChunkOptions& options, int threads, Isa isa) {
+    if (options.matmul != Matmul::f32) return run_chunk_rounded(p, c, options, threads);
+    return run_problem(p, c, threads,
+                       [&](const Forward32& f) { chunk_forward(f, options.chunk, options.gate_sum, threads, isa); });
 }
 
 }  // namespace gdnctl::oracle

@@ -1,0 +1,13 @@
+#include "oracle/kernels/simd/chunk_body.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+using Sweep = ChunkSweep<32, 4>;
+}
+
+ChunkKernel chunk_avx2() {
+    return {Sweep::k_columns, Sweep::scratch, [](const ChunkTask& task) { Sweep(task).run(); }};
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,322 @@
+// Every product is tiles of Rows x 2 vectors whose sums stay in registers; the factors of a tile's rows lie side by
+// side, because K, Q, M and P are kept transposed. The substitution happens inside the tile: a tile of U begins as K S,
+// gets the finished rows above it, then its own triangle, and is stored once.
+#pragma once
+
+#include "oracle/kernels/simd/chunk_task.h"
+#include "oracle/kernels/simd/vector.h"
+
+namespace gdnctl::oracle {
+namespace {
+
+template <int Bytes, std::size_t Rows>
+class ChunkSweep {
+    using Vector = typename VectorOf<float, Bytes>::type;
+    static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
+    static constexpr std::size_t k_vectors = 2;
+    using Tile = Vector[Rows][k_vectors];
+
+public:
+    static constexpr std::size_t k_columns = k_vectors * k_lanes;
+
+    static std::size_t scratch(std::size_t dk, std::size_t chunk, std::size_t units) {
+        const Sizes s(dk, chunk);
+        return s.total() + units * s.rows * k_columns;
+    }
+
+    explicit ChunkSweep(const ChunkTask& task) : m_task(task), m_t(task.what), m_s(m_t.dk, task.chunk) {
+        float* next = m_t.scratch;
+        const auto take = [&next](std::size_t count) {
+            float* begin = next;
+            next += count;
+            return begin;
+        };
+        m_k = take(m_s.chunk * m_s.rows);
+        m_kt = take(m_s.chunk * m_s.rows);
+        m_qt = take(m_s.chunk * m_s.rows);
+        m_kk = take(m_s.chunk * m_s.chunk);
+        m_qk = take(m_s.chunk * m_s.chunk);
+        m_m = take(m_s.chunk * m_s.chunk);
+        m_p = take(m_s.chunk * m_s.chunk);
+        m_u = take(m_s.chunk * k_columns);
+        m_decay.high = take(m_s.chunk);
+        m_decay.low = take(m_s.chunk);
+        m_decay.stretch = take(m_s.chunk);
+        m_decay.beta = take(m_s.chunk);
+        m_decay.from_start = take(m_s.chunk);
+        m_decay.to_end = take(m_s.chunk);
+        m_panels = next;
+    }
+
+    void run() {
+        for (std::size_t u = 0; u < m_t.unit_count; ++u) begin(u);
+        for (std::size_t first = 0; first < m_t.tokens; first += m_task.chunk) {
+            const std::size_t left = m_t.tokens - first;
+            chunk(first, left < m_task.chunk ? left : m_task.chunk);
+        }
+        for (std::size_t u = 0; u < m_t.unit_count; ++u) end(u);
+        if (m_t.stream_out) end_of_stream();
+    }
+
+private:
+    static std::size_t rounded(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
+
+    struct Sizes {
+        std::size_t chunk;  // rows of a chunk, and
+        std::size_t rows;   // of a panel: padded to whole tiles and vectors
+        Sizes(std::size_t dk, std::size_t c) : chunk(rounded(c, 2 * 16)), rows(rounded(dk, 16)) {}
+        std::size_t total() const { return 3 * chunk * rows + 4 * chunk * chunk + chunk * k_columns + 6 * chunk; }
+    };
+
+    float* panel(std::size_t u) const { return m_panels + u * m_s.rows * k_columns; }
+
+    std::size_t columns_of(const FusedUnit& unit) const {
+        return m_t.dv - unit.column < k_columns ? m_t.dv - unit.column : k_columns;
+    }
+
+    void begin(std::size_t u) {
+        const FusedUnit& unit = m_t.units[u];
+        const std::size_t columns = columns_of(unit);
+        const std::size_t from = unit.value_head * m_t.dk * m_t.dv + unit.column;
+        const bool given = m_t.initial_state != nullptr;
+        float* S = panel(u);
+        for (std::size_t i = 0; i < m_s.rows; ++i) {
+            for (std::size_t j = 0; j < k_columns; ++j) {
+                const bool inside = given && i < m_t.dk && j < columns;
+                S[i * k_columns + j] = inside ? m_t.initial_state[from + i * m_t.dv + j] : 0;
+            }
+        }
+    }
+
+    void end(std::size_t u) {
+        const FusedUnit& unit = m_t.units[u];
+        const std::size_t to = unit.value_head * m_t.dk * m_t.dv + unit.column;
+        for (std::size_t i = 0; i < m_t.dk; ++i) {
+            for (std::size_t j = 0; j < columns_of(unit); ++j) {
+                m_t.final_state[to + i * m_t.dv + j] = panel(u)[i * k_columns + j];
+            }
+        }
+    }
+
+    void chunk(std::size_t first, std::size_t count) {
+        const std::size_t padded = rounded(count, k_columns > Rows ? k_columns : Rows);
+        m_padded = padded < m_s.chunk ? padded : m_s.chunk;
+        m_rows = rounded(count, Rows);
+        for (std::size_t u = 0; u < m_t.unit_count; ++u) {
+            const FusedUnit& unit = m_t.units[u];
+            const bool new_key = u == 0 || m_t.units[u - 1].key_head != unit.key_head;
+            if (new_key) {
+                pack(unit.key_head, first, count);
+                gram();
+            }
+            if (new_key || m_t.units[u - 1].value_head != unit.value_head) {
+                chunk_decay(m_task, unit.value_head, first, count, m_padded, m_decay);
+                decayed();
+            }
+            panel_of(u, first, count);
+        }
+    }
+
+    float factor_of(const float* row) const {
+        if (!m_t.normalise) return 1;
+        float sum = 0;
+        for (std::size_t i = 0; i < m_t.dk; ++i) sum += row[i] * row[i];
+        return 1 / __builtin_sqrtf(sum + m_t.eps);
+    }
+
+    // K by rows, and K and Q by columns; rows beyond `count` and columns beyond dk are 0.
+    void pack(std::size_t key_head, std::size_t first, std::size_t count) {
+        constexpr std::size_t k_block = 16;
+        for (std::size_t i0 = 0; i0 < m_padded; i0 += k_block) {
+            for (std::size_t y = 0; y < k_block; ++y) {
+                const std::size_t i = i0 + y;
+                const std::size_t at = ((first + i) * m_t.Hk + key_head) * m_t.dk;
+                const bool there = i < count;
+                const float k_factor = there ? factor_of(m_t.k + at) : 0;
+                const float q_factor = there ? factor_of(m_t.q + at) : 0;
+                float* k = m_k + i * m_s.rows;
+                for (std::size_t x = 0; x < m_s.rows; ++x) {
+                    const bool inside = there && x < m_t.dk;
+                    k[x] = inside ? m_t.k[at + x] * k_factor : 0;
+                    m_kt[x * m_s.chunk + i] = k[x];
+                    m_qt[x * m_s.chunk + i] = inside ? m_t.q[at + x] * q_factor : 0;
+                }
+            }
+        }
+    }
+
+    // acc[y] += sum over x of a[x][y] b[x], a and b with rows `a_stride` and `b_stride` apart.
+    static void accumulate(Tile& acc, const float* a, std::size_t a_stride, const float* b, std::size_t b_stride,
+                           std::size_t count) {
+        Tile sum;
+        for (std::size_t y = 0; y < Rows; ++y) {
+            for (std::size_t v = 0; v < k_vectors; ++v) sum[y][v] = acc[y][v];
+        }
+        for (std::size_t x = 0; x < count; ++x, a += a_stride, b += b_stride) {
+            Vector row[k_vectors];
+            for (std::size_t v = 0; v < k_vectors; ++v) row[v] = load<float, Bytes>(b + v * k_lanes);
+#pragma GCC unroll 8
+            for (std::size_t y = 0; y < Rows; ++y) {
+                const Vector factor = broadcast<Bytes>(a + y);
+                for (std::size_t v = 0; v < k_vectors; ++v) sum[y][v] += factor * row[v];
+            }
+        }
+        for (std::size_t y = 0; y < Rows; ++y) {
+            for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] = sum[y][v];
+        }
+    }
+
+    static void clear(Tile& acc) {
+        for (std::size_t y = 0; y < Rows; ++y) {
+            for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] = Vector{};
+        }
+    }
+
+    static void keep(const Tile& acc, float* to, std::size_t stride) {
+        for (std::size_t y = 0; y < Rows; ++y) {
+            for (std::size_t v = 0; v < k_vectors; ++v) store<float, Bytes>(to + y * stride + v * k_lanes, acc[y][v]);
+        }
+    }
+
+    // kk[j][i] = K_j . K_i and qk[j][i] = K_j . Q_i, for tiles that have some i >= j.
+    void gram() {
+        for (std::size_t j = 0; j < m_rows; j += Rows) {
+            for (std::size_t i = j / k_columns * k_columns; i < m_padded; i += k_columns) {
+                Tile acc;
+                clear(acc);
+                accumulate(acc, m_kt + j, m_s.chunk, m_kt + i, m_s.chunk, m_t.dk);
+                keep(acc, m_kk + j * m_s.chunk + i, m_s.chunk);
+                clear(acc);
+                accumulate(acc, m_kt + j, m_s.chunk, m_qt + i, m_s.chunk, m_t.dk);
+                keep(acc, m_qk + j * m_s.chunk + i, m_s.chunk);
+            }
+        }
+    }
+
+    // m[j][i] = beta_i kk Gam_ij for i > j, p[j][i] = s qk Gam_ij for i >= j; 0 elsewhere, not a product with 0.
+    void decayed() {
+        for (std::size_t j = 0; j < m_rows; ++j) {
+            for (std::size_t i = j / k_columns * k_columns; i < m_padded; i += k_lanes) {
+                const std::size_t at = j * m_s.chunk + i;
+                const Vector difference = (load<float, Bytes>(m_decay.high + i) - m_decay.high[j]) +
+                                          (load<float, Bytes>(m_decay.low + i) - m_decay.low[j]);
+                Vector row = {};
+                for (std::size_t lane = 0; lane < k_lanes; ++lane) row[lane] = static_cast<float>(lane);
+                const Vector below = row + (static_cast<float>(i) - static_cast<float>(j));
+                const auto same = load<float, Bytes>(m_decay.stretch + i) == m_decay.stretch[j];
+                const Vector gamma = exponential<Bytes>(difference);
+                const Vector none = {};
+                store<float, Bytes>(m_m + at, (below > 0) & same ? load<float, Bytes>(m_decay.beta + i) *
+                                                                       load<float, Bytes>(m_kk + at) * gamma
+                                                                 : none);
+                store<float, Bytes>(m_p + at,
+                                    (below >= 0) & same ? m_t.scale * load<float, Bytes>(m_qk + at) * gamma : none);
+            }
+        }
+    }
+
+    void panel_of(std::size_t u, std::size_t first, std::size_t count) {
+        const FusedUnit& unit = m_t.units[u];
+        const std::size_t stride = m_t.Hv * m_t.dv;
+        const std::size_t at = first * stride + unit.value_head * m_t.dv + unit.column;
+        const std::size_t columns = columns_of(unit);
+        float* S = panel(u);
+        for (std::size_t i = 0; i < m_rows; i += Rows) {
+            Tile acc;
+            clear(acc);
+            accumulate(acc, m_kt + i, m_s.chunk, S, k_columns, m_t.dk);
+            right_hand_side(acc, i, count, m_t.v + at, stride, columns);
+            solve(acc, i);
+            keep(acc, m_u + i * k_columns, k_columns);
+            clear(acc);
+            accumulate(acc, m_qt + i, m_s.chunk, S, k_columns, m_t.dk);
+            for (std::size_t y = 0; y < Rows; ++y) {
+                for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] *= m_t.scale * m_decay.from_start[i + y];
+            }
+            accumulate(acc, m_p + i, m_s.chunk, m_u, k_columns, i + Rows);
+            write(acc, i, count, m_t.out + at, stride, columns);
+        }
+        carry(S, count);
+    }
+
+    // beta (v - e^c K S), with K S in acc
+    void right_hand_side(Tile& acc, std::size_t i, std::size_t count, const float* v, std::size_t stride,
+                         std::size_t columns) const {
+        for (std::size_t y = 0; y < Rows; ++y) {
+            float padded[k_columns] = {};
+            const float* row = v + (i + y) * stride;
+            if (i + y >= count || columns < k_columns) {
+                for (std::size_t j = 0; i + y < count && j < columns; ++j) padded[j] = row[j];
+                row = padded;
+            }
+            for (std::size_t x = 0; x < k_vectors; ++x) {
+                acc[y][x] = m_decay.beta[i + y] *
+                            (load<float, Bytes>(row + x * k_lanes) - m_decay.from_start[i + y] * acc[y][x]);
+            }
+        }
+    }
+
+    void solve(Tile& acc, std::size_t i) const {
+        // acc -= M U, as the sum of -acc.
+        for (std::size_t y = 0; y < Rows; ++y) {
+            for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] = -acc[y][v];
+        }
+        accumulate(acc, m_m + i, m_s.chunk, m_u, k_columns, i);
+        for (std::size_t y = 0; y < Rows; ++y) {
+            for (std::size_t v = 0; v < k_vectors; ++v) {
+                Vector x = -acc[y][v];
+                for (std::size_t z = 0; z < y; ++z) x -= m_m[(i + z) * m_s.chunk + i + y] * acc[z][v];
+                acc[y][v] = x;
+            }
+        }
+    }
+
+    void write(const Tile& acc, std::size_t i, std::size_t count, float* out, std::size_t stride,
+               std::size_t columns) const {
+        for (std::size_t y = 0; y < Rows && i + y < count; ++y) {
+            float* row = out + (i + y) * stride;
+            for (std::size_t v = 0; v < k_vectors; ++v) {
+                if (columns < k_columns) {
+                    for (std::size_t lane = 0; lane < k_lanes && v * k_lanes + lane < columns; ++lane) {
+                        row[v * k_lanes + lane] = acc[y][v][lane];
+                    }
+                } else if (m_t.stream_out) {
+                    stream<Bytes>(row + v * k_lanes, acc[y][v]);
+                } else {
+                    store<float, Bytes>(row + v * k_lanes, acc[y][v]);
+                }
+            }
+        }
+    }
+
+    void carry(float* S, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            for (std::size_t v = 0; v < k_vectors; ++v) {
+                float* at = m_u + i * k_columns + v * k_lanes;
+                store<float, Bytes>(at, load<float, Bytes>(at) * m_decay.to_end[i]);
+            }
+        }
+        for (std::size_t x = 0; x < m_t.dk; x += Rows) {
+            Tile acc;
+            for (std::size_t y = 0; y < Rows; ++y) {
+                for (std::size_t v = 0; v < k_vectors; ++v) {
+                    acc[y][v] = load<float, Bytes>(S + (x + y) * k_columns + v * k_lanes) * m_decay.whole;
+                }
+            }
+            accumulate(acc, m_k + x, m_s.rows, m_u, k_columns, count);
+            keep(acc, S + x * k_columns, k_columns);
+        }
+    }
+
+    const ChunkTask& m_task;
+    const FusedTask& m_t;
+    Sizes m_s;
+    std::size_t m_padded = 0;  // rows of this chunk in whole vectors
+    std::size_t m_rows = 0;    // and in whole tiles
+    float *m_k, *m_kt, *m_qt, *m_kk, *m_qk, *m_m, *m_p, *m_u;
+    float* m_panels;
+    ChunkDecay m_decay;
+};
+
+}  // namespace
+}  // namespace gdnctl::oracle
