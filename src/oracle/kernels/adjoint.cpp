@@ -1,0 +1,185 @@
+// The adjoint of the recurrence and of what precedes it. A task is one value head of one sequence: its panels add to
+// the same rows of dq and dk, in order.
+#include <algorithm>
+#include <cmath>
+
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "oracle/kernels/prepare.h"
+#include "oracle/kernels/simd/adjoint_panel.h"
+#include "oracle/kernels/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+AdjointFunction function_for(Isa isa) {
+    return isa == Isa::avx512 ? adjoint64_avx512 : isa == Isa::avx2 ? adjoint64_avx2 : adjoint64_scalar;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// 0 * infinity is no gradient: where nothing flows back, nothing flows on.
+double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
+
+class Adjoint {
+public:
+    Adjoint(const GdnProblem& p, const GdnContract& c, const GdnCotangents& cotangents, int threads)
+        : m_p(p),
+          m_c(c),
+          m_cotangents(cotangents),
+          m_in(prepare<double>(p, c, threads)),
+          m_Hk(static_cast<std::size_t>(p.dims.Hk)),
+          m_Hv(static_cast<std::size_t>(p.dims.Hv)),
+          m_dk(static_cast<std::size_t>(p.dims.dk)),
+          m_dv(static_cast<std::size_t>(p.dims.dv)) {
+        m_alpha.resize(m_in.g.size());
+        std::transform(m_in.g.begin(), m_in.g.end(), m_alpha.begin(), [](double g) { return std::exp(g); });
+        const auto rows = static_cast<std::size_t>(p.rows());
+        m_dq.resize(rows * m_Hv * m_dk);
+        m_dk_heads.resize(rows * m_Hv * m_dk);
+        m_out.dv.resize(p.v.size());
+        m_out.dg.resize(m_in.g.size());
+        m_out.dbeta.resize(m_in.g.size());
+        m_out.d_initial_state = cotangents.d_final_state;
+        m_out.d_initial_state.resize(m_in.state.size());
+    }
+
+    GdnGradients run(int threads, Isa isa) {
+        const AdjointFunction function = function_for(isa);
+        run_tasks(m_p.sequences.size() * m_Hv, threads, [&] {
+            return [this, function, scratch = std::vector<double>()](std::size_t task) mutable {
+                run_head(task, function, scratch);
+            };
+        });
+        if (m_c.empty == EmptySequence::zeros) clear_empty();
+        m_out.dq = through_norm(m_dq, m_p.q, m_in.q);
+        m_out.dk = through_norm(m_dk_heads, m_p.k, m_in.k);
+        through_gates();
+        through_beta();
+        return std::move(m_out);
+    }
+
+private:
+    void run_head(std::size_t task, AdjointFunction function, std::vector<double>& scratch) {
+        const std::size_t head = task % m_Hv;
+        const GdnSequence sequence = m_p.sequences[task / m_Hv];
+        const auto begin = static_cast<std::size_t>(sequence.begin);
+        const auto tokens = static_cast<std::size_t>(sequence.end) - begin;
+        if (tokens == 0) return;
+        AdjointPanel panel;
+        const std::size_t key = (begin * m_Hk + m_in.key_head[head]) * m_dk;
+        const std::size_t gate = begin * m_Hv + head;
+        panel.q = m_in.q.data() + key;
+        panel.k = m_in.k.data() + key;
+        panel.alpha = m_alpha.data() + gate;
+        panel.beta = m_in.beta.data() + gate;
+        panel.dq = m_dq.data() + gate * m_dk;
+        panel.dk_out = m_dk_heads.data() + gate * m_dk;
+        panel.dg = m_out.dg.data() + gate;
+        panel.dbeta = m_out.dbeta.data() + gate;
+        panel.key_stride = m_Hk * m_dk;
+        panel.gradient_stride = m_Hv * m_dk;
+        panel.value_stride = m_Hv * m_dv;
+        panel.gate_stride = m_Hv;
+        panel.tokens = tokens;
+        panel.dk = m_dk;
+        panel.state_stride = m_dv;
+        panel.scale = m_in.scale;
+        panel.segment = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(tokens))));
+        scratch.resize(std::max(scratch.size(), adjoint_scratch(tokens, m_dk, panel.segment)));
+        panel.scratch = scratch.data();
+        for (std::size_t column = 0; column < m_dv; column += k_adjoint_columns) {
+            panel.columns = std::min(k_adjoint_columns, m_dv - column);
+            panel.v = m_in.v.data() + gate * m_dv + column;
+            panel.d_out = m_cotangents.d_out.data() + gate * m_dv + column;
+            panel.dv = m_out.dv.data() + gate * m_dv + column;
+            panel.state = m_in.state.data() + task * m_dk * m_dv + column;
+            panel.d_state = m_out.d_initial_state.data() + task * m_dk * m_dv + column;
+            function(panel);
+        }
+    }
+
+    // The final state of an empty sequence is 0 under this policy, whatever the initial one is.
+    void clear_empty() {
+        const std::size_t size = m_Hv * m_dk * m_dv;
+        for (std::size_t n = 0; n < m_p.sequences.size(); ++n) {
+            if (m_p.sequences[n].begin != m_p.sequences[n].end) continue;
+            std::fill_n(m_out.d_initial_state.begin() + static_cast<std::ptrdiff_t>(n * size), size, 0.0);
+        }
+    }
+
+    // Sums over the value heads of a key head; then, for y = x / sqrt(|x|^2 + eps), dx = (dy - y (y.dy)) / sqrt(...).
+    std::vector<double> through_norm(const std::vector<double>& heads, const std::vector<double>& given,
+                                     const std::vector<double>& normalised) const {
+        std::vector<double> result(given.size());
+        for (std::size_t row = 0; row < heads.size() / (m_Hv * m_dk); ++row) {
+            for (std::size_t head = 0; head < m_Hv; ++head) {
+                const double* from = heads.data() + (row * m_Hv + head) * m_dk;
+                double* to = result.data() + (row * m_Hk + m_in.key_head[head]) * m_dk;
+                for (std::size_t i = 0; i < m_dk; ++i) to[i] += from[i];
+            }
+        }
+        if (m_c.l2norm == L2Norm::off) return result;
+        for (std::size_t at = 0; at < result.size(); at += m_dk) {
+            double squares = 0;
+            double dot = 0;
+            for (std::size_t i = 0; i < m_dk; ++i) {
+                squares += given[at + i] * given[at + i];
+                dot += normalised[at + i] * result[at + i];
+            }
+            const double factor = 1 / std::sqrt(squares + m_c.eps);
+            for (std::size_t i = 0; i < m_dk; ++i) {
+                result[at + i] = chained(result[at + i] - normalised[at + i] * dot, factor);
+            }
+        }
+        return result;
+    }
+
+    // g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped to +-exp_clip.
+    void through_gates() {
+        m_out.d_gate = m_out.dg;
+        const bool raw = m_c.g_kind == GateKind::raw;
+        if (raw) {
+            m_out.dA_log.assign(m_Hv, 0);
+            m_out.ddt_bias.assign(m_Hv, 0);
+        }
+        for (std::size_t i = 0; i < m_out.dg.size(); ++i) {
+            double& d = m_out.d_gate[i];
+            if (m_c.exp_clip && std::fabs(m_in.g[i]) >= *m_c.exp_clip) d = 0;
+            if (m_c.g_kind == GateKind::alpha) d = chained(d, 1 / m_p.gate[i]);
+            if (raw) {
+                const std::size_t head = i % m_Hv;
+                m_out.dA_log[head] += chained(d, m_in.g[i]);
+                d = chained(d, -std::exp(m_p.A_log[head]) * sigmoid(m_p.gate[i] + m_p.dt_bias[head]));
+                m_out.ddt_bias[head] += d;
+            }
+        }
+    }
+
+    // beta = factor sigmoid(b): beta (1 - sigmoid(b)).
+    void through_beta() {
+        m_out.d_logit = m_out.dbeta;
+        if (m_c.beta_kind == BetaKind::prob) return;
+        for (std::size_t i = 0; i < m_out.dbeta.size(); ++i) {
+            m_out.d_logit[i] = chained(m_out.dbeta[i], m_in.beta[i] * (1 - sigmoid(m_p.beta[i])));
+        }
+    }
+
+    const GdnProblem& m_p;
+    const GdnContract& m_c;
+    const GdnCotangents& m_cotangents;
+    Prepared<double> m_in;
+    std::size_t m_Hk, m_Hv, m_dk, m_dv;
+    std::vector<double> m_alpha;
+    std::vector<double> m_dq, m_dk_heads;  // [B*T, Hv, dk], per value head
+    GdnGradients m_out;
+};
+
+}  // namespace
+
+GdnGradients run_adjoint64(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
+                           int threads, Isa isa) {
+    return Adjoint(problem, contract, cotangents, threads).run(threads, isa);
+}
+
+}  // namespace gdnctl::oracle
