@@ -25,6 +25,9 @@ void describe_contract(cli::Args& args, ContractOptions& options);
 void describe_threads(cli::Args& args, std::int64_t& threads);
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget);
 
+// "B,Hk,Hv,T,dk,dv", as --shape takes it.
+Result<oracle::GdnDims> parse_shape(const std::string& text);
+
 // Resolves the contract for these inputs, checks them and their size, and computes truth and budget.
 Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractOptions& options,
                                             int threads);

@@ -29,21 +29,6 @@ constexpr std::array<cli::Choice<InputDType>, 2> k_dtypes = {{{"f32", InputDType
 
 std::string_view name_of(Method method) { return k_methods[static_cast<std::size_t>(method)].name; }
 
-Result<oracle::GdnDims> parse_shape(const std::string& text) {
-    const auto parts = text::split(text, ',');
-    std::vector<std::int64_t> numbers;
-    for (const std::string_view part : parts) {
-        const auto number = text::parse_int(part);
-        if (number && *number >= (numbers.size() == 3 ? 0 : 1) && *number < (std::int64_t{1} << 30U))
-            numbers.push_back(*number);
-    }
-    if (numbers.size() != 6 || parts.size() != 6) {
-        return fail(ErrorKind::usage,
-                    fmt::format("--shape {}: expected B,Hk,Hv,T,dk,dv, as in 1,4,8,4096,128,128", text));
-    }
-    return oracle::GdnDims{numbers[0], numbers[3], numbers[1], numbers[2], numbers[4], numbers[5]};
-}
-
 Result<oracle::TensorFile> generate(const Options& options) {
     oracle::GdnCase c;
     if (options.case_name) {
@@ -57,7 +42,7 @@ Result<oracle::TensorFile> generate(const Options& options) {
         }
         c = *found;
     } else {
-        GDNCTL_TRY_ASSIGN(c.dims, parse_shape(*options.shape));
+        GDNCTL_TRY_ASSIGN(c.dims, oracle_gdn::parse_shape(*options.shape));
         GDNCTL_TRY(oracle_files::check_memory(c.dims, static_cast<std::size_t>(c.dims.B)));
         c.name = "shape " + *options.shape;
         c.state_scale = 0.1;

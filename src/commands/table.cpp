@@ -19,6 +19,7 @@
 #include "commands/log_show.h"
 #include "commands/log_stamp.h"
 #include "commands/log_summary.h"
+#include "commands/oracle_bench.h"
 #include "commands/oracle_cases.h"
 #include "commands/oracle_compare.h"
 #include "commands/oracle_run.h"
@@ -56,6 +57,8 @@ constexpr cli::Command k_table[] = {
                                                                "judge tensors dumped from a run", Tier::none),
     cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
                                                        Tier::none),
+    cli::make<&oracle_bench::describe, &oracle_bench::run>("oracle bench", "Oracle", "time the kernels beside sgemm",
+                                                           Tier::none),
     cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                            Tier::none),
     cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),

@@ -1,0 +1,63 @@
+// What a benchmark of the Gated DeltaNet kernels needs: inputs, kernels on plain arrays, and the work that counts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/oracle/forward32.h"
+#include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/oracle/gdn_problem.h"
+
+namespace gdnctl::oracle {
+
+// Floating-point operations of one forward pass, whatever an algorithm executes: 6 dk dv + 4 C dk / r + 3 C dv per
+// token and value head with C = 32, the chunked form with K K^T and Q K^T shared by the r value heads of a key head.
+double nominal_forward_flop(const GdnDims& dims);
+
+// Runs fp32 multiply-adds in registers on `threads` threads, `steps` steps each; returns the operations done.
+double run_multiply_adds(std::size_t steps, int threads, Isa isa);
+
+// One set of inputs as kernels take it and as the oracle judges it. Keys and queries have length 1 and no l2norm is
+// done, g = -0.1 |N|, beta in U(0,1), an initial state; no denormals.
+class BenchInputs {
+public:
+    // Errors: as read_problem.
+    static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed);
+
+    // Arrays of this object; `out` and `final_state` are those that outputs() reads.
+    Forward32 forward() const;
+    void poison_outputs();  // fills them with NaN
+    std::uint64_t checksum() const { return m_checksum; }
+    std::uint64_t outputs_checksum() const;
+
+    // Truth and budget: takes a while.
+    Result<GdnReference> reference(int threads) const;
+    TensorFile outputs(const GdnReference& reference) const;
+
+private:
+    struct Arrays;
+    std::shared_ptr<Arrays> m_arrays;
+    std::uint64_t m_checksum = 0;
+};
+
+// A kernel that can be timed without conversions: "builtin:fused".
+struct TimedKernel {
+    std::string name;
+    void (*run)(const Forward32& forward, int threads, Isa isa) = nullptr;
+};
+
+std::vector<std::string> timed_kernel_names();
+// Usage error for any other spelling.
+Result<TimedKernel> find_timed_kernel(std::string_view spelling);
+
+// Order statistics of one subject's rounds.
+struct Spread {
+    double min = 0, median = 0, max = 0;
+};
+// `values` must not be empty.
+Spread spread_of(std::vector<double> values);
+
+}  // namespace gdnctl::oracle

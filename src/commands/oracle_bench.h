@@ -1,0 +1,31 @@
+// gdnctl oracle bench
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/oracle/isa.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_bench {
+
+enum class IsaChoice { best, scalar, avx2, avx512 };
+
+struct Options {
+    std::string op;
+    std::string kernel = "builtin:fused";
+    std::vector<std::string> peers;
+    std::string shape = "1,4,8,4096,128,128";
+    std::int64_t seed = 1;
+    std::int64_t threads = 0;
+    std::int64_t rounds = 8;
+    std::int64_t runs = 5;
+    IsaChoice isa = IsaChoice::best;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_bench

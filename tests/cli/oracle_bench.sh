@@ -1,0 +1,55 @@
+# gdnctl oracle bench: what it says, never how fast anything is.
+bench() { "$GDNCTL" oracle bench gdn --shape 1,2,4,70,16,8 --rounds 2 --runs 1 "$@"; }
+
+test_every_kernel_is_timed_and_verified() {
+    expect 0 bench --peer builtin:chunk
+    out_has 'builtin:fused'
+    out_has 'builtin:chunk takes'
+    out_has 'x budget'
+    out_has 'multiply-add peak:'
+    grep -Eq '^sgemm: ([0-9.]+ GFLOP/s|not measured)' "$WORK/out" || fail "nothing about sgemm"
+    out_has 'backward, decode: not measured'
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
+}
+
+test_json_holds_what_was_measured_and_null_for_the_rest() {
+    expect 0 bench --peer builtin:chunk --threads 1 --json
+    out_has '"schema": "gdnctl.oracle-bench/1"'
+    jq -e '.forward | .median_ms > 0 and .min_ms <= .median_ms and .gflops > 0 and .verified' "$WORK/out" >/dev/null ||
+        fail "no forward figures"
+    jq -e '.backward == null and .decode == null and (.not_measured.backward | length > 0)' "$WORK/out" >/dev/null ||
+        fail "what is not measured must be null, with the reason"
+    jq -e '.peers[0].name == "builtin:chunk" and .peers[0].forward.verified' "$WORK/out" >/dev/null || fail "no peer"
+    jq -e '.machine.threads == 1 and .shape.dv == 8 and (.inputs_checksum | length) == 16' "$WORK/out" >/dev/null ||
+        fail "no machine, shape or checksum"
+    jq -e '(.sgemm == null) == (.forward.sgemm_fraction == null)' "$WORK/out" >/dev/null ||
+        fail "a fraction of what was not measured"
+}
+
+test_the_same_seed_has_the_same_inputs() {
+    expect 0 bench --json
+    first=$(jq -r .inputs_checksum "$WORK/out")
+    expect 0 bench --json --isa scalar
+    [ "$(jq -r .inputs_checksum "$WORK/out")" = "$first" ] || fail "same seed, other inputs"
+    [ "$(jq -r .machine.isa "$WORK/out")" = scalar ] || fail "not the instruction set that was asked for"
+    expect 0 bench --json --seed 2
+    [ "$(jq -r .inputs_checksum "$WORK/out")" != "$first" ] || fail "other seed, same inputs"
+}
+
+test_an_instruction_set_that_is_absent_is_not_measured() {
+    grep -q avx512bw /proc/cpuinfo && skip "this processor has them all"
+    expect 3 bench --isa avx512
+    out_has 'not measured (this processor has no avx512)'
+    expect 3 bench --isa avx512 --json
+    jq -e '.forward == null and (.not_measured.forward | length > 0)' "$WORK/out" >/dev/null || fail "a figure"
+}
+
+test_usage_errors() {
+    expect 2 bench --kernel builtin:fuesd
+    err_has "did you mean 'builtin:fused'?"
+    expect 2 bench --isa avx3
+    expect 2 "$GDNCTL" oracle bench gdn --rounds 0
+    err_has 'must be at least 1'
+    expect 2 "$GDNCTL" oracle bench gdn --shape 1,2,3
+    err_has 'expected B,Hk,Hv,T,dk,dv'
+}

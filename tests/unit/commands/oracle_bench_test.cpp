@@ -1,0 +1,65 @@
+// Rounds and figures of oracle bench, on a clock that each subject moves itself.
+#include <doctest/doctest.h>
+
+#include "commands/oracle_bench_rounds.h"
+
+using namespace gdnctl;
+using namespace gdnctl::commands::oracle_bench;
+
+namespace {
+
+class ManualClock : public Clock {
+public:
+    WallTime wall() const override { return {}; }
+    Monotonic monotonic() const override { return m_now; }
+    bool sleep_for(std::chrono::milliseconds, std::stop_token) override { return false; }
+    void pass(double seconds) { m_now += std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
+
+private:
+    Monotonic m_now;
+};
+
+// Takes the given seconds, one after another; `order` gets its name at each run.
+Subject subject(std::string name, double flop, std::vector<double> takes, ManualClock& clock, std::string& order) {
+    const auto run = [&clock, &order, name, takes = std::move(takes), next = std::size_t{0}]() mutable {
+        order += name;
+        clock.pass(takes.at(next++));
+    };
+    return {name, flop, run, {}, {}};
+}
+
+}  // namespace
+
+TEST_CASE("bench: subjects run in turn, and the least run of a round counts") {
+    ManualClock clock;
+    std::string order;
+    std::vector<Subject> subjects;
+    subjects.push_back(subject("a", 1e9, {9, 2, 3, 4, 1}, clock, order));
+    subjects.push_back(subject("b", 2e9, {9, 1, 1, 1, 1}, clock, order));
+    REQUIRE(run_rounds(subjects, 2, 2, clock, {}));
+    CHECK(order == "abaabbaabb");
+    CHECK(subjects[0].seconds == std::vector<double>{2, 1});
+    const Timing t = timing_of(subjects[0], nullptr, subjects[1]);
+    CHECK(t.seconds.min == 1);
+    CHECK(t.seconds.median == 1.5);
+    CHECK(t.seconds.max == 2);
+    CHECK(t.gflops == doctest::Approx(1 / 1.5));
+    CHECK(!t.of_sgemm);
+    // Ratios of rates, round by round: 0.5 / 2 and 1 / 2.
+    CHECK(t.of_peak == doctest::Approx(0.375));
+    CHECK(t.noisy);
+    CHECK(*timing_of(subjects[1], &subjects[0], subjects[1]).of_sgemm == doctest::Approx(3));
+    CHECK(!timing_of(subjects[1], nullptr, subjects[1]).noisy);
+}
+
+TEST_CASE("bench: a check that fails and a stop end the rounds") {
+    ManualClock clock;
+    std::string order;
+    std::vector<Subject> subjects;
+    subjects.push_back(subject("a", 1, {1, 1, 1, 1}, clock, order));
+    std::stop_source source;
+    source.request_stop();
+    CHECK(run_rounds(subjects, 1, 1, clock, source.get_token()).error().kind == ErrorKind::interrupted);
+    subjects[0].check = [] { return Status(fail(ErrorKind::check_failed, "differs")); };
+    CHECK(run_rounds(subjects, 1, 1, clock, {}).error().message == "differs");
+}
