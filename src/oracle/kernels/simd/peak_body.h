@@ -13,12 +13,14 @@ double multiply_adds(std::size_t steps) {
     constexpr std::size_t k_chains = 12;
     const Vector factor = 0.5F - Vector{};
     const Vector addend = 1.0F - Vector{};
-    Vector x[k_chains] = {};
+    // Different values, or the compiler would see that all chains are one.
+    Vector x[k_chains];
+    for (std::size_t c = 0; c < k_chains; ++c) x[c] = static_cast<float>(c) - Vector{};
     for (std::size_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 12
         for (std::size_t c = 0; c < k_chains; ++c) x[c] = x[c] * factor + addend;
     }
-    // Converges to 2: the result is used, so that nothing is left out, and no value is denormal.
+    // All converge to 2: the result is used, so that nothing is left out, and no value is denormal.
     for (std::size_t c = 0; c < k_chains; ++c) {
         if (steps > 0 && x[c][0] < 1) return 0;
     }
