@@ -39,12 +39,21 @@ constexpr std::array k_tokens = {
     TokenShape{"ya29.", is_token, 16, "Google access token"},
 };
 
-// A name, then a separator, then the secret: only the value is the secret. `boundary`: the name must begin a word.
+constexpr std::size_t k_longest_word = 19;
+
+// No word of prose: it has a digit, or is longer than words are ("a Bearer authentication header" names no secret).
+bool is_no_word(std::string_view value) {
+    return value.size() > k_longest_word ||
+           std::any_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// A name, then a separator, then the secret: only the value is the secret.
 struct NamedShape {
     std::string_view name;
     bool (*accepts)(char);
     std::size_t shortest;
     std::string_view kind;
+    bool in_prose = false;  // the name is a word of prose too: the value must be none
 };
 
 constexpr std::array k_named = {
@@ -52,8 +61,8 @@ constexpr std::array k_named = {
     NamedShape{"HF_TOKEN", is_token, 16, "Hugging Face token"},
     NamedShape{"RAY_AUTH_TOKEN", is_token, 16, "Ray token"},
     NamedShape{"OPENAI_API_KEY", is_token, 16, "API key"},
-    NamedShape{"Bearer", is_bearer, 8, "bearer token"},
-    NamedShape{"bearer", is_bearer, 8, "bearer token"},
+    NamedShape{"Bearer", is_bearer, 8, "bearer token", true},
+    NamedShape{"bearer", is_bearer, 8, "bearer token", true},
 };
 
 constexpr std::array k_query_names = {
@@ -94,7 +103,8 @@ std::optional<SecretShape> named_at(std::string_view text, std::size_t at) {
             ++value;
         if (value == separator_begin || value - separator_begin > 4) continue;
         const std::size_t length = run_length(text, value, shape.accepts);
-        if (length >= shape.shortest) return SecretShape{value, length, shape.kind};
+        if (length < shape.shortest || (shape.in_prose && !is_no_word(text.substr(value, length)))) continue;
+        return SecretShape{value, length, shape.kind};
     }
     return std::nullopt;
 }

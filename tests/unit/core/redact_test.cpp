@@ -40,7 +40,8 @@ TEST_CASE("redact: tokens of known shape keep at most four characters") {
 TEST_CASE("redact: the value after a secret's name goes, the name stays") {
     CHECK(redact("WANDB_API_KEY=" + forty_hex()) == "WANDB_API_KEY=cccc***");
     CHECK(redact("WANDB_API_KEY: \"" + forty_hex() + "\"") == "WANDB_API_KEY: \"cccc***\"");
-    CHECK(redact("Authorization: Bearer abcdefgh") == "Authorization: Bearer ***");
+    CHECK(redact("Authorization: Bearer abcdefg1") == "Authorization: Bearer ***");
+    CHECK(redact("Bearer " + std::string(20, 'q')) == "Bearer qqqq***");
     CHECK(redact("HF_TOKEN=$HF_TOKEN") == "HF_TOKEN=$HF_TOKEN");
     CHECK(redact("set HF_TOKEN and WANDB_API_KEY first") == "set HF_TOKEN and WANDB_API_KEY first");
 }
@@ -60,7 +61,9 @@ TEST_CASE("redact: a private key goes whole, even when its end is missing") {
 }
 
 TEST_CASE("redact: ordinary words are left alone") {
-    for (const char* text : {"task-list", "a sk-short", "hf_hub_download", "AKIAshort", "half_precision", "sha256:"}) {
+    for (const char* text :
+         {"task-list", "a sk-short", "hf_hub_download", "AKIAshort", "half_precision",
+          "sha256:", "use a Bearer authentication header", "bearer credentials in header", "Bearer: required."}) {
         CAPTURE(text);
         CHECK(redact(text) == text);
     }
