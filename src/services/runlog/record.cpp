@@ -9,6 +9,7 @@
 
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
+#include "services/runlog/home_path.h"
 
 namespace gdnctl::runlog {
 
@@ -289,19 +290,9 @@ std::vector<Json> current_records(const std::vector<Json>& all) {
 
 namespace {
 
-// `/home/<user>/` and `/Users/<user>/` become `~/`.
 std::string without_home(std::string text) {
-    for (const std::string_view root : {"/home/", "/Users/"}) {
-        for (auto at = text.find(root); at != std::string::npos; at = text.find(root, at + 1)) {
-            const bool starts_path =
-                at == 0 || (std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0 &&
-                            std::string_view("._-/~").find(text[at - 1]) == std::string_view::npos);
-            const auto end = text.find('/', at + root.size());
-            const bool has_name =
-                end != std::string::npos && end > at + root.size() && text.find_first_of(" \t\n`'\"", at) > end;
-            if (starts_path && has_name) text.replace(at, end + 1 - at, "~/");
-        }
-    }
+    const std::vector<HomePath> paths = find_home_paths(text);
+    for (auto path = paths.rbegin(); path != paths.rend(); ++path) text.replace(path->offset, path->length, "~");
     return text;
 }
 

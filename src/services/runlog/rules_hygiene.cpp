@@ -6,6 +6,7 @@
 
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
+#include "services/runlog/home_path.h"
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"
 
@@ -29,35 +30,6 @@ private:
     LineCursor m_cursor;
     Line m_line;
 };
-
-bool is_name_char(char c) { return detail::is_word(c) || c == '.' || c == '-'; }
-
-struct HomePath {
-    std::size_t offset, length;  // "/home/x" without the slash behind it
-};
-
-// /Users/<x>, /home/<x>, C:\Users\<x> where a path may begin.
-std::vector<HomePath> find_home_paths(std::string_view text) {
-    std::vector<HomePath> found;
-    for (const std::string_view root : {"/Users/", "/home/", ":\\Users\\"}) {
-        for (std::size_t at = text.find(root); at != std::string_view::npos; at = text.find(root, at + root.size())) {
-            const bool windows = root[0] == ':';
-            std::size_t begin = at;
-            if (windows) {
-                if (at == 0 || !detail::is_alpha(text[at - 1])) continue;
-                begin = at - 1;
-            }
-            if (begin > 0 && (is_name_char(text[begin - 1]) || text[begin - 1] == '/')) continue;
-            std::size_t end = at + root.size();
-            const std::size_t name = end;
-            while (end < text.size() && is_name_char(text[end])) ++end;
-            while (end > name && text[end - 1] == '.') --end;
-            if (end > name) found.push_back({begin, end - begin});
-        }
-    }
-    std::sort(found.begin(), found.end(), [](const HomePath& a, const HomePath& b) { return a.offset < b.offset; });
-    return found;
-}
 
 // Numbers with a fraction and at least five digits: those that are copied from a profile.
 void count_numbers(std::string_view text, std::unordered_map<std::string_view, std::size_t>& counts) {
@@ -88,7 +60,8 @@ void check_repeated(const Region& region, Reporter& reporter) {
     if (several == 0) return;
     const std::size_t times = counts[most];
     std::string message = fmt::format("{} stands here {} times; once is enough", most, times);
-    if (several > 1) message += fmt::format(" ({} other numbers too)", several - 1);
+    if (several > 1)
+        message += several == 2 ? " (one other number too)" : fmt::format(" ({} other numbers too)", several - 1);
     reporter.add({region.heading}, std::move(message));
 }
 
@@ -110,7 +83,8 @@ void check_trailing(const Region& region, Reporter& reporter) {
     }
     if (count == 0) return;
     reporter.set_iteration(region.iteration);
-    const std::string more = count == 1 ? "" : fmt::format(" (and {} more lines here)", count - 1);
+    const std::string more =
+        count == 1 ? "" : fmt::format(" (and {} more {} here)", count - 1, count == 2 ? "line" : "lines");
     reporter.add({first, trailing_blanks(first.text)}, "blanks at the end of the line" + more, std::move(fix));
 }
 
@@ -135,7 +109,9 @@ void check_endings(const LintRun& run, Reporter& reporter) {
         }
     }
     reporter.set_iteration(nullptr);
-    reporter.add({first}, fmt::format("mixed line endings: {} lines end otherwise than the rest", count),
+    reporter.add({first},
+                 count == 1 ? "mixed line endings: one line ends otherwise than the rest"
+                            : fmt::format("mixed line endings: {} lines end otherwise than the rest", count),
                  std::move(fix));
 }
 

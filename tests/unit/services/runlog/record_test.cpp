@@ -145,9 +145,11 @@ TEST_CASE("record: secrets and home directories do not get into it") {
     Json record = sample();
     const std::string token = "hf_" + std::string(34, 'a');
     record["changes"] =
-        Json::array({"see " + token, "in /home/me/x/y.py and /Users/you/z, not /home/ nor http://a/home/b/c"});
+        Json::array({"see " + token, "in /home/me/x/y.py and /Users/you/z, not /home/ nor http://a/home/b/c",
+                     "file:///home/me/.local/state/jobs/x, /home/me"});
     make_public(record);
     CHECK(to_text(record).find(token) == std::string::npos);
+    CHECK(text_at(record, "/changes/2") == "~/.local/state/jobs/x, ~");
     CHECK(text_at(record, "/changes/1") == "in ~/x/y.py and ~/z, not /home/ nor http://a/home/b/c");
 }
 
