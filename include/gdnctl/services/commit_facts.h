@@ -25,7 +25,8 @@ public:
     // The commit a full or abbreviated sha or a revision names; nullopt: no such commit.
     virtual Result<std::optional<CommitInfo>> resolve(std::string_view revision) = 0;
     virtual Result<bool> is_ancestor_of_head(std::string_view sha) = 0;
-    // Whether a ref outside the branch (refs/gdnctl/parked/*, refs/gdnctl/rejected/*) holds it.
+    // Whether a ref that keeps attempts outside the branch (refs/gdnctl/**, such as refs/gdnctl/<run>/iter-012) holds
+    // it.
     virtual Result<bool> on_parked_ref(std::string_view sha) = 0;
     // Whether a later commit on HEAD's history says that it reverts `sha`.
     virtual Result<bool> is_reverted(std::string_view sha) = 0;

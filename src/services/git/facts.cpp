@@ -120,11 +120,7 @@ Result<const HistoryFacts::History*> HistoryFacts::head_history() {
 
 Result<const HistoryFacts::History*> HistoryFacts::parked_history() {
     if (m_parked) return &*m_parked;
-    std::vector<std::string> tips;
-    for (const std::string_view prefix : {"refs/gdnctl/parked/", "refs/gdnctl/rejected/"}) {
-        GDNCTL_TRY_ASSIGN(auto some, m_repository->tips_under(prefix));
-        tips.insert(tips.end(), some.begin(), some.end());
-    }
+    GDNCTL_TRY_ASSIGN(const auto tips, m_repository->tips_under("refs/gdnctl/"));
     History history;
     if (!tips.empty()) {
         GDNCTL_TRY_ASSIGN(history.commits, m_repository->history(tips));

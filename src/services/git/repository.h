@@ -39,7 +39,7 @@ public:
     virtual Result<std::optional<Commit>> commit(std::string_view revision) = 0;
     // Everything reachable from `tips`, children before parents.
     virtual Result<std::vector<Commit>> history(std::span<const std::string> tips) = 0;
-    // Commits that refs under `prefix` ("refs/gdnctl/parked/") name.
+    // Commits that refs under `prefix` ("refs/gdnctl/") name.
     virtual Result<std::vector<std::string>> tips_under(std::string_view prefix) = 0;
     // Over the whole history of `tip`, children before parents.
     virtual Result<std::vector<FileVersion>> file_versions(std::string_view tip, std::string_view path) = 0;

@@ -161,7 +161,7 @@ TEST_CASE("git facts: revisions, ancestry, parked and rejected refs, reverts, tr
     const auto parked = repo.commit("parked\n\nGdnctl-Iteration: parked-1");
     repo.sh("git update-ref refs/gdnctl/parked/1 HEAD && git checkout -q --detach " + base);
     const auto rejected = repo.commit("rejected");
-    repo.sh("git tag -a -m t t HEAD && git update-ref refs/gdnctl/rejected/x/2 t && git checkout -q main");
+    repo.sh("git tag -a -m t t HEAD && git update-ref refs/gdnctl/20260310-main/iter-002 t && git checkout -q main");
     for (const auto reader : k_readers) {
         CAPTURE(static_cast<int>(reader));
         auto facts = open_ok(repo.path(), reader);
