@@ -3,6 +3,7 @@
 #include <array>
 
 #include "gdnctl/services/runlog/log.h"
+#include "services/runlog/metric_equations.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog::detail {
@@ -122,41 +123,26 @@ private:
     bool m_after;
 };
 
-// a + b where a missing one counts 0, if there is any.
-std::optional<double> sum_of_any(std::optional<double> a, std::optional<double> b) {
-    if (!a && !b) return std::nullopt;
-    return a.value_or(0) + b.value_or(0);
-}
-std::optional<double> difference(std::optional<double> a, std::optional<double> b) {
-    if (!a || !b) return std::nullopt;
-    return *a - *b;
+std::optional<double> value_of(const Side& side, const Equation& equation) {
+    double sum = 0;
+    bool any = false;
+    for (const EquationTerm& term : equation.terms) {
+        if (term.key.empty()) continue;
+        const auto value = side.get(term.key);
+        if (!value && !equation.any_term) return std::nullopt;
+        any = any || value;
+        sum += term.sign * value.value_or(0);
+    }
+    return any ? std::optional(sum) : std::nullopt;
 }
 
 void derive(Side side) {
-    side.add("kernel_budget_ms", sum_of_any(side.get("forward_closed_call_ms"), side.get("backward_closed_call_ms")),
-             "forward_closed_call_ms");
-    side.add("control_budget_ms", sum_of_any(side.get("while_ms"), side.get("conditional_ms")), "while_ms");
-    if (side.get("kernel_budget_ms") && side.get("control_budget_ms")) {
-        side.add("train_path_budget_ms", *side.get("kernel_budget_ms") + *side.get("control_budget_ms"),
-                 "kernel_budget_ms");
+    for (const Equation& equation : k_equations) {
+        side.add(equation.sum, value_of(side, equation), equation.terms[0].key);
     }
-    side.add("remainder_budget_ms", difference(side.get("step_duration_ms"), side.get("train_path_budget_ms")),
-             "step_duration_ms");
-    side.add("upper_bound_gap_ms", difference(side.get("step_duration_ms"), side.get("upper_bound_ms")),
-             "step_duration_ms");
     const auto gap = side.get("upper_bound_gap_ms");
-    const auto without_train = difference(gap, side.get("train_path_budget_ms"));
-    side.add("interaction_remainder_ms", difference(without_train, side.get("hybrid_generic_shell_delta_budget_ms")),
-             "upper_bound_gap_ms");
     if (!gap || *gap <= 0) return;
-    struct Share {
-        std::string_view key, budget;
-    };
-    constexpr std::array shares = {
-        Share{"gap_explained_by_train_path", "train_path_budget_ms"},
-        Share{"gap_explained_by_decoder_layer_shell", "decoder_layer_shell_budget_ms"},
-        Share{"gap_explained_by_hybrid_generic_shell_delta", "hybrid_generic_shell_delta_budget_ms"}};
-    for (const Share& share : shares) {
+    for (const GapShare& share : k_gap_shares) {
         if (const auto budget = side.get(share.budget)) {
             side.add(share.key, *budget / *gap, "upper_bound_gap_ms", Unit::fraction);
         }

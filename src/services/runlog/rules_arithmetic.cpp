@@ -6,42 +6,12 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/text.h"
+#include "services/runlog/metric_equations.h"
 #include "services/runlog/rules.h"
 
 namespace gdnctl::runlog::rule {
 
 namespace {
-
-struct Term {
-    std::string_view key;
-    double sign;
-};
-struct Equation {
-    std::string_view sum;
-    std::array<Term, 3> terms;
-    std::string_view text;
-};
-
-constexpr std::array k_equations = {
-    Equation{"kernel_budget_ms",
-             {{{"forward_closed_call_ms", 1}, {"backward_closed_call_ms", 1}, {}}},
-             "forward + backward"},
-    Equation{"control_budget_ms", {{{"while_ms", 1}, {"conditional_ms", 1}, {}}}, "while + conditional"},
-    Equation{"train_path_budget_ms", {{{"kernel_budget_ms", 1}, {"control_budget_ms", 1}, {}}}, "kernel + control"},
-    Equation{"remainder_budget_ms", {{{"step_duration_ms", 1}, {"train_path_budget_ms", -1}, {}}}, "step - train-path"},
-    Equation{"upper_bound_gap_ms", {{{"step_duration_ms", 1}, {"upper_bound_ms", -1}, {}}}, "step - upper bound"},
-    Equation{"interaction_remainder_ms",
-             {{{"upper_bound_gap_ms", 1}, {"train_path_budget_ms", -1}, {"hybrid_generic_shell_delta_budget_ms", -1}}},
-             "gap - train-path - hybrid generic"},
-};
-
-struct Share {
-    std::string_view key, budget;
-};
-constexpr std::array k_shares = {
-    Share{"gap_explained_by_train_path", "train_path_budget_ms"},
-    Share{"gap_explained_by_decoder_layer_shell", "decoder_layer_shell_budget_ms"},
-    Share{"gap_explained_by_hybrid_generic_shell_delta", "hybrid_generic_shell_delta_budget_ms"}};
 
 struct Number {
     double value;
@@ -85,7 +55,7 @@ void check_equation(const EntryFacts& facts, const Equation& equation, bool afte
     if (!sum) return;
     double expected = 0;
     double rounding = sum->half_digit;
-    for (const Term& term : equation.terms) {
+    for (const EquationTerm& term : equation.terms) {
         if (term.key.empty()) continue;
         const auto number = stated(facts.entry, term.key, after);
         if (!number) return;
@@ -101,7 +71,7 @@ void check_equation(const EntryFacts& facts, const Equation& equation, bool afte
                  recomputed(*place, expected, reporter));
 }
 
-void check_share(const EntryFacts& facts, const Share& share, bool after, Reporter& reporter) {
+void check_share(const EntryFacts& facts, const GapShare& share, bool after, Reporter& reporter) {
     const auto stated_share = stated(facts.entry, share.key, after);
     const auto budget = stated(facts.entry, share.budget, after);
     const Metric* gap = facts.entry.metric("upper_bound_gap_ms");
@@ -176,7 +146,7 @@ void arithmetic(const EntryFacts& facts, Reporter& reporter) {
     if (facts.entry.metrics.size() < 3) return;
     for (const bool after : {false, true}) {
         for (const Equation& equation : k_equations) check_equation(facts, equation, after, reporter);
-        for (const Share& share : k_shares) check_share(facts, share, after, reporter);
+        for (const GapShare& share : k_gap_shares) check_share(facts, share, after, reporter);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/services/runlog/record.h"
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"
 
@@ -11,12 +12,7 @@ namespace gdnctl::runlog::rule {
 
 namespace {
 
-// 0 none < a < … < z < aa: by length, then without case.
-int compare_suffix(std::string_view a, std::string_view b) {
-    if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
-    const std::string x = text::to_lower(a), y = text::to_lower(b);
-    return x < y ? -1 : x > y ? 1 : 0;
-}
+IterationNumber number_of(const EntryHead& head) { return {head.number, std::string(head.suffix)}; }
 
 // Why `next` may not follow `previous`; empty: it may.
 std::string_view order_fault(const EntryHead& previous, const EntryHead& next) {
@@ -24,7 +20,7 @@ std::string_view order_fault(const EntryHead& previous, const EntryHead& next) {
     if (next.number > previous.number) return {};
     if (previous.suffix.empty() && next.suffix.empty()) return "duplicate iteration number";
     if (next.suffix.empty()) return "sub-iteration returned to base number";
-    if (compare_suffix(next.suffix, previous.suffix) <= 0) return "sub-iteration suffix is not increasing";
+    if (!number_of(previous).before(number_of(next))) return "sub-iteration suffix is not increasing";
     return {};
 }
 
