@@ -61,7 +61,8 @@ Result<LogHistory> load_history(const fs::path& log) {
     for (const auto& warning : files.records.warnings) log::warning("{}", warning);
     LogHistory loaded;
     loaded.text = std::move(*files.text);
-    GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, files.records.records));
+    loaded.records = std::move(files.records.records);
+    GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, loaded.records));
     return loaded;
 }
 

@@ -33,6 +33,7 @@ LockWait writer_wait(const Context& context);
 
 struct LogHistory {
     std::string text;
+    std::vector<Json> records;
     std::vector<Json> history;
 };
 // Every iteration of the log as a record. Errors: usage (no such log), bad_input, local_io.

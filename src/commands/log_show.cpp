@@ -58,15 +58,19 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const auto found = last ? (history.empty() ? history.end() : history.end() - 1)
                             : std::find_if(history.begin(), history.end(),
                                            [&](const Json& record) { return runlog::iteration_of(record) == *wanted; });
+    if (history.empty()) {
+        return fail(ErrorKind::nothing_done, fmt::format("the log has no iteration yet: {}", path.string()),
+                    "`gdnctl log append` adds one");
+    }
     if (found == history.end()) {
         return fail(ErrorKind::nothing_done, fmt::format("no iteration {} in {}", options.iteration, path.string()),
-                    history.empty() ? std::string()
-                                    : fmt::format("the last one is {}", runlog::iteration_of(history.back()).text()));
+                    fmt::format("the last one is {}", runlog::iteration_of(history.back()).text()));
     }
-    std::string text = entry_text(loaded.text, runlog::iteration_of(*found));
-    if (text.empty()) text = runlog::render_entry(*found);
+    GDNCTL_TRY_ASSIGN(const Json record, runlog::whole_record(loaded.text, loaded.records, *found));
+    std::string text = entry_text(loaded.text, runlog::iteration_of(record));
+    if (text.empty()) text = runlog::render_entry(record);
     if (context.global.json) {
-        print_json({{"schema", "gdnctl.log-show/1"}, {"log", path.string()}, {"record", *found}, {"entry", text}},
+        print_json({{"schema", "gdnctl.log-show/1"}, {"log", path.string()}, {"record", record}, {"entry", text}},
                    context);
     } else {
         context.terminal.out(text);

@@ -134,6 +134,13 @@ test_stamp_leaves_records_alone_when_a_person_wrote_the_last_entry() {
   cmp -s before log.records.jsonl || fail 'a record was changed'
 }
 
+test_show_last_of_an_empty_log() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 3 "$GDNCTL" log show last --log-file log.md
+  err_has 'the log has no iteration yet'
+  err_lacks 'iteration last'
+}
+
 test_show_summary_context() {
   hand_log
   expect 0 "$GDNCTL" log show 11 --log-file log.md

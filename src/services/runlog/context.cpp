@@ -18,15 +18,6 @@ constexpr std::size_t k_text = 280;   // of one field of a recent entry
 constexpr std::size_t k_recent = 6;   // iterations shown in full; older ones get a line
 constexpr std::size_t k_metrics = 8;  // numbers of one entry
 
-std::string short_text(std::string_view text, std::size_t limit) {
-    std::string line;
-    for (const char c : text::trim(text)) line += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
-    if (line.size() <= limit) return line;
-    std::size_t end = limit;
-    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
-    return line.substr(0, end) + "…";
-}
-
 std::string change_text(const Json& record, const Objective& objective) {
     if (objective.key.empty()) return {};
     const auto change = change_of(record, objective.key);
@@ -73,14 +64,6 @@ std::string in_full(const Json& record, const Objective& objective) {
     return text + "\n";
 }
 
-std::string counts_of(const Json& counts) {
-    std::string line;
-    for (const auto& [name, count] : counts.items()) {
-        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
-    }
-    return line;
-}
-
 std::string head(const std::vector<Json>& history, const Objective& objective) {
     const Json summary = summarize(history, objective);
     std::string text = fmt::format("# Running log: {} iterations\n", history.size());
@@ -93,7 +76,7 @@ std::string head(const std::vector<Json>& history, const Objective& objective) {
     } else {
         text += "- Champion: none yet\n";
     }
-    text += fmt::format("- Outcomes: {}\n", counts_of(summary["outcomes"]));
+    text += fmt::format("- Outcomes: {}\n", counts_text(summary["outcomes"]));
     for (const Json& slot : summary["best_by_slot"]) {
         text += fmt::format("- Best of slot {}: iteration {} ({:+.2f}%)\n", text_at(slot, "/slot"),
                             text_at(slot, "/iteration"), number_at(slot, "/gain_pct").value_or(0));

@@ -53,9 +53,20 @@ bool in_block(const std::vector<GeneratedBlock>& blocks, std::string_view headin
     return false;
 }
 
+// What is left when absent fields go, in a copy that takes no more room than it needs.
+Json without_absent(const Json& value) {
+    if (!value.is_object()) return value;
+    Json kept = Json::object();
+    for (const auto& [key, item] : value.items()) {
+        if (item.is_null() || (item.is_structured() && item.empty())) continue;
+        kept[key] = without_absent(item);
+    }
+    return kept;
+}
+
 class LogImporter {
 public:
-    LogImporter(std::span<const Json> existing, WallTime now) : m_now(now) {
+    LogImporter(std::span<const Json> existing, WallTime now, bool brief) : m_now(now), m_brief(brief) {
         const std::vector<Json> all(existing.begin(), existing.end());
         for (const Json& record : all) m_ids[id_of(record)] = true;
         for (Json& record : current_records(all)) {
@@ -85,6 +96,11 @@ public:
             for (int n = 1; m_ids.contains(id_of(record)); ++n) record["id"] = fmt::format("{}-{}", id, n + 1);
         }
         m_ids[id_of(record)] = true;
+        if (m_brief) {
+            record.erase("confidence");
+            record.erase("raw");
+            record = without_absent(record);
+        }
         imported.records.push_back(std::move(record));
     }
 
@@ -94,18 +110,24 @@ private:
     }
 
     WallTime m_now;
+    bool m_brief;
     std::map<std::string, bool> m_ids;
     std::multimap<std::string, Json> m_known;  // earlier imports by iteration
 };
 
 }  // namespace
 
-Result<Imported> import_log(std::string_view log, std::span<const Json> existing, WallTime now) {
+Result<Imported> import_log(std::string_view log, std::span<const Json> existing, WallTime now,
+                            const ImportOptions& options) {
     GDNCTL_TRY_ASSIGN(const auto document, parse_document(log));
     const auto blocks = find_blocks(document.text);
-    LogImporter importer(existing, now);
+    LogImporter importer(existing, now, options.brief);
+    const auto wanted = [&](std::int64_t number, std::string_view suffix) {
+        return !options.only || (options.only->number == number && options.only->suffix == suffix);
+    };
     Imported imported;
     for (const EntryHead& head : document.entries) {
+        if (!wanted(head.number, head.suffix)) continue;
         if (in_block(blocks, head.heading)) {
             ++imported.generated;
         } else {
@@ -115,6 +137,7 @@ Result<Imported> import_log(std::string_view log, std::span<const Json> existing
     if (document.kind != Template::experiment) return imported;
     const auto experiments = parse_experiments(document);
     for (std::size_t i = 0; i < experiments.size(); ++i) {
+        if (!wanted(static_cast<std::int64_t>(i), {})) continue;
         if (in_block(blocks, experiments[i].heading.text)) {
             ++imported.generated;
         } else {

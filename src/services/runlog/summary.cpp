@@ -17,7 +17,7 @@ namespace gdnctl::runlog {
 
 Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records) {
     std::vector<Json> history = current_records(records);
-    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}));
+    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}, {.brief = true, .only = {}}));
     for (Json& record : imported.records) {
         const std::string replaced = replaced_id(record);
         const auto old = std::find_if(history.begin(), history.end(),
@@ -31,6 +31,16 @@ Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Jso
     std::stable_sort(history.begin(), history.end(),
                      [](const Json& a, const Json& b) { return iteration_of(a).before(iteration_of(b)); });
     return history;
+}
+
+Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief) {
+    if (!is_import(brief)) return brief;
+    GDNCTL_TRY_ASSIGN(auto imported,
+                      import_log(log, records, WallTime{}, {.brief = false, .only = iteration_of(brief)}));
+    for (Json& record : imported.records) {
+        if (id_of(record) == id_of(brief)) return std::move(record);
+    }
+    return brief;  // it stands in the records, whole
 }
 
 std::optional<Change> change_of(const Json& record, const std::string& key) {
@@ -74,6 +84,23 @@ bool is_champion(const Json& record) {
 std::string commit_text(const Json& record) {
     const std::string text = render_commit(record);
     return text_at(record, "/commit_status") == "committed" ? text.substr(0, 12) : text;
+}
+
+std::string short_text(std::string_view text, std::size_t limit) {
+    std::string line;
+    for (const char c : text::trim(text)) line += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+    if (line.size() <= limit) return line;
+    std::size_t end = limit;
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
+    return line.substr(0, end) + "…";
+}
+
+std::string counts_text(const Json& counts) {
+    std::string line;
+    for (const auto& [name, count] : counts.items()) {
+        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
+    }
+    return line.empty() ? "none" : line;
 }
 
 namespace {
@@ -164,24 +191,9 @@ Json summarize(const std::vector<Json>& history, const Objective& objective) {
 
 namespace {
 
-std::string counts_line(const Json& counts) {
-    std::string line;
-    for (const auto& [name, count] : counts.items()) {
-        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
-    }
-    return line.empty() ? "none" : line;
-}
-
-// Cut at the width of a page, between characters.
-std::string clip(std::string text, std::size_t width) {
-    if (text.size() <= width) return text;
-    std::size_t end = width - 1;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-    return text.substr(0, end) + "…";
-}
-
 std::string entry_line(const Json& entry) {
-    std::string line = fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), clip(text_at(entry, "/title"), 48));
+    std::string line =
+        fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), short_text(text_at(entry, "/title"), 48));
     const auto before = number_at(entry, "/before");
     const auto after = number_at(entry, "/after");
     if (after) line += before ? fmt::format("  {} -> {}", *before, *after) : fmt::format("  {}", *after);
@@ -207,12 +219,12 @@ std::string summary_text(const Json& summary) {
     if (!summary["best_by_slot"].empty()) {
         text += "best gain by slot:\n";
         for (const Json& entry : summary["best_by_slot"]) {
-            text += fmt::format("  {:<4}", clip(text_at(entry, "/slot"), 24)) + entry_line(entry);
+            text += fmt::format("  {:<4}", short_text(text_at(entry, "/slot"), 24)) + entry_line(entry);
         }
     }
-    text += fmt::format("outcomes: {}\n", counts_line(summary["outcomes"]));
-    text += fmt::format("failures: {}\n", counts_line(summary["failures"]));
-    text += fmt::format("commits: {}\n", counts_line(summary["commit_status"]));
+    text += fmt::format("outcomes: {}\n", counts_text(summary["outcomes"]));
+    text += fmt::format("failures: {}\n", counts_text(summary["failures"]));
+    text += fmt::format("commits: {}\n", counts_text(summary["commit_status"]));
     if (const auto next = text_at(summary, "/next_hypothesis"); !next.empty()) text += fmt::format("next: {}\n", next);
     return text;
 }

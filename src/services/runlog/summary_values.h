@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "gdnctl/core/json.h"
 
@@ -14,6 +15,12 @@ struct Change {
     std::optional<double> gain_percent(bool lower_is_better) const;
 };
 std::optional<Change> change_of(const Json& record, const std::string& key);
+
+// On one line, at most `limit` bytes and an ellipsis, cut between characters.
+std::string short_text(std::string_view text, std::size_t limit);
+
+// "accepted 2, rejected 7", or "none".
+std::string counts_text(const Json& counts);
 
 // Short form of the commit field: 12 digits of a sha, `none (reason)`, ...
 std::string commit_text(const Json& record);

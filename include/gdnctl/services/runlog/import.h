@@ -1,6 +1,7 @@
 // From entries that people and agents wrote to records.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "gdnctl/core/time.h"
 #include "gdnctl/services/runlog/experiment.h"
 #include "gdnctl/services/runlog/log.h"
+#include "gdnctl/services/runlog/record.h"
 
 namespace gdnctl::runlog {
 
@@ -25,8 +27,14 @@ struct Imported {
     std::size_t generated = 0;  // entries inside markers: they come from records
 };
 
+struct ImportOptions {
+    bool brief = false;  // without absent fields and verbatim lines: little memory, and enough for a summary
+    std::optional<IterationNumber> only;  // this iteration's entries
+};
+
 // Records for the hand-written entries of a log, in their order. `existing`: the records that there are. Errors: usage
 // (file over its limits).
-Result<Imported> import_log(std::string_view log, std::span<const Json> existing, WallTime now);
+Result<Imported> import_log(std::string_view log, std::span<const Json> existing, WallTime now,
+                            const ImportOptions& options = {});
 
 }  // namespace gdnctl::runlog

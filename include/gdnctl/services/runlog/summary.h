@@ -18,8 +18,11 @@ struct Objective {
 };
 
 // Every iteration of a log as a record, in the log's order: recorded ones, and hand-written entries as an import would
-// read them. Errors: usage (file over its limits).
+// read them, in brief. Errors: usage (file over its limits).
 Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records);
+
+// The whole of one record of that history. Errors as above.
+Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief);
 
 // `wanted` if any record has it, else the first of throughput/mfu, step_duration_ms that one has; an empty key: none.
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted);
