@@ -1,5 +1,8 @@
 #include "commands/log_append.h"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -18,6 +21,13 @@ namespace {
 
 constexpr std::string_view k_outcomes[] = {"accepted", "rejected",  "no-op", "infra",   "environment", "compile",
                                            "oom",      "test-fail", "flaky", "timeout", "agent-error"};
+
+constexpr std::array k_comparisons = {
+    cli::Choice<runlog::Comparison>{"champion", runlog::Comparison::champion, "the standing best and this"},
+    cli::Choice<runlog::Comparison>{"previous", runlog::Comparison::previous, "the iteration before and this"},
+    cli::Choice<runlog::Comparison>{"control", runlog::Comparison::control, "a control and this"},
+    cli::Choice<runlog::Comparison>{"ab", runlog::Comparison::ab, "two variants"},
+    cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown, "not said: nothing is decided by them"}};
 
 Status check_options(const Options& options) {
     const auto standard_input =
@@ -51,7 +61,7 @@ Status add_metric(Json& record, const std::string& item) {
     }
     const auto key = runlog::metric_key(name);
     record[key ? "metrics" : "extra_metrics"][key.value_or(name)] = {
-        {"before", second ? Json(*first) : Json()}, {"after", second ? *second : *first}, {"source", "profile"}};
+        {"before", second ? Json(*first) : Json()}, {"after", second ? *second : *first}, {"source", "stated"}};
     return {};
 }
 
@@ -88,6 +98,9 @@ Status apply_options(const Options& options, Json& record, CommitFacts* facts) {
     for (const auto& change : options.changes) record["changes"].push_back(change);
     for (const auto& line : options.interpretation) record["interpretation"].push_back(line);
     for (const auto& metric : options.metrics) GDNCTL_TRY(add_metric(record, metric));
+    if (options.comparison != runlog::Comparison::unknown) {
+        record["comparison"]["kind"] = runlog::name_of(options.comparison);
+    }
     if (options.starting_commit) {
         std::string sha = *options.starting_commit;
         if (facts != nullptr) {
@@ -171,6 +184,8 @@ void describe(cli::Args& args, Options& options) {
     args.option(
         options.metrics,
         {.names = "--metric", .value = "KEY=VALUE", .help = "a number (KEY=VALUE or KEY=BEFORE:AFTER); repeatable"});
+    args.option(options.comparison, std::span<const cli::Choice<runlog::Comparison>>(k_comparisons),
+                {.names = "--comparison", .value = "KIND", .help = "what the numbers before and after are of"});
     args.option(options.assessment, {.names = "--assessment", .value = "TEXT", .help = "what the numbers say"});
     args.option(options.interpretation, {.names = "--interpretation", .value = "TEXT", .help = "why; repeatable"});
     args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
@@ -180,7 +195,7 @@ void describe(cli::Args& args, Options& options) {
         "record a correctness run");
     args.example(
         "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD "
-        "--metric step_duration_ms=167.09:159.42");
+        "--metric step_duration_ms=167.09:159.42 --comparison champion");
     args.exit_code(static_cast<int>(ExitCode::conflict), "another writer holds the log; the record's number is taken");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");

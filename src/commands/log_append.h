@@ -8,6 +8,7 @@
 
 #include "gdnctl/cli/args.h"
 #include "gdnctl/platform/context.h"
+#include "gdnctl/services/runlog/log.h"
 
 namespace gdnctl::commands::log_append {
 
@@ -26,6 +27,7 @@ struct Options {
     std::optional<std::string> change_class;
     std::optional<std::string> slot;
     std::vector<std::string> metrics;
+    runlog::Comparison comparison = runlog::Comparison::unknown;
     std::optional<std::string> assessment;
     std::vector<std::string> interpretation;
     std::optional<std::string> next;

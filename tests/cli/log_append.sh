@@ -47,6 +47,10 @@ test_append_failed_and_unfinished_jobs() {
   expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json
   grep -q 'Commit: none (failed attempt)' log.md || fail 'commit'
   grep -q 'FAILED (exit 1, verdict WRONG: 2 cases, 1 recorded vector: 3 WRONG)' log.md || fail 'result'
+  # Passed fewer tests than were asked for: the job succeeded, the test did not.
+  job SUCCEEDED 0 OK null user >job.json
+  expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json --json
+  out_has '"outcome": "test-fail"'
   job RUNNING null OK >job.json
   expect 2 "$GDNCTL" log append --log-file log.md --from-job job.json
   err_has 'has not ended'
@@ -58,7 +62,7 @@ test_append_failed_and_unfinished_jobs() {
   expect 2 "$GDNCTL" log append --log-file log.md --outcome acepted
   err_has 'did you mean accepted?'
   expect 2 "$GDNCTL" log append --log-file log.md --metric nonsense
-  [ "$(wc -l <log.records.jsonl)" = 1 ] || fail 'a refused append left a record'
+  [ "$(wc -l <log.records.jsonl)" = 2 ] || fail 'a refused append left a record'
 }
 
 test_append_masks_secrets_and_homes() {
@@ -68,6 +72,32 @@ test_append_masks_secrets_and_homes() {
   ! grep -q "$token" log.md log.records.jsonl || fail 'the token is in the log'
   ! grep -q '/home/someone' log.md log.records.jsonl || fail 'the home directory is in the log'
   grep -q '~/x.py' log.md || fail 'no home-relative path'
+}
+
+test_append_keeps_prose_about_bearer_headers() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 0 "$GDNCTL" log append --log-file log.md --hypothesis 'bearer credentials in header, or a Bearer authentication header'
+  grep -q 'Hypothesis: bearer credentials in header, or a Bearer authentication header' log.md || fail 'masked prose'
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_lacks L602
+}
+
+test_append_metrics_typed_by_hand() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 0 "$GDNCTL" log append --log-file log.md --title one --hypothesis h --next n --metric step_duration_ms=167.5
+  tail -1 log.records.jsonl >one.json
+  grep -q '"step_duration_ms":{"before":null,"after":167.5,"source":"stated"}' one.json || fail 'looks measured'
+  grep -q '"comparison":{"kind":"unknown"' one.json || fail 'no kind'
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_lacks L408
+  expect 0 "$GDNCTL" log append --log-file log.md --title two --hypothesis h --next n --metric step_duration_ms=167.5:160 \
+    --metric mine=3:2 --comparison champion
+  tail -1 log.records.jsonl | grep -q '"comparison":{"kind":"champion"' || fail 'no kind'
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_lacks L408
+  expect 0 "$GDNCTL" log append --log-file log.md --title three
+  tail -1 log.records.jsonl | grep -q '"comparison":{"kind":null' || fail 'a kind without numbers'
+  expect 2 "$GDNCTL" log append --log-file log.md --comparison champ
 }
 
 test_append_number_goes_on_from_hand_written_entries() {

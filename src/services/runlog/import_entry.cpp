@@ -230,7 +230,7 @@ private:
             put("errors", counts.errors);
             put("warnings", counts.warnings);
             put("rerun", counts.rerun);
-            if (counts.said_ok) check["verdict"] = "OK";
+            if (!counts.verdict.empty()) check["verdict"] = std::string(counts.verdict);
             m_record["checks"].push_back(std::move(check));
             m_record["raw"]["checks_in_fields"] = true;
             sure("checks", k_exact);
@@ -287,16 +287,38 @@ private:
         if (!kept.empty()) m_record["raw"]["lines"] = std::move(kept);
     }
 
+    // Values of several arms of which none is the candidate's: each by its arm, none of them the iteration's own.
+    void arm_values(const Metric& metric) {
+        for (const Reading& reading : m_entry.readings) {
+            const auto& value = reading.after ? reading.after : reading.before;
+            if (reading.key != metric.key || !value || reading.arm.empty()) continue;
+            const std::string arm = text::to_lower(reading.arm);
+            Json& profiles = m_record["profiles"];
+            auto profile = std::find_if(profiles.begin(), profiles.end(),
+                                        [&](const Json& known) { return text_at(known, "/arm") == arm; });
+            if (profile == profiles.end()) {
+                profiles.push_back({{"arm", arm}, {"metrics", Json::object()}});
+                profile = profiles.end() - 1;
+            }
+            (*profile)["metrics"][metric.key] = value->value;
+        }
+        m_record["raw"]["profiles_in_fields"] = true;
+        sure("profiles", k_by_wording);
+    }
+
     void metrics() {
         Comparison kind = Comparison::unknown;
         for (const Metric& metric : m_entry.metrics) {
             if (metric.derived) continue;
+            if (metric.ambiguous_arm) {
+                arm_values(metric);
+                continue;
+            }
             const bool text = !metric.before_text.empty() || !metric.after_text.empty();
             const auto number = [](const std::optional<double>& n) { return n ? Json(*n) : Json(); };
             Json value = {{"before", text ? Json(std::string(metric.before_text)) : number(metric.before)},
                           {"after", text ? Json(std::string(metric.after_text)) : number(metric.after)},
                           {"source", "import"}};
-            if (metric.ambiguous_arm) value["ambiguous_arm"] = true;
             if (metric.comparison != Comparison::unknown) {
                 value["comparison"] = name_of(metric.comparison);
                 if (kind == Comparison::unknown) kind = metric.comparison;
@@ -305,7 +327,7 @@ private:
             if (!metric.known && metric.unit == Unit::fraction) value["unit"] = "fraction";
             const bool known = metric.known && !text;
             m_record[known ? "metrics" : "extra_metrics"][metric.key] = std::move(value);
-            sure("metrics." + metric.key, metric.ambiguous_arm ? k_guess : known ? k_exact : k_by_wording);
+            sure("metrics." + metric.key, known ? k_exact : k_by_wording);
         }
         for (const TopK& table : m_entry.topk) {
             Json items = Json::array();
@@ -317,10 +339,9 @@ private:
             m_record["topk"][std::string(table.key)] = std::move(items);
         }
         if (!m_entry.readings.empty() || !m_entry.topk.empty()) m_record["raw"]["metrics_in_fields"] = true;
-        if (kind != Comparison::unknown) {
-            m_record["comparison"]["kind"] = name_of(kind);
-            sure("comparison.kind", k_by_wording);
-        }
+        if (m_entry.readings.empty()) return;
+        m_record["comparison"]["kind"] = name_of(kind);
+        if (kind != Comparison::unknown) sure("comparison.kind", k_by_wording);
     }
 
     // Decision and outcome by the words of the decision field, else of the whole entry.

@@ -54,6 +54,25 @@ public:
         }
     }
 
+    // Labels exactly as the key's, each with its value right behind: in front of a number prose may stand, too.
+    void read_bare() {
+        for (std::size_t begin = skip_separators(0); begin < m_content.size(); begin = skip_separators(begin)) {
+            std::size_t at = begin;
+            while (at < m_content.size() && (at == begin || !is_soft(m_content[at - 1]) || !is_digit(m_content[at])))
+                ++at;
+            if (at >= m_content.size()) return;
+            const std::string_view label = strip_marks(m_content.substr(begin, at - begin));
+            auto key = metric_key(label);
+            std::string name = key ? normalise_label(*key) : std::string();
+            if (name.ends_with(" ms")) name.resize(name.size() - 3);
+            const auto values = read_values(m_content, at);
+            std::size_t end = 0;
+            if (!values || name.empty() || name != normalise_label(label)) return;
+            if (!add(label, std::move(key), *values, at, end)) return;
+            begin = read_percent(end);
+        }
+    }
+
 private:
     std::size_t skip_separators(std::size_t at) const {
         while (at < m_content.size() && (is_soft(m_content[at]) || m_content[at] == ',' || m_content[at] == ';')) ++at;
@@ -241,6 +260,12 @@ private:
 void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
                   std::vector<Reading>& readings) {
     LineReader(line, bullet, number, context, readings).read();
+}
+
+void read_arm_metrics(std::string_view line, std::string_view value, std::uint32_t number, const MetricContext& context,
+                      std::vector<Reading>& readings) {
+    const Bullet bullet{.indent = 0, .content = value, .marker = '-'};
+    LineReader(line, bullet, number, context, readings).read_bare();
 }
 
 std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number) {

@@ -60,6 +60,9 @@ struct MetricContext {
 // Appends every metric spelled on a bullet line.
 void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
                   std::vector<Reading>& readings);
+// Those of an arm on one line, without a colon of their own: `Hybrid: while 2.0 ms, step duration 167 ms`.
+void read_arm_metrics(std::string_view line, std::string_view value, std::uint32_t number, const MetricContext& context,
+                      std::vector<Reading>& readings);
 std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number);
 
 // Merges readings by key and adds derived values.

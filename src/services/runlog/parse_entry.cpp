@@ -208,7 +208,13 @@ private:
         }
         const std::size_t first = m_entry.readings.size();
         detail::read_metrics(line.text, bullet, line.number, context_at(depth), m_entry.readings);
-        if (m_entry.readings.size() == first) return;
+        if (m_entry.readings.size() == first) {
+            const MetricContext arm = field.label.empty() ? MetricContext() : context_at(depth + 1);
+            if (!arm.arm.empty() && !arm.skip) {
+                detail::read_arm_metrics(line.text, field.value, line.number, arm, m_entry.readings);
+            }
+            return;
+        }
         // What the bullet's own label says counts for the values on its line too.
         const MetricContext own = context_at(depth + 1);
         if (own.skip) m_entry.readings.resize(first);
@@ -250,7 +256,7 @@ private:
             TestCounts counts = read_test_counts(line);
             counts.number = number;
             const bool room = m_entry.tests.size() < k_max_test_lines;
-            if (room && (counts.any() || counts.said_ok)) m_entry.tests.push_back(counts);
+            if (room && (counts.any() || !counts.verdict.empty())) m_entry.tests.push_back(counts);
         };
         add(field.line, field.number);
         LineCursor cursor(field.body, field.number + 1);
@@ -335,45 +341,6 @@ const char* name_of(Comparison kind) {
         case Comparison::unknown: break;
     }
     return "unknown";
-}
-
-TestCounts read_test_counts(std::string_view line) {
-    TestCounts counts;
-    counts.line = line;
-    const std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 11> words = {
-        {{"passed", &counts.passed},
-         {"failed", &counts.failed},
-         {"errors", &counts.errors},
-         {"error", &counts.errors},
-         {"skipped", &counts.skipped},
-         {"deselected", &counts.deselected},
-         {"xfailed", &counts.xfailed},
-         {"xpassed", &counts.xpassed},
-         {"warnings", &counts.warnings},
-         {"warning", &counts.warnings},
-         {"rerun", &counts.rerun}}};
-    for (std::size_t at = 0; at < line.size();) {
-        if (!detail::is_digit(line[at]) || (at > 0 && (detail::is_word(line[at - 1]) || line[at - 1] == '.'))) {
-            ++at;
-            continue;
-        }
-        const std::size_t begin = at;
-        while (at < line.size() && detail::is_digit(line[at])) ++at;
-        if (at - begin > 18 || at >= line.size() || line[at] != ' ') continue;
-        const std::string_view rest = line.substr(at + 1);
-        for (const auto& [word, slot] : words) {
-            if (!rest.starts_with(word) || (rest.size() > word.size() && detail::is_word(rest[word.size()]))) continue;
-            const std::int64_t n = text::parse_int(detail::strip_zeros(line.substr(begin, at - begin))).value_or(0);
-            if (!slot->has_value()) *slot = n;
-            break;
-        }
-    }
-    std::string_view value = line;
-    if (const auto bullet = detail::match_bullet(line)) value = bullet->content;
-    if (const auto labelled = detail::split_label(value)) value = labelled->value;
-    value = strip_marks(value);
-    counts.said_ok = value == "OK" || value == "OK.";
-    return counts;
 }
 
 const Field* Entry::find(std::string_view label) const {

@@ -129,6 +129,13 @@ Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptio
     std::vector<Json> all = writer.records();
     GDNCTL_TRY(give_identity(record, writer, document, options));
     if (template_of(document) == Template::experiment) record["kind"] = "experiment";
+    const auto has_numbers = [&](const char* table) {
+        const Json* numbers = find_at(record, table);
+        return numbers != nullptr && !numbers->empty();
+    };
+    if ((has_numbers("/metrics") || has_numbers("/extra_metrics")) && text_at(record, "/comparison/kind").empty()) {
+        record["comparison"]["kind"] = name_of(Comparison::unknown);
+    }
     make_public(record);
     if (is_experiment(record)) fill_sections(record);
     GDNCTL_TRY(check_record(record, "the record"));

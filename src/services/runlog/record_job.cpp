@@ -134,10 +134,10 @@ void add_outcome(Json& record, const Json& job) {
                                    {"signature", or_null(first_line(text_at(job, "/message")))},
                                    {"job_id", copy_at(job, "/submission_id")}});
     }
-    const char* outcome = infra                  ? "infra"
-                          : failure == "timeout" ? "timeout"
-                          : status == "FAILED"   ? "test-fail"
-                                                 : nullptr;
+    const char* outcome = infra                                     ? "infra"
+                          : failure == "timeout"                    ? "timeout"
+                          : status == "FAILED" || failure == "user" ? "test-fail"
+                                                                    : nullptr;
     if (outcome != nullptr && record["outcome"].is_null()) record["outcome"] = outcome;
 }
 

@@ -183,12 +183,14 @@ struct TopK {
 
 struct TestCounts {
     std::optional<std::int64_t> passed, failed, errors, skipped, deselected, xfailed, xpassed, warnings, rerun;
-    bool said_ok = false;  // a bare OK
+    std::string_view verdict;  // the word itself, as written: "OK", "WRONG", "FAILED"; empty: none
     std::string_view line;
     std::uint32_t number = 0;
     bool any() const { return passed || failed || errors || skipped; }
+    bool said_ok() const { return verdict == "OK"; }
+    bool said_bad() const { return !verdict.empty() && !said_ok(); }
 };
-// All counts of a line such as `1 failed, 87 passed, 2 skipped in 231.29s`.
+// All counts of a line such as `1 failed, 87 passed, 2 skipped in 231.29s`, and its verdict (`verdict: WRONG`, `OK`).
 TestCounts read_test_counts(std::string_view line);
 
 struct Entry {

@@ -141,7 +141,13 @@ TEST_CASE("runlog test counts: every spelling") {
     CHECK(read_test_counts("`cmd` -> `3 passed, 35 deselected`").deselected == 35);
     CHECK(read_test_counts("24 passed, 1 warning in 0.07s").warnings == 1);
     CHECK(read_test_counts("2 xfailed, 1 xpassed, 3 errors, 4 rerun").errors == 3);
-    CHECK(read_test_counts("- Result: OK").said_ok);
+    CHECK(read_test_counts("- Result: OK").said_ok());
+    CHECK(read_test_counts("`run` -> `OK`").said_ok());
+    CHECK(read_test_counts("  - Result: verdict: WRONG").verdict == "WRONG");
+    CHECK(read_test_counts("- Result: `WRONG`").said_bad());
+    CHECK(read_test_counts("- Result: `FAILED (exit 1, verdict WRONG: 3 WRONG)`").said_bad());
+    CHECK(read_test_counts("- Result: no WRONG verdict").verdict.empty());
+    CHECK(read_test_counts("- Result: FAILED runs were repeated").verdict.empty());
     CHECK_FALSE(read_test_counts("v2 passed, 1.5 failed, 3 passedX").any());
 }
 
@@ -303,6 +309,12 @@ TEST_CASE("runlog comparison kinds and arms") {
     CHECK(arms.entry.metric("step_duration_ms")->ambiguous_arm);
     CHECK_FALSE(arms.entry.metric("step_duration_ms")->after);
     CHECK(arms.entry.readings[1].arm == "Hybrid");
+    const Parsed bare("- Hybrid: while 2.0 ms, step duration 167.79 ms\n- Control: while 1.0 ms\n");
+    REQUIRE(bare.entry.readings.size() == 3);
+    CHECK(bare.entry.readings[0].arm == "Hybrid");
+    CHECK(bare.entry.readings[0].after->value == 2.0);
+    CHECK(bare.entry.metric("while_ms")->ambiguous_arm);
+    CHECK(Parsed("- Candidate: while loops took 2 ms\n- Hybrid: while 2 ms less\n").entry.readings.empty());
     const Parsed candidate(
         "- Current deployable baseline:\n  - Step duration: `167.79 ms`\n- Candidate:\n  - Step duration: `160.1 "
         "ms`\n");
