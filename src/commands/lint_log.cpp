@@ -156,15 +156,14 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
     return text.value_or("");
 }
 
+// nullopt: no records are kept beside this log.
 Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Options& options, const Context& context,
                                                                      const Place& place) {
     fs::path path = runlog::records_path(place.path);
     std::optional<std::string> jsonl;
     if (options.records) {
         path = below(context, *options.records);
-        auto read = read_file(path);
-        if (!read) return tl::unexpected(as_usage(std::move(read).error()));
-        jsonl = std::move(*read);
+        GDNCTL_TRY_ASSIGN(jsonl, read_file(path));
     } else {
         GDNCTL_TRY_ASSIGN(jsonl, read_file_if_exists(path));
     }
@@ -204,11 +203,10 @@ Format chosen_format(const Options& options, const Context& context) {
     return context.env.get("GITHUB_ACTIONS") == "true" ? Format::github : Format::text;
 }
 
-Result<ExitCode> print_report(const Options& options, Context& context, const Place& place, const Document& document,
-                              const LintReport& report) {
-    const ExitCode code = report.failed() ? ExitCode::check_failed : ExitCode::ok;
-    const runlog::LintOutput output{place.relative, options.scope == Scope::all ? "all" : "last-entry", cli::version(),
-                                    static_cast<int>(code)};
+Status print_report(const Options& options, Context& context, const Place& place, const Document& document,
+                    const LintReport& report, ExitCode code) {
+    const char* scope = options.since ? "since" : options.scope == Scope::all ? "all" : "last-entry";
+    const runlog::LintOutput output{place.relative, scope, cli::version(), static_cast<int>(code)};
     std::string text;
     switch (chosen_format(options, context)) {
         case Format::json: text = runlog::lint_as_json(report, output); break;
@@ -219,14 +217,13 @@ Result<ExitCode> print_report(const Options& options, Context& context, const Pl
             break;
         case Format::text:
         case Format::automatic: {
-            const runlog::LintText lines = runlog::lint_as_text(report, place.shown);
+            const runlog::LintText lines = runlog::lint_as_text(report, place.shown, code != ExitCode::usage);
             context.terminal.err(lines.err);
             text = lines.out;
             break;
         }
     }
-    GDNCTL_TRY(write_output(options, context, text));
-    return code;
+    return write_output(options, context, text);
 }
 
 Status check_combination(const Options& options) {
@@ -258,8 +255,11 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
         GDNCTL_TRY_ASSIGN(base, runlog::parse_document(base_text, options.log_template));
         input.base = &base;
     }
-    GDNCTL_TRY_ASSIGN(const auto records, read_records(options, context, place));
-    if (records) input.records = &*records;
+    // Damaged records do not keep the log itself from being checked.
+    const auto records = read_records(options, context, place);
+    const std::vector<runlog::RecordFacts> none;
+    if (records) input.records = *records ? &**records : &none;
+    input.records_kept = records && *records;
 
     std::size_t fixed_count = 0;
     if (options.fix || options.fix_unsafe || options.diff) {
@@ -271,16 +271,21 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
             bytes = std::move(fixed.bytes);
             GDNCTL_TRY_ASSIGN(document, parse(options, place, bytes));
             fixed_count = fixed.count;
-            log::info("fixed {} findings in {}", fixed_count, place.shown);
+            log::info("fixed {} {} in {}", fixed_count, fixed_count == 1 ? "finding" : "findings", place.shown);
         }
     }
     input.document = &document;
     LintReport report = runlog::lint(input, lint_options);
     report.fixed = fixed_count;
     if (history.problem()) log::warning("git history is not available: {}", history.problem()->text());
-    if (!options.diff) return print_report(options, context, place, document, report);
-    context.terminal.err(runlog::lint_as_text(report, place.shown).err);
-    return report.failed() ? ExitCode::check_failed : ExitCode::ok;
+    const ExitCode code = !records ? ExitCode::usage : report.failed() ? ExitCode::check_failed : ExitCode::ok;
+    if (options.diff) {
+        context.terminal.err(runlog::lint_as_text(report, place.shown).err);
+    } else {
+        GDNCTL_TRY(print_report(options, context, place, document, report, code));
+    }
+    if (!records) return tl::unexpected(as_usage(records.error()));
+    return code;
 }
 
 using cli::Complete;
@@ -349,7 +354,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl lint-log --since origin/main --format github", "a pull request, with annotations");
     args.example("gdnctl lint-log --diff", "what --fix would do");
     args.exit_code(1, "at least one finding of severity error");
-    args.exit_code(2, "usage, or a log that is missing, unreadable or too large");
+    args.exit_code(2, "usage, or a log that is missing, unreadable or too large, or damaged records");
     args.exit_code(7, "--fix: the log changed while it was checked");
     args.exit_code(8, "--fix or --output: the file cannot be written");
     args.see_also("log append");

@@ -87,6 +87,41 @@ test_this_commit_is_looked_up_in_history() {
   grep -q '^- Commit: this commit$' log.md || fail "the new entry was touched"
 }
 
+test_this_commit_outside_entries_is_found_like_a_pending_one() {
+  { printf '# L\n\n- Commit: this commit\n\n'; entry abcdef1; printf '## Appendix\n\n- Commit: `this commit`\n'; } >log.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md --no-git --scope all --strict
+  err_has '[gdnctl] unresolved `Commit: this commit` entries in log.md:'
+  err_has '[gdnctl]   line 3'
+  err_has '[gdnctl]   line 21'
+  expect 0 "$GDNCTL" lint-log --log-file log.md --no-git
+  out_has 'log.md:21:1: warning L002 `this commit` outside every entry'
+  out_lacks 'log.md:3:'
+  expect 0 "$GDNCTL" lint-log --log-file log.md --no-git --scope all --allow-this-commit
+  out_lacks L002
+}
+
+test_shallow_clone_is_named_as_the_reason() {
+  git init -q origin && cd origin || fail cd
+  entry 'this commit' >log.md && git add . && git commit -qm one
+  printf 'x\n' >other && git add . && git commit -qm two
+  cd .. && git clone -q --depth 1 "file://$PWD/origin" clone && cd clone || fail clone
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_has 'the clone is shallow'
+  out_lacks 'no git history'
+}
+
+test_attempts_under_the_refs_of_a_loop_are_known() {
+  git init -q . && git commit -q --allow-empty -m base
+  git commit -q --allow-empty -m attempt && sha=$(git rev-parse HEAD)
+  git update-ref refs/gdnctl/20260310-main/iter-001 HEAD && git reset -q --hard HEAD~1
+  entry "$sha" >log.md
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_lacks L202
+  git update-ref -d refs/gdnctl/20260310-main/iter-001
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_has L202
+}
+
 test_sequence_block() {
   printf '### Iteration 3\n### Iteration 4\n### Iteration 4\n' >log.md
   expect 1 "$GDNCTL" lint-log --log-file log.md
@@ -175,6 +210,12 @@ test_fix_unsafe_and_diff() {
   grep -q -- '^- Date: 2026-02-18$' log.md || fail "the diff changes something else"
 }
 
+test_one_fix_is_one_finding() {
+  entry abcdef1 | sed 's/tiles$/tiles  /' >log.md
+  expect 0 "$GDNCTL" lint-log --log-file log.md --fix
+  err_has 'fixed 1 finding in log.md'
+}
+
 test_fix_where_nothing_can_be_written() {
   mkdir d && { entry abcdef1 | sed 's/tiles$/tiles  /' >d/log.md; } && cp d/log.md before.md
   ( ulimit -f 0; trap '' XFSZ; exec "$GDNCTL" lint-log --log-file d/log.md --fix ) >"$WORK/out" 2>"$WORK/err"
@@ -219,6 +260,8 @@ test_since_checks_only_what_a_branch_changed() {
   git init -q . && entry '(pending)' 1 >log.md && git add . && git commit -qm one
   expect 0 "$GDNCTL" lint-log --log-file log.md --since HEAD
   entry '(pending)' 2 >>log.md
+  expect 1 "$GDNCTL" lint-log --log-file log.md --since HEAD --json
+  out_has '"scope":"since"'
   expect 1 "$GDNCTL" lint-log --log-file log.md --since HEAD
   err_has 'line 18'
   err_lacks 'line 4'
@@ -283,8 +326,41 @@ test_records_of_a_log_with_another_ending_are_checked() {
   "$GDNCTL" log append --log-file n.txt --title one --commit 'none (x)' 2>/dev/null
   [ -f n.txt.records.jsonl ] || fail 'no records beside the log'
   printf 'garbage\n{}\n' >>n.txt.records.jsonl
-  "$GDNCTL" lint-log --log-file n.txt >lint.out 2>&1 && fail 'the records were not looked at'
-  grep -q 'n.txt.records.jsonl' lint.out || fail 'the records are not named'
+  expect 2 "$GDNCTL" lint-log --log-file n.txt
+  err_has 'n.txt.records.jsonl'
+}
+
+test_damaged_records_exit_2_and_the_log_is_still_checked() {
+  { entry '(pending)'; printf -- '- Date: 2026-02-18\n'; } >log.md
+  printf 'garbage\n{}\n' >log.records.jsonl
+  expect 2 "$GDNCTL" lint-log --log-file log.md
+  err_has 'log.records.jsonl'
+  err_has '[gdnctl]   line 4'
+  out_has 'warning L105'
+  out_lacks L605
+  expect 2 "$GDNCTL" lint-log --log-file log.md --json
+  out_has '"exit_code":2'
+  entry abcdef1 >log.md
+  printf '{"schema":"gdnctl.iteration/2","id":"20260301T000000Z-1","iteration":1}\n' >log.records.jsonl
+  expect 2 "$GDNCTL" lint-log --log-file log.md
+  err_has 'log.records.jsonl'
+  out_lacks 'log lint passed'
+}
+
+test_generated_entries_without_their_records_are_found() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  "$GDNCTL" log append --log-file log.md --title one --commit 'none (x)' 2>/dev/null
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_lacks L605
+  : >empty.jsonl
+  expect 0 "$GDNCTL" lint-log --log-file log.md --records empty.jsonl
+  out_has 'warning L605 the generated entry has no record'
+  rm log.records.jsonl
+  expect 0 "$GDNCTL" lint-log --log-file log.md
+  out_has 'warning L605 the generated entry has no record'
+  entry abcdef1 >hand.md
+  expect 0 "$GDNCTL" lint-log --log-file hand.md
+  out_lacks L605
 }
 
 test_fix_refuses_a_log_that_changes_meanwhile() {

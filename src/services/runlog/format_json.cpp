@@ -1,8 +1,11 @@
 // gdnctl.lint/1 and SARIF 2.1.0.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/json.h"
+#include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/services/runlog/block.h"
 #include "gdnctl/services/runlog/lint.h"
@@ -24,7 +27,7 @@ Json finding_to_json(const Finding& finding) {
                  {"fix", nullptr}};
     if (!finding.iteration.empty()) item["iteration"] = finding.iteration;
     if (finding.fix && !finding.fix->edits.empty()) {
-        item["fix"] = {{"safe", finding.fix->safe}, {"text", finding.fix->edits.front().text}};
+        item["fix"] = {{"safe", finding.fix->safe}, {"text", redact(finding.fix->edits.front().text)}};
     }
     return item;
 }
@@ -118,6 +121,12 @@ private:
     std::vector<Line> m_lines;
 };
 
+// A fix whose text has a secret is left to --fix: masked, it would change what the log says.
+bool shows_no_secret(const Fix& fix) {
+    return std::none_of(fix.edits.begin(), fix.edits.end(),
+                        [](const Edit& edit) { return !find_secret_shapes(edit.text).empty(); });
+}
+
 Json sarif_fix(const Finding& finding, const Places& places, const std::string& uri) {
     Json replacements = Json::array();
     for (const Edit& edit : finding.fix->edits) {
@@ -168,7 +177,7 @@ std::string lint_as_sarif(const LintReport& report, const Document& document, co
                        {"message", {{"text", finding.message}}},
                        {"locations", Json::array({location})},
                        {"partialFingerprints", {{"gdnctlEntry/v1", fingerprint(finding)}}}};
-        if (finding.fix && finding.fix->safe) {
+        if (finding.fix && finding.fix->safe && shows_no_secret(*finding.fix)) {
             if (!places) places.emplace(document);
             result["fixes"] = Json::array({sarif_fix(finding, *places, uri)});
         }

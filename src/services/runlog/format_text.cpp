@@ -28,7 +28,7 @@ bool in_block(const Finding& finding) {
 
 }  // namespace
 
-LintText lint_as_text(const LintReport& report, std::string_view path) {
+LintText lint_as_text(const LintReport& report, std::string_view path, bool complete) {
     LintText text;
     for (const Block& block : k_blocks) {
         bool titled = false;
@@ -45,8 +45,11 @@ LintText lint_as_text(const LintReport& report, std::string_view path) {
         text.out += fmt::format("{}:{}:{}: {} {} {}\n", path, finding.line, finding.column, name_of(finding.severity),
                                 finding.rule->id, text::repair_utf8(finding.message));
     }
-    if (report.left_out != 0) text.out += fmt::format("{}: {} more findings\n", path, report.left_out);
-    if (!report.failed()) text.out += fmt::format("[gdnctl] log lint passed: {}\n", path);
+    if (report.left_out != 0) {
+        text.out +=
+            fmt::format("{}: {} more {}\n", path, report.left_out, report.left_out == 1 ? "finding" : "findings");
+    }
+    if (complete && !report.failed()) text.out += fmt::format("[gdnctl] log lint passed: {}\n", path);
     return text;
 }
 

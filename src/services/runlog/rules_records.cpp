@@ -37,16 +37,31 @@ void check_blocks(const LintRun& run, Reporter& reporter) {
     }
 }
 
-// Records and entries must match one to one, where there are records at all.
+// Blocks are in file order.
+bool is_generated(const std::vector<GeneratedBlock>& blocks, const EntryHead& head) {
+    const auto after = std::upper_bound(blocks.begin(), blocks.end(), head.heading.data(),
+                                        [](const char* p, const GeneratedBlock& b) { return p < b.whole.data(); });
+    if (after == blocks.begin()) return false;
+    const std::string_view whole = std::prev(after)->whole;
+    return head.heading.data() < whole.data() + whole.size();
+}
+
+// Records and entries must match one to one; where no records are kept, only generated entries must have come from one.
 void check_pairs(const LintRun& run, Reporter& reporter) {
     if (run.input.records == nullptr || run.document.kind == Template::experiment) return;
+    const std::vector<GeneratedBlock> blocks = find_blocks(run.document.text);
     std::unordered_map<std::string, const EntryHead*> entries;
     for (std::size_t i = 0; i < run.document.entries.size(); ++i) {
         const EntryHead& head = run.document.entries[i];
         entries.emplace(iteration_text(head), &head);
         if (!run.selected[i] || run.record_of(head) != nullptr) continue;
+        const bool generated = is_generated(blocks, head);
+        if (!generated && !run.input.records_kept) continue;
         reporter.set_iteration(&head);
-        reporter.add({{head.heading, head.line}}, "the entry has no record; `gdnctl log import` makes one");
+        reporter.add({{head.heading, head.line}},
+                     generated ? "the generated entry has no record; bring the records file back, or take the markers "
+                                 "off and run `gdnctl log import`"
+                               : "the entry has no record; `gdnctl log import` makes one");
     }
     reporter.set_iteration(nullptr);
     for (const RecordFacts& record : *run.input.records) {

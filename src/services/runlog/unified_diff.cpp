@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/redact.h"
 #include "gdnctl/services/runlog/lint.h"
 
 namespace gdnctl::runlog {
@@ -21,6 +22,22 @@ std::vector<std::string_view> lines_of(std::string_view text) {
         lines.push_back({line.text.data(), line.text.size() + cursor.ending().size()});
     }
     return lines;
+}
+
+// Each secret by its first four characters and as many line ends as it has; never equal to a masked one (`***`).
+std::string without_secrets(std::string_view text) {
+    std::string shown;
+    std::size_t done = 0;
+    for (const SecretShape& shape : find_secret_shapes(text)) {
+        const std::string_view secret = text.substr(shape.offset, shape.length);
+        shown += text.substr(done, shape.offset - done);
+        shown += secret.size() >= 16 ? secret.substr(0, 4) : std::string_view();
+        shown += "…";
+        shown.append(static_cast<std::size_t>(std::count(secret.begin(), secret.end(), '\n')), '\n');
+        done = shape.offset + shape.length;
+    }
+    shown += text.substr(done);
+    return shown;
 }
 
 // Old lines [a, a_end) became new lines [b, b_end).
@@ -61,7 +78,8 @@ std::string range(std::size_t begin, std::size_t count) {
 
 std::string unified_diff(std::string_view before, std::string_view after, std::string_view path) {
     if (before == after) return {};
-    const std::vector<std::string_view> a = lines_of(before), b = lines_of(after);
+    const std::string shown_before = without_secrets(before), shown_after = without_secrets(after);
+    const std::vector<std::string_view> a = lines_of(shown_before), b = lines_of(shown_after);
     std::vector<Change> changes;
     for (std::size_t i = 0, j = 0; i < a.size() || j < b.size();) {
         if (i < a.size() && j < b.size() && a[i] == b[j]) {

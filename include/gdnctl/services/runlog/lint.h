@@ -97,7 +97,8 @@ struct LintInput {
     std::string repository_path;  // of the log, for questions to history
     // Called at most once, when a rule has a question that only history answers; may return nullptr.
     std::function<CommitFacts*()> open_facts;
-    const std::vector<RecordFacts>* records = nullptr;  // nullptr: no records file
+    const std::vector<RecordFacts>* records = nullptr;  // nullptr: not known
+    bool records_kept = true;                           // false: there is no records file; `records` is empty
     const Document* base = nullptr;                     // only entries that are new or different from these
 };
 
@@ -127,7 +128,8 @@ struct FixResult {
 };
 FixResult apply_fixes(std::string_view bytes, std::span<const Finding> findings, bool unsafe);
 
-// Unified diff with three lines of context; empty when equal. Paths get the prefixes a/ and b/.
+// Unified diff with three lines of context; empty when equal. Paths get the prefixes a/ and b/. Of a secret only the
+// first characters are shown: a diff with one can be read, not applied.
 std::string unified_diff(std::string_view before, std::string_view after, std::string_view path);
 
 // ---- output
@@ -142,7 +144,8 @@ struct LintOutput {
 struct LintText {
     std::string err, out;
 };
-LintText lint_as_text(const LintReport& report, std::string_view path);
+// `complete`: everything that was asked for was checked, so that the log may be said to have passed.
+LintText lint_as_text(const LintReport& report, std::string_view path, bool complete = true);
 std::string lint_as_json(const LintReport& report, const LintOutput& output);
 std::string lint_as_sarif(const LintReport& report, const Document& document, const LintOutput& output);
 std::string lint_as_github(const LintReport& report, std::string_view path);
