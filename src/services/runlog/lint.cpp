@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "services/runlog/lint_context.h"
 #include "services/runlog/parse_detail.h"
@@ -75,7 +76,12 @@ void check_entries(const LintRun& run, Reporter& reporter) {
                 if (rule.on_entry != nullptr && reporter.enter(rule)) rule.on_entry(facts, reporter);
             }
         }
-        previous = brief_of(entry);
+        EntryBrief brief = brief_of(entry);
+        if (!brief.date && previous) {
+            brief.date = previous->date;
+            brief.dated_iteration = previous->dated_iteration;
+        }
+        previous = std::move(brief);
     }
     reporter.set_iteration(nullptr);
 }
@@ -138,7 +144,9 @@ std::span<const Reading> readings_of_line(const Entry& entry, std::uint32_t line
 
 bool has_content(const Field* field) {
     if (field == nullptr) return false;
-    return !strip_marks(field->value).empty() || field->body.find_first_not_of(" \t\r\n-*+`") != std::string_view::npos;
+    const bool masked = field->value.find("***") != std::string_view::npos;  // a secret that --fix-unsafe took out
+    return masked || !strip_marks(field->value).empty() ||
+           field->body.find_first_not_of(" \t\r\n-*+`") != std::string_view::npos;
 }
 
 bool Reporter::enter(const Rule& rule) {
@@ -157,7 +165,7 @@ void Reporter::set_iteration(const EntryHead* head) {
     m_iteration = head == nullptr ? std::string() : iteration_text(*head);
 }
 
-void Reporter::add(const Where& where, std::string message, std::optional<Fix> fix, Severity at_most) {
+void Reporter::add(const Where& where, const std::string& message, std::optional<Fix> fix, Severity at_most) {
     Severity severity = std::min(m_severity, at_most);
     if (severity == Severity::warning && m_run.options.strict && !m_explicit) severity = Severity::error;
     ++m_report.counts[static_cast<std::size_t>(severity)];
@@ -175,7 +183,7 @@ void Reporter::add(const Where& where, std::string message, std::optional<Fix> f
     finding.column = 1 + (part.empty() ? 0 : code_points(where.line.text.substr(0, before)));
     finding.end_column = finding.column + code_points(part);
     finding.iteration = m_iteration;
-    finding.message = std::move(message);
+    finding.message = redact(message);
     finding.fix = std::move(fix);
     finding.source = where.line.text;
     m_report.findings.push_back(std::move(finding));

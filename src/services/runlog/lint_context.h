@@ -60,8 +60,9 @@ std::optional<EntryDate> date_of(const Entry& entry);
 // What later entries need of an earlier one.
 struct EntryBrief {
     EntryHead head;
-    std::optional<EntryDate> date;
-    std::string_view left_head;  // sha of the head that it left; empty: unknown
+    std::optional<EntryDate> date;  // its own, else that of the nearest entry before it that has one ...
+    std::string dated_iteration;    // ... and whose that is
+    std::string_view left_head;     // sha of the head that it left; empty: unknown
 };
 EntryBrief brief_of(const Entry& entry);
 
@@ -97,10 +98,12 @@ public:
     void set_iteration(const EntryHead* head);
     void set_iteration(std::string_view name) { m_iteration = name; }
 
-    void add(const Where& where, std::string message, std::optional<Fix> fix = {}, Severity at_most = Severity::error);
+    // Secrets that the message quotes are masked.
+    void add(const Where& where, const std::string& message, std::optional<Fix> fix = {},
+             Severity at_most = Severity::error);
     // The same as a note, whatever the rule's own severity.
-    void note(const Where& where, std::string message, std::optional<Fix> fix = {}) {
-        add(where, std::move(message), std::move(fix), Severity::note);
+    void note(const Where& where, const std::string& message, std::optional<Fix> fix = {}) {
+        add(where, message, std::move(fix), Severity::note);
     }
     // An edit that puts `text` in the place of a part of the file.
     Edit replace(std::string_view part, std::string text) const {

@@ -15,6 +15,7 @@ namespace rule {
 void pending_commit(const EntryFacts& facts, Reporter& reporter);
 void pending_outside_entries(const LintRun& run, Reporter& reporter);
 void this_commit(const EntryFacts& facts, Reporter& reporter);
+void this_commit_outside_entries(const LintRun& run, Reporter& reporter);
 void commit_grammar(const EntryFacts& facts, Reporter& reporter);
 void repeated_field(const EntryFacts& facts, Reporter& reporter);
 void unknown_sha(const EntryFacts& facts, Reporter& reporter);

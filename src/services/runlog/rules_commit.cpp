@@ -30,20 +30,71 @@ std::string_view bare_value(const Field& field) {
     return s;
 }
 
+// A field's text in lower case, words parted by blanks.
+void add_words(std::string& words, const Field& field) {
+    const std::size_t first = words.size();
+    words += text::to_lower(field.value.substr(0, 2000)) + '\n' + text::to_lower(field.body.substr(0, 4000)) + '\n';
+    std::replace_if(
+        words.begin() + static_cast<std::ptrdiff_t>(first), words.end(), [](char c) { return c == '_' || c == '-'; },
+        ' ');
+}
+
+// Whether `words` has the word, and says it of this entry ("not promoted" does not).
+bool says_word(std::string_view words, std::string_view word) {
+    for (std::size_t found = words.find(word); found != std::string::npos; found = words.find(word, found + 1)) {
+        const std::string_view before = words.substr(0, found);
+        const std::size_t end = found + word.size();
+        const bool whole = (before.empty() || !detail::is_word(before.back())) &&
+                           (end == words.size() || !detail::is_word(words[end]));
+        const bool negated = before.ends_with("not ") || before.ends_with("never ") || before.ends_with("no ") ||
+                             before.ends_with("nothing ") || before.ends_with("not be ");
+        if (whole && !negated) return true;
+    }
+    return false;
+}
+
 struct Introduced {
     bool known = false;  // history could be asked
     std::optional<CommitInfo> commit;
+    std::string problem;  // why history does not know
 };
 
 Introduced introduced_by(const EntryFacts& facts) {
     CommitFacts* history = facts.run.facts();
-    if (history == nullptr) return {};
+    if (history == nullptr) return {false, {}, "no git history to look it up in"};
     if (const RecordFacts* record = facts.run.record_of(facts.entry.head)) {
-        if (auto commit = history->with_iteration_trailer(record->id); commit && *commit) return {true, **commit};
+        if (auto commit = history->with_iteration_trailer(record->id); commit && *commit) return {true, **commit, {}};
     }
     auto commit = history->introduced_line(facts.run.input.repository_path, facts.entry.head.heading);
-    if (!commit) return {};
-    return {true, std::move(*commit)};
+    if (!commit) return {false, {}, commit.error().message};
+    return {true, std::move(*commit), {}};
+}
+
+// Commit bullets of one kind outside every entry: all of them when the whole file is checked, those behind the last
+// entry always.
+void for_commits_outside_entries(const LintRun& run, CommitKind kind, const std::function<void(const Line&)>& visit) {
+    if (run.input.base != nullptr) return;
+    const auto scan = [&](std::string_view text, std::uint32_t first_line) {
+        LineCursor cursor(text, first_line);
+        FenceTracker fence;
+        Line line;
+        while (cursor.next(line)) {
+            if (fence.inside(line.text)) continue;
+            const auto bullet = detail::match_bullet(line.text);
+            const auto labelled = bullet ? detail::split_label(bullet->content) : std::nullopt;
+            if (!labelled || !detail::label_is(labelled->label, "commit")) continue;
+            if (classify_commit(labelled->value).kind == kind) visit(line);
+        }
+    };
+    if (run.whole_file()) {
+        for_each_region(run, [&](const Region& region) {
+            if (!region.is_entry) scan(region.text, region.first_line);
+        });
+    } else if (!run.document.entries.empty()) {
+        const EntryHead& last = run.document.entries.back();
+        const std::size_t end = run.document.offset(last.text) + last.text.size();
+        scan(run.document.bytes.substr(end), last.line + last.line_count);
+    }
 }
 
 }  // namespace
@@ -55,28 +106,19 @@ Verdict verdict_of(const Entry& entry) {
     for (const std::string_view label :
          {"decision", "outcome", "assessment", "acceptance gate checklist", "verdict", "governance note",
           "governance action", "retained tree state after measurement"}) {
-        const Field* field = entry.find(label);
-        if (field == nullptr) continue;
-        words +=
-            text::to_lower(field->value.substr(0, 2000)) + '\n' + text::to_lower(field->body.substr(0, 4000)) + '\n';
+        if (const Field* field = entry.find(label)) add_words(words, *field);
     }
-    std::replace(words.begin(), words.end(), '_', ' ');
-    std::replace(words.begin(), words.end(), '-', ' ');
-    const auto says = [&](std::string_view word) {
-        for (std::size_t found = words.find(word); found != std::string::npos; found = words.find(word, found + 1)) {
-            const std::string_view before = std::string_view(words).substr(0, found);
-            const std::size_t end = found + word.size();
-            const bool whole = (before.empty() || !detail::is_word(before.back())) &&
-                               (end == words.size() || !detail::is_word(words[end]));
-            const bool negated = before.ends_with("not ") || before.ends_with("never ") || before.ends_with("no ") ||
-                                 before.ends_with("nothing ") || before.ends_with("not be ");
-            if (whole && !negated) return true;
-        }
-        return false;
-    };
+    const auto says = [&](std::string_view word) { return says_word(words, word); };
     verdict.promoted = says("promoted") || says("promote corrupt champion");
     verdict.reverted = says("reverted");
     verdict.rejected = says("regressed") || says("rejected") || says("regression") || says("control flow regression");
+    // An attempt without a commit tells in other places, too, that it never got to run.
+    for (const Field& field : entry.fields) {
+        if (verdict.committed) break;
+        for (const std::string_view label : {"commit", "interpretation", "result"}) {
+            if (detail::label_is(field.label, label)) add_words(words, field);
+        }
+    }
     verdict.blocked = says("infra blocked") || says("profile blocked") || says("compile blocked");
     return verdict;
 }
@@ -85,6 +127,7 @@ EntryBrief brief_of(const Entry& entry) {
     EntryBrief brief;
     brief.head = entry.head;
     brief.date = date_of(entry);
+    brief.dated_iteration = iteration_text(entry.head);
     if (entry.commit_value.kind == CommitKind::committed) brief.left_head = entry.commit_value.sha;
     if (entry.commit_value.kind == CommitKind::none) brief.left_head = sha_in(entry.field(entry.starting_commit));
     return brief;
@@ -105,33 +148,17 @@ void pending_commit(const EntryFacts& facts, Reporter& reporter) {
     }
 }
 
-// Lines outside every entry count when the whole file is checked; those behind the last entry always do.
 void pending_outside_entries(const LintRun& run, Reporter& reporter) {
-    if (run.options.allow_pending || run.input.base != nullptr) return;
-    const auto scan = [&](std::string_view text, std::uint32_t first_line) {
-        LineCursor cursor(text, first_line);
-        FenceTracker fence;
-        Line line;
-        while (cursor.next(line)) {
-            if (fence.inside(line.text)) continue;
-            const auto bullet = detail::match_bullet(line.text);
-            if (!bullet) continue;
-            const auto labelled = detail::split_label(bullet->content);
-            if (labelled && detail::label_is(labelled->label, "commit") &&
-                classify_commit(labelled->value).kind == CommitKind::pending) {
-                reporter.add({line}, "a pending commit outside every entry");
-            }
-        }
-    };
-    if (run.whole_file()) {
-        for_each_region(run, [&](const Region& region) {
-            if (!region.is_entry) scan(region.text, region.first_line);
-        });
-    } else if (!run.document.entries.empty()) {
-        const EntryHead& last = run.document.entries.back();
-        const std::size_t end = run.document.offset(last.text) + last.text.size();
-        scan(run.document.bytes.substr(end), last.line + last.line_count);
-    }
+    if (run.options.allow_pending) return;
+    for_commits_outside_entries(run, CommitKind::pending, [&](const Line& line) {
+        reporter.add({line}, "a pending commit outside every entry");
+    });
+}
+
+void this_commit_outside_entries(const LintRun& run, Reporter& reporter) {
+    if (run.options.allow_this_commit) return;
+    for_commits_outside_entries(run, CommitKind::self,
+                                [&](const Line& line) { reporter.add({line}, "`this commit` outside every entry"); });
 }
 
 void this_commit(const EntryFacts& facts, Reporter& reporter) {
@@ -140,7 +167,7 @@ void this_commit(const EntryFacts& facts, Reporter& reporter) {
     if (facts.run.options.allow_this_commit) return;
     const Introduced introduced = introduced_by(facts);
     if (!introduced.known) {
-        reporter.add(at(*field), "`this commit` cannot be resolved: no git history to look it up in");
+        reporter.add(at(*field), fmt::format("`this commit` cannot be resolved: {}", introduced.problem));
     } else if (!introduced.commit) {
         if (facts.is_last) {
             reporter.note(at(*field), "`this commit` resolves when the entry is committed");

@@ -56,7 +56,9 @@ void date_format(const EntryFacts& facts, Reporter& reporter) {
     if (s.empty() || s.starts_with("<")) return;  // L106
     if (is_utc(s)) {
         if (s == field->value) return;
-        reporter.note(value_of(*field), "the date needs no backticks", reporter.safe(field->value, std::string(s)));
+        const char* marks = field->value.find('`') != std::string_view::npos ? "backticks" : "asterisks";
+        reporter.add(value_of(*field), fmt::format("the date needs no {}", marks),
+                     reporter.safe(field->value, std::string(s)));
         return;
     }
     std::optional<Fix> fix;
@@ -74,7 +76,7 @@ void date_order(const EntryFacts& facts, Reporter& reporter) {
     const bool earlier = by_day ? day_of(date->time) < day_of(before.time) : date->time < before.time;
     if (!earlier) return;
     reporter.add(value_of(*facts.entry.field(facts.entry.date)),
-                 fmt::format("earlier than the date of iteration {}, {}", iteration_text(facts.previous->head),
+                 fmt::format("earlier than the date of iteration {}, {}", facts.previous->dated_iteration,
                              format_iso8601(before.time)));
 }
 

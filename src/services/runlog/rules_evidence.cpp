@@ -1,7 +1,6 @@
-// L501-L507: what stands behind an entry's claims.
+// L501-L506: what stands behind an entry's claims.
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -54,9 +53,33 @@ std::string_view first_word(std::string_view value) {
 
 // ray-run-<user>-<entry>-YYYYMMDD-HHMMSS
 bool is_ray_run(std::string_view id) {
-    if (!id.starts_with("ray-run-") || id.size() < 8 + 3 + 16) return false;
+    constexpr std::string_view prefix = "ray-run-";
+    if (!id.starts_with(prefix) || id.size() < prefix.size() + 3 + 16) return false;
+    const std::string_view name = id.substr(prefix.size(), id.size() - prefix.size() - 16);
     const std::string_view time = id.substr(id.size() - 16);
-    return time[0] == '-' && digits(time.substr(1, 8), 8) && time[9] == '-' && digits(time.substr(10), 6);
+    const std::size_t dash = name.find('-', 1);
+    return dash != std::string_view::npos && dash + 1 < name.size() && time[0] == '-' && digits(time.substr(1, 8), 8) &&
+           time[9] == '-' && digits(time.substr(10), 6);
+}
+
+// gdnctl-<kind>-<user>-YYYYMMDDTHHMMSS-<8 hex digits>, as the job commands name their jobs
+bool is_own_job(std::string_view id) {
+    if (!id.starts_with("gdnctl-") || id.size() < 7 + 3 + 25) return false;
+    const std::string_view tail = id.substr(id.size() - 25);
+    return tail[0] == '-' && digits(tail.substr(1, 8), 8) && tail[9] == 'T' && digits(tail.substr(10, 6), 6) &&
+           tail[16] == '-' && std::all_of(tail.begin() + 17, tail.end(), [](char c) {
+               return detail::is_digit(c) || (c >= 'a' && c <= 'f');
+           });
+}
+
+// Whether a job field names a job at all, and not, in words, why there is none.
+bool names_job(const Field& field, std::string_view word) {
+    const std::string_view value = strip_marks(field.value);
+    const std::string_view rest = strip_marks(value.substr(std::min(value.find(word) + word.size(), value.size())));
+    const bool prose = !rest.empty() && std::string_view(",;(").find(rest[0]) == std::string_view::npos;
+    const std::string lower_case = text::to_lower(word);
+    return !prose && lower_case != "n/a" && lower_case != "none" && lower_case != "pending" && lower_case != "-" &&
+           !word.starts_with("<");
 }
 
 bool is_raysubmit(std::string_view id) {
@@ -80,20 +103,6 @@ bool is_artifact(std::string_view value) {
 
 constexpr std::array<std::string_view, 3> k_no_accelerator = {"No accelerator found", "Device or resource busy",
                                                               "The TPU is already in use by another process"};
-
-bool has_text(std::string_view text, std::string_view part) {
-    return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
-}
-
-// The value of `name` in "name=value" or "name: value", up to a blank or a comma.
-std::string_view value_after(std::string_view line, std::string_view name) {
-    const std::size_t at = line.find(name);
-    if (at == std::string_view::npos || (at > 0 && detail::is_word(line[at - 1]))) return {};
-    std::string_view rest = line.substr(at + name.size());
-    if (rest.empty() || (rest[0] != '=' && rest[0] != ':' && rest[0] != ' ' && rest[0] != '`')) return {};
-    rest = rest.substr(std::min(rest.find_first_not_of("=: `\""), rest.size()));
-    return rest.substr(0, rest.find_first_of(" ,;`)\""));
-}
 
 }  // namespace
 
@@ -126,8 +135,11 @@ void failed_but_accepted(const EntryFacts& facts, Reporter& reporter) {
     if (!facts.verdict.accepted()) return;
     for (const TestCounts& counts : facts.entry.tests) {
         const std::int64_t bad = counts.failed.value_or(0) + counts.errors.value_or(0);
-        if (bad == 0) continue;
-        reporter.add(where(counts), fmt::format("{} failed, yet the entry has a commit", bad));
+        if (bad != 0) {
+            reporter.add(where(counts), fmt::format("{} failed, yet the entry has a commit", bad));
+        } else if (counts.said_bad()) {
+            reporter.add(where(counts), fmt::format("the verdict is {}, yet the entry has a commit", counts.verdict));
+        }
     }
 }
 
@@ -136,11 +148,12 @@ void malformed_reference(const EntryFacts& facts, Reporter& reporter) {
         const std::string_view word = first_word(field.value);
         if (word.empty()) continue;
         const auto is = [&](std::string_view label) { return detail::label_is(field.label, label); };
-        if ((is("job id") || is("ray job") || is("job/run")) && word.starts_with("ray") && !is_ray_run(word) &&
-            !is_raysubmit(word)) {
-            reporter.add(value_of(field), fmt::format("`{}` is no job id (ray-run-<user>-<entry>-YYYYMMDD-HHMMSS or "
-                                                      "raysubmit_<id>)",
-                                                      word));
+        const bool job = is("job id") || is("ray job") || (is("job/run") && word.starts_with("ray"));
+        if (job && names_job(field, word) && !is_ray_run(word) && !is_raysubmit(word) && !is_own_job(word)) {
+            reporter.add(value_of(field),
+                         fmt::format("`{}` is no job id (ray-run-<user>-<entry>-YYYYMMDD-HHMMSS, raysubmit_<id> or "
+                                     "gdnctl-<kind>-<user>-<time>-<hex>)",
+                                     word));
         } else if ((is("w&b run") || is("run") || is("run url")) && word.find("wandb.ai") != std::string_view::npos &&
                    !is_run_url(word)) {
             reporter.add(value_of(field), "no run URL (https://wandb.ai/<entity>/<project>/runs/<id>)");
@@ -172,32 +185,6 @@ void missing_accelerator(const EntryFacts& facts, Reporter& reporter) {
         }
         reporter.add({line, {place, sign.size()}}, "the quoted output says that the accelerator was missing or busy");
         return;
-    }
-}
-
-void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
-    // Most entries have none of the words: one look at the whole instead of three at each line.
-    if (!has_text(facts.entry.head.text, "effective") && !has_text(facts.entry.head.text, " run as ") &&
-        facts.entry.find("ce backend selected") == nullptr) {
-        return;
-    }
-    const bool asked_for_auto = facts.entry.head.text.find("--ce-implementation auto") != std::string_view::npos;
-    for (const Field& field : facts.entry.fields) {
-        const std::string_view requested = value_after(field.line, "requested");
-        const std::string_view effective = value_after(field.line, "effective");
-        if (!requested.empty() && !effective.empty() && requested != effective) {
-            reporter.add(at(field), fmt::format("requested {}, but {} took effect", requested, effective));
-            continue;
-        }
-        const bool backend = detail::label_is(field.label, "ce backend selected");
-        if (backend && asked_for_auto && first_word(field.value) == "xla") {
-            reporter.add(at(field), "requested auto, but xla took effect");
-        }
-        const std::size_t ran = field.line.find(" run as ");
-        if (ran == std::string_view::npos || ran == 0 || !detail::is_digit(field.line[ran - 1])) continue;
-        const std::string_view as = field.line.substr(ran + 8);
-        if (!as.empty() && detail::is_digit(as[0]))
-            reporter.add(at(field), "another setting took effect than was requested");
     }
 }
 

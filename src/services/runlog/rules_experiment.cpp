@@ -77,11 +77,15 @@ void experiment_date(const ExperimentFacts& facts, Reporter& reporter) {
 }
 
 void experiment_date_order(const ExperimentFacts& facts, Reporter& reporter) {
-    if (facts.index == 0) return;
     const ExperimentEntry& entry = facts.entry();
-    const ExperimentEntry& previous = facts.entries[facts.index - 1];
-    if (entry.date >= previous.date) return;
-    reporter.add({entry.heading, entry.date}, fmt::format("earlier than the entry before it, {}", previous.date));
+    if (!parse_iso8601(entry.date)) return;  // L301
+    for (std::size_t i = facts.index; i-- > 0;) {
+        const std::string_view before = facts.entries[i].date;
+        if (!parse_iso8601(before)) continue;
+        if (entry.date >= before) return;
+        reporter.add({entry.heading, entry.date}, fmt::format("earlier than the entry before it, {}", before));
+        return;
+    }
 }
 
 // Numbers run on over the whole file.

@@ -14,24 +14,27 @@ namespace {
 
 bool has_reading(const Entry& entry, std::uint32_t line) { return !readings_of_line(entry, line).empty(); }
 
-// A digit and a unit behind it ("about 9 ms", "9.1%").
+// A digit and a unit behind it ("about 9 ms", "9.1%"), or a unit that stands alone ("-> ms", "?? ms", "?%").
 bool mentions_unit(std::string_view s) {
     for (std::size_t i = 1; i < s.size(); ++i) {
-        if (s[i] == '%' && detail::is_digit(s[i - 1])) return true;
+        if (s[i] == '%' && !detail::is_alpha(s[i - 1])) return true;
         if (s[i] != 's' || (i + 1 < s.size() && detail::is_word(s[i + 1]))) continue;
-        std::size_t j = i;
-        if (s[j - 1] == 'm' || s[j - 1] == 'u') --j;
+        const bool longer = s[i - 1] == 'm' || s[i - 1] == 'u';
+        const std::size_t j = longer ? i - 1 : i;
+        if (longer && (j == 0 || !detail::is_word(s[j - 1]))) return true;
         if (j > 0 && (detail::is_digit(s[j - 1]) || (s[j - 1] == ' ' && j > 1 && detail::is_digit(s[j - 2]))))
             return true;
     }
     return false;
 }
 
+// What an entry plans or runs, not what it measured.
 bool is_prediction(const Entry& entry, const Field& field) {
     for (const Field* f = &field; f != nullptr; f = entry.field(f->parent)) {
-        if (detail::label_is(f->label, "expected effect", true) || detail::label_is(f->label, "reject if", true) ||
-            detail::label_is(f->label, "candidate shortlist", true)) {
-            return true;
+        for (const std::string_view label :
+             {"expected effect", "reject if", "candidate shortlist", "hypothesis", "selected hypothesis",
+              "next hypothesis", "next bold hypothesis", "command"}) {
+            if (detail::label_is(f->label, label, true)) return true;
         }
     }
     return false;
@@ -99,6 +102,62 @@ std::optional<std::int64_t> first_integer(std::string_view s) {
     return text::parse_int(detail::strip_zeros(s.substr(begin, end - begin)));
 }
 
+// Whether the words around "2 points" are those of a window; others are percentage points, or points of a list.
+bool counts_samples(std::string_view before, std::string_view behind) {
+    for (const std::string_view kind : {"median", "mean", "average", "window"}) {
+        if (behind.starts_with(' ') && behind.substr(1).starts_with(kind)) return true;
+    }
+    for (const std::string_view link : {" of ", " over ", "d over "}) {
+        if (!before.ends_with(link)) continue;
+        const std::string_view words = before.substr(0, before.size() - link.size());
+        for (const std::string_view kind : {"median", "mean", "average", "window"}) {
+            if (words.ends_with(kind)) return true;
+        }
+    }
+    const std::size_t open = before.rfind('(');
+    if (open == std::string_view::npos || before.find(')', open) != std::string_view::npos) return false;
+    const bool alone = behind.empty() || std::string_view("),;").find(behind[0]) != std::string_view::npos;
+    return alone && (before.ends_with("(") || before.ends_with(", "));
+}
+
+// How many points a value rests on: `Points: 3`, "median of 2 points", "(2 points)", "3-point median".
+std::optional<std::int64_t> points_of(const Field& field, std::string_view line) {
+    const std::string label = normalise_label(field.label.substr(0, 40));
+    if (label == "points" || label == "window points" || label == "metric points" || label == "measured points") {
+        return first_integer(field.value);
+    }
+    for (std::size_t at = line.find("point"); at != std::string_view::npos; at = line.find("point", at + 1)) {
+        const std::size_t digits_end = at > 0 && (line[at - 1] == ' ' || line[at - 1] == '-') ? at - 1 : at;
+        std::size_t digits = digits_end;
+        while (digits > 0 && detail::is_digit(line[digits - 1])) --digits;
+        if (digits == digits_end || digits_end == at) continue;
+        const std::string_view behind =
+            line.substr(at).starts_with("points") ? line.substr(at + 6) : line.substr(at + 5);
+        if (counts_samples(line.substr(0, digits), behind)) return first_integer(line.substr(digits));
+    }
+    return std::nullopt;
+}
+
+// Whether a line says that its number is the run's last one: "(last step)", "last-step value", a run's summary.
+bool is_last_step(const Field& field, std::string_view line) {
+    const std::string label = normalise_label(field.label.substr(0, 40));
+    const bool names_source = label == "metric source" || label == "metrics source";
+    if (names_source && line.find("summary") != std::string_view::npos) return true;
+    for (const std::string_view words : {"last step", "last-step"}) {
+        for (std::size_t at = line.find(words); at != std::string_view::npos; at = line.find(words, at + 1)) {
+            std::string_view before = line.substr(0, at);
+            if (before.ends_with("the ")) before.remove_suffix(4);
+            if (before.ends_with("not ") || before.ends_with("instead of ") || before.ends_with("than ")) continue;
+            const std::string_view behind = line.substr(at + words.size());
+            if (names_source || before.ends_with("(") || behind.starts_with(" value") || behind.starts_with(" only") ||
+                behind.starts_with(" alone")) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 }  // namespace
 
 void unreadable_metric(const EntryFacts& facts, Reporter& reporter) {
@@ -116,8 +175,8 @@ void unreadable_metric(const EntryFacts& facts, Reporter& reporter) {
                            (i + 1 == entry.readings.size() || entry.readings[i + 1].number != r.number);
         if (!alone) continue;
         if (auto fix = canonical_spelling(r, reporter)) {
-            reporter.note(at(r), "other tools read only `label: `1 ms -> 2 ms``, with the label outside the backticks",
-                          std::move(fix));
+            reporter.add(at(r), "other tools read only `label: `1 ms -> 2 ms``, with the label outside the backticks",
+                         std::move(fix));
         }
     }
 }
@@ -190,20 +249,19 @@ void gain_without_step(const EntryFacts& facts, Reporter& reporter) {
 
 void few_points(const EntryFacts& facts, Reporter& reporter) {
     for (const Field& field : facts.entry.fields) {
-        if (field.label.size() < 6 || field.label.size() > 20) continue;
-        const std::string label = normalise_label(field.label);
-        if (label == "points" || label == "window points" || label == "metric points" || label == "measured points") {
-            const auto points = first_integer(field.value);
-            if (points && *points < facts.run.options.window_points_min) {
-                reporter.add(value_of(field), fmt::format("{} points are fewer than the window's minimum of {}",
-                                                          *points, facts.run.options.window_points_min));
-            }
-        } else if (label == "metric source" || label == "metrics source") {
-            const std::string value = text::to_lower(field.value);
-            if (value.find("summary") != std::string::npos || value.find("last step") != std::string::npos ||
-                value.find("last-step") != std::string::npos) {
-                reporter.add(value_of(field), "the value of the last step alone; take the median of a window");
-            }
+        const std::string line = text::to_lower(field.line.substr(0, 2000));
+        const bool points_named = line.find("point") != std::string::npos;
+        if ((!points_named && line.find("last") == std::string::npos && line.find("summary") == std::string::npos) ||
+            is_prediction(facts.entry, field)) {
+            continue;
+        }
+        const auto points = points_named ? points_of(field, line) : std::nullopt;
+        if (points && *points < facts.run.options.window_points_min) {
+            reporter.add(value_of(field), fmt::format("{} {} than the window's minimum of {}", *points,
+                                                      *points == 1 ? "point is fewer" : "points are fewer",
+                                                      facts.run.options.window_points_min));
+        } else if (is_last_step(field, line)) {
+            reporter.add(value_of(field), "the value of the last step alone; take the median of a window");
         }
     }
 }

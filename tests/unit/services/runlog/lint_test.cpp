@@ -172,11 +172,19 @@ TEST_CASE("runlog dates: L301, L302, L303") {
     };
     CHECK(Linted(with_date("2026-02-18")).count("L301") == 0);
     CHECK(fixed("`2026-02-18T12:55:20Z`") == "2026-02-18T12:55:20Z");
+    CHECK(Linted(with_date("`2026-02-18`")).find("L301").message == "the date needs no backticks");
+    CHECK(Linted(with_date("`2026-02-18`")).find("L301").severity == Severity::warning);
+    CHECK(Linted(with_date("**2026-02-18**")).find("L301").message == "the date needs no asterisks");
+    CHECK(fixed("**2026-02-18T12:55:20Z**") == "2026-02-18T12:55:20Z");
     CHECK(fixed("2026-02-18 12:55:20 UTC") == "2026-02-18T12:55:20Z");
     CHECK(fixed("2026-02-18T12:55:20+02:00") == "2026-02-18T10:55:20Z");
     CHECK(fixed("2026-02-18 12:55:20") == "none");
     CHECK(fixed("18 February") == "none");
     CHECK(Linted(with_date("2026-02-18") + "### Iteration 2\n- Date: 2026-02-17T10:00:00Z\n").count("L302") == 1);
+    CHECK(Linted(with_date("2026-02-18") + "### Iteration 2\n- Date: 2026-13-45\n### Iteration 3\n- Date: 2026-02-17\n",
+                 all_entries())
+              .find("L302")
+              .message == "earlier than the date of iteration 1, 2026-02-18T00:00:00Z");
     CHECK(Linted(with_date("2026-02-18T20:00:00Z") + "### Iteration 2\n- Date: 2026-02-18\n").count("L302") == 0);
     LintOptions options;
     options.now = WallTime(std::chrono::sys_days(std::chrono::year(2026) / 2 / 17));
