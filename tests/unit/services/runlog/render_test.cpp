@@ -285,26 +285,6 @@ TEST_CASE("import: numbers given twice, entries that changed, generated entries"
     CHECK(text_at(third->records[0], "/commit_reason") == "c");
 }
 
-TEST_CASE("import: values of several arms stay with their arm; a heading that says nothing is an unknown comparison") {
-    const Json arms =
-        imported("### Iteration 1 - a\n- Hybrid: while 2.0 ms\n- Control: while 1.0 ms\n- Step duration: `9.0 ms`\n");
-    CHECK_FALSE(arms["metrics"].contains("while_ms"));
-    CHECK(arms["metrics"]["step_duration_ms"]["after"] == 9.0);
-    REQUIRE(arms["profiles"].size() == 2);
-    CHECK(arms["profiles"][0]["arm"] == "hybrid");
-    CHECK(arms["profiles"][0]["metrics"]["while_ms"] == 2.0);
-    CHECK(arms["profiles"][1]["metrics"]["while_ms"] == 1.0);
-    CHECK(arms["comparison"]["kind"] == "unknown");
-    const Json nested =
-        imported("### Iteration 1 - a\n- Control:\n  - while: `1.0 ms`\n- Hybrid:\n  - while: `2.0 ms`\n");
-    CHECK(nested["metrics"].empty());
-    CHECK(nested["profiles"].size() == 2);
-    CHECK(parsed(render_entry(nested)).readings.size() == 2);  // rendered once, where they stood
-    CHECK(imported("### Iteration 1 - a\n- Hotspots observed:\n  - while: `1 ms -> 2 ms`\n")["comparison"]["kind"] ==
-          "unknown");
-    CHECK(imported("### Iteration 1 - a\n- Date: 2026-02-18\n")["comparison"]["kind"].is_null());
-}
-
 TEST_CASE("stamp: only the last entry, only the two placeholders, nothing else touched (10.13)") {
     const std::string log =
         "### Iteration 1 - a\n\n- Commit: abc123\n\n### Iteration 2 - b\n- Commit: this commit\n- x\n";
