@@ -10,7 +10,9 @@
 #include "gdnctl/core/target.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
+#include "gdnctl/services/cluster.h"
 #include "gdnctl/services/local_jobs.h"
+#include "gdnctl/services/ray_jobs.h"
 
 namespace gdnctl::commands {
 
@@ -173,12 +175,26 @@ Result<RayAccess> open_access(const Place& place, Context& context) {
     return access;
 }
 
+namespace {
+
+Result<std::unique_ptr<JobBackend>> open_dashboard(const Place& place, Context& context) {
+    GDNCTL_TRY_ASSIGN(RayAccess access, open_access(place, context));
+    RayJobsConfig config;
+    config.cluster = place.cluster;
+    config.address = place.address ? place.address->url : place.cluster;
+    config.route = std::move(access.route);
+    if (!access.withheld) config.token = access.token.value;
+    config.token_hint = token_hint(access.token, access.withheld);
+    config.http = &context.http;
+    config.clock = &context.clock;
+    config.stop = context.stop;
+    return make_ray_jobs(std::move(config));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context) {
-    if (!place.local) {
-        const std::string what = place.address ? place.address->url : "cluster " + place.cluster;
-        return fail(ErrorKind::infrastructure, what + " cannot be reached: this version runs jobs on this machine only",
-                    "`--cluster local` runs jobs on this machine");
-    }
+    if (!place.local) return open_dashboard(place, context);
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
                     options.no_local ? "leave out --no-local to run on this machine"

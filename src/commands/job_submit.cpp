@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "commands/job_given_up.h"
 #include "commands/job_tree.h"
 #include "gdnctl/cli/version.h"
 #include "gdnctl/core/json.h"
@@ -89,7 +90,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
 }
 
 // $STATE/jobs.jsonl: what was submitted from here, whatever the backend. A job that runs is not lost for its sake.
-void remember(const JobRequest& request, const JobPlace& place, Context& context) {
+void remember(const JobRequest& request, const JobPlace& place, const std::string& session, Context& context) {
     Json record;
     record["time"] = format_iso8601(context.clock.wall());
     record["submission_id"] = request.submission_id;
@@ -99,6 +100,7 @@ void remember(const JobRequest& request, const JobPlace& place, Context& context
     record["kind"] = request.metadata.at("kind");
     record["target"] = request.metadata.at("target");
     record["nonce"] = request.metadata.at("nonce");
+    record["session"] = session;
     auto journal = Journal::open(context.state_dir / "jobs.jsonl", {k_journal_wait, &context.clock, context.stop});
     const Status written = journal ? journal->append(to_text(record)) : tl::unexpected(journal.error());
     if (!written) log::warning("the job runs, but it is not in the list of submissions: {}", written.error().text());
@@ -136,8 +138,11 @@ void leave_or_stop(const SubmitOptions& options, JobBackend& backend, std::strin
     watch.poll = std::chrono::milliseconds(100);
     watch.timeout = k_stop_patience;
     watch.whole_messages = false;
+    watch.submitted = true;
     const auto end = wait_for_job(backend, id, watch, patient);
-    if (!end || end->timed_out) log::warning("job {} has not ended yet", id);
+    if (end && !end->timed_out) return;
+    log::warning("job {} has not ended yet", id);
+    remember_given_up(backend, id, patient);
 }
 
 }  // namespace
@@ -192,7 +197,7 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
     log::info("Job submitted with ID: {}", id);
     log::info("Job URL: {}", run.place.url);
     if (!request.env.empty()) log::info("environment of the job: {}", names_of(request.env));
-    remember(request, run.place, context);
+    remember(request, run.place, submitted.session, context);
 
     if (options.no_wait) {
         GDNCTL_TRY_ASSIGN(run.details, backend.details(id));
@@ -205,6 +210,7 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
     const LogFilter::Out print = log_printer(context);
     WatchOptions watch;
     watch.whole_messages = false;
+    watch.submitted = true;
     if (plan.command.timeout_s) watch.timeout = std::chrono::seconds(*plan.command.timeout_s);
     auto watched = follow_job(
         backend, id, *log, watch,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "commands/job_given_up.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/time.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
@@ -13,41 +15,122 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds k_follow_interval{200};
-constexpr std::chrono::minutes k_patience{10};  // with a backend that does not answer
+constexpr milliseconds k_first_delay{500};
+constexpr milliseconds k_longest_delay{15000};
+constexpr std::chrono::seconds k_first_patience{30};  // with a backend that has not answered yet
+constexpr std::chrono::minutes k_patience{10};        // with one that has
+
+bool is_passing(const Error& error) {
+    return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
+}
 
 // Asks for a job's details, bearing with a backend that is out of reach for a while.
 class Poller {
 public:
-    Poller(JobBackend& backend, std::string_view id, Context& context)
-        : m_backend(backend), m_id(id), m_context(context), m_answered(context.clock.monotonic()) {}
+    Poller(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context)
+        : m_backend(backend),
+          m_id(id),
+          m_context(context),
+          m_exists(options.submitted),
+          m_answered(context.clock.monotonic()) {}
 
     // nullopt: no answer this time.
     Result<std::optional<JobDetails>> ask() {
-        auto details = m_backend.details(m_id);
+        auto details = m_backend.poll(m_id);
         if (details) {
-            m_seen = true;
+            m_exists = m_heard = true;
             m_answered = m_context.clock.monotonic();
+            m_delay = milliseconds(0);
             return std::optional(std::move(*details));
         }
-        const ErrorKind kind = details.error().kind;
-        if (kind == ErrorKind::remote_missing && m_seen) {
-            return fail(ErrorKind::infrastructure, "the record of job " + std::string(m_id) + " has vanished");
-        }
-        const bool passing = kind == ErrorKind::infrastructure || kind == ErrorKind::timeout;
-        if (!passing || m_context.clock.monotonic() - m_answered > k_patience) {
-            return tl::unexpected(std::move(details).error());
-        }
-        log::warning("{}; trying again", details.error().text());
+        if (details.error().kind == ErrorKind::remote_missing) return tl::unexpected(missing(details.error()));
+        const Clock::Monotonic now = m_context.clock.monotonic();
+        const bool over = now - m_answered > (m_heard ? std::chrono::seconds(k_patience) : k_first_patience);
+        if (!is_passing(details.error()) || over) return tl::unexpected(std::move(details).error());
+        m_delay = m_delay.count() == 0 ? k_first_delay : std::min(k_longest_delay, 2 * m_delay);
+        log::warning("{}; trying again in {}", details.error().text(), format_duration(m_delay));
         return std::nullopt;
     }
+    bool failing() const { return m_delay.count() != 0; }
+    // Until the next question.
+    milliseconds delay(milliseconds usual) const { return failing() ? m_delay : usual; }
 
 private:
+    // No such job: never was, or not any more.
+    Error missing(const Error& error) {
+        const auto session = remembered_session(m_id, m_context);
+        bool same = false;
+        if (session && !session->empty()) {
+            const auto now = m_backend.session();
+            same = now && *now == *session;
+        }
+        const bool restarted = !same && (m_exists || (session && !session->empty()));
+        if (restarted) {
+            return {ErrorKind::infrastructure,
+                    "job record vanished (head restarted): " + std::string(m_id),
+                    "its processes ended with the old head: submit again",
+                    {}};
+        }
+        if (!m_exists) return error;
+        return {ErrorKind::infrastructure, "job record vanished: " + std::string(m_id), "someone has deleted it", {}};
+    }
+
     JobBackend& m_backend;
     std::string_view m_id;
     Context& m_context;
-    bool m_seen = false;
+    bool m_exists;
+    bool m_heard = false;
     Clock::Monotonic m_answered;
+    milliseconds m_delay{0};
+};
+
+// Reads a log as it grows. What keeps it away now and then, or for good, does not end the watch.
+class LogDrain {
+public:
+    LogDrain(JobLog& log, const std::function<void(std::string_view)>& sink, Context& context)
+        : m_log(log), m_sink(sink), m_context(context) {}
+
+    // What is new. True: something was.
+    Result<bool> once() {
+        if (m_gone) return false;
+        const auto read = m_log.pump([this](std::string_view bytes) {
+            m_sink(bytes);
+            return !m_context.stop.stop_requested();
+        });
+        if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
+        if (read) {
+            m_failing = false;
+            return *read > 0;
+        }
+        const ErrorKind kind = read.error().kind;
+        m_gone = kind == ErrorKind::remote_missing || kind == ErrorKind::bad_input;
+        if (!m_gone && !is_passing(read.error())) return tl::unexpected(read.error());
+        if (!m_failing || m_gone) log::warning("{}", read.error().text());
+        m_failing = true;
+        return false;
+    }
+
+    // The job has ended: reads until nothing is new.
+    Status rest() {
+        milliseconds delay = k_first_delay;
+        const Clock::Monotonic start = m_context.clock.monotonic();
+        for (;;) {
+            GDNCTL_TRY_ASSIGN(const bool more, once());
+            if (more) continue;
+            if (!m_failing || m_gone) return {};
+            if (m_context.clock.monotonic() + delay - start > k_first_patience) break;
+            if (!m_context.clock.sleep_for(delay, m_context.stop)) return tl::unexpected(stopped_error());
+            delay = std::min(k_longest_delay, 2 * delay);
+        }
+        log::warning("the end of the log could not be read");
+        return {};
+    }
+
+private:
+    JobLog& m_log;
+    const std::function<void(std::string_view)>& m_sink;
+    Context& m_context;
+    bool m_failing = false, m_gone = false;
 };
 
 class StatusLines {
@@ -102,7 +185,7 @@ void print_status(Context& context, const JobDetails& details, bool whole_messag
 }
 
 Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context) {
-    Poller poller(backend, id, context);
+    Poller poller(backend, id, options, context);
     StatusLines lines(context, options.whole_messages);
     const auto deadline = deadline_of(options, context);
     std::optional<JobDetails> last;
@@ -116,35 +199,41 @@ Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const Wat
         if (deadline && context.clock.monotonic() >= *deadline) {
             return Watched{last.value_or(unknown(id)), true};
         }
-        if (!pause(context, options.poll, deadline)) return tl::unexpected(stopped_error());
+        if (!pause(context, poller.delay(options.poll), deadline)) return tl::unexpected(stopped_error());
     }
 }
 
 Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log, const WatchOptions& options,
                            const std::function<void(std::string_view)>& sink, Context& context) {
-    Poller poller(backend, id, context);
+    Poller poller(backend, id, options, context);
     StatusLines lines(context, options.whole_messages);
+    LogDrain drain(log, sink, context);
+    const FollowPace pace = backend.pace();
     const auto deadline = deadline_of(options, context);
-    const auto drain = [&]() -> Status {
-        GDNCTL_TRY(log.pump([&](std::string_view bytes) {
-            sink(bytes);
-            return !context.stop.stop_requested();
-        }));
-        if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-        return {};
-    };
+    std::optional<JobDetails> last;
+    Clock::Monotonic asked;
     for (;;) {
-        GDNCTL_TRY_ASSIGN(auto now, poller.ask());
-        // The state was read first: what a job wrote before it ended is in the log by now.
-        GDNCTL_TRY(drain());
-        GDNCTL_TRY(context.terminal.flush());
-        const bool over = deadline && context.clock.monotonic() >= *deadline;
-        if (now) lines.show(*now);
-        if (now && (is_terminal(now->state) || over)) return Watched{std::move(*now), !is_terminal(now->state)};
-        if (context.terminal.out_closed()) {
-            return Watched{now.value_or(unknown(id)), false};
+        const Clock::Monotonic now = context.clock.monotonic();
+        const bool due = !last || last->state == JobState::pending || poller.failing() ||
+                         now - asked >= std::min(options.poll, pace.status);
+        if (due) {
+            asked = now;
+            GDNCTL_TRY_ASSIGN(auto details, poller.ask());
+            if (details) last = std::move(details);
         }
-        if (!pause(context, std::min(options.poll, k_follow_interval), deadline)) {
+        // The state was read first: what a job wrote before it ended is in the log by now.
+        const bool ended = last && is_terminal(last->state);
+        if (ended) {
+            GDNCTL_TRY(drain.rest());
+        } else {
+            GDNCTL_TRY(drain.once());
+        }
+        GDNCTL_TRY(context.terminal.flush());
+        if (last) lines.show(*last);
+        if (ended) return Watched{std::move(*last), false};
+        const bool over = deadline && context.clock.monotonic() >= *deadline;
+        if (over || context.terminal.out_closed()) return Watched{last.value_or(unknown(id)), over};
+        if (!pause(context, poller.delay(std::min(options.poll, pace.log)), deadline)) {
             return tl::unexpected(stopped_error());
         }
     }

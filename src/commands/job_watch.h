@@ -18,6 +18,7 @@ struct WatchOptions {
     std::chrono::milliseconds poll{5000};
     std::optional<std::chrono::milliseconds> timeout;
     bool whole_messages = true;  // false: first line of a job's message only
+    bool submitted = false;      // the job is known to have existed: not finding it is a loss, no mistake
 };
 
 struct Watched {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/job_given_up.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/clock.h"
@@ -64,6 +65,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
     GDNCTL_TRY_ASSIGN(auto jobs, backend->list());
+    see_to_given_up(*backend, context);
     std::erase_if(jobs, [&](const JobDetails& job) {
         return (options.mine && !is_mine(job, context.env)) || (options.status && job.state != *options.status);
     });

@@ -5,6 +5,7 @@
 #include "commands/job_watch.h"
 #include "commands/log_spool.h"
 #include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
 #include "gdnctl/platform/terminal.h"
 
 namespace gdnctl::commands::ray_logs {
@@ -18,10 +19,11 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
     const bool whole = grep != nullptr;
     GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(options.id, {whole ? std::nullopt : std::optional(tail), true}));
     LogFilter filter(grep, whole ? std::optional(tail) : std::nullopt, out);
-    GDNCTL_TRY(log->pump([&](std::string_view bytes) {
+    const auto read = log->pump([&](std::string_view bytes) {
         filter.feed(bytes);
         return !context.terminal.out_closed() && !context.stop.stop_requested();
-    }));
+    });
+    if (!read) log::warning("{}", read.error().text());
     filter.release();
     const auto sink = [&](std::string_view more) { filter.feed(more); };
     GDNCTL_TRY(follow_job(backend, options.id, *log, {}, sink, context));

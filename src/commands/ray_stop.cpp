@@ -1,7 +1,10 @@
 #include "commands/ray_stop.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
+#include "commands/job_given_up.h"
 #include "commands/job_watch.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -9,10 +12,37 @@
 
 namespace gdnctl::commands::ray_stop {
 
+namespace {
+
+// A job that waits is not stopped before it has started.
+void remember_unless_over(const JobBackend& backend, const JobDetails& details, Context& context) {
+    if (details.state != JobState::pending) return;
+    log::info("job {} still waits: it is stopped when it starts, by this machine's next gdnctl command on the cluster",
+              details.submission_id);
+    remember_given_up(backend, details.submission_id, context);
+}
+
+Result<JobDetails> wait_for_end(JobBackend& backend, const std::string& id, Context& context) {
+    WatchOptions watch;
+    watch.poll = std::max(std::chrono::milliseconds(200), backend.pace().log);
+    watch.whole_messages = false;
+    watch.submitted = true;
+    auto watched = wait_for_job(backend, id, watch, context);
+    if (!watched) {
+        if (watched.error().kind != ErrorKind::remote_missing) remember_given_up(backend, id, context);
+        return tl::unexpected(std::move(watched).error());
+    }
+    return std::move(watched->details);
+}
+
+}  // namespace
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Asks a job to stop: SIGTERM to all its processes, SIGKILL after 3 seconds (RAY_JOB_STOP_WAIT_TIME_S in the "
-        "job's environment). A job that still waits is stopped at once.");
+        "job's environment). A local job that still waits is stopped at once; a cluster lets it start first, which "
+        "this and "
+        "later commands watch for.");
     args.positional(options.id,
                     {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
     args.flag(options.wait, {.names = "--wait", .help = "return when the job has ended"});
@@ -34,13 +64,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
     } else {
         log::info("Job {} had ended already ({})", options.id, to_text(details.state));
     }
-    if (options.wait && !is_terminal(details.state)) {
-        WatchOptions watch;
-        watch.poll = std::chrono::milliseconds(200);
-        watch.whole_messages = false;
-        GDNCTL_TRY_ASSIGN(Watched watched, wait_for_job(*backend, options.id, watch, context));
-        details = std::move(watched.details);
+    if (!is_terminal(details.state)) {
+        if (!options.wait) {
+            remember_unless_over(*backend, details, context);
+        } else {
+            GDNCTL_TRY_ASSIGN(details, wait_for_end(*backend, options.id, context));
+        }
     }
+    see_to_given_up(*backend, context);
     if (context.global.json) {
         Json out;
         out["schema"] = "gdnctl.ray-stop/1";

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/job_given_up.h"
 #include "commands/job_results.h"
 #include "commands/job_watch.h"
 #include "gdnctl/core/json.h"
@@ -54,6 +55,11 @@ void print_json(const Watched& watched, const JobVerdict& verdict, const JobOutp
     context.terminal.out(to_text(out) + "\n");
 }
 
+bool is_log_trouble(const Error& error) {
+    return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::remote_missing ||
+           error.kind == ErrorKind::bad_input;
+}
+
 ExitCode compatible(const Result<Watched>& watched) {
     if (!watched) {
         return watched.error().kind == ErrorKind::remote_missing ? ExitCode::check_failed
@@ -83,16 +89,28 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     JobVerdict verdict{FailureClass::timeout, ExitCode::timeout};
     JobOutput output;
     if (!watched->timed_out) {
-        constexpr std::size_t k_signs = 200;  // lines that may tell a bad node; the results may be anywhere
-        const auto tail = context.global.json ? std::nullopt : std::optional(k_signs);
-        GDNCTL_TRY_ASSIGN(output, read_output(backend, id, tail));
-        verdict = classify(watched->details, output.tail());
+        verdict = classify(watched->details);
+        // The results may be anywhere in the log; the signs of a bad node are near its end.
+        constexpr std::size_t k_signs = 200;
+        const bool suspicious = verdict.exit == ExitCode::check_failed;
+        if (context.global.json || suspicious) {
+            auto read = read_output(backend, id, context.global.json ? std::nullopt : std::optional(k_signs));
+            if (!read && !is_log_trouble(read.error())) return tl::unexpected(std::move(read).error());
+            if (!read) log::warning("{}", read.error().text());
+            if (read) output = std::move(*read);
+            verdict = classify(watched->details, output.tail());
+        }
     } else {
         log::error("job {} has not ended within {} s; it goes on", id, *options.timeout_s);
     }
     if (options.show_logs) {
-        GDNCTL_TRY(print_log(backend, id, grep, static_cast<std::size_t>(options.tail), log_printer(context), context));
+        const Status printed =
+            print_log(backend, id, grep, static_cast<std::size_t>(options.tail), log_printer(context), context);
+        // A log that cannot be had does not hide how the job ended.
+        if (!printed && !is_log_trouble(printed.error())) return tl::unexpected(printed.error());
+        if (!printed) log::warning("{}", printed.error().text());
     }
+    see_to_given_up(backend, context);
     if (context.global.json) print_json(*watched, verdict, output, backend, context);
     return options.compat_exit ? compatible(watched) : verdict.exit;
 }

@@ -30,6 +30,7 @@ struct RayJobsConfig {
     std::string address;              // what a person would open
     std::shared_ptr<RayRoute> route;  // never null
     std::string token;                // empty: none; sent to the route's origin and its agents alone
+    std::string token_hint;           // what to do when it, or the lack of one, is refused
     Http* http = nullptr;
     Clock* clock = nullptr;
     std::stop_token stop;

@@ -1,0 +1,175 @@
+#include "services/ray/answers.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::ray {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> k_passing = {"No available agent", "Failed to get head node agent",
+                                                       "Cannot connect to host", "GetTimeout",
+                                                       "timeout in registering an actor"};
+constexpr std::string_view k_in_trouble = "Server got itself in trouble";
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool is_page(std::string_view body) {
+    const std::string start = text::to_lower(text::trim(body).substr(0, 64));
+    return start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<head");
+}
+
+std::string page_title(std::string_view body) {
+    const std::string lower = text::to_lower(body.substr(0, std::min<std::size_t>(body.size(), 8192)));
+    const std::size_t begin = lower.find("<title>");
+    const std::size_t end = lower.find("</title>");
+    if (begin == std::string::npos || end == std::string::npos || end < begin + 7) return "an HTML page";
+    return "an HTML page: " + std::string(text::trim(body.substr(begin + 7, end - begin - 7)));
+}
+
+}  // namespace
+
+Result<ServerVersion> parse_version(std::string_view body) {
+    const auto json = parse_json(body, "version");
+    const auto wrong = [&] {
+        return fail(ErrorKind::infrastructure, "no Ray dashboard answers there: /api/version gives " + gist(body),
+                    "check the address; a proxy or a login page may be in between");
+    };
+    if (!json || !json->is_object()) return wrong();
+    const auto string_at = [&](const char* key) {
+        const auto it = json->find(key);
+        return it != json->end() && it->is_string() ? it->get<std::string>() : std::string();
+    };
+    ServerVersion version{string_at("ray_version"), string_at("session_name")};
+    if (version.ray_version.empty() && string_at("version").empty()) return wrong();
+    const auto parts = text::split(version.ray_version, '.');
+    if (parts.size() >= 2) {
+        const auto number = [](std::string_view s) {
+            return static_cast<int>(std::clamp<std::int64_t>(text::parse_int(s).value_or(0), 0, 1'000'000));
+        };
+        version.major = number(parts[0]);
+        version.minor = number(parts[1]);
+    }
+    return version;
+}
+
+std::string percent_escape(std::string_view segment) {
+    std::string out;
+    for (const char c : segment) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                           c == '_' || c == '.' || c == '~';
+        if (plain) {
+            out += c;
+        } else {
+            out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+        }
+    }
+    return out;
+}
+
+Result<bool> parse_flag(std::string_view body, const char* key) {
+    const auto json = parse_json(body, "answer");
+    if (json && json->is_object()) {
+        const auto it = json->find(key);
+        if (it != json->end() && it->is_boolean()) return it->get<bool>();
+    }
+    return fail(ErrorKind::infrastructure, fmt::format("no '{}' in the dashboard's answer: {}", key, gist(body)));
+}
+
+bool is_passing(std::string_view method, int status, std::string_view body) {
+    if (status == 502 || status == 503 || status == 504) return true;
+    if (status != 500) return false;
+    if (method == "GET" && contains(body, k_in_trouble)) return true;
+    return std::any_of(k_passing.begin(), k_passing.end(), [&](std::string_view sign) { return contains(body, sign); });
+}
+
+bool says_already_exists(const HttpResponse& answer) {
+    return (answer.status == 500 || answer.status == 400) && contains(answer.body, "already exists");
+}
+
+bool says_too_large(const HttpResponse& answer) {
+    return answer.status == 413 || (answer.status == 500 && contains(answer.body, "EntityTooLarge"));
+}
+
+std::string gist(std::string_view body) {
+    constexpr std::size_t k_most = 300;
+    body = text::trim(body);
+    if (body.empty()) return "nothing";
+    if (is_page(body)) return text::repair_utf8(page_title(body).substr(0, k_most));
+    // A traceback ends with what was wrong; the servers put their own traceback around the first one, and a period.
+    std::string_view last;
+    for (const std::string_view line : text::split(body, '\n')) {
+        const std::string_view trimmed = text::trim(line);
+        if (trimmed.size() > 1) last = trimmed;
+    }
+    return redact(text::repair_utf8(last.substr(0, k_most)));
+}
+
+Error refusal(std::string_view what, const HttpResponse& answer, const std::string& token_hint) {
+    const std::string said = fmt::format("{} was answered {}: {}", what, answer.status, gist(answer.body));
+    const auto error = [&](ErrorKind kind, std::string hint) { return Error{kind, said, std::move(hint), {}}; };
+    switch (answer.status) {
+        case 400:
+        case 413: return error(ErrorKind::usage, "the server takes no such request: look at the options given");
+        case 405: return error(ErrorKind::usage, "check the address: what is in between may add browser headers");
+        case 401:
+        case 403: return error(ErrorKind::authentication, token_hint);
+        case 404:
+            if (contains(answer.body, "does not exist")) {
+                return {ErrorKind::remote_missing, gist(answer.body), "`gdnctl ray-list` shows the jobs", {}};
+            }
+            return error(ErrorKind::infrastructure, "check the address: there is no Ray Jobs API at it");
+        default: break;
+    }
+    if (answer.status >= 300 && answer.status < 400) {
+        const auto target = answer.header("location");
+        return {ErrorKind::infrastructure,
+                fmt::format("{} is redirected to {}", what, redact(target.value_or("nowhere"))),
+                "give the final address, if it is one to be trusted",
+                {}};
+    }
+    return error(ErrorKind::infrastructure,
+                 answer.status < 300 ? "a proxy or a login page may be in between" : "try again, or look at its log");
+}
+
+void ArraySplitter::end_item() {
+    if (!m_dropped) m_item(m_text);
+    m_text.clear();
+    m_dropped = false;
+}
+
+void ArraySplitter::feed(std::string_view piece) {
+    for (const char c : piece) {
+        if (m_depth >= 2) {
+            if (!m_dropped) m_text += c;
+            if (m_text.size() > k_item_limit) {
+                m_text.clear();
+                m_dropped = true;
+            }
+        }
+        if (m_in_string) {
+            const bool quote = c == '"' && !m_escaped;
+            m_escaped = c == '\\' && !m_escaped;
+            if (quote) m_in_string = false;
+            continue;
+        }
+        if (c == '"') m_in_string = true;
+        if (c == '{' || c == '[') {
+            ++m_depth;
+            if (m_depth == 2) m_text = c;
+        } else if ((c == '}' || c == ']') && m_depth > 0) {
+            --m_depth;
+            if (m_depth == 1) end_item();
+            if (m_depth == 0) m_complete = true;
+        }
+    }
+}
+
+}  // namespace gdnctl::ray

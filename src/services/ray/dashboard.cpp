@@ -1,0 +1,122 @@
+#include "services/ray/dashboard.h"
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/signals.h"
+
+namespace gdnctl::ray {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// A record that is deleted sooner after the job's end comes back as a ghost.
+constexpr std::chrono::seconds k_settles{5};
+// An end as long ago as this is long ago whatever the two clocks say.
+constexpr std::chrono::minutes k_long_ago{10};
+
+std::string job_path(std::string_view id) { return "/api/jobs/" + percent_escape(id); }
+
+Result<JobDetails> read_details(const Call& call, const std::string& body, std::string_view id) {
+    auto job = text::is_valid_utf8(body) ? parse_job_details(body) : parse_job_details(text::repair_utf8(body));
+    if (!job) {
+        return fail(ErrorKind::infrastructure,
+                    call.name() + " was answered with no job (" + job.error().message + "): " + gist(body),
+                    "a proxy or a login page may be in between");
+    }
+    if (is_ghost(*job)) return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "it was deleted");
+    if (job->submission_id.empty()) job->submission_id = id;
+    return job;
+}
+
+}  // namespace
+
+Result<ServerVersion> Dashboard::version() {
+    Call call;
+    call.path = "/api/version";
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send_ok(call, Tries::patient));
+    return parse_version(answer.body);
+}
+
+Result<JobDetails> Dashboard::details(std::string_view id, Tries tries) {
+    Call call;
+    call.path = job_path(id);
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send_ok(call, tries));
+    GDNCTL_TRY_ASSIGN(JobDetails job, read_details(call, answer.body, id));
+    m_known.insert_or_assign(std::string(id), job);
+    return job;
+}
+
+std::optional<JobDetails> Dashboard::known(std::string_view id) const {
+    const auto it = m_known.find(id);
+    return it == m_known.end() ? std::nullopt : std::optional(it->second);
+}
+
+Result<std::vector<JobDetails>> Dashboard::list() {
+    Patience patience = m_client.patience();
+    for (;;) {
+        std::vector<JobDetails> jobs;
+        std::size_t bytes = 0;
+        ArraySplitter splitter([&](std::string_view text) {
+            auto job = text::is_valid_utf8(text) ? parse_job_details(text) : parse_job_details(text::repair_utf8(text));
+            if (job && !is_ghost(*job)) jobs.push_back(std::move(*job));
+        });
+        std::string start;  // to name what came instead of a list
+        Call call;
+        call.path = "/api/jobs/";
+        call.total = 5min;
+        call.on_chunk = [&](std::string_view piece) {
+            constexpr std::size_t k_start = 4096;
+            constexpr std::size_t k_most = std::size_t{256} << 20;
+            if (start.size() < k_start) start += piece.substr(0, k_start - start.size());
+            bytes += piece.size();
+            splitter.feed(piece);
+            return bytes <= k_most;
+        };
+        auto answer = m_client.send(call, Tries::one);
+        const bool passing = answer ? is_passing("GET", answer->status, answer->body) : is_out_of_reach(answer.error());
+        if (passing && patience.wait(answer ? gist(answer->body) : answer.error().text())) continue;
+        if (patience.stopped()) return tl::unexpected(stopped_error());
+        if (!answer) return tl::unexpected(std::move(answer).error());
+        if (answer->status != 200) return tl::unexpected(m_client.refuse(call, *answer));
+        if (!splitter.complete() || !text::trim(start).starts_with('[')) {
+            return fail(ErrorKind::infrastructure, "GET /api/jobs/ was answered with no list: " + gist(start),
+                        "a proxy or a login page may be in between");
+        }
+        sort_newest_first(jobs);
+        return jobs;
+    }
+}
+
+Result<bool> Dashboard::stop(std::string_view id) {
+    Call call;
+    call.method = "POST";
+    call.path = job_path(id) + "/stop";
+    call.first_byte = 30s;
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send_ok(call, Tries::patient));
+    return parse_flag(answer.body, "stopped");
+}
+
+Status Dashboard::remove(std::string_view id) {
+    GDNCTL_TRY_ASSIGN(const JobDetails job, details(id, Tries::patient));
+    const auto refused = [&] {
+        return fail(ErrorKind::conflict,
+                    "Attempted to delete job '" + std::string(id) + "', but it is in a non-terminal state",
+                    "`gdnctl ray-stop --wait " + std::string(id) + "` ends it");
+    };
+    if (!is_terminal(job.state)) return refused();
+    Clock& clock = m_client.clock();
+    const bool settled = job.end_time && clock.wall() - *job.end_time > k_long_ago;
+    if (!settled && !clock.sleep_for(k_settles, m_client.config().stop)) return tl::unexpected(stopped_error());
+    Call call;
+    call.method = "DELETE";
+    call.path = job_path(id);
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send(call, Tries::patient));
+    if (answer.status == 500 && answer.body.find("non-terminal state") != std::string::npos) return refused();
+    if (answer.status != 200) return tl::unexpected(m_client.refuse(call, answer));
+    GDNCTL_TRY(parse_flag(answer.body, "deleted"));
+    m_known.erase(std::string(id));
+    return {};
+}
+
+}  // namespace gdnctl::ray

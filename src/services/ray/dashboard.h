@@ -1,0 +1,36 @@
+// The jobs of one dashboard, and what was last heard of each.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/ray/client.h"
+
+namespace gdnctl::ray {
+
+class Dashboard {
+public:
+    explicit Dashboard(RayJobsConfig config) : m_client(std::move(config)) {}
+
+    Client& client() { return m_client; }
+    const Client& client() const { return m_client; }
+
+    Result<ServerVersion> version();
+    // Errors: remote_missing; infrastructure; authentication.
+    Result<JobDetails> details(std::string_view id, Tries tries);
+    // What details() gave last for this job; nullopt: nothing yet.
+    std::optional<JobDetails> known(std::string_view id) const;
+    Result<std::vector<JobDetails>> list();
+    Result<bool> stop(std::string_view id);
+    // Waits until the server has done with a job that has just ended. Error besides: conflict (it has not ended).
+    Status remove(std::string_view id);
+
+private:
+    Client m_client;
+    std::map<std::string, JobDetails, std::less<>> m_known;
+};
+
+}  // namespace gdnctl::ray

@@ -1,0 +1,325 @@
+#include "services/ray/log_reader.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/signals.h"
+#include "services/ray/agent_file.h"
+#include "services/ray/log_join.h"
+#include "services/ray/log_tail.h"
+
+namespace gdnctl::ray {
+
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::size_t k_look_limit = std::size_t{8} << 20;   // of a look at the end of the log
+constexpr std::size_t k_held_limit = std::size_t{16} << 20;  // of a tail that is held back
+constexpr std::size_t k_most_lines = 1'000'000;
+constexpr int k_tries_of_a_way = 3;
+
+class LogReader final : public JobLog {
+public:
+    LogReader(std::shared_ptr<Dashboard> dashboard, std::string id, const LogStart& start)
+        : m_dashboard(std::move(dashboard)),
+          m_client(m_dashboard->client()),
+          m_id(std::move(id)),
+          m_file("job-driver-" + percent_escape(m_id) + ".log"),
+          m_start(start),
+          // A single look is one request through the dashboard; only who follows gains from the agent.
+          m_way(start.follow ? Way::agent : Way::file) {}
+
+    Result<std::size_t> pump(const Sink& sink) override;
+
+private:
+    enum class Way { agent, file, whole };
+
+    Status one_round(const JobDetails& job);
+    Status from_agent(const std::string& base);
+    Status from_file(const JobDetails& job);
+    Status from_whole(const JobDetails& job);
+    Status read_all(const JobDetails& job, std::optional<std::size_t> hold);
+    Status read_tail(const JobDetails& job, std::size_t lines);
+    Status look_at_end(const JobDetails& job);
+    Result<bool> join(const std::string& look, std::size_t lines);
+    Call file_call(const JobDetails& job, std::string_view lines) const;
+    Status judge(const JobDetails& job, const Call& call, const Result<HttpResponse>& answer);
+    bool deliver(std::string_view bytes);
+
+    std::shared_ptr<Dashboard> m_dashboard;
+    Client& m_client;
+    std::string m_id, m_file;
+    LogStart m_start;
+    Way m_way;
+    bool m_begun = false;  // the beginning was found and something after it may have been handed over
+    bool m_agent_worked = false;
+    int m_agent_failures = 0, m_file_failures = 0;
+    LogPosition m_position;
+    std::size_t m_new_lines = 0;  // in the last look
+    const Sink* m_sink = nullptr;
+    std::size_t m_handed = 0;  // in this pump
+    bool m_enough = false;
+};
+
+bool LogReader::deliver(std::string_view bytes) {
+    if (bytes.empty()) return !m_enough;
+    m_position.advance(bytes);
+    m_handed += bytes.size();
+    if (!(*m_sink)(bytes)) m_enough = true;
+    return !m_enough;
+}
+
+Result<std::size_t> LogReader::pump(const Sink& sink) {
+    m_sink = &sink;
+    m_handed = 0;
+    m_enough = false;
+    auto job = m_dashboard->known(m_id);
+    if (!job) {
+        GDNCTL_TRY_ASSIGN(job, m_dashboard->details(m_id, Tries::patient));
+    }
+    if (!is_terminal(job->state) && !job->driver_node_id) return std::size_t{0};
+    Patience patience = m_client.patience();
+    for (;;) {
+        Status read = one_round(*job);
+        if (read || m_enough) return m_handed;
+        // Who follows comes again: what has come by now is good.
+        if (m_start.follow && m_handed > 0 && is_out_of_reach(read.error())) return m_handed;
+        if (m_start.follow || !is_out_of_reach(read.error())) return tl::unexpected(std::move(read).error());
+        if (patience.wait(read.error().text())) continue;
+        if (patience.stopped()) return tl::unexpected(stopped_error());
+        return tl::unexpected(std::move(read).error());
+    }
+}
+
+Status LogReader::one_round(const JobDetails& job) {
+    if (m_way == Way::agent) {
+        std::optional<std::string> base;
+        if (job.driver_agent_http_address) {
+            base = m_client.config().route->agent_url(*job.driver_agent_http_address);
+        }
+        if (base) {
+            Status read = from_agent(*base);
+            if (read) {
+                m_agent_worked = true;
+                m_agent_failures = 0;
+                return {};
+            }
+            if (!is_out_of_reach(read.error()) && read.error().kind != ErrorKind::bad_input) return read;
+            log::debug("log of {}: {}", m_id, read.error().text());
+            if (m_agent_worked && ++m_agent_failures < k_tries_of_a_way) return from_file(job);
+        }
+        m_way = Way::file;
+    }
+    if (m_way == Way::file && job.driver_node_id) return from_file(job);
+    return from_whole(job);
+}
+
+Status LogReader::from_agent(const std::string& base) {
+    AgentFile file(m_client, base + "/logs/" + m_file);
+    if (!m_begun && m_start.tail) {
+        GDNCTL_TRY_ASSIGN(const std::uint64_t offset, file.tail_offset(*m_start.tail));
+        m_position.jump(offset);
+    }
+    m_begun = true;
+    return file.read_from(m_position.bytes(), [this](std::string_view bytes) { return deliver(bytes); });
+}
+
+Call LogReader::file_call(const JobDetails& job, std::string_view lines) const {
+    Call call;
+    call.path = fmt::format("/api/v0/logs/file?node_id={}&filename={}&lines={}",
+                            percent_escape(job.driver_node_id.value_or("")), m_file, lines);
+    call.total = seconds(0);
+    return call;
+}
+
+Status LogReader::from_file(const JobDetails& job) {
+    if (m_begun) {
+        if (!m_start.follow && m_start.tail) return {};
+        return m_position.bytes() == 0 ? read_all(job, {}) : look_at_end(job);
+    }
+    if (m_start.tail && !m_start.follow) {
+        // Zero lines would mean a thousand.
+        if (*m_start.tail > 0) GDNCTL_TRY(read_tail(job, *m_start.tail));
+        m_begun = true;
+        return {};
+    }
+    return read_all(job, m_start.tail);
+}
+
+// What an answer to a look through the dashboard means, if it is not the log.
+Status LogReader::judge(const JobDetails& job, const Call& call, const Result<HttpResponse>& answer) {
+    if (!answer) return tl::unexpected(answer.error());
+    if (answer->status == 200) {
+        m_file_failures = 0;
+        return {};
+    }
+    const auto says = [&](std::string_view text) { return answer->body.find(text) != std::string::npos; };
+    const bool over = is_terminal(job.state);
+    if (answer->status == 401 || answer->status == 403) return tl::unexpected(m_client.refuse(call, *answer));
+    if (says("Agent for node id")) {
+        if (!over) return fail(ErrorKind::infrastructure, "the log's node does not answer: " + gist(answer->body));
+        return fail(ErrorKind::remote_missing, "logs are gone with the node: " + gist(answer->body),
+                    "`gdnctl ray-wait " + m_id + "` still tells how the job ended");
+    }
+    if (says("file is not found at")) {
+        if (!over || m_position.bytes() > 0) return {};
+        m_way = Way::whole;
+        return from_whole(job);
+    }
+    const bool passing = answer->status >= 502 || says("Cannot connect to host");
+    if (!passing && (answer->status < 500 || ++m_file_failures >= k_tries_of_a_way)) {
+        m_way = Way::whole;
+        return from_whole(job);
+    }
+    return tl::unexpected(m_client.refuse(call, *answer));
+}
+
+// The whole file, of which what was handed over already is skipped; `hold`: only its last lines are handed over.
+Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hold) {
+    Call call = file_call(job, "-1");
+    LastLines held(hold.value_or(0), k_held_limit);
+    std::uint64_t seen = 0;
+    const std::uint64_t skip = m_position.bytes();
+    call.on_chunk = [&](std::string_view piece) {
+        const std::uint64_t before = seen;
+        seen += piece.size();
+        if (seen <= skip) return true;
+        if (before < skip) piece.remove_prefix(static_cast<std::size_t>(skip - before));
+        if (!hold) return deliver(piece);
+        held.feed(piece);
+        return true;
+    };
+    GDNCTL_TRY(judge(job, call, m_client.send(call, Tries::one)));
+    if (m_way == Way::whole) return {};
+    m_begun = true;
+    if (!hold) return {};
+    const std::string tail = held.take();
+    m_position.jump(seen - tail.size());
+    deliver(tail);
+    return {};
+}
+
+// The last lines only, in one request. They are handed over when all are there: a second try may see others.
+Status LogReader::read_tail(const JobDetails& job, std::size_t lines) {
+    Call call = file_call(job, std::to_string(std::min(lines, k_most_lines)));
+    std::string tail;
+    bool direct = false;
+    call.on_chunk = [&](std::string_view piece) {
+        if (direct) return deliver(piece);
+        tail += piece;
+        if (tail.size() <= k_held_limit) return true;
+        direct = true;
+        return deliver(tail);
+    };
+    const auto answer = m_client.send(call, Tries::one);
+    if (direct && !answer) {
+        Error error = answer.error();
+        error.kind = ErrorKind::bad_input;  // once begun it cannot be said where to go on
+        return tl::unexpected(std::move(error));
+    }
+    GDNCTL_TRY(judge(job, call, answer));
+    if (!direct && m_way == Way::file) deliver(tail);
+    return {};
+}
+
+// Whether `look`, the log's last `lines` lines, was enough to find where we are; hands over what is new.
+Result<bool> LogReader::join(const std::string& look, std::size_t lines) {
+    const std::string& window = m_position.window();
+    std::size_t next = 0;
+    if (count_lines(look) < lines) {
+        // That is the whole file. One that is shorter than what was handed over is not the one it was.
+        if (look.size() < m_position.bytes()) return true;
+        next = static_cast<std::size_t>(m_position.bytes());
+        if (std::string_view(look).substr(0, next).ends_with(window) || window.empty()) {
+            m_new_lines = count_lines(std::string_view(look).substr(next));
+            deliver(std::string_view(look).substr(next));
+            return true;
+        }
+        return fail(ErrorKind::infrastructure, "the log of job " + m_id + " is not the one that was read so far");
+    }
+    // A shorter window would be found too easily where it is not meant.
+    if (window.size() < k_window || find_joint(window, look, next) != Joint::found) return false;
+    m_new_lines = count_lines(std::string_view(look).substr(next));
+    deliver(std::string_view(look).substr(next));
+    return true;
+}
+
+Status LogReader::look_at_end(const JobDetails& job) {
+    std::size_t lines = count_lines(m_position.window()) + 50 + 2 * m_new_lines;
+    for (; lines <= k_most_lines; lines *= 8) {
+        Call call = file_call(job, std::to_string(lines));
+        std::string look;
+        bool too_long = false;
+        call.on_chunk = [&](std::string_view piece) {
+            too_long = look.size() + piece.size() > k_look_limit;
+            if (!too_long) look += piece;
+            return !too_long;
+        };
+        const auto answer = m_client.send(call, Tries::one);
+        const Way way = m_way;
+        GDNCTL_TRY(judge(job, call, answer));
+        if (m_way != way || answer->status != 200) return {};
+        if (too_long) break;
+        GDNCTL_TRY_ASSIGN(const bool joined, join(look, lines));
+        if (joined) return {};
+        std::size_t next = 0;
+        // More of a text that repeats itself tells no more.
+        if (find_joint(m_position.window(), look, next) == Joint::ambiguous) break;
+    }
+    return read_all(job, {});
+}
+
+Status LogReader::from_whole(const JobDetails& job) {
+    Call call;
+    call.path = "/api/jobs/" + percent_escape(m_id) + "/logs";
+    call.total = seconds(0);
+    call.first_byte = seconds(60);  // the dashboard reads all of it first
+    LastLines held(m_start.tail.value_or(0), k_held_limit);
+    const bool hold = !m_begun && m_start.tail;
+    std::uint64_t seen = 0;
+    const std::uint64_t skip = m_position.folded_bytes();  // this way line ends are one byte
+    LogsField field([&](std::string_view piece) {
+        const std::uint64_t before = seen;
+        seen += piece.size();
+        if (seen <= skip) return true;
+        if (before < skip) piece.remove_prefix(static_cast<std::size_t>(skip - before));
+        if (!hold) return deliver(piece);
+        held.feed(piece);
+        return true;
+    });
+    call.on_chunk = [&](std::string_view piece) { return field.feed(piece); };
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send(call, Tries::one));
+    if (answer.status == 200) {
+        if (!m_enough && !field.complete()) {
+            return fail(ErrorKind::infrastructure, call.name() + " was answered with no log",
+                        "a proxy or a login page may be in between");
+        }
+        m_way = Way::whole;
+        m_begun = true;
+        if (hold) deliver(held.take());
+        return {};
+    }
+    if (answer.body.find("UnicodeDecodeError") != std::string::npos) {
+        return fail(ErrorKind::remote_missing,
+                    "the log of job " + m_id + " holds a byte that is not UTF-8, and its node gives no raw bytes",
+                    "`gdnctl ray-wait " + m_id + "` still tells how the job ended");
+    }
+    const bool gone = answer.status == 500 && !is_passing("GET", 500, answer.body) && is_terminal(job.state);
+    if (gone) {
+        return fail(ErrorKind::remote_missing, "logs are gone with the node: " + gist(answer.body),
+                    "`gdnctl ray-wait " + m_id + "` still tells how the job ended");
+    }
+    return tl::unexpected(m_client.refuse(call, answer));
+}
+
+}  // namespace
+
+std::unique_ptr<JobLog> make_log_reader(std::shared_ptr<Dashboard> dashboard, std::string id, const LogStart& start) {
+    return std::make_unique<LogReader>(std::move(dashboard), std::move(id), start);
+}
+
+}  // namespace gdnctl::ray

@@ -1,0 +1,203 @@
+#include "services/ray/submit.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fd.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/hash.h"
+#include "gdnctl/platform/signals.h"
+#include "gdnctl/services/job_package.h"
+#include "services/ray/request.h"
+
+namespace gdnctl::ray {
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+// A package that a server was asked about stays there so long; after a longer upload it is asked for again.
+constexpr seconds k_pin{600};
+
+// A file without a name: nothing stays behind, however this process ends.
+class Unnamed {
+public:
+    static Result<Unnamed> create() {
+        std::error_code problem;
+        const fs::path folder = fs::temp_directory_path(problem);
+        if (problem) {
+            return fail(ErrorKind::local_io, "no folder for temporary files: " + problem.message(), "set TMPDIR");
+        }
+        std::string name = (folder / "gdnctl-package-XXXXXX").string();
+        UniqueFd fd(mkostemp(name.data(), O_CLOEXEC));
+        if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "create", name, errno));
+        unlink(name.c_str());
+        return Unnamed(std::move(fd));
+    }
+    fs::path path() const { return "/proc/self/fd/" + std::to_string(m_fd.get()); }
+
+private:
+    explicit Unnamed(UniqueFd fd) : m_fd(std::move(fd)) {}
+    UniqueFd m_fd;
+};
+
+std::string nonce_of(const JobRequest& request) {
+    const auto it = request.metadata.find("nonce");
+    return it == request.metadata.end() ? std::string() : it->second;
+}
+
+Result<bool> server_has(Client& client, const std::string& name) {
+    Call call;
+    call.path = "/api/packages/gcs/" + name;
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
+    if (answer.status == 200) return true;
+    // Any 404 but the server's own "Package ... does not exist" means that nothing is served there.
+    if (answer.status == 404 && answer.body.find("does not exist") != std::string::npos) return false;
+    return tl::unexpected(client.refuse(call, answer));
+}
+
+Status upload(Client& client, const std::string& name, const fs::path& package, const WorkingTree& tree,
+              std::uint64_t size) {
+    Call call;
+    call.method = "PUT";
+    call.path = "/api/packages/gcs/" + name;
+    call.body_file = package;
+    call.first_byte = seconds(60);
+    call.total = seconds(0);
+    log::info("uploading the working directory ({:.1f} MB)", static_cast<double>(size) / 1e6);
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
+    if (says_too_large(answer)) {
+        Error error = package_too_large(tree, size, k_package_limit);
+        error.message = fmt::format("the server takes no package of {} bytes: {}", size, gist(answer.body));
+        return tl::unexpected(std::move(error));
+    }
+    if (answer.status != 200) return tl::unexpected(client.refuse(call, answer));
+    return {};
+}
+
+// The tree as a package of its own name on the server: jobs that share a name would share one writable directory.
+Result<std::string> provide_package(Client& client, const JobRequest& request) {
+    if (!request.working_dir) return std::string();
+    GDNCTL_TRY_ASSIGN(const Unnamed file, Unnamed::create());
+    GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(*request.working_dir, file.path()));
+    GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha1, file.path()));
+    GDNCTL_TRY_ASSIGN(const std::string id_hash, hash_hex(HashKind::sha1, request.submission_id + nonce_of(request)));
+    const std::string name = "_ray_pkg_" + hash + "_" + id_hash.substr(0, 8) + ".zip";
+    for (int tries = 0; tries < 3; ++tries) {
+        GDNCTL_TRY_ASSIGN(const bool there, server_has(client, name));
+        if (there) return "gcs://" + name;
+        const Clock::Monotonic start = client.clock().monotonic();
+        GDNCTL_TRY(upload(client, name, file.path(), *request.working_dir, size));
+        if (client.clock().monotonic() - start <= k_pin) return "gcs://" + name;
+    }
+    return fail(ErrorKind::infrastructure, "the server does not keep the uploaded working directory",
+                "a faster connection, or a smaller working directory, gets it there in time");
+}
+
+// Whose job the server has under this id. nullopt: none, or no answer.
+std::optional<std::string> nonce_there(Client& client, const std::string& id) {
+    Call call;
+    call.path = "/api/jobs/" + percent_escape(id);
+    const auto answer = client.send(call, Tries::one);
+    if (!answer || answer->status != 200) return std::nullopt;
+    const auto job = parse_job_details(text::repair_utf8(answer->body));
+    if (!job) return std::nullopt;
+    const auto it = job->metadata.find("nonce");
+    return it == job->metadata.end() ? std::string() : it->second;
+}
+
+Result<std::string> read_submitted(const Call& call, const HttpResponse& answer) {
+    const auto json = parse_json(answer.body, "answer");
+    if (json && json->is_object()) {
+        for (const char* key : {"submission_id", "job_id"}) {
+            const auto it = json->find(key);
+            if (it != json->end() && it->is_string()) return it->get<std::string>();
+        }
+    }
+    return fail(ErrorKind::infrastructure, call.name() + " was answered without an id: " + gist(answer.body),
+                "a proxy or a login page may be in between");
+}
+
+// One POST of many of the same job: the server takes one of them, whatever became of the answers.
+class Submission {
+public:
+    Submission(Client& client, const JobRequest& request, std::string body)
+        : m_client(client), m_id(request.submission_id), m_nonce(nonce_of(request)) {
+        m_call.method = "POST";
+        m_call.path = "/api/jobs/";
+        m_call.body = std::move(body);
+        m_call.first_byte = seconds(30);
+    }
+
+    Result<std::string> run() {
+        Patience patience = m_client.patience();
+        for (;;) {
+            auto answer = m_client.send(m_call, Tries::one);
+            if (answer && answer->status == 200) return read_submitted(m_call, *answer);
+            if (answer && says_already_exists(*answer)) return taken();
+            if (!answer && !is_out_of_reach(answer.error())) return tl::unexpected(std::move(answer).error());
+            Error error = answer ? m_client.refuse(m_call, *answer) : std::move(answer).error();
+            const bool passing = !answer || is_passing("POST", answer->status, answer->body);
+            // A server in trouble may have taken the job before it got there.
+            if (!passing && !(answer && answer->status >= 500)) return tl::unexpected(std::move(error));
+            m_tried = true;
+            if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
+            // Not there proves nothing: the server may still be at it. The same id can be taken once only.
+            if (passing && patience.wait(error.text())) continue;
+            if (patience.stopped()) return tl::unexpected(stopped_error());
+            error.hint = fmt::format("whether the job was taken shows `gdnctl ray-wait {}`", m_id);
+            return tl::unexpected(std::move(error));
+        }
+    }
+
+private:
+    Result<std::string> judge(const std::string& nonce) const {
+        if (!m_nonce.empty() && nonce == m_nonce) return m_id;
+        return fail(ErrorKind::usage, job_message::already_exists(m_id));
+    }
+
+    // The id is taken: by ourselves, if an earlier try got through.
+    Result<std::string> taken() {
+        if (!m_tried) return fail(ErrorKind::usage, job_message::already_exists(m_id));
+        Patience patience = m_client.patience();
+        for (;;) {
+            if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
+            if (patience.wait("no answer whose job " + m_id + " is")) continue;
+            if (patience.stopped()) return tl::unexpected(stopped_error());
+            return fail(ErrorKind::infrastructure, "job " + m_id + " is there, but not whose it is",
+                        fmt::format("`gdnctl ray-wait {}`", m_id));
+        }
+    }
+
+    Client& m_client;
+    std::string m_id, m_nonce;
+    Call m_call;
+    bool m_tried = false;
+};
+
+}  // namespace
+
+Result<Submitted> submit_job(Client& client, const JobRequest& request, const ServerVersion& version) {
+    GDNCTL_TRY(check_submission_id(request.submission_id));
+    if (request.keep_workdir) {
+        return fail(ErrorKind::usage, "a cluster keeps the job's directory as it likes: --keep-workdir is local only");
+    }
+    // What cannot be sent is known before anything is uploaded.
+    GDNCTL_TRY(submission_body(request, {}, version));
+    GDNCTL_TRY_ASSIGN(const std::string package, provide_package(client, request));
+    GDNCTL_TRY_ASSIGN(std::string body, submission_body(request, package, version));
+    GDNCTL_TRY_ASSIGN(std::string id, Submission(client, request, std::move(body)).run());
+    return Submitted{std::move(id), {}, version.session};
+}
+
+}  // namespace gdnctl::ray
