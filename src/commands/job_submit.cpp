@@ -101,8 +101,13 @@ void remember(const JobRequest& request, const JobPlace& place, const std::strin
     record["target"] = request.metadata.at("target");
     record["nonce"] = request.metadata.at("nonce");
     record["session"] = session;
-    auto journal = Journal::open(context.state_dir / "jobs.jsonl", {k_journal_wait, &context.clock, context.stop});
-    const Status written = journal ? journal->append(to_text(record)) : tl::unexpected(journal.error());
+    const auto append = [&]() -> Status {
+        GDNCTL_TRY(make_private_directory(context.state_dir));
+        GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(context.state_dir / "jobs.jsonl",
+                                                         {k_journal_wait, &context.clock, context.stop}));
+        return journal.append(to_text(record));
+    };
+    const Status written = append();
     if (!written) log::warning("the job runs, but it is not in the list of submissions: {}", written.error().text());
 }
 
