@@ -117,4 +117,8 @@ Result<JobCommand> profile_command(const Target& target, const ProfileSettings& 
     return as_written(*target.profile, self);
 }
 
+EnvList cluster_env(const Target& target) {
+    return target.style == TargetStyle::levanter ? detail::levanter_cluster_env() : EnvList();
+}
+
 }  // namespace gdnctl

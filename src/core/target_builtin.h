@@ -15,5 +15,6 @@ Result<Target> parse_target(Target base, const ConfigTable& table);
 
 Result<JobCommand> levanter_test(const Target& target, const TestSelection& selection);
 Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings& settings);
+EnvList levanter_cluster_env();
 
 }  // namespace gdnctl::detail

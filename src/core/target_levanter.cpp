@@ -97,4 +97,11 @@ Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings&
     return command;
 }
 
+// The packages of the checkout, as its own launcher puts them on the path.
+EnvList levanter_cluster_env() {
+    return {{"FRAY_CLUSTER_SPEC", "ray"},
+            {"PYTHONPATH",
+             "experiments:lib/fray/src:lib/haliax/src:lib/iris/src:lib/levanter/src:lib/marin/src:lib/zephyr/src"}};
+}
+
 }  // namespace gdnctl::detail

@@ -120,4 +120,7 @@ struct JobCommand {
 Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self);
 Result<JobCommand> profile_command(const Target& target, const ProfileSettings& settings, std::string_view self);
 
+// What the target's jobs need in their environment on a cluster, where nothing of the submitter's is at hand.
+EnvList cluster_env(const Target& target);
+
 }  // namespace gdnctl

@@ -68,6 +68,14 @@ TEST_CASE("target: ray-test on marin, golden command and environment") {
         R"x(uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v')x");
 }
 
+TEST_CASE("target: what marin's jobs need on a cluster") {
+    CHECK(env_text(cluster_env(*select_target(named("marin"), "/nowhere"))) ==
+          "FRAY_CLUSTER_SPEC=ray\n"
+          "PYTHONPATH=experiments:lib/fray/src:lib/haliax/src:lib/iris/src:lib/levanter/src:lib/marin/src:"
+          "lib/zephyr/src\n");
+    CHECK(cluster_env(*select_target(named("cpu-gdn"), "/nowhere")).empty());
+}
+
 TEST_CASE("target: the suites and pytest arguments of marin") {
     const auto target = select_target(named("marin"), "/nowhere");
     const auto entry = [&](TestSelection::Suite suite, const char* args, bool cpu) {
