@@ -159,6 +159,8 @@ public:
     virtual Result<bool> stop(std::string_view id) = 0;
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
     virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) = 0;
+    // From here on a stop request that this backend was made with cuts nothing short: for cleaning up after a signal.
+    virtual void ignore_stop_requests() {}
 };
 
 // `gdnctl-<kind>-<user>-<YYYYmmddTHHMMSS>-<8 hex>`: letters, digits, '_' and '-' only, at most 100 characters.

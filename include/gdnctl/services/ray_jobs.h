@@ -38,4 +38,9 @@ struct RayJobsConfig {
 
 std::unique_ptr<JobBackend> make_ray_jobs(RayJobsConfig config);
 
+// The body of POST /api/jobs/ for this request, as JSON, with every value of an environment variable masked: what a
+// person may see. `package_uri` stands for the uploaded working tree; empty: none. Errors: usage (what no cluster
+// takes).
+Result<std::string> preview_submission(const JobRequest& request, const std::string& package_uri);
+
 }  // namespace gdnctl

@@ -57,6 +57,7 @@ public:
 
     Error refuse(const Call& call, const HttpResponse& answer) const;
     const RayJobsConfig& config() const { return m_config; }
+    void ignore_stop_requests() { m_config.stop = {}; }
     Clock& clock() const { return *m_config.clock; }
     Patience patience() const { return {*m_config.clock, m_config.stop}; }
 

@@ -45,6 +45,8 @@ public:
         return ray::make_log_reader(m_dashboard, std::string(id), start);
     }
 
+    void ignore_stop_requests() override { m_dashboard->client().ignore_stop_requests(); }
+
 private:
     const RayJobsConfig& config() const { return m_dashboard->client().config(); }
 

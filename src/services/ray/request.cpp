@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/services/ray_jobs.h"
 
 namespace gdnctl::ray {
 
@@ -133,3 +134,16 @@ Result<std::string> submission_body(const JobRequest& request, const std::string
 }
 
 }  // namespace gdnctl::ray
+
+namespace gdnctl {
+
+Result<std::string> preview_submission(const JobRequest& request, const std::string& package_uri) {
+    GDNCTL_TRY(ray::escape_environment(request.env));
+    JobRequest masked = request;
+    for (JobEnv& item : masked.env) item.value = "***";
+    ray::ServerVersion newest;
+    newest.major = 1'000'000;
+    return ray::submission_body(masked, package_uri, newest);
+}
+
+}  // namespace gdnctl
