@@ -37,9 +37,14 @@ struct Program {
 constexpr std::array k_programs = {
     Program{"git", "--version", Need::required, "history of the running log and of the sources", "git", {}},
     Program{"cc", "--version", Need::optional, "kernels given as C source", "gcc libc6-dev", {}},
-    Program{"ssh", "-V", Need::optional, "dev TPUs", "openssh-client", {}},
+    Program{"ssh", "-V", Need::optional, "clusters behind a head node, dev TPUs", "openssh-client", {}},
     Program{"rsync", "--version", Need::optional, "dev TPUs", "rsync", {}},
-    Program{"gcloud", {}, Need::optional, "dev TPUs", {}, "see https://cloud.google.com/sdk/docs/install"},
+    Program{"gcloud",
+            {},
+            Need::optional,
+            "clusters behind a head node, dev TPUs",
+            {},
+            "see https://cloud.google.com/sdk/docs/install"},
 };
 
 std::optional<fs::path> find_program(const Env& env, std::string_view name) {

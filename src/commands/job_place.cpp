@@ -10,7 +10,6 @@
 #include "gdnctl/core/target.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
-#include "gdnctl/services/cluster.h"
 #include "gdnctl/services/local_jobs.h"
 #include "gdnctl/services/ray_jobs.h"
 
@@ -177,14 +176,15 @@ Result<RayAccess> open_access(const Place& place, Context& context) {
 
 namespace {
 
-Result<std::unique_ptr<JobBackend>> open_dashboard(const Place& place, Context& context) {
+Result<std::unique_ptr<JobBackend>> open_ray(const Place& place, Context& context) {
     GDNCTL_TRY_ASSIGN(RayAccess access, open_access(place, context));
     RayJobsConfig config;
     config.cluster = place.cluster;
-    config.address = place.address ? place.address->url : place.cluster;
-    config.route = std::move(access.route);
-    if (!access.withheld) config.token = access.token.value;
     config.token_hint = token_hint(access.token, access.withheld);
+    config.token = access.withheld ? std::string() : std::move(access.token.value);
+    // A tunnel is opened here: where it ends is what people are shown.
+    GDNCTL_TRY_ASSIGN(config.address, access.route->url());
+    config.route = std::move(access.route);
     config.http = &context.http;
     config.clock = &context.clock;
     config.stop = context.stop;
@@ -194,7 +194,7 @@ Result<std::unique_ptr<JobBackend>> open_dashboard(const Place& place, Context& 
 }  // namespace
 
 Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context) {
-    if (!place.local) return open_dashboard(place, context);
+    if (!place.local) return open_ray(place, context);
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
                     options.no_local ? "leave out --no-local to run on this machine"

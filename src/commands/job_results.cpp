@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/job_submit.h"
+
 namespace gdnctl::commands {
 
 namespace {
@@ -52,6 +54,19 @@ Json profile_json(const ProfileReport& profile) {
     out["ce_implementation"] = or_null(profile.ce_implementation);
     out["model"] = profile.model;
     return out;
+}
+
+void put_command(Json& object, const JobRequest& request) {
+    object["entrypoint"] = std::string(own_command(request.entrypoint));
+    object["env_names"] = names_of(request.env);
+    object["resources"] = request.resources;
+}
+
+bool is_tpu_evidence(const JobPlace& place, const JobVerdict& verdict, const JobDetails& details,
+                     const JobOutput& output) {
+    if (place.backend == "local" || details.state != JobState::succeeded || verdict.exit != ExitCode::ok) return false;
+    if (const auto& device = output.device()) return device->backend == "tpu" && device->count > 0;
+    return output.profile().mfu.has_value();
 }
 
 }  // namespace gdnctl::commands

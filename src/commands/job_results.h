@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "gdnctl/core/json.h"
+#include "gdnctl/services/job.h"
 #include "gdnctl/services/job_output.h"
 
 namespace gdnctl::commands {
@@ -13,5 +14,14 @@ Json tests_json(const std::optional<PytestCounts>& counts);
 Json device_json(const std::optional<DeviceReport>& device);
 Json verdict_json(const OracleVerdicts& verdicts);
 Json profile_json(const ProfileReport& profile);
+
+// entrypoint, env_names, resources of a submission, appended to `object`.
+void put_command(Json& object, const JobRequest& request);
+
+// Whether the result says something about a TPU: the job succeeded on a cluster, and its log names a TPU as JAX's
+// device or, without a word about the device, reports the throughput of a profiled run. Never true for a job on this
+// machine.
+bool is_tpu_evidence(const JobPlace& place, const JobVerdict& verdict, const JobDetails& details,
+                     const JobOutput& output);
 
 }  // namespace gdnctl::commands

@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/job_preview.h"
 #include "commands/job_results.h"
+#include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/terminal.h"
@@ -56,7 +58,10 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
                 {.names = "--run-name-prefix", .value = "TEXT", .help = "start of the run's name", .group = "Run"});
     args.option(s.wandb_mode, k_wandb,
                 {.names = "--wandb-mode", .value = "MODE", .help = "how the run reports", .group = "Run"});
-    args.flag(s.dry_run, {.names = "--dry-run", .help = "let the run only show what it would do", .group = "Run"});
+    args.flag(s.dry_run,
+              {.names = "--dry-run",
+               .help = "submit a run that only shows what it would do; where the target has none, show the request",
+               .group = "Run"});
 }
 
 void show_results(const ProfileReport& p) {
@@ -65,6 +70,38 @@ void show_results(const ProfileReport& p) {
     if (p.duration) log::info("throughput/duration: {}", *p.duration);
     if (p.ce_implementation) log::info("fused cross-entropy: {}", *p.ce_implementation);
     if (p.run_url) log::info("run: {}", *p.run_url);
+}
+
+Json settings_json(const ProfileSettings& s, const Options& options) {
+    const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(nullptr); };
+    Json out;
+    out["size"] = s.size;
+    out["num_steps"] = s.num_steps;
+    out["profile_start_step"] = s.profile_start_step;
+    out["profile_num_steps"] = s.profile_num_steps;
+    out["batch_size"] = number(s.batch_size);
+    out["chunk_size"] = number(s.chunk_size);
+    out["segment_size"] = number(s.segment_size);
+    out["gdn_layers_per_block"] = number(s.gdn_layers_per_block);
+    out["gdn_block_size"] = number(s.gdn_block_size);
+    out["all_transformer"] = s.all_transformer;
+    out["ce_implementation"] = s.ce_implementation;
+    out["ce_bwd_mode"] = s.ce_bwd_mode;
+    out["run_name_prefix"] = s.run_name_prefix;
+    out["wandb_mode"] = s.wandb_mode;
+    out["dry_run"] = s.dry_run;
+    out["driver_on"] = options.driver_on_tpu ? "tpu" : "head";
+    return out;
+}
+
+// The run itself is told the type, so it must be known here, also where the job asks for nothing.
+Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place, const Target& target) {
+    GDNCTL_TRY_ASSIGN(TpuChoice tpu, choose_tpu(options.settings.tpu, place, target));
+    if (tpu.type.empty() && target.style == TargetStyle::levanter) {
+        return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
+                    "name the accelerator, such as --tpu v5p-8");
+    }
+    return tpu;
 }
 
 }  // namespace
@@ -104,18 +141,18 @@ Result<ExitCode> run(const Options& options, Context& context) {
     ProfileSettings settings = options.settings;
     GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.profile_env, "--profile-env"));
     for (const JobEnv& item : extra) settings.extra_env.emplace_back(item.name, item.value);
-    std::map<std::string, double> tpu;
-    if (settings.tpu != "auto") {
-        GDNCTL_TRY_ASSIGN(tpu, tpu_resources(settings.tpu));
-    } else if (target.style == TargetStyle::levanter) {
-        return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
-                    "name the accelerator, such as --tpu v5p-8");
+    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_profile_tpu(options, place, target));
+    settings.tpu = tpu.type;
+    JobPlan plan{"profile", target.name, {}, cluster_env(target)};
+    GDNCTL_TRY_ASSIGN(plan.command, profile_command(target, settings, self_path()));
+    if (options.driver_on_tpu) plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
+    // The run of a target that is run as it is written knows no dry run of its own.
+    if (settings.dry_run && target.style == TargetStyle::argv) {
+        return show_preview(plan, options.submit, place, "gdnctl.ray-profile-preview/1", context);
     }
-    GDNCTL_TRY_ASSIGN(JobCommand command, profile_command(target, settings, self_path()));
-    if (options.driver_on_tpu) command.resources.insert(tpu.begin(), tpu.end());
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
-    GDNCTL_TRY_ASSIGN(const JobRun run,
-                      run_job({"profile", target.name, std::move(command)}, options.submit, *backend, context));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
+    GDNCTL_TRY_ASSIGN(const JobRun run, run_job(plan, options.submit, *backend, context));
     if (run.waited) {
         show_results(run.output.profile());
         report_end(run);
@@ -126,6 +163,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
         put_job(out, run.place, run.details, run.verdict);
         out["target"] = target.name;
         out["profile"] = profile_json(run.output.profile());
+        out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
+        out["tpu"] = tpu.type.empty() ? Json(nullptr) : Json(tpu.type);
+        put_command(out, run.request);
+        out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
         context.terminal.out(to_text(out) + "\n");
     }
     return run.waited ? run.verdict.exit : ExitCode::ok;

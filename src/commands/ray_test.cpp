@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/job_preview.h"
 #include "commands/job_results.h"
+#include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/terminal.h"
@@ -24,8 +26,14 @@ std::string counts_text(const PytestCounts& c) {
     return s;
 }
 
-// Counts that --require-passed and --max-skipped do not accept; "" when they are fine.
-std::string shortfall(const Options& options, const std::optional<PytestCounts>& counts) {
+// What a green run lacks; "" when it lacks nothing.
+std::string shortfall(const Options& options, const Target& target, const JobOutput& output) {
+    const auto& device = output.device();
+    if (target.style == TargetStyle::levanter && !options.allow_cpu && (!device || device->backend != "tpu")) {
+        return device ? "the tests ran on " + device->backend + ", not on a TPU (--allow-cpu accepts that)"
+                      : std::string("the log has no GDNCTL_DEVICE line: no sign of a TPU (--allow-cpu accepts that)");
+    }
+    const auto& counts = output.pytest();
     if (!options.require_passed && !options.max_skipped) return {};
     if (!counts) return "the log has no pytest summary";
     if (options.require_passed && counts->passed < *options.require_passed) {
@@ -54,13 +62,25 @@ void show_results(const Target& target, const JobOutput& output) {
     }
 }
 
-Result<ExitCode> finish(const Options& options, const Target& target, JobRun run, Context& context) {
+Json settings_json(const Options& options, const Target& target) {
+    if (target.style != TargetStyle::levanter) return nullptr;
+    Json out;
+    for (const auto& suite : k_suites) {
+        if (suite.value == options.tests) out["tests"] = suite.name;
+    }
+    out["pytest_args"] = options.pytest_args;
+    out["allow_cpu"] = options.allow_cpu;
+    return out;
+}
+
+Result<ExitCode> finish(const Options& options, const Target& target, const TpuChoice& tpu, JobRun run,
+                        Context& context) {
     const bool pytest = target.style == TargetStyle::levanter;
     ExitCode exit = run.waited ? run.verdict.exit : ExitCode::ok;
     if (run.waited) {
         show_results(target, run.output);
         report_end(run);
-        const std::string missing = exit == ExitCode::ok ? shortfall(options, run.output.pytest()) : std::string();
+        const std::string missing = exit == ExitCode::ok ? shortfall(options, target, run.output) : std::string();
         if (!missing.empty()) {
             log::error("{}", missing);
             run.verdict = {FailureClass::user, ExitCode::check_failed};
@@ -75,6 +95,10 @@ Result<ExitCode> finish(const Options& options, const Target& target, JobRun run
         out["tests"] = pytest ? tests_json(run.output.pytest()) : Json(nullptr);
         out["device"] = device_json(run.output.device());
         out["verdict"] = verdict_json(run.output.verdicts());
+        out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
+        out["tpu"] = tpu.type.empty() ? Json(nullptr) : Json(tpu.type);
+        put_command(out, run.request);
+        out["settings"] = settings_json(options, target);
         context.terminal.out(to_text(out) + "\n");
     }
     return exit;
@@ -93,6 +117,9 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
     args.option(options.pytest_args,
                 {.names = "--pytest-args", .value = "WORDS", .help = "more pytest arguments, quoted as for a shell"});
+    args.flag(options.dry_run,
+              {.names = "--dry-run",
+               .help = "show the package, the environment (names only) and the request; submit nothing"});
     args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run on which JAX finds no TPU"});
     args.option(options.require_passed,
                 {.names = "--require-passed", .value = "N", .help = "fail unless at least so many tests passed"});
@@ -123,16 +150,16 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
                     "leave out --require-passed and --max-skipped: its test is judged by its exit status");
     }
+    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
-    GDNCTL_TRY_ASSIGN(JobCommand command, test_command(target, selection, self_path()));
-    if (options.tpu != "auto") {
-        GDNCTL_TRY_ASSIGN(const auto tpu, tpu_resources(options.tpu));
-        command.resources.insert(tpu.begin(), tpu.end());
-    }
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
-    GDNCTL_TRY_ASSIGN(JobRun run,
-                      run_job({"test", target.name, std::move(command)}, options.submit, *backend, context));
-    return finish(options, target, std::move(run), context);
+    JobPlan plan{"test", target.name, {}, cluster_env(target)};
+    GDNCTL_TRY_ASSIGN(plan.command, test_command(target, selection, self_path()));
+    plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
+    if (options.dry_run) return show_preview(plan, options.submit, place, "gdnctl.ray-test-preview/1", context);
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
+    return finish(options, target, tpu, std::move(run), context);
 }
 
 }  // namespace gdnctl::commands::ray_test

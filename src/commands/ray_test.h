@@ -12,6 +12,7 @@ struct Options {
     TestSelection::Suite tests = TestSelection::Suite::both;
     std::string pytest_args;
     bool allow_cpu = false;
+    bool dry_run = false;
     std::optional<std::int64_t> require_passed;
     std::optional<std::int64_t> max_skipped;
 };

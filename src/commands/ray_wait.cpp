@@ -4,6 +4,7 @@
 
 #include "commands/job_given_up.h"
 #include "commands/job_results.h"
+#include "commands/job_submit.h"
 #include "commands/job_watch.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -47,11 +48,12 @@ void print_json(const Watched& watched, const JobVerdict& verdict, const JobOutp
     put_job(out, place_of(backend, job.submission_id), job, verdict);
     out["kind"] = of_submission("kind");
     out["target"] = of_submission("target");
-    out["entrypoint"] = job.entrypoint;
+    out["entrypoint"] = std::string(own_command(job.entrypoint));
     out["tests"] = tests_json(output.pytest());
     out["device"] = device_json(output.device());
     out["verdict"] = verdict_json(output.verdicts());
     out["profile"] = profile_json(output.profile());
+    out["tpu_evidence"] = is_tpu_evidence(place_of(backend, job.submission_id), verdict, job, output);
     context.terminal.out(to_text(out) + "\n");
 }
 
