@@ -3,7 +3,7 @@
 
 In $FAKE_SSH_DIR it appends its words to `argv` and its process id to `pids`, and takes from the first line of `script`
 (which it removes) what to do instead of serving: `deny`, `in-use`, `silent`, `unreachable`, `dead-end` (forwards to
-nobody), `die-after N` (ends after N connections), `deaf` (ignores SIGTERM)."""
+nobody), `die-in SECONDS` (ends then), `deaf` (ignores SIGTERM)."""
 import fcntl
 import os
 import signal
@@ -69,10 +69,10 @@ def pump(source, sink):
             pass
 
 
-served = 0
+if word == "die-in":
+    threading.Timer(float(action[1]), stop, ["Timeout, server 203.0.113.7 not responding.\r\n"]).start()
 while True:
     client, _ = listener.accept()
-    served += 1
     try:
         if word == "dead-end":
             raise OSError
@@ -81,10 +81,5 @@ while True:
         sys.stderr.write("channel 2: open failed: connect failed: Connection refused\r\n")
         client.close()
         continue
-    threads = [threading.Thread(target=pump, args=pair, daemon=True) for pair in ((client, server), (server, client))]
-    for thread in threads:
-        thread.start()
-    if word == "die-after" and served >= int(action[1]):
-        for thread in threads:
-            thread.join()
-        stop("Timeout, server 203.0.113.7 not responding.\r\n")
+    for pair in ((client, server), (server, client)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()

@@ -5,7 +5,7 @@ written to COMPLAINTS.
 
   ray_server.py FOLDER [--token T] [--version 2.60.0] [--no-agent] [--port N]
 
-FOLDER gets: port, requests (a JSON line each, in order), complaints, logs/, and jobs' working directories.
+FOLDER gets: port, requests (a JSON line each, in order), posted (the submissions), complaints, logs/, and jobs' working directories.
 POST /__control {"fault": {...}} plans a fault for matching requests:
   match: "GET /api/jobs/x" (start of method and path), times (1; -1: always), skip (0), and one of
   status+body+headers | reset | cut (served, but not answered) | cut_body N | drip SECONDS | hang SECONDS | short N
@@ -141,6 +141,7 @@ class World:
         request = json.loads(body)
         if not isinstance(request, dict):
             return 500, TROUBLE
+        self.note("posted", json.dumps(request))
         allowed = FIELDS | ({"entrypoint_label_selector"} if self.version() >= (2, 54) else set())
         for key in request:
             if key not in allowed:
