@@ -218,6 +218,7 @@ test_through_a_tunnel_that_dies() {
   out_has one
   out_has two
   [ "$(grep -cx one "$WORK/out")" = 1 ] || fail "a line came twice"
+  grep -q '"to": "agent"' "$WORK/ray/requests" || fail "the agent was not reached through the tunnel"
   err_has 'the ssh tunnel to cluster marin-us-central1 has ended; opening it again'
   while read -r pid _; do
     case $(awk '{print $3}' "/proc/$pid/stat" 2>/dev/null) in '' | Z | X) ;; *) fail "ssh $pid is still there" ;; esac

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An ssh that only forwards ports: -L 127.0.0.1:P:HOST:PORT leads to 127.0.0.1:$FAKE_SSH_TO, whatever HOST:PORT is.
+"""An ssh that only forwards ports: -L 127.0.0.1:P:HOST:PORT leads to HOST:PORT where HOST is 127.0.0.1, else to
+127.0.0.1:$FAKE_SSH_TO, whatever HOST:PORT is.
 
 In $FAKE_SSH_DIR it appends its words to `argv` and its process id to `pids`, and takes from the first line of `script`
 (which it removes) what to do instead of serving: `deny`, `in-use`, `silent`, `unreachable`, `dead-end` (forwards to
@@ -50,7 +51,8 @@ if word == "unreachable":
 if word == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-address, port = sys.argv[sys.argv.index("-L") + 1].split(":")[:2]
+address, port, host, host_port = sys.argv[sys.argv.index("-L") + 1].split(":")
+target = int(host_port if host == "127.0.0.1" else os.environ["FAKE_SSH_TO"])
 listener = socket.socket()
 listener.bind((address, int(port)))
 listener.listen(64)
@@ -76,7 +78,7 @@ while True:
     try:
         if word == "dead-end":
             raise OSError
-        server = socket.create_connection(("127.0.0.1", int(os.environ["FAKE_SSH_TO"])))
+        server = socket.create_connection(("127.0.0.1", target))
     except OSError:
         sys.stderr.write("channel 2: open failed: connect failed: Connection refused\r\n")
         client.close()

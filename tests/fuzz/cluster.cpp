@@ -1,0 +1,48 @@
+// Cluster files and what gcloud, dashboards and /proc say of clusters: bytes that people and programs outside wrote.
+#include "gdnctl/services/cluster.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "services/cluster/forward.h"
+#include "services/cluster/gcloud.h"
+#include "services/cluster/url.h"
+#include "services/cluster/yaml.h"
+
+namespace {
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+// What a person may give as an address is either refused or in a form that stays as it is.
+void check_address(std::string_view text) {
+    const auto address = gdnctl::normalize_ray_address(text);
+    if (!address) return;
+    require(gdnctl::normalize_ray_address(*address) == *address);
+    const auto url = gdnctl::cluster::parse_url(*address);
+    require(url.has_value() && !url->host.empty() && !url->has_user);
+    if (gdnctl::is_confidential(*address)) {
+        require(url->scheme == "https" || gdnctl::cluster::is_loopback(url->host));
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    constexpr std::size_t k_longest = 65536;
+    const std::string_view text(reinterpret_cast<const char*>(data), size < k_longest ? size : k_longest);
+    if (const auto yaml = gdnctl::cluster::parse_yaml(text, "input")) (void)gdnctl::to_text(*yaml);
+    (void)gdnctl::parse_cluster_status(text);
+    (void)gdnctl::cluster::listener_of(text, 0x2049);
+    if (const auto head = gdnctl::cluster::parse_head_node(text, "c")) {
+        require(!head->internal_ip.starts_with('-') && !head->ssh_ip.starts_with('-') && !head->ssh_ip.empty());
+    }
+    check_address(text);
+    return 0;
+}
