@@ -64,7 +64,7 @@ test_json_is_one_object_and_the_log_goes_to_stderr() {
   out_has '{"schema":"gdnctl.ray-test/1","backend":"local","cluster":"local","address":'
   out_has '"status":"FAILED","error_type":"JOB_ENTRYPOINT_COMMAND_ERROR"'
   out_has '"failure_class":"user","driver_exit_code":1,"start_time":'
-  out_has '"target":"t","tests":null,"device":null,"verdict":{"overall":"WRONG","cases":0,"vectors":0,"counts":{}}}'
+  out_has '"target":"t","tests":null,"device":null,"verdict":{"overall":"WRONG","cases":0,"vectors":0,"counts":{}},"tpu_evidence":false'
   err_has 'in-the-log'
 }
 
@@ -107,6 +107,8 @@ test_environment_options() {
 
 test_a_named_cluster_never_becomes_local() {
   setup '"echo ran"'
+  mkdir "$WORK/bin" && printf '#!/bin/sh\n' >"$WORK/bin/gcloud" && chmod +x "$WORK/bin/gcloud"  # finds no head node
+  PATH=$WORK/bin:$PATH
   expect 2 "$GDNCTL" ray-test --cluster mars
   err_has 'No cluster config found for region mars'
   git init -q . && mkdir infra && echo 'cluster_name: x' >infra/marin-us-central1.yaml

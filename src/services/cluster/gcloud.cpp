@@ -20,9 +20,12 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> sign
     return false;
 }
 
-// The last line that says something; gcloud puts its notices before the error.
-std::string last_line(std::string_view text) {
+// What went wrong, without the notices before it and the advice behind it.
+std::string reason(std::string_view text) {
     const auto lines = text::split(text::trim(text), '\n');
+    for (const std::string_view line : lines) {
+        if (line.starts_with("ERROR:")) return text::repair_utf8(text::trim(line.substr(line.find(':') + 1)));
+    }
     return text::repair_utf8(text::trim(lines.back()));
 }
 
@@ -47,7 +50,7 @@ Result<std::string> run_gcloud(const GcloudAccess& gcloud, std::vector<std::stri
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     if (result->ok()) return std::move(result->out);
     const std::string& said = result->err;
-    const std::string why = text::trim(said).empty() ? "gcloud " + describe_end(*result, spec) : last_line(said);
+    const std::string why = text::trim(said).empty() ? "gcloud " + describe_end(*result, spec) : reason(said);
     std::string message = fmt::format("cannot {}: {}", what, why);
     if (has_any(said, {"not currently have an active account", "gcloud auth login", "Reauthentication", "invalid_grant",
                        "UNAUTHENTICATED"})) {

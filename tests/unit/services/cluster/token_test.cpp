@@ -119,6 +119,8 @@ TEST_CASE("token: what can be wrong with the secret") {
             .error()
             .kind == ErrorKind::authentication);
     CHECK(look(failed("ERROR: PERMISSION_DENIED: no")).error().kind == ErrorKind::authentication);
+    CHECK(look(failed("a notice\nERROR: (gcloud) broken\nmore advice\n")).error().message ==
+          "cannot get the secret RAY_AUTH_TOKEN of project proj: (gcloud) broken");
     CHECK(look(failed("ERROR: something else")).error().kind == ErrorKind::infrastructure);
     const auto absent = look(failed("ERROR: NOT_FOUND: Secret [x] not found"));
     REQUIRE(absent);  // an open cluster needs none
