@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gdnctl/oracle/gdn_adjoint.h"
+#include "oracle/kernels/aligned.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/simd/adjoint_panel.h"
 #include "oracle/kernels/tasks.h"
@@ -46,9 +47,14 @@ public:
 
     GdnGradients run(int threads, Isa isa) {
         const AdjointFunction function = function_for(isa);
+        std::size_t largest = 0;
+        for (const GdnSequence& sequence : m_p.sequences) {
+            const auto tokens = static_cast<std::size_t>(sequence.end - sequence.begin);
+            if (tokens > 0) largest = std::max(largest, adjoint_scratch(tokens, m_dk, segment_of(tokens)));
+        }
         run_tasks(m_p.sequences.size() * m_Hv, threads, [&] {
-            return [this, function, scratch = std::vector<double>()](std::size_t task) mutable {
-                run_head(task, function, scratch);
+            return [this, function, scratch = aligned<double>(largest)](std::size_t task) {
+                run_head(task, function, scratch.get());
             };
         });
         if (m_c.empty == EmptySequence::zeros) clear_empty();
@@ -60,7 +66,11 @@ public:
     }
 
 private:
-    void run_head(std::size_t task, AdjointFunction function, std::vector<double>& scratch) {
+    static std::size_t segment_of(std::size_t tokens) {
+        return static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(tokens))));
+    }
+
+    void run_head(std::size_t task, AdjointFunction function, double* scratch) {
         const std::size_t head = task % m_Hv;
         const GdnSequence sequence = m_p.sequences[task / m_Hv];
         const auto begin = static_cast<std::size_t>(sequence.begin);
@@ -85,9 +95,8 @@ private:
         panel.dk = m_dk;
         panel.state_stride = m_dv;
         panel.scale = m_in.scale;
-        panel.segment = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(tokens))));
-        scratch.resize(std::max(scratch.size(), adjoint_scratch(tokens, m_dk, panel.segment)));
-        panel.scratch = scratch.data();
+        panel.segment = segment_of(tokens);
+        panel.scratch = scratch;
         for (std::size_t column = 0; column < m_dv; column += k_adjoint_columns) {
             panel.columns = std::min(k_adjoint_columns, m_dv - column);
             panel.v = m_in.v.data() + gate * m_dv + column;

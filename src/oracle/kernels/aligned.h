@@ -10,14 +10,18 @@ namespace gdnctl::oracle {
 inline constexpr std::size_t k_cache_line = 64;
 
 struct AlignedDelete {
-    void operator()(float* p) const { ::operator delete[](p, std::align_val_t(k_cache_line)); }
+    void operator()(void* p) const { ::operator delete[](p, std::align_val_t(k_cache_line)); }
 };
 
-using AlignedFloats = std::unique_ptr<float[], AlignedDelete>;
+template <class Real>
+using Aligned = std::unique_ptr<Real[], AlignedDelete>;
+using AlignedFloats = Aligned<float>;
 
 // Not initialised.
-inline AlignedFloats aligned_floats(std::size_t count) {
-    return AlignedFloats(static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t(k_cache_line))));
+template <class Real>
+Aligned<Real> aligned(std::size_t count) {
+    return Aligned<Real>(static_cast<Real*>(::operator new[](count * sizeof(Real), std::align_val_t(k_cache_line))));
 }
+inline AlignedFloats aligned_floats(std::size_t count) { return aligned<float>(count); }
 
 }  // namespace gdnctl::oracle

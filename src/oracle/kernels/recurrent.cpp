@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/kernels/aligned.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/simd/recurrent_panel.h"
 #include "oracle/kernels/tasks.h"
@@ -31,47 +32,76 @@ std::vector<double> widened(std::vector<Real>&& values) {
     }
 }
 
+constexpr std::size_t k_block = 64;    // columns of a task: some panels
+constexpr std::size_t k_segment = 64;  // tokens
+
 template <class Real>
 struct Job {
     Prepared<Real> inputs;
-    std::vector<Real> alpha;  // [B*T, Hv]
-    std::vector<Real> out;    // [B*T, Hv, dv]
-    std::vector<Real> largest;
-    std::size_t panels = 0;  // of a head
+    std::vector<Real> alpha;    // [B*T, Hv]
+    std::vector<Real> out;      // [B*T, Hv, dv]
+    std::vector<Real> largest;  // per task
+    std::size_t blocks = 0;     // tasks of a head
 
+    static std::size_t scratch_size(std::size_t dk) { return dk * (k_recurrent_columns<Real> + 2 * k_segment); }
+
+    // Segment by segment, so that all panels of a task find its rows of q and k side by side in the second-level cache.
     void run(std::size_t task, RecurrentFunction<Real> function, Real* scratch) {
         const GdnDims& d = inputs.problem->dims;
         const auto Hv = static_cast<std::size_t>(d.Hv);
         const auto Hk = static_cast<std::size_t>(d.Hk);
         const auto dk = static_cast<std::size_t>(d.dk);
-        const auto dv = static_cast<std::size_t>(d.dv);
-        const std::size_t column = task % panels * k_recurrent_columns<Real>;
-        const std::size_t head = task / panels % Hv;
-        const std::size_t n = task / panels / Hv;
+        const std::size_t panel_size = dk * k_recurrent_columns<Real>;
+        const std::size_t block = task % blocks;
+        const std::size_t head = task / blocks % Hv;
+        const std::size_t n = task / blocks / Hv;
         const GdnSequence sequence = inputs.problem->sequences[n];
-        const auto begin = static_cast<std::size_t>(sequence.begin);
-        const std::size_t key = (begin * Hk + inputs.key_head[head]) * dk;
-        const std::size_t gate = begin * Hv + head;
+        const auto end = static_cast<std::size_t>(sequence.end);
+        const std::size_t first = block * k_block;
+        const std::size_t last = std::min(first + k_block, static_cast<std::size_t>(d.dv));
+        for (auto row = static_cast<std::size_t>(sequence.begin); row < end; row += k_segment) {
+            const std::size_t tokens = std::min(k_segment, end - row);
+            Real* q = scratch + panel_size;
+            Real* k = q + k_segment * dk;
+            for (std::size_t t = 0; t < tokens; ++t) {
+                const std::size_t from = ((row + t) * Hk + inputs.key_head[head]) * dk;
+                std::copy_n(inputs.q.data() + from, dk, q + t * dk);
+                std::copy_n(inputs.k.data() + from, dk, k + t * dk);
+            }
+            for (std::size_t column = first; column < last; column += k_recurrent_columns<Real>) {
+                RecurrentPanel<Real> panel = panel_of(n, head, row, column);
+                panel.q = q;
+                panel.k = k;
+                panel.key_stride = dk;
+                panel.tokens = tokens;
+                panel.scratch = scratch;
+                function(panel);
+                largest[task] = std::max(largest[task], panel.largest);
+            }
+        }
+    }
+
+    // From token `row` on; q and k are left to the caller.
+    RecurrentPanel<Real> panel_of(std::size_t n, std::size_t head, std::size_t row, std::size_t column) {
+        const GdnDims& d = inputs.problem->dims;
+        const auto Hv = static_cast<std::size_t>(d.Hv);
+        const auto dk = static_cast<std::size_t>(d.dk);
+        const auto dv = static_cast<std::size_t>(d.dv);
+        const std::size_t gate = row * Hv + head;
         const std::size_t value = gate * dv + column;
         RecurrentPanel<Real> panel;
-        panel.q = inputs.q.data() + key;
-        panel.k = inputs.k.data() + key;
         panel.v = inputs.v.data() + value;
         panel.alpha = alpha.data() + gate;
         panel.beta = inputs.beta.data() + gate;
         panel.out = out.data() + value;
-        panel.key_stride = Hk * dk;
         panel.value_stride = Hv * dv;
         panel.gate_stride = Hv;
-        panel.tokens = static_cast<std::size_t>(sequence.end) - begin;
         panel.dk = dk;
         panel.columns = std::min(k_recurrent_columns<Real>, dv - column);
         panel.state = inputs.state.data() + (n * Hv + head) * dk * dv + column;
         panel.state_stride = dv;
         panel.scale = inputs.scale;
-        panel.scratch = scratch;
-        function(panel);
-        largest[task] = panel.largest;
+        return panel;
     }
 };
 
@@ -81,14 +111,14 @@ GdnOutputs run_recurrent(const GdnProblem& p, const GdnContract& c, int threads,
     job.alpha.resize(job.inputs.g.size());
     std::transform(job.inputs.g.begin(), job.inputs.g.end(), job.alpha.begin(), [](Real g) { return std::exp(g); });
     job.out.resize(p.v.size());
-    const auto dv = static_cast<std::size_t>(p.dims.dv);
-    job.panels = (dv + k_recurrent_columns<Real> - 1) / k_recurrent_columns<Real>;
-    const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv) * job.panels;
+    job.blocks = (static_cast<std::size_t>(p.dims.dv) + k_block - 1) / k_block;
+    const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv) * job.blocks;
     job.largest.resize(tasks);
     const RecurrentFunction<Real> function = function_for<Real>(isa);
     run_tasks(tasks, threads, [&] {
-        return [&, scratch = std::vector<Real>(static_cast<std::size_t>(p.dims.dk) * k_recurrent_columns<Real>)](
-                   std::size_t task) mutable { job.run(task, function, scratch.data()); };
+        // Rows that straddle cache lines would double the time.
+        return [&, scratch = aligned<Real>(Job<Real>::scratch_size(static_cast<std::size_t>(p.dims.dk)))](
+                   std::size_t task) { job.run(task, function, scratch.get()); };
     });
     apply_empty_policy(p, c.empty, job.inputs.state);
     GdnOutputs outputs{widened(std::move(job.out)), widened(std::move(job.inputs.state)), 0};

@@ -38,7 +38,10 @@ private:
     void run_columns(std::size_t column) {
         Columns c = {};
         pass<false, true>(0, column, c);
-        for (std::size_t t = 1; t < m_p.tokens; ++t) pass<true, true>(t, column, c);
+        for (std::size_t t = 1; t < m_p.tokens; ++t) {
+            prefetch(t, column);
+            pass<true, true>(t, column, c);
+        }
         pass<true, false>(m_p.tokens, column, c);
         for (std::size_t x = 0; x < k_group; ++x) {
             for (std::size_t lane = 0; lane < k_lanes; ++lane) {
@@ -48,6 +51,13 @@ private:
                 m_p.largest = low > m_p.largest ? low : m_p.largest;
             }
         }
+    }
+
+    // Rows of v lie kilobytes apart: the processor does not foresee them, and r waits for v.
+    void prefetch(std::size_t t, std::size_t column) const {
+        constexpr std::size_t k_line = 64 / sizeof(Real);
+        const Real* v = m_p.v + (t + 4) * m_p.value_stride + column;
+        for (std::size_t j = 0; j < k_group * k_lanes; j += k_line) __builtin_prefetch(v + j);
     }
 
     // Finishes token t - 1 (`Before`) and begins token t (`Here`).
