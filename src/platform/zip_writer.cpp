@@ -20,6 +20,7 @@ namespace gdnctl {
 namespace {
 
 constexpr std::size_t k_piece = 256u << 10;
+constexpr std::size_t k_sample = 64u << 10;
 constexpr std::uint64_t k_dos_date = 0x0021;  // 1980-01-01, the first day that ZIP knows; the time is midnight
 constexpr std::uint64_t k_version = 20;       // of the format: deflate, no zip64
 constexpr std::uint64_t k_made_by_unix = 3u << 8 | k_version;
@@ -81,7 +82,9 @@ private:
 class Deflater {
 public:
     Deflater() {
-        constexpr int k_level = 6;  // part of the format: another level gives other bytes, and another package name
+        // Part of the format: another level gives other bytes, and another package name. Twice as fast as 6, and on
+        // source code 5 % larger.
+        constexpr int k_level = 4;
         if (deflateInit2(&m_stream, k_level, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
             throw std::bad_alloc();
         }
@@ -89,6 +92,9 @@ public:
     ~Deflater() { deflateEnd(&m_stream); }
     Deflater(const Deflater&) = delete;
     Deflater& operator=(const Deflater&) = delete;
+
+    // Begins a new stream.
+    void reset() { deflateReset(&m_stream); }
 
     // Compresses `piece`, or what is left when it is empty, and hands the result to `out`.
     template <class Out>
@@ -176,14 +182,14 @@ struct ZipWriter::State {
     }
 
     // Reads `input` to its end and writes it at `begin` in the given way.
-    Result<Packed> pack(Input& input, std::uint64_t begin, std::uint16_t method) const {
+    Result<Packed> pack(Input& input, std::uint64_t begin, std::uint16_t method) {
         Packed packed{method, 0, 0, ::crc32(0, nullptr, 0)};
         const auto write = [&](std::string_view bytes) -> Status {
             GDNCTL_TRY(write_at(begin + packed.compressed_size, bytes));
             packed.compressed_size += bytes.size();
             return begin + packed.compressed_size < zip::k_max32 ? Status{} : too_large(path);
         };
-        Deflater deflater;
+        deflater.reset();
         input.rewind();
         while (true) {
             GDNCTL_TRY_ASSIGN(const std::string_view piece, input.next());
@@ -193,6 +199,22 @@ struct ZipWriter::State {
             GDNCTL_TRY(method == zip::k_stored ? write(piece) : deflater.run(piece, write));
             if (piece.empty()) return packed;
         }
+    }
+
+    // Whether a large member's first piece does not shrink: then it is stored without trying all of it.
+    Result<bool> begins_with_noise(Input& input) {
+        input.rewind();
+        GDNCTL_TRY_ASSIGN(const std::string_view piece, input.next());
+        if (piece.size() < k_piece) return false;
+        std::size_t compressed = 0;
+        const auto count = [&](std::string_view bytes) -> Status {
+            compressed += bytes.size();
+            return {};
+        };
+        deflater.reset();
+        GDNCTL_TRY(deflater.run(piece.substr(0, k_sample), count));
+        GDNCTL_TRY(deflater.run({}, count));
+        return compressed >= k_sample - k_sample / 50;
     }
 
     Status add(std::string_view name, Input& input, bool executable) {
@@ -205,8 +227,9 @@ struct ZipWriter::State {
             return fail(ErrorKind::usage, fmt::format("the archive has '{}' already", name));
         }
         const std::uint64_t data = offset + zip::k_local_bytes + name.size();
-        GDNCTL_TRY_ASSIGN(Packed packed, pack(input, data, zip::k_deflate));
-        if (packed.compressed_size >= packed.size) {
+        GDNCTL_TRY_ASSIGN(const bool noise, begins_with_noise(input));
+        GDNCTL_TRY_ASSIGN(Packed packed, pack(input, data, noise ? zip::k_stored : zip::k_deflate));
+        if (!noise && packed.compressed_size >= packed.size) {
             const Packed before = packed;
             GDNCTL_TRY_ASSIGN(packed, pack(input, data, zip::k_stored));
             if (packed.size != before.size || packed.crc != before.crc) {
@@ -223,6 +246,7 @@ struct ZipWriter::State {
 
     std::filesystem::path path;
     int fd;
+    Deflater deflater;
     std::uint64_t offset = 0;
     std::string directory;
     std::unordered_set<std::string> names;

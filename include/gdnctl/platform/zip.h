@@ -68,7 +68,7 @@ private:
 
 // Writes an archive without zip64: the same members in the same order give the same bytes, whatever their dates and
 // owners. Names must be relative UTF-8 paths; modes become 0755 or 0644. Members are deflated, or stored where that is
-// smaller.
+// smaller or, with large ones, where their beginning does not shrink.
 class ZipWriter {
 public:
     // Overwrites `path`, which is complete only after finish(). Error: local_io.

@@ -41,6 +41,7 @@ Result<ServerVersion> Dashboard::version() {
 Result<JobDetails> Dashboard::details(std::string_view id, Tries tries) {
     Call call;
     call.path = job_path(id);
+    call.body_limit = std::size_t{32} << 20;  // a message may hold a traceback of any length
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send_ok(call, tries));
     GDNCTL_TRY_ASSIGN(JobDetails job, read_details(call, answer.body, id));
     m_known.insert_or_assign(std::string(id), job);

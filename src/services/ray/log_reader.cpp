@@ -49,6 +49,7 @@ private:
     Call file_call(const JobDetails& job, std::string_view lines) const;
     Status judge(const JobDetails& job, const Call& call, const Result<HttpResponse>& answer);
     bool deliver(std::string_view bytes);
+    bool hand_over(std::string_view bytes);
 
     std::shared_ptr<Dashboard> m_dashboard;
     Client& m_client;
@@ -66,8 +67,13 @@ private:
 };
 
 bool LogReader::deliver(std::string_view bytes) {
-    if (bytes.empty()) return !m_enough;
     m_position.advance(bytes);
+    return hand_over(bytes);
+}
+
+// What lies before the position already.
+bool LogReader::hand_over(std::string_view bytes) {
+    if (bytes.empty()) return !m_enough;
     m_handed += bytes.size();
     if (!(*m_sink)(bytes)) m_enough = true;
     return !m_enough;
@@ -182,6 +188,7 @@ Status LogReader::judge(const JobDetails& job, const Call& call, const Result<Ht
 Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hold) {
     Call call = file_call(job, "-1");
     LastLines held(hold.value_or(0), k_held_limit);
+    LogPosition position;  // after what is held back
     std::uint64_t seen = 0;
     const std::uint64_t skip = m_position.bytes();
     call.on_chunk = [&](std::string_view piece) {
@@ -190,6 +197,7 @@ Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hol
         if (seen <= skip) return true;
         if (before < skip) piece.remove_prefix(static_cast<std::size_t>(skip - before));
         if (!hold) return deliver(piece);
+        position.advance(piece);
         held.feed(piece);
         return true;
     };
@@ -197,9 +205,8 @@ Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hol
     if (m_way == Way::whole) return {};
     m_begun = true;
     if (!hold) return {};
-    const std::string tail = held.take();
-    m_position.jump(seen - tail.size());
-    deliver(tail);
+    m_position = std::move(position);
+    hand_over(held.take());
     return {};
 }
 
@@ -249,7 +256,8 @@ Result<bool> LogReader::join(const std::string& look, std::size_t lines) {
 }
 
 Status LogReader::look_at_end(const JobDetails& job) {
-    std::size_t lines = count_lines(m_position.window()) + 50 + 2 * m_new_lines;
+    // Several windows: text that repeats itself after less than that is then seen to do so.
+    std::size_t lines = 4 * count_lines(m_position.window()) + 50 + 2 * m_new_lines;
     for (; lines <= k_most_lines; lines *= 8) {
         Call call = file_call(job, std::to_string(lines));
         std::string look;
@@ -280,6 +288,7 @@ Status LogReader::from_whole(const JobDetails& job) {
     call.first_byte = seconds(60);  // the dashboard reads all of it first
     LastLines held(m_start.tail.value_or(0), k_held_limit);
     const bool hold = !m_begun && m_start.tail;
+    LogPosition position;
     std::uint64_t seen = 0;
     const std::uint64_t skip = m_position.folded_bytes();  // this way line ends are one byte
     LogsField field([&](std::string_view piece) {
@@ -288,6 +297,7 @@ Status LogReader::from_whole(const JobDetails& job) {
         if (seen <= skip) return true;
         if (before < skip) piece.remove_prefix(static_cast<std::size_t>(skip - before));
         if (!hold) return deliver(piece);
+        position.advance(piece);
         held.feed(piece);
         return true;
     });
@@ -300,7 +310,10 @@ Status LogReader::from_whole(const JobDetails& job) {
         }
         m_way = Way::whole;
         m_begun = true;
-        if (hold) deliver(held.take());
+        if (hold) {
+            m_position = std::move(position);
+            hand_over(held.take());
+        }
         return {};
     }
     if (answer.body.find("UnicodeDecodeError") != std::string::npos) {

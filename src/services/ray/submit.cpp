@@ -150,7 +150,6 @@ public:
             const bool passing = !answer || is_passing("POST", answer->status, answer->body);
             // A server in trouble may have taken the job before it got there.
             if (!passing && !(answer && answer->status >= 500)) return tl::unexpected(std::move(error));
-            m_tried = true;
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
             // Not there proves nothing: the server may still be at it. The same id can be taken once only.
             if (passing && patience.wait(error.text())) continue;
@@ -166,9 +165,9 @@ private:
         return fail(ErrorKind::usage, job_message::already_exists(m_id));
     }
 
-    // The id is taken: by ourselves, if an earlier try got through.
+    // The id is taken: by ourselves, if an earlier try got through. There may have been one that we know nothing of:
+    // a request on a kept connection that dies unanswered is sent again below us.
     Result<std::string> taken() {
-        if (!m_tried) return fail(ErrorKind::usage, job_message::already_exists(m_id));
         Patience patience = m_client.patience();
         for (;;) {
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
@@ -182,7 +181,6 @@ private:
     Client& m_client;
     std::string m_id, m_nonce;
     Call m_call;
-    bool m_tried = false;
 };
 
 }  // namespace

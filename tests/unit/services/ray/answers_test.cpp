@@ -1,0 +1,159 @@
+// What the Jobs API answers, against recorded exchanges.
+#include "services/ray/answers.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/services/job.h"
+#include "support/scratch.h"
+
+namespace gdnctl::ray {
+
+namespace {
+
+Json recorded(const std::string& name) {
+    const auto json = parse_json(test::read_whole(std::string(GDNCTL_FIXTURES) + "/ray/" + name + ".json"), name);
+    REQUIRE(json);
+    return *json;
+}
+
+HttpResponse answer(int status, std::string body = {}) {
+    HttpResponse a;
+    a.status = status;
+    a.body = std::move(body);
+    return a;
+}
+
+Error refused(int status, std::string body) { return refusal("GET /x", answer(status, std::move(body)), "look there"); }
+
+}  // namespace
+
+TEST_CASE("answers: the recorded versions are understood") {
+    const Json exchanges = recorded("version");
+    const auto version = parse_version(exchanges[0]["response"]["body"].get<std::string>());
+    REQUIRE(version);
+    CHECK(version->ray_version == "2.60.0");
+    CHECK(version->session.starts_with("session_2026-11-21"));
+    CHECK(version->at_least(2, 54));
+    CHECK_FALSE(version->at_least(2, 61));
+    CHECK_FALSE(version->at_least(3, 0));
+    CHECK(parse_version(R"({"version":"4","ray_version":"3.0.0.dev0"})")->at_least(2, 54));
+    CHECK_FALSE(parse_version(R"({"version":"4","ray_version":null,"session_name":7})")->at_least(2, 1));
+    for (const char* other : {"", "[]", "{}", "<html>login</html>", R"({"ok":true})"}) {
+        CHECK(parse_version(other).error().kind == ErrorKind::infrastructure);
+    }
+}
+
+TEST_CASE("answers: every recorded record of a job is read") {
+    int jobs = 0;
+    for (const char* name :
+         {"submit_succeed", "outcomes", "pending", "stop", "supervisor_death", "bad_runtime_env_jobs", "driver_info",
+          "delete", "v252", "packages", "holder", "bad_bytes"}) {
+        for (const Json& exchange : recorded(name)) {
+            const Json& body = exchange["response"]["body"];
+            if (!body.is_string() || !body.get<std::string>().starts_with("{\"type\"")) continue;
+            const auto job = parse_job_details(body.get<std::string>());
+            REQUIRE(job);
+            ++jobs;
+            if (is_terminal(job->state)) classify(*job);
+        }
+    }
+    CHECK(jobs > 30);
+}
+
+TEST_CASE("answers: a record that comes back after a DELETE is a ghost") {
+    int ghosts = 0;
+    for (const Json& exchange : recorded("delete")) {
+        const auto job = parse_job_details(exchange["response"]["body"].get<std::string>());
+        if (job && is_ghost(*job)) ++ghosts;
+    }
+    CHECK(ghosts == 1);
+}
+
+TEST_CASE("answers: a job that failed because of its request is a usage error") {
+    int usage = 0;
+    for (const Json& exchange : recorded("bad_runtime_env_jobs")) {
+        const auto job = parse_job_details(exchange["response"]["body"].get<std::string>());
+        if (job && job->error_type == "JOB_SUPERVISOR_ACTOR_START_FAILURE") {
+            CHECK(classify(*job).exit == ExitCode::usage);
+            ++usage;
+        }
+    }
+    CHECK(usage >= 3);
+}
+
+TEST_CASE("answers: what is worth another try, exactly") {
+    CHECK(is_passing("GET", 502, ""));
+    CHECK(is_passing("POST", 503, ""));
+    CHECK(is_passing("PUT", 504, ""));
+    CHECK(is_passing("GET", 500, "500 Internal Server Error\n\nServer got itself in trouble"));
+    CHECK_FALSE(is_passing("POST", 500, "500 Internal Server Error\n\nServer got itself in trouble"));
+    for (const char* text : {"No available agent to submit job, please try again later.",
+                             "Failed to get head node agent", "Cannot connect to host 10.0.0.7:52365",
+                             "ray.exceptions.GetTimeoutError", "timeout in registering an actor"}) {
+        CHECK(is_passing("POST", 500, text));
+        CHECK_FALSE(is_passing("POST", 400, text));
+    }
+    for (const int status : {200, 302, 400, 401, 403, 404, 405, 413, 500}) CHECK_FALSE(is_passing("GET", status, "x"));
+    CHECK_FALSE(is_passing("PUT", 500, "aiohttp HTTPRequestEntityTooLarge"));
+}
+
+TEST_CASE("answers: each refusal has its kind") {
+    CHECK(refused(400, "TypeError: bad").kind == ErrorKind::usage);
+    CHECK(refused(405, "'POST' method not allowed for browser traffic.").kind == ErrorKind::usage);
+    CHECK(refused(413, "Maximum request body size 104857600 exceeded.").kind == ErrorKind::usage);
+    CHECK(refused(401, "Unauthorized: Missing authentication token").kind == ErrorKind::authentication);
+    CHECK(refused(403, "Forbidden: Invalid authentication token").hint == "look there");
+    CHECK(refused(404, "Job nope does not exist").kind == ErrorKind::remote_missing);
+    CHECK(refused(404, "Job nope does not exist").message == "Job nope does not exist");
+    CHECK(refused(404, "404: Not Found").kind == ErrorKind::infrastructure);
+    CHECK(refused(500, "boom").kind == ErrorKind::infrastructure);
+    CHECK(refused(302, "").kind == ErrorKind::infrastructure);
+    CHECK(refused(200, "<html><head><title>Log in</title></head></html>").message.find("an HTML page: Log in") !=
+          std::string::npos);
+}
+
+TEST_CASE("answers: a taken id and a body too large are recognised in the recorded tracebacks") {
+    const Json errors = recorded("submit_errors");
+    CHECK(says_already_exists(answer(500, errors[0]["response"]["body"].get<std::string>())));
+    CHECK_FALSE(says_already_exists(answer(500, "500 Internal Server Error\n\nServer got itself in trouble")));
+    CHECK(says_too_large(answer(413)));
+    CHECK(says_too_large(answer(500, "aiohttp.web_exceptions.HTTPRequestEntityTooLarge")));
+    CHECK(gist(errors[0]["response"]["body"].get<std::string>()) ==
+          "ValueError: Job with submission_id ok-1 already exists. Please use a different submission_id.");
+}
+
+TEST_CASE("answers: the gist of ten megabytes is one short line of valid text") {
+    std::string traceback;
+    for (int i = 0; i < 100'000; ++i)
+        traceback += "  File \"x.py\", line 1, in f\n    \xff\xfe garbage that goes on and on\n";
+    const std::string line = gist(traceback + "ValueError: \xff" + std::string(100'000, 'y'));
+    CHECK(line.size() < 400);
+    CHECK(line.starts_with("ValueError: "));
+    CHECK(gist("") == "nothing");
+}
+
+TEST_CASE("answers: ids are one segment of a path") {
+    CHECK(percent_escape("a-b_C.9~") == "a-b_C.9~");
+    CHECK(percent_escape("a/b?c#d e%\xff") == "a%2Fb%3Fc%23d%20e%25%FF");
+}
+
+TEST_CASE("answers: a list in pieces is the list") {
+    const std::string list = R"( [ {"a": "}]{\"x\""}, {"b": [1, {"c": {}}]} ,{}] )";
+    for (std::size_t size = 1; size <= list.size(); ++size) {
+        std::vector<std::string> items;
+        ArraySplitter splitter([&](std::string_view text) { items.emplace_back(text); });
+        for (std::size_t at = 0; at < list.size(); at += size) splitter.feed(std::string_view(list).substr(at, size));
+        CHECK(splitter.complete());
+        REQUIRE(items.size() == 3);
+        CHECK(items[0] == R"({"a": "}]{\"x\""})");
+        CHECK(items[1] == R"({"b": [1, {"c": {}}]})");
+        CHECK(items[2] == "{}");
+    }
+    ArraySplitter cut([](std::string_view) {});
+    cut.feed("[{\"a\":1}");
+    CHECK_FALSE(cut.complete());
+}
+
+}  // namespace gdnctl::ray
