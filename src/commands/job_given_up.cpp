@@ -31,7 +31,6 @@ std::string string_at(const Json& record, const char* key) {
 
 Status append(const Json& record, const Context& context) {
     GDNCTL_TRY(make_private_directory(context.state_dir));
-    GDNCTL_TRY(make_private_directory(context.state_dir));
     GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(journal_path(context), {k_journal_wait, &context.clock, {}}));
     return journal.append(to_text(record));
 }
