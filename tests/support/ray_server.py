@@ -5,7 +5,8 @@ written to COMPLAINTS.
 
   ray_server.py FOLDER [--token T] [--version 2.60.0] [--no-agent] [--port N]
 
-FOLDER gets: port, requests (a JSON line each, in order), complaints, logs/, and jobs' working directories.
+FOLDER gets: port, requests (a JSON line each, in order), posted (the submissions), complaints, logs/, and
+jobs' working directories.
 POST /__control {"fault": {...}} plans a fault for matching requests:
   match: "GET /api/jobs/x" (start of method and path), times (1; -1: always), skip (0), and one of
   status+body+headers | reset | cut (served, but not answered) | cut_body N | drip SECONDS | hang SECONDS | short N

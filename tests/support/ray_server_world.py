@@ -125,6 +125,7 @@ class World:
         request = json.loads(body)
         if not isinstance(request, dict):
             return 500, TROUBLE
+        self.note("posted", json.dumps(request))
         allowed = FIELDS | ({"entrypoint_label_selector"} if self.version() >= (2, 54) else set())
         for key in request:
             if key not in allowed:
