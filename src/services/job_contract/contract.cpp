@@ -29,6 +29,8 @@ constexpr std::array<std::string_view, 4> k_request_faults = {"not a supported c
                                                               "is not a valid path",
                                                               "files are supported for working_dir"};
 
+constexpr std::array<std::string_view, 1> k_stop_met_the_end = {"psutil.NoSuchProcess"};
+
 // What a broken accelerator node prints.
 constexpr std::array<std::string_view, 4> k_bad_node = {"No accelerator found", "Device or resource busy",
                                                         "FAILED_PRECONDITION",
@@ -45,6 +47,11 @@ bool contains_any(std::string_view text, std::span<const std::string_view> needl
 JobVerdict classify_failed(const JobDetails& job) {
     const std::string_view type = job.error_type ? std::string_view(*job.error_type) : std::string_view();
     using namespace job_error;
+    // A stop that meets a command which has just ended makes Ray's supervisor look for a process that is not there.
+    // It looks for none unless it was asked to stop.
+    if (type == k_command_start_error && contains_any(job.message, k_stop_met_the_end)) {
+        return {FailureClass::stopped, ExitCode::nothing_done};
+    }
     if (type == k_command_error || type == k_command_start_error || type == k_runtime_env) return k_user;
     if (type == k_start_failure && contains_any(job.message, k_request_faults)) {
         return {FailureClass::user, ExitCode::usage};

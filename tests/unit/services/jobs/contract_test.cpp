@@ -93,6 +93,16 @@ TEST_CASE("job contract: every error type has its exit code, before the driver's
     CHECK(exit_of(failed("", std::nullopt, "Job failed.")) == 1);
 }
 
+TEST_CASE("job contract: a stop that met the end of the command is a stop") {
+    const JobDetails raced =
+        failed(job_error::k_command_start_error, std::nullopt,
+               "Traceback (most recent call last):\n  File \"job_supervisor.py\", line 402, in run\n"
+               "    job_process = psutil.Process(child_pid)\n"
+               "psutil.NoSuchProcess: process PID not found (pid=29622)");
+    CHECK(classify(raced).exit == ExitCode::nothing_done);
+    CHECK(classify(raced).failure == FailureClass::stopped);
+}
+
 TEST_CASE("job contract: signs of a bad accelerator node make a plain failure suspect, never an infra one") {
     for (const char* sign : {"No accelerator found", "Device or resource busy", "FAILED_PRECONDITION",
                              "The TPU is already in use by another process"}) {
