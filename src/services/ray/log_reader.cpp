@@ -42,6 +42,7 @@ private:
     Status from_agent(const std::string& base);
     Status from_file(const JobDetails& job);
     Status from_whole(const JobDetails& job);
+    Status without_file(const JobDetails& job);
     Status read_all(const JobDetails& job, std::optional<std::size_t> hold);
     Status read_tail(const JobDetails& job, std::size_t lines);
     Status look_at_end(const JobDetails& job);
@@ -57,7 +58,8 @@ private:
     LogStart m_start;
     Way m_way;
     bool m_begun = false;  // the beginning was found and something after it may have been handed over
-    bool m_agent_worked = false;
+    bool m_agent_asked = false, m_agent_worked = false;
+    bool m_file_works = true;
     int m_agent_failures = 0, m_file_failures = 0;
     LogPosition m_position;
     std::size_t m_new_lines = 0;  // in the last look
@@ -108,6 +110,7 @@ Status LogReader::one_round(const JobDetails& job) {
             base = m_client.config().route->agent_url(*job.driver_agent_http_address);
         }
         if (base) {
+            m_agent_asked = true;
             Status read = from_agent(*base);
             if (read) {
                 m_agent_worked = true;
@@ -116,12 +119,19 @@ Status LogReader::one_round(const JobDetails& job) {
             }
             if (!is_out_of_reach(read.error()) && read.error().kind != ErrorKind::bad_input) return read;
             log::debug("log of {}: {}", m_id, read.error().text());
-            if (m_agent_worked && ++m_agent_failures < k_tries_of_a_way) return from_file(job);
+            if (m_file_works && m_agent_worked && ++m_agent_failures < k_tries_of_a_way) return from_file(job);
         }
-        m_way = Way::file;
+        m_way = m_file_works ? Way::file : Way::whole;
     }
     if (m_way == Way::file && job.driver_node_id) return from_file(job);
     return from_whole(job);
+}
+
+// The dashboard does not hand out the file: by the agent, where it was not asked yet, else the whole log.
+Status LogReader::without_file(const JobDetails& job) {
+    m_file_works = false;
+    m_way = m_agent_asked ? Way::whole : Way::agent;
+    return one_round(job);
 }
 
 Status LogReader::from_agent(const std::string& base) {
@@ -177,10 +187,9 @@ Status LogReader::judge(const JobDetails& job, const Call& call, const Result<Ht
         return from_whole(job);
     }
     const bool passing = answer->status >= 502 || says("Cannot connect to host");
-    if (!passing && (answer->status < 500 || ++m_file_failures >= k_tries_of_a_way)) {
-        m_way = Way::whole;
-        return from_whole(job);
-    }
+    // With a token, the dashboard of Ray 2.52 does not show it to its own agents.
+    const bool never = answer->status < 500 || says("UNAUTHENTICATED");
+    if (never || (!passing && ++m_file_failures >= k_tries_of_a_way)) return without_file(job);
     return tl::unexpected(m_client.refuse(call, *answer));
 }
 
@@ -201,8 +210,9 @@ Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hol
         held.feed(piece);
         return true;
     };
+    const Way way = m_way;
     GDNCTL_TRY(judge(job, call, m_client.send(call, Tries::one)));
-    if (m_way == Way::whole) return {};
+    if (m_way != way) return {};
     m_begun = true;
     if (!hold) return {};
     m_position = std::move(position);
