@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh: every tests/conformance/*.sh but this one, function by function,
+# run.sh: every tests/conformance/*.sh but this one, function by function, and every tests/conformance/*/run.py,
 # against build/release/gdnctl. Ends with the closing line of a test run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -21,5 +21,11 @@ for script in tests/conformance/*.sh; do
         printf '[conformance] %s: %s: %s\n' "$(basename "$script" .sh)" "$function" "$word"
         [ "$word" != FAILED ] || printf '%s\n' "$out"
     done
+done
+for suite in tests/conformance/*/run.py; do
+    status=0
+    python3 "$suite" "$binary" "$tally" || status=$?
+    # 1: failed cases, which it has counted itself.
+    [ $status -le 1 ] || { echo "0 1 0" >>"$tally"; echo "[conformance] $suite ended with status $status"; }
 done
 tests/support/tally.sh --sum "$tally"
