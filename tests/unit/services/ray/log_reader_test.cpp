@@ -244,6 +244,30 @@ TEST_CASE("log: not UTF-8 and no raw way to it is said") {
     CHECK(read.error().message.find("not UTF-8") != std::string::npos);
 }
 
+TEST_CASE("log: a dashboard that its own agents refuse: one look goes to the agent") {
+    for (const bool agent : {true, false}) {
+        LogWorld world(true);
+        world.server.state = "SUCCEEDED";
+        world.server.agent = agent;
+        world.server.log = agent ? "first\nbad \xff byte\nlast\n" : "first\nlast\n";
+        world.server.before = [](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+            if (request.url.find("/api/v0/") == std::string::npos) return std::nullopt;
+            HttpResponse refused;
+            refused.status = 500;
+            refused.body = "debug_error_string = \"UNAUTHENTICATED:Invalid or missing authentication token\"";
+            return Result<HttpResponse>(refused);
+        };
+        for (const std::optional<std::size_t> tail : {std::optional<std::size_t>(), std::optional<std::size_t>(1)}) {
+            world.got.clear();
+            world.open({tail, false});
+            CHECK(world.pump());
+            CHECK(world.got == (tail ? "last\n" : world.server.log));
+        }
+        CHECK(world.server.count("/api/v0/") == 2);
+        CHECK(world.clock.sleeps().empty());
+    }
+}
+
 TEST_CASE("log: one look bears with a dashboard that is away, and keeps its place") {
     LogWorld world(false);
     world.server.log = lines(0, 5000);
