@@ -175,6 +175,7 @@ test_submitted_again_after_a_fault_of_the_cluster() {
   wait_for grep -q 'Job submitted with ID' "$WORK/e"
   first=$(sed -n 's/.*Job submitted with ID: //p' "$WORK/e")
   control "{\"set\": [\"$first\", {\"status\": \"FAILED\", \"error_type\": \"JOB_SUPERVISOR_ACTOR_DIED\", \"message\": \"Job supervisor actor died: gone\", \"end_time\": 1}]}"
+  wait_for grep -q 'submitting it again' "$WORK/e"
   control '{"capacity": {"CPU": 2}}'
   wait $client || fail "exit $?: $(cat "$WORK/e")"
   has_posted 'len(p)' 2
