@@ -156,12 +156,6 @@ void show_environment(const JobRequest& request, const JobBackend& backend) {
     log::info("whoever has the cluster's token can read the values; --no-secrets leaves the secrets out");
 }
 
-void show_next_commands(const JobBackend& backend, std::string_view id) {
-    const std::string words = cluster_words(backend) + " " + std::string(id);
-    log::info("the job goes on; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words, words,
-              words);
-}
-
 // After an interruption or the time limit.
 void leave_or_stop(const SubmitOptions& options, JobBackend& backend, std::string_view id, bool must_stop,
                    Context& context) {
@@ -191,6 +185,12 @@ void leave_or_stop(const SubmitOptions& options, JobBackend& backend, std::strin
 }
 
 }  // namespace
+
+void show_next_commands(const JobBackend& backend, std::string_view id) {
+    const std::string words = cluster_words(backend) + " " + std::string(id);
+    log::info("the job goes on; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words, words,
+              words);
+}
 
 void describe_submit(cli::Args& args, SubmitOptions& options) {
     args.flag(options.no_wait, {.names = "--no-wait", .help = "return when the job is submitted, and print its id"});
@@ -293,8 +293,11 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
         // The target's own limit is about the job, --timeout about this command's patience.
         const bool of_target = plan.command.timeout_s && watch.timeout == std::chrono::seconds(*plan.command.timeout_s);
         leave_or_stop(options, backend, id, of_target, context);
-        return fail(ErrorKind::timeout,
-                    fmt::format("job {} did not end within {}", id, format_duration(*watch.timeout)));
+        log::error("job {} did not end within {}", id, format_duration(*watch.timeout));
+        run.output.finish();
+        run.details = std::move(watched->details);
+        run.verdict = {FailureClass::timeout, ExitCode::timeout};
+        return {};
     }
     run.output.finish();
     run.details = std::move(watched->details);
@@ -338,7 +341,8 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
 }
 
 void report_end(const JobRun& run) {
-    if (!run.waited || run.verdict.failure == FailureClass::none) return;
+    const FailureClass failure = run.verdict.failure;
+    if (!run.waited || failure == FailureClass::none || failure == FailureClass::timeout) return;
     const JobDetails& d = run.details;
     const std::string code = d.driver_exit_code ? fmt::format(", exit code {}", *d.driver_exit_code) : std::string();
     log::error("job {} {} ({}{})", d.submission_id, to_text(d.state),

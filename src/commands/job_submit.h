@@ -60,6 +60,9 @@ struct JobRun {
 // limit); interrupted, terminated (the job goes on, unless --auto-stop).
 Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context);
 
+// The commands that go on where this one leaves the job alone.
+void show_next_commands(const JobBackend& backend, std::string_view id);
+
 // Says on stderr how the job ended, where it did not succeed.
 void report_end(const JobRun& run);
 

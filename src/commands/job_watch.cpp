@@ -90,12 +90,17 @@ public:
     LogDrain(JobLog& log, const std::function<void(std::string_view)>& sink, Context& context)
         : m_log(log), m_sink(sink), m_context(context) {}
 
-    // What is new. True: something was.
-    Result<bool> once() {
+    // What is new. True: something was. A job that writes faster than is read gets a look at its state, and at the
+    // deadline, in between.
+    Result<bool> once(const std::optional<Clock::Monotonic>& deadline = std::nullopt) {
         if (m_gone) return false;
-        const auto read = m_log.pump([this](std::string_view bytes) {
+        constexpr std::size_t k_one_look = std::size_t{64} << 20;
+        std::size_t seen = 0;
+        const auto read = m_log.pump([&](std::string_view bytes) {
             m_sink(bytes);
-            return !m_context.stop.stop_requested();
+            seen += bytes.size();
+            const bool over = deadline && m_context.clock.monotonic() >= *deadline;
+            return seen < k_one_look && !over && !m_context.stop.stop_requested();
         });
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         if (read) {
@@ -226,13 +231,14 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         if (ended) {
             GDNCTL_TRY(drain.rest());
         } else {
-            GDNCTL_TRY(drain.once());
+            GDNCTL_TRY(drain.once(deadline));
         }
         GDNCTL_TRY(context.terminal.flush());
         if (last) lines.show(*last);
         if (ended) return Watched{std::move(*last), false};
         const bool over = deadline && context.clock.monotonic() >= *deadline;
-        if (over || context.terminal.out_closed()) return Watched{last.value_or(unknown(id)), over};
+        const bool left = options.leave_when_closed && context.terminal.out_closed();
+        if (over || left) return Watched{last.value_or(unknown(id)), over};
         if (!pause(context, poller.delay(std::min(options.poll, pace.log)), deadline)) {
             return tl::unexpected(stopped_error());
         }

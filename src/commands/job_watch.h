@@ -17,8 +17,9 @@ namespace gdnctl::commands {
 struct WatchOptions {
     std::chrono::milliseconds poll{5000};
     std::optional<std::chrono::milliseconds> timeout;
-    bool whole_messages = true;  // false: first line of a job's message only
-    bool submitted = false;      // the job is known to have existed: not finding it is a loss, no mistake
+    bool whole_messages = true;      // false: first line of a job's message only
+    bool leave_when_closed = false;  // nobody reads stdout any more: then the watch has no use
+    bool submitted = false;          // the job is known to have existed: not finding it is a loss, no mistake
 };
 
 struct Watched {

@@ -26,7 +26,9 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
     if (!read) log::warning("{}", read.error().text());
     filter.release();
     const auto sink = [&](std::string_view more) { filter.feed(more); };
-    GDNCTL_TRY(follow_job(backend, options.id, *log, {}, sink, context));
+    WatchOptions watch;
+    watch.leave_when_closed = true;
+    GDNCTL_TRY(follow_job(backend, options.id, *log, watch, sink, context));
     filter.finish();
     return {};
 }

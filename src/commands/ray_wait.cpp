@@ -80,7 +80,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     if (!watched) {
         const ErrorKind kind = watched.error().kind;
         if (kind == ErrorKind::interrupted || kind == ErrorKind::terminated) {
-            log::info("job {} goes on; `gdnctl ray-stop{} {}` ends it", id, cluster_words(backend), id);
+            show_next_commands(backend, id);
         }
         if (options.compat_exit && kind == ErrorKind::remote_missing) {
             log::error("{}", watched.error().text());
@@ -103,7 +103,8 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
             verdict = classify(watched->details, output.tail());
         }
     } else {
-        log::error("job {} has not ended within {} s; it goes on", id, *options.timeout_s);
+        log::error("job {} has not ended within {} s", id, *options.timeout_s);
+        show_next_commands(backend, id);
     }
     if (options.show_logs) {
         const Status printed =

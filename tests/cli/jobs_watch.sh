@@ -350,3 +350,26 @@ test_a_state_directory_of_someone_else_is_exit_8() {
     done
   done
 }
+
+test_time_limit_holds_while_a_job_floods_its_log() {
+  printf 'target = "t"\n[targets.t.test]\nargv = ["sh", "-c", "yes"]\ntimeout_s = 1\n' >gdnctl.toml
+  timeout 60 "$GDNCTL" ray-test --cluster local --submission-id flood --json >"$WORK/out" 2>/dev/null
+  status=$?
+  [ $status = 124 ] || fail "exit code $status"
+  out_has '"failure_class":"timeout"'
+  rm -f "$XDG_STATE_HOME/gdnctl/local/jobs/flood/log"
+}
+
+test_closed_stdout_hides_no_verdict() {
+  printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", "echo one; sleep 1; echo two; exit 3"]\n' >gdnctl.toml
+  { "$GDNCTL" ray-test --cluster local 2>err; echo $? >code; } | head -1 >first
+  [ "$(cat code)" = 1 ] || fail "exit code $(cat code): $(cat err)"
+}
+
+test_wait_that_runs_out_of_time_names_the_next_commands() {
+  printf 'target = "t"\n[targets.t]\ntest = ["sleep", "60"]\n' >gdnctl.toml
+  expect 0 "$GDNCTL" ray-test --cluster local --no-wait --submission-id slow
+  expect 124 "$GDNCTL" ray-wait --cluster local slow --timeout 0.2
+  for word in ray-wait ray-logs ray-stop; do err_has "gdnctl $word --cluster local slow"; done
+  expect 0 "$GDNCTL" ray-stop --cluster local slow --wait
+}
