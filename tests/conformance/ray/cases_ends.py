@@ -214,7 +214,7 @@ def background_children_end_with_their_job(t):
         id = t.submit(word, script)
         t.wait(0 if word == "bg" else 1, id)
         t.until(lambda: not t.left(f"sleep {mark}"), f"the background child of {word} is gone", 10)
-    id = t.submit("away", f"setsid sleep {mark} & echo done")
+    id = t.submit("away", f"setsid sleep {mark} & sleep 1; echo done")
     t.wait(0, id)
     time.sleep(0.5)
     # A child in a session of its own escapes the group that our entrypoint ends on Ray; nothing escapes local.

@@ -54,19 +54,14 @@ class Secrets:
         while not self._stop.wait(0.03):
             words = self.words()
             for pid, line in harness.command_lines():
-                if any(w in line for w in words) and not self._is_rays_doing(pid, line):
+                if any(w in line for w in words) and not self._is_rays_doing(line):
                     self.seen.add(f"pid {pid}: {line[:60]}...")
             self.looks += 1
 
-    def _is_rays_doing(self, pid, line):
-        """A node hands the variables of a job to its own processes on their command lines: it is told so in the docs.
-        The cluster's token it does not."""
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                of_node = nodes.MARKER.encode() + b"=" in f.read()
-        except OSError:
-            return False
-        return of_node and not any(t in line for t in self.tokens)
+    def _is_rays_doing(self, line):
+        """A node hands the variables of a job to its own workers on their command lines: docs/ray.md says so. The
+        cluster's token it does not."""
+        return line.startswith(os.path.realpath(nodes.VENVS) + "/") and not any(t in line for t in self.tokens)
 
     def close(self):
         self._stop.set()
