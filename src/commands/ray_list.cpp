@@ -40,7 +40,7 @@ std::string row(const JobDetails& job, const Clock& clock) {
         took = format_duration(
             std::max(job.end_time.value_or(clock.wall()) - *job.start_time, std::chrono::milliseconds(0)));
     }
-    return fmt::format("{:<9}  {:<19}  {:>12}  {:<8}  {}\n", to_text(job.state), started, took, meta("kind"),
+    return fmt::format("{:<9}  {:<19}  {:>12}  {:<7}  {}\n", to_text(job.state), started, took, meta("kind"),
                        job.submission_id);
 }
 
@@ -89,7 +89,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return ExitCode::ok;
     }
     context.terminal.out(
-        fmt::format("{:<9}  {:<19}  {:>12}  {:<8}  {}\n", "STATUS", "SUBMITTED", "DURATION", "KIND", "ID"));
+        fmt::format("{:<9}  {:<19}  {:>12}  {:<7}  {}\n", "STATUS", "SUBMITTED", "DURATION", "KIND", "ID"));
     for (const JobDetails& job : jobs) context.terminal.out(row(job, context.clock));
     if (jobs.size() < found) log::info("{} more; --limit shows them", found - jobs.size());
     return ExitCode::ok;
