@@ -33,16 +33,16 @@ public:
           m_Hv(static_cast<std::size_t>(p.dims.Hv)),
           m_dk(static_cast<std::size_t>(p.dims.dk)),
           m_dv(static_cast<std::size_t>(p.dims.dv)) {
-        m_alpha.resize(m_in.g.size());
+        m_alpha.assign(m_in.g.size(), 0.0);
         std::transform(m_in.g.begin(), m_in.g.end(), m_alpha.begin(), [](double g) { return std::exp(g); });
         const auto rows = static_cast<std::size_t>(p.rows());
-        m_dq.resize(rows * m_Hv * m_dk);
-        m_dk_heads.resize(rows * m_Hv * m_dk);
-        m_out.dv.resize(p.v.size());
-        m_out.dg.resize(m_in.g.size());
-        m_out.dbeta.resize(m_in.g.size());
+        m_dq.assign(rows * m_Hv * m_dk, 0.0);
+        m_dk_heads.assign(rows * m_Hv * m_dk, 0.0);
+        m_out.dv.assign(p.v.size(), 0.0);
+        m_out.dg.assign(m_in.g.size(), 0.0);
+        m_out.dbeta.assign(m_in.g.size(), 0.0);
         m_out.d_initial_state = cotangents.d_final_state;
-        m_out.d_initial_state.resize(m_in.state.size());
+        if (m_out.d_initial_state.empty()) m_out.d_initial_state.assign(m_in.state.size(), 0.0);
     }
 
     GdnGradients run(int threads, Isa isa) {

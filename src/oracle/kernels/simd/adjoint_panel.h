@@ -31,7 +31,7 @@ struct AdjointPanel {
     double* scratch = nullptr;  // adjoint_scratch(tokens, dk, segment) elements
 };
 
-inline constexpr std::size_t adjoint_scratch(std::size_t tokens, std::size_t dk, std::size_t segment) {
+constexpr std::size_t adjoint_scratch(std::size_t tokens, std::size_t dk, std::size_t segment) {
     const std::size_t panel = dk * k_adjoint_columns;
     return ((tokens + segment - 1) / segment + segment + 2) * panel + 2 * segment * k_adjoint_columns;
 }

@@ -64,7 +64,7 @@ private:
     struct Sizes {
         std::size_t chunk;  // rows of a chunk, and
         std::size_t rows;   // of a panel: padded to whole tiles and vectors
-        Sizes(std::size_t dk, std::size_t c) : chunk(rounded(c, 2 * 16)), rows(rounded(dk, 16)) {}
+        Sizes(std::size_t dk, std::size_t c) : chunk(rounded(c, 32)), rows(rounded(dk, 16)) {}
         std::size_t total() const { return 3 * chunk * rows + 4 * chunk * chunk + chunk * k_columns + 6 * chunk; }
     };
 
