@@ -146,10 +146,11 @@ public:
             if (answer && answer->status == 200) return read_submitted(m_call, *answer);
             if (answer && says_already_exists(*answer)) return taken();
             if (!answer && !is_out_of_reach(answer.error())) return tl::unexpected(std::move(answer).error());
-            Error error = answer ? m_client.refuse(m_call, *answer) : std::move(answer).error();
             const bool passing = !answer || is_passing("POST", answer->status, answer->body);
             // A server in trouble may have taken the job before it got there.
-            if (!passing && !(answer && answer->status >= 500)) return tl::unexpected(std::move(error));
+            const bool in_doubt = passing || answer->status >= 500;
+            Error error = answer ? m_client.refuse(m_call, *answer) : std::move(answer).error();
+            if (!in_doubt) return tl::unexpected(std::move(error));
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
             // Not there proves nothing: the server may still be at it. The same id can be taken once only.
             if (passing && patience.wait(error.text())) continue;
