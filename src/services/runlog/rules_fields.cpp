@@ -182,7 +182,7 @@ void report_unknown(Reporter& reporter, const Field& field, std::string_view kin
         message += fmt::format("; did you mean `{}`?", known);
         fix = reporter.safe(word_of(field), std::string(known));
     }
-    reporter.add(value_of(field), std::move(message), std::move(fix));
+    reporter.add(value_of(field), message, std::move(fix));
 }
 
 void check_change_class(const EntryFacts& facts, Reporter& reporter) {
@@ -268,9 +268,9 @@ void required_fields(const EntryFacts& facts, Reporter& reporter) {
     if (missing.empty()) return;
     std::string message = fmt::format("missing: {}", text::join(missing, ", "));
     if (is_begun(facts.entry)) {
-        reporter.note(heading_of(facts.entry), std::move(message));
+        reporter.note(heading_of(facts.entry), message);
     } else {
-        reporter.add(heading_of(facts.entry), std::move(message));
+        reporter.add(heading_of(facts.entry), message);
     }
 }
 
