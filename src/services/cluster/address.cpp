@@ -115,6 +115,11 @@ private:
 
 Result<std::string> normalize_ray_address(std::string_view address) {
     std::string text(text::trim(address));
+    const auto is_blank = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; };
+    if (std::any_of(text.begin(), text.end(), is_blank)) {
+        return fail(ErrorKind::usage, "a dashboard's address has no blank and no control character",
+                    std::string(k_example));
+    }
     if (text.find("://") == std::string::npos) text.insert(0, "http://");
     while (text.ends_with('/')) text.pop_back();
     const auto url = cluster::parse_url(text);

@@ -172,7 +172,7 @@ class Node:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 with open(self.temp + "/ray.log", errors="replace") as f:
                     said = f.read()[-2000:]
-                raise RuntimeError(f"ray {self.version} did not start: {said}")
+                raise Unavailable(f"ray {self.version} did not start: {said}")
             try:
                 self.api("GET", "/api/version", timeout=3)
                 break
@@ -188,7 +188,7 @@ class Node:
                 time.sleep(0.5)
         while self.api("GET", f"/api/jobs/{id}")["status"] != "SUCCEEDED":
             if time.monotonic() > deadline:
-                raise RuntimeError(f"ray {self.version} runs no jobs")
+                raise Unavailable(f"ray {self.version} runs no jobs")
             time.sleep(0.2)
 
     def api(self, method, path, body=None, timeout=20):

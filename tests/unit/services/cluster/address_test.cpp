@@ -13,6 +13,8 @@ TEST_CASE("address: scheme, slashes and prefix") {
     CHECK(*normalize_ray_address("http://h:8265///") == "http://h:8265");
     CHECK(*normalize_ray_address("h:8265") == "http://h:8265");
     CHECK(*normalize_ray_address(" h ") == "http://h");
+    CHECK_FALSE(normalize_ray_address("http://h/a\n/"));
+    CHECK_FALSE(normalize_ray_address("http://h/a b"));
     CHECK(*normalize_ray_address("localhost:9999/us-central1/") == "http://localhost:9999/us-central1");
     CHECK(*normalize_ray_address("https://x.example.org/ray/a/") == "https://x.example.org/ray/a");
     CHECK(*normalize_ray_address("http://[::1]:8265") == "http://[::1]:8265");
