@@ -22,6 +22,39 @@ constexpr std::size_t k_held_limit = std::size_t{16} << 20;  // of a tail that i
 constexpr std::size_t k_most_lines = 1'000'000;
 constexpr int k_tries_of_a_way = 3;
 
+// A log that comes from its first byte once more: what was handed over before is skipped. The rest is handed over as it
+// comes or, where only the last lines are wanted, held back until all of it is there.
+class FromStart {
+public:
+    FromStart(std::uint64_t skip, std::optional<std::size_t> last_lines, JobLog::Sink deliver)
+        : m_skip(skip),
+          m_hold(last_lines),
+          m_held(last_lines.value_or(0), k_held_limit),
+          m_deliver(std::move(deliver)) {}
+
+    bool feed(std::string_view piece) {
+        const std::uint64_t before = m_seen;
+        m_seen += piece.size();
+        if (m_seen <= m_skip) return true;
+        if (before < m_skip) piece.remove_prefix(static_cast<std::size_t>(m_skip - before));
+        if (!m_hold) return m_deliver(piece);
+        m_position.advance(piece);
+        m_held.feed(piece);
+        return true;
+    }
+    bool holds() const { return m_hold.has_value(); }
+    std::string take_held() { return m_held.take(); }
+    // After what is held back.
+    LogPosition take_position() { return std::move(m_position); }
+
+private:
+    std::uint64_t m_skip, m_seen = 0;
+    std::optional<std::size_t> m_hold;
+    LastLines m_held;
+    LogPosition m_position;
+    JobLog::Sink m_deliver;
+};
+
 class LogReader final : public JobLog {
 public:
     LogReader(std::shared_ptr<Dashboard> dashboard, std::string id, const LogStart& start)
@@ -51,6 +84,7 @@ private:
     Status judge(const JobDetails& job, const Call& call, const Result<HttpResponse>& answer);
     bool deliver(std::string_view bytes);
     bool hand_over(std::string_view bytes);
+    void release(FromStart& again);
 
     std::shared_ptr<Dashboard> m_dashboard;
     Client& m_client;
@@ -79,6 +113,13 @@ bool LogReader::hand_over(std::string_view bytes) {
     m_handed += bytes.size();
     if (!(*m_sink)(bytes)) m_enough = true;
     return !m_enough;
+}
+
+// All of the log is there: its last lines may go.
+void LogReader::release(FromStart& again) {
+    if (!again.holds()) return;
+    m_position = again.take_position();
+    hand_over(again.take_held());
 }
 
 Result<std::size_t> LogReader::pump(const Sink& sink) {
@@ -196,27 +237,13 @@ Status LogReader::judge(const JobDetails& job, const Call& call, const Result<Ht
 // The whole file, of which what was handed over already is skipped; `hold`: only its last lines are handed over.
 Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hold) {
     Call call = file_call(job, "-1");
-    LastLines held(hold.value_or(0), k_held_limit);
-    LogPosition position;  // after what is held back
-    std::uint64_t seen = 0;
-    const std::uint64_t skip = m_position.bytes();
-    call.on_chunk = [&](std::string_view piece) {
-        const std::uint64_t before = seen;
-        seen += piece.size();
-        if (seen <= skip) return true;
-        if (before < skip) piece.remove_prefix(static_cast<std::size_t>(skip - before));
-        if (!hold) return deliver(piece);
-        position.advance(piece);
-        held.feed(piece);
-        return true;
-    };
+    FromStart again(m_position.bytes(), hold, [this](std::string_view piece) { return deliver(piece); });
+    call.on_chunk = [&](std::string_view piece) { return again.feed(piece); };
     const Way way = m_way;
     GDNCTL_TRY(judge(job, call, m_client.send(call, Tries::one)));
     if (m_way != way) return {};
     m_begun = true;
-    if (!hold) return {};
-    m_position = std::move(position);
-    hand_over(held.take());
+    release(again);
     return {};
 }
 
@@ -296,21 +323,10 @@ Status LogReader::from_whole(const JobDetails& job) {
     call.path = "/api/jobs/" + percent_escape(m_id) + "/logs";
     call.total = seconds(0);
     call.first_byte = seconds(60);  // the dashboard reads all of it first
-    LastLines held(m_start.tail.value_or(0), k_held_limit);
-    const bool hold = !m_begun && m_start.tail;
-    LogPosition position;
-    std::uint64_t seen = 0;
-    const std::uint64_t skip = m_position.folded_bytes();  // this way line ends are one byte
-    LogsField field([&](std::string_view piece) {
-        const std::uint64_t before = seen;
-        seen += piece.size();
-        if (seen <= skip) return true;
-        if (before < skip) piece.remove_prefix(static_cast<std::size_t>(skip - before));
-        if (!hold) return deliver(piece);
-        position.advance(piece);
-        held.feed(piece);
-        return true;
-    });
+    // This way line ends are one byte.
+    FromStart again(m_position.folded_bytes(), m_begun ? std::nullopt : m_start.tail,
+                    [this](std::string_view piece) { return deliver(piece); });
+    LogsField field([&](std::string_view piece) { return again.feed(piece); });
     call.on_chunk = [&](std::string_view piece) { return field.feed(piece); };
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send(call, Tries::one));
     if (answer.status == 200) {
@@ -320,10 +336,7 @@ Status LogReader::from_whole(const JobDetails& job) {
         }
         m_way = Way::whole;
         m_begun = true;
-        if (hold) {
-            m_position = std::move(position);
-            hand_over(held.take());
-        }
+        release(again);
         return {};
     }
     if (answer.body.find("UnicodeDecodeError") != std::string::npos) {
