@@ -323,8 +323,10 @@ void Supervisor::run() {
     supervise();
     // A full disk may become free again; the last tries leave out the excerpt of the log.
     for (int i = 0; i < k_write_tries && is_terminal(m_details.state) && !is_gone(); ++i) {
-        const auto lock = m_store.lock();
-        if (lock && m_store.finish(m_details)) break;
+        {
+            const auto lock = m_store.lock();  // not held while waiting: other jobs go on
+            if (lock && m_store.finish(m_details)) break;
+        }
         if (i > 0) m_details.message = m_details.message.substr(0, m_details.message.find(", last available"));
         pause(milliseconds(200));
     }
