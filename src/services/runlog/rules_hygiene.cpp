@@ -62,7 +62,7 @@ void check_repeated(const Region& region, Reporter& reporter) {
     std::string message = fmt::format("{} stands here {} times; once is enough", most, times);
     if (several > 1)
         message += several == 2 ? " (one other number too)" : fmt::format(" ({} other numbers too)", several - 1);
-    reporter.add({region.heading}, std::move(message));
+    reporter.add({region.heading}, message);
 }
 
 std::string_view trailing_blanks(std::string_view line) {
