@@ -8,6 +8,7 @@
 
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
+#include "commands/oracle_kernel.h"
 #include "commands/oracle_report.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -22,6 +23,7 @@ namespace gdnctl::commands::oracle_verify {
 namespace {
 
 using oracle::GdnReport;
+using oracle::KernelFault;
 using oracle::Verdict;
 
 // One judged thing: a case that the kernel ran, or a recorded outputs file.
@@ -33,14 +35,39 @@ struct Item {
     double error_over_budget = 0;
     std::string reason;
     std::optional<oracle::Worst> worst;
+    std::optional<KernelFault> fault;  // what the kernel did instead of computing
+    bool bit_equal = true;
 
-    bool failed() const { return verdict != expected; }
+    bool failed() const { return fault || verdict != expected; }
+    std::string_view verdict_name() const { return fault ? oracle::name_of(fault->kind) : oracle::name_of(verdict); }
 };
 
 Item item_of(std::string kind, std::string name, const GdnReport& report, Verdict expected) {
-    Item item{std::move(kind), std::move(name), report.verdict, expected, 0, report.reason, report.worst};
+    Item item{std::move(kind), std::move(name), report.verdict, expected, 0, report.reason, report.worst, {}, true};
     for (const auto& t : report.tensors) item.error_over_budget = std::max(item.error_over_budget, t.error_over_budget);
     return item;
+}
+
+std::string text_of(const Item& item) {
+    std::string line = fmt::format("{:<6} {:<58} {:<14} ", item.kind, item.name, item.verdict_name());
+    if (item.fault) {
+        line += fmt::format("\n       {}\n", item.fault->text);
+        if (!item.fault->output.empty()) {
+            for (const auto part : text::split(item.fault->output, '\n')) line += fmt::format("       | {}\n", part);
+        }
+        return line;
+    }
+    if (item.verdict == item.expected && item.verdict != Verdict::ok) {
+        line += "as expected";
+    } else {
+        line += fmt::format("{:.2g} x budget", item.error_over_budget);
+    }
+    if (!item.bit_equal) line += ", other bits each time";
+    if (item.failed() && !item.reason.empty()) line += fmt::format("\n       {}", item.reason);
+    if (item.failed() && item.worst && !item.worst->index.empty()) {
+        line += "\n       worst: " + oracle_report::place_text(*item.worst);
+    }
+    return line + "\n";
 }
 
 struct RecordedVector {
@@ -79,7 +106,9 @@ public:
         : m_options(options), m_context(context), m_threads(threads) {}
 
     Status run() {
-        GDNCTL_TRY_ASSIGN(const auto kernel, oracle::find_kernel(m_options.kernel, m_threads));
+        GDNCTL_TRY_ASSIGN(
+            const auto kernel,
+            oracle_kernel::open_kernel(m_options.kernel, oracle_kernel::limits_of(m_options.limits), m_context));
         std::vector<std::pair<std::string, RecordedVector>> vectors;
         if (m_options.vectors) {
             GDNCTL_TRY_ASSIGN(vectors, find_vectors(m_context.cwd / *m_options.vectors));
@@ -95,9 +124,15 @@ public:
         for (const oracle::GdnCase& c : oracle::gdn_cases()) {
             if (!wanted(c.name)) continue;
             GDNCTL_TRY(check_stop());
-            if (auto done = run_case(c, kernel); !done)
+            if (given_up()) {
+                ++m_not_run;
+                continue;
+            }
+            if (auto done = run_case(c, *kernel); !done)
                 return tl::unexpected(std::move(done).error().within("case " + c.name));
         }
+        m_network = kernel->network();
+        if (m_network == "none") log::warning("this system lets nothing keep the kernel from the network");
         for (const auto& [name, vector] : vectors) {
             if (!wanted(name)) continue;
             GDNCTL_TRY(check_stop());
@@ -107,8 +142,15 @@ public:
     }
 
     const std::vector<Item>& items() const { return m_items; }
+    const std::string& network() const { return m_network; }
+    int not_run() const { return m_not_run; }
 
 private:
+    // A kernel that hangs or does not load is not tried again on seventy more cases.
+    bool given_up() const {
+        return !m_items.empty() && m_items.back().fault && oracle::ends_everything(m_items.back().fault->kind);
+    }
+
     bool wanted(const std::string& name) const {
         return m_options.cases.empty() ||
                std::find(m_options.cases.begin(), m_options.cases.end(), name) != m_options.cases.end();
@@ -132,12 +174,14 @@ private:
         return {};
     }
 
-    Status run_case(const oracle::GdnCase& c, const oracle::KernelUnderTest& kernel) {
+    Status run_case(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel) {
         const oracle::TensorFile inputs = oracle::make_inputs(c);
         GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
-        GDNCTL_TRY_ASSIGN(const auto outputs, kernel.forward(inputs, reference.contract));
-        GDNCTL_TRY_ASSIGN(const auto report, oracle::judge(reference, outputs, {}));
-        add(item_of("case", c.name, report, c.expected));
+        GDNCTL_TRY_ASSIGN(auto verdict, oracle::judge_kernel(kernel, inputs, reference, m_threads, c.seed));
+        Item item = item_of("case", c.name, verdict.report, c.expected);
+        item.fault = std::move(verdict.fault);
+        item.bit_equal = verdict.bit_equal;
+        add(std::move(item));
         return {};
     }
 
@@ -160,19 +204,7 @@ private:
     }
 
     void add(Item item) {
-        if (!m_context.global.json) {
-            std::string line = fmt::format("{:<6} {:<58} {:<14} ", item.kind, item.name, oracle::name_of(item.verdict));
-            if (item.verdict == item.expected && item.verdict != Verdict::ok) {
-                line += "as expected";
-            } else {
-                line += fmt::format("{:.2g} x budget", item.error_over_budget);
-            }
-            if (item.failed() && !item.reason.empty()) line += fmt::format("\n       {}", item.reason);
-            if (item.failed() && item.worst && !item.worst->index.empty()) {
-                line += "\n       worst: " + oracle_report::place_text(*item.worst);
-            }
-            m_context.terminal.out(line + "\n");
-        }
+        if (!m_context.global.json) m_context.terminal.out(text_of(item));
         m_items.push_back(std::move(item));
     }
 
@@ -180,6 +212,8 @@ private:
     Context& m_context;
     int m_threads;
     std::vector<Item> m_items;
+    std::string m_network;
+    int m_not_run = 0;
 };
 
 // The gravest of all: a kernel that is wrong once is wrong, and what could not be judged is not OK.
@@ -196,12 +230,36 @@ Verdict overall(const std::vector<Item>& items) {
         return 4;
     };
     for (const Item& item : items) {
-        if (!item.failed()) continue;
+        if (!item.failed() || item.fault) continue;
         // A finite, plausible answer where none can be told is no proof of anything.
         const Verdict verdict = item.verdict == Verdict::ok ? Verdict::no_data : item.verdict;
         if (rank(verdict) > rank(gravest)) gravest = verdict;
     }
     return gravest;
+}
+
+// The gravest fault of all, nullptr when there is none.
+const KernelFault* gravest_fault(const std::vector<Item>& items) {
+    const KernelFault* gravest = nullptr;
+    for (const Item& item : items) {
+        if (item.fault && (gravest == nullptr || item.fault->kind > gravest->kind)) gravest = &*item.fault;
+    }
+    return gravest;
+}
+
+ExitCode exit_code_of(oracle::KernelFaultKind kind) {
+    switch (kind) {
+        case oracle::KernelFaultKind::timed_out: return ExitCode::timeout;
+        case oracle::KernelFaultKind::wrong_shape:
+        case oracle::KernelFaultKind::no_entry_point:
+        case oracle::KernelFaultKind::build_failed: return ExitCode::bad_input;
+        default: return ExitCode::check_failed;
+    }
+}
+
+Json fault_json(const std::optional<KernelFault>& fault) {
+    if (!fault) return nullptr;
+    return {{"kind", oracle::name_of(fault->kind)}, {"text", fault->text}, {"output", fault->output}};
 }
 
 std::size_t count_of(const std::vector<Item>& items, std::string_view kind) {
@@ -211,22 +269,27 @@ std::size_t count_of(const std::vector<Item>& items, std::string_view kind) {
 
 std::string plural(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
-Json json_of(const Options& options, const std::vector<Item>& items, Verdict verdict) {
+Json json_of(const Options& options, const Verifier& verifier, std::string_view verdict) {
+    const std::vector<Item>& items = verifier.items();
     Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", options.op}, {"kernel", options.kernel}};
-    report["verdict"] = oracle::name_of(verdict);
+    report["verdict"] = verdict;
     report["forward_only"] = true;
     report["cases"] = count_of(items, "case");
     report["vectors"] = count_of(items, "vector");
     report["failed"] = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
+    report["not_run"] = verifier.not_run();
+    report["network_barrier"] = verifier.network().empty() ? Json(nullptr) : Json(verifier.network());
     report["items"] = Json::array();
     for (const Item& item : items) {
         report["items"].push_back({{"kind", item.kind},
                                    {"name", item.name},
-                                   {"verdict", oracle::name_of(item.verdict)},
+                                   {"verdict", item.verdict_name()},
                                    {"expected_verdict", oracle::name_of(item.expected)},
                                    {"error_over_budget", oracle_report::number(item.error_over_budget)},
                                    {"reason", item.reason},
-                                   {"worst", oracle_report::worst_json(item.worst)}});
+                                   {"worst", oracle_report::worst_json(item.worst)},
+                                   {"fault", fault_json(item.fault)},
+                                   {"bit_equal", item.bit_equal}});
     }
     return report;
 }
@@ -235,24 +298,33 @@ Json json_of(const Options& options, const std::vector<Item>& items, Verdict ver
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Runs a kernel on every generated case and judges what it returns. With --vectors, recorded outputs of real "
+        "Runs a kernel on every generated case and judges what it returns. A kernel that is not built in runs in a "
+        "process of its own, without network; it gets fresh arrays between pages that it must not touch, is asked "
+        "three times, and its outputs are poisoned before each call. With --vectors, recorded outputs of real "
         "implementations are judged too: each NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
         "The last line is the verdict over all; only the forward pass is judged.");
     oracle_gdn::describe_op(args, options.op);
-    static const std::string k_kernel_help =
-        "kernel under test: builtin:" + text::join(oracle::builtin_kernel_names(), ", builtin:");
-    args.option(options.kernel, {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .required = true});
+    args.option(options.kernel,
+                {.names = "--kernel", .value = "KERNEL", .help = oracle_kernel::kernel_help(), .required = true});
     args.option(options.vectors, {.names = "--vectors",
                                   .value = "DIR",
                                   .help = "folder of recorded inputs and outputs",
                                   .complete = cli::Complete::directory});
     args.option(options.cases, {.names = "--case", .value = "NAME", .help = "only this case or vector"});
     oracle_gdn::describe_threads(args, options.threads);
+    oracle_kernel::describe_limits(args, options.limits);
     args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too"});
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "a kernel of your own (docs/writing-a-kernel.md)");
+    args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
-    args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
-    args.exit_code(9, "a vector cannot be read or judged");
+    args.exit_code(1,
+                   "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, took too much memory, wrote "
+                   "beside its arrays, left outputs unwritten, or depends on more than its inputs");
+    args.exit_code(9,
+                   "a vector cannot be read or judged; the source does not compile, the library is no kernel, or a "
+                   "program's outputs have the wrong shape");
+    args.exit_code(124, "the kernel met --time-limit");
     args.see_also("oracle cases");
     args.see_also("oracle compare");
 }
@@ -263,16 +335,22 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(verifier.run());
     const std::vector<Item>& items = verifier.items();
     const Verdict verdict = overall(items);
+    const KernelFault* fault = gravest_fault(items);
+    const std::string_view name = fault != nullptr ? oracle::name_of(fault->kind) : oracle::name_of(verdict);
     if (context.global.json) {
-        context.terminal.out(to_text(json_of(options, items, verdict), 2) + "\n");
+        context.terminal.out(to_text(json_of(options, verifier, name), 2) + "\n");
     } else {
         const auto failed = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
+        if (!verifier.network().empty()) {
+            context.terminal.out(fmt::format("network kept away by: {}\n", verifier.network()));
+        }
         context.terminal.out("FORWARD ONLY: no gradient was compared\n");
         context.terminal.out(fmt::format(
-            "verdict: {} ({}, {}{})\n", oracle::name_of(verdict), plural(count_of(items, "case"), "case"),
-            plural(count_of(items, "vector"), "vector"), failed == 0 ? "" : fmt::format("; {} failed", failed)));
+            "verdict: {} ({}, {}{}{})\n", name, plural(count_of(items, "case"), "case"),
+            plural(count_of(items, "vector"), "vector"), failed == 0 ? "" : fmt::format("; {} failed", failed),
+            verifier.not_run() == 0 ? "" : fmt::format(", {} not run", verifier.not_run())));
     }
-    return oracle_report::exit_code_of(verdict, options.allow_suspect);
+    return fault != nullptr ? exit_code_of(fault->kind) : oracle_report::exit_code_of(verdict, options.allow_suspect);
 }
 
 }  // namespace gdnctl::commands::oracle_verify

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/oracle_kernel.h"
 #include "gdnctl/cli/args.h"
 #include "gdnctl/platform/context.h"
 
@@ -17,6 +18,7 @@ struct Options {
     std::vector<std::string> cases;
     bool allow_suspect = false;
     std::int64_t threads = 0;
+    oracle_kernel::LimitOptions limits;
 };
 
 void describe(cli::Args& args, Options& options);

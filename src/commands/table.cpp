@@ -22,6 +22,7 @@
 #include "commands/oracle_bench.h"
 #include "commands/oracle_cases.h"
 #include "commands/oracle_compare.h"
+#include "commands/oracle_kernel_host.h"
 #include "commands/oracle_run.h"
 #include "commands/oracle_verify.h"
 #include "commands/ray_list.h"
@@ -52,7 +53,7 @@ constexpr cli::Command k_table[] = {
     cli::make<&cluster_check::describe, &cluster_check::run>(
         "cluster check", "Jobs", "show what would be used of a cluster, and whether it answers", Tier::http),
     cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
-                                                             "judge a kernel on generated cases", Tier::none),
+                                                             "judge a kernel on generated cases", Tier::process),
     cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",
                                                                "judge tensors dumped from a run", Tier::none),
     cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
@@ -92,6 +93,9 @@ constexpr cli::Command k_table[] = {
     cli::make<&complete_values::describe, &complete_values::run>("__complete", "", "print values for completion",
                                                                  Tier::none),
     cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config(),
+    cli::make<&oracle_kernel_host::describe, &oracle_kernel_host::run>("__kernel-host", "", "run a kernel under test",
+                                                                       Tier::none)
+        .without_config(),
     cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "look after one local job",
                                                                    Tier::none)
         .without_config(),

@@ -28,6 +28,26 @@ constexpr Builtin k_builtins[] = {
      [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent64(p, c, threads); }},
 };
 
+class BuiltinKernel : public KernelUnderTest {
+public:
+    explicit BuiltinKernel(const Builtin& row) : m_row(row) {}
+
+    std::string name() const override { return std::string(k_prefix) + std::string(m_row.name); }
+    bool worth_repeating() const override { return false; }
+
+    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
+        ResolvedContract own = contract;
+        GDNCTL_TRY_ASSIGN(const GdnProblem problem, read_problem(inputs, own));
+        KernelRun result;
+        result.outputs = outputs_file(problem, own.value, m_row.run(problem, own.value, threads),
+                                      out_dtype_of(own.value, problem), DType::f32);
+        return result;
+    }
+
+private:
+    const Builtin& m_row;
+};
+
 }  // namespace
 
 std::vector<std::string> builtin_kernel_names() {
@@ -36,7 +56,7 @@ std::vector<std::string> builtin_kernel_names() {
     return names;
 }
 
-Result<KernelUnderTest> find_kernel(std::string_view spelling, int threads) {
+Result<std::unique_ptr<KernelUnderTest>> find_builtin_kernel(std::string_view spelling) {
     const auto names = builtin_kernel_names();
     if (!spelling.starts_with(k_prefix)) {
         return fail(ErrorKind::usage, fmt::format("kernel '{}' is not of the form builtin:NAME", spelling),
@@ -44,15 +64,7 @@ Result<KernelUnderTest> find_kernel(std::string_view spelling, int threads) {
     }
     const std::string_view name = spelling.substr(k_prefix.size());
     for (const Builtin& b : k_builtins) {
-        if (b.name != name) continue;
-        const auto forward = [run = b.run, threads](const TensorFile& inputs,
-                                                    const ResolvedContract& contract) -> Result<TensorFile> {
-            ResolvedContract own = contract;
-            GDNCTL_TRY_ASSIGN(const GdnProblem problem, read_problem(inputs, own));
-            return outputs_file(problem, own.value, run(problem, own.value, threads), out_dtype_of(own.value, problem),
-                                DType::f32);
-        };
-        return KernelUnderTest{std::string(spelling), forward};
+        if (b.name == name) return std::make_unique<BuiltinKernel>(b);
     }
     const auto near = text::nearest(name, names);
     return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling),

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$1"
 grep -rnE '^[ \t]*#[ \t]*include[ \t]*["<]' src include | awk '
 function folder_of(path,   parts, n) {
+    if (path ~ /^include\/gdn\//) return "gdn"
     sub(/^include\/gdnctl\//, "", path); sub(/^src\//, "", path)
     n = split(path, parts, "/")
     if (n == 1) return path == "main.cpp" ? "main" : "?" path
@@ -28,6 +29,7 @@ BEGIN {
     arrows["oracle"] = "core"
     arrows["platform"] = "core"
     arrows["core"] = ""
+    arrows["gdn"] = ""  # the installed C headers
 
     # One place for each third-party header: the first pattern that matches decides.
     place("^CLI/", "^src/cli/args_cli11\\.cpp$", "src/cli/args_cli11.cpp")
@@ -52,7 +54,9 @@ function place(pattern, allowed, name) { patterns[++places] = pattern; allow[pla
     from = folder_of(file)
     if (!(from in arrows)) { bad("the folder " from " has no row in the arrows"); next }
     if (quoted) {
-        if (header ~ /^gdnctl\//) {
+        if (header == "gdn/gdn_kernel.h") {
+            if (from !~ /^(oracle|commands)$/) bad("the C interface of kernels belongs to oracle and commands")
+        } else if (header ~ /^gdnctl\//) {
             to = folder_of("include/" header)
             if (!may(from, to)) bad(from " may not include " header)
         } else if (file ~ /^include\//) {

@@ -28,11 +28,11 @@ TEST_CASE("honest: our kernels are judged as expected on every generated case") 
         CAPTURE(r.unstable_reason);
         for (const std::string& kernel : builtin_kernel_names()) {
             CAPTURE(kernel);
-            const auto under_test = find_kernel("builtin:" + kernel, 2);
+            const auto under_test = find_builtin_kernel("builtin:" + kernel);
             REQUIRE(under_test);
-            const auto dump = under_test->forward(make_inputs(c), r.contract);
-            REQUIRE(dump);
-            const GdnReport report = judged(r, *dump);
+            const auto run = (*under_test)->run(make_inputs(c), r.contract, 2);
+            REQUIRE(run);
+            const GdnReport report = judged(r, run->outputs);
             CAPTURE(report.reason);
             CHECK(report.verdict == c.expected);
         }

@@ -1,0 +1,60 @@
+// One call of a kernel under test as plain arrays, in the meaning of gdn/gdn_kernel.h: log decay, beta as a factor, the
+// state as [N,Hv,dk,dv]. What a contract says beyond that (raw gates, logits, layouts, clipping) is done here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/tensor.h"
+
+namespace gdnctl::oracle {
+
+struct KernelCall {
+    GdnDims dims;
+    std::int64_t sequences = 0;
+    std::vector<std::int64_t> cu_seqlens;  // empty: none
+    bool tiled = false;
+    std::optional<double> l2norm_eps;
+    double scale = 1;
+    Tensor q, k, v, g, beta;
+    std::optional<Tensor> initial_state;
+    DType out_dtype = DType::f32;
+    std::vector<GdnSequence> token_ranges;  // rows of [B*T] that `out` has to be written for
+};
+
+// `narrow`: q, k, v and out in bf16 where the inputs are, for kernels that take it; else all is fp32.
+KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow);
+
+// What came back, as the contract has it in files. `out` is [B,T,Hv,dv], `final_state` [N,Hv,dk,dv].
+TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,
+                        const Tensor& final_state);
+
+// Signs for each dimension of each head. With q, k and the rows of the state changed by one set, v and the state's
+// columns by the other, `out` changes by the signs of v alone, and the final state like the initial one: every product
+// keeps its size, so that an honest kernel returns the same bits but for those signs.
+class Disguise {
+public:
+    Disguise() = default;  // changes nothing
+    Disguise(const GdnDims& dims, HeadMap map, std::uint64_t seed);
+
+    // Tensors whose last axes are [heads, width].
+    void keys(Tensor& tensor) const { flip(tensor, m_keys); }
+    void values(Tensor& tensor) const { flip(tensor, m_values); }
+    // [N,Hv,dk,dv], or [N,Hv,dv,dk] for the layout value_key.
+    void state(Tensor& tensor, StateLayout layout) const;
+
+private:
+    static void flip(Tensor& tensor, const std::vector<bool>& negative);
+
+    GdnDims m_dims;
+    std::vector<bool> m_keys;      // [Hk * dk]
+    std::vector<bool> m_values;    // [Hv * dv]
+    std::vector<bool> m_by_value;  // [Hv * dk]: the signs of each value head's key head
+};
+
+// Changes q, k, v and initial_state of an inputs file, or out and final_state of an outputs file.
+void apply(const Disguise& disguise, TensorFile& file, StateLayout layout);
+
+}  // namespace gdnctl::oracle

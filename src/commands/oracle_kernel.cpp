@@ -1,0 +1,109 @@
+#include "commands/oracle_kernel.h"
+
+#include <fmt/format.h>
+
+#include "commands/oracle_kernel_program.h"
+#include "gdn/gdn_kernel.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/oracle/kernel_call.h"
+
+namespace gdnctl::commands::oracle_kernel {
+
+namespace {
+
+using oracle::KernelRun;
+using oracle::KernelUnderTest;
+
+class LibraryKernel : public KernelUnderTest {
+public:
+    LibraryKernel(std::string spelling, Library library, const Limits& limits, const Context& context)
+        : m_spelling(std::move(spelling)),
+          m_library(std::move(library)),
+          m_process(context, m_library.path(), limits) {}
+
+    std::string name() const override { return m_spelling; }
+    bool worth_repeating() const override { return true; }
+    std::string network() const override {
+        return m_opened ? std::string(gdnctl::name_of(m_process.barrier())) : std::string();
+    }
+
+    Result<KernelRun> run(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
+                          int threads) override {
+        oracle::ResolvedContract own = contract;
+        GDNCTL_TRY_ASSIGN(const oracle::GdnProblem problem, read_problem(inputs, own));
+        KernelRun result;
+        result.fault = m_library.build_fault();
+        if (result.fault) return result;
+        GDNCTL_TRY_ASSIGN(result.fault, m_process.open());
+        if (result.fault) return result;
+        m_opened = true;
+        const auto call = make_call(problem, own.value, (m_process.dtypes() & (1U << GDN_BF16)) != 0);
+        GDNCTL_TRY_ASSIGN(result.fault, m_process.prepare(call, threads));
+        if (result.fault) return result;
+        GDNCTL_TRY_ASSIGN(result.fault, m_process.call());
+        if (result.fault) return result;
+        oracle::Tensor out;
+        oracle::Tensor final_state;
+        GDNCTL_TRY_ASSIGN(result.fault, m_process.collect(call, out, final_state));
+        if (!result.fault) result.outputs = call_outputs(problem, own.value, out, final_state);
+        return result;
+    }
+
+private:
+    std::string m_spelling;
+    Library m_library;
+    KernelProcess m_process;
+    bool m_opened = false;
+};
+
+}  // namespace
+
+void describe_limits(cli::Args& args, LimitOptions& options) {
+    args.option(options.time_limit_s, {.names = "--time-limit",
+                                       .value = "SECONDS",
+                                       .help = "of one call of a lib: or src: kernel, or one run of a cmd: kernel",
+                                       .group = "Limits"});
+    args.option(options.memory_limit_mib, {.names = "--memory-limit",
+                                           .value = "MIB",
+                                           .help = "memory that such a kernel may use besides its tensors",
+                                           .group = "Limits"});
+    args.check([&options]() -> Status {
+        constexpr double k_longest_s = 1e6;
+        if (!(options.time_limit_s > 0 && options.time_limit_s <= k_longest_s)) {
+            return fail(ErrorKind::usage, "--time-limit wants more than 0 and at most 1e6 seconds");
+        }
+        if (options.memory_limit_mib < 1 || options.memory_limit_mib > (std::int64_t{1} << 30U)) {
+            return fail(ErrorKind::usage, "--memory-limit wants 1 MiB or more");
+        }
+        return {};
+    });
+}
+
+Limits limits_of(const LimitOptions& options) {
+    return {std::chrono::milliseconds(static_cast<std::int64_t>(options.time_limit_s * 1000)),
+            static_cast<std::size_t>(options.memory_limit_mib) << 20U};
+}
+
+const std::string& kernel_help() {
+    static const std::string k_help =
+        "kernel under test: lib:PATH (shared object), src:FILE.c (compiled first), cmd:COMMAND (program over files), "
+        "builtin:" +
+        text::join(oracle::builtin_kernel_names(), ", builtin:");
+    return k_help;
+}
+
+bool is_library(std::string_view spelling) { return spelling.starts_with("lib:") || spelling.starts_with("src:"); }
+
+Result<std::unique_ptr<KernelUnderTest>> open_kernel(const std::string& spelling, const Limits& limits,
+                                                     const Context& context) {
+    if (spelling.starts_with("builtin:")) return oracle::find_builtin_kernel(spelling);
+    if (spelling.starts_with("cmd:")) return open_program(spelling, limits, context);
+    if (is_library(spelling)) {
+        GDNCTL_TRY_ASSIGN(Library library, Library::open(spelling, context));
+        return std::make_unique<LibraryKernel>(spelling, std::move(library), limits, context);
+    }
+    return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
+                "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
+}
+
+}  // namespace gdnctl::commands::oracle_kernel

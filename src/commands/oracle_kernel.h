@@ -1,0 +1,51 @@
+// Kernels under test by their spelling: builtin:NAME, lib:PATH, src:FILE.c, cmd:COMMAND.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "commands/oracle_kernel_folder.h"
+#include "commands/oracle_kernel_process.h"
+#include "gdnctl/cli/args.h"
+#include "gdnctl/oracle/kernel_under_test.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_kernel {
+
+// Limits as options.
+struct LimitOptions {
+    double time_limit_s = 60;
+    std::int64_t memory_limit_mib = 4096;
+};
+void describe_limits(cli::Args& args, LimitOptions& options);
+Limits limits_of(const LimitOptions& options);
+
+// What --kernel takes, for help.
+const std::string& kernel_help();
+
+// `context` must outlive the kernel. Usage errors: an unknown kind or name, a file that does not exist. A source that
+// does not compile and a library that is no kernel are faults of the first run, not errors here.
+Result<std::unique_ptr<oracle::KernelUnderTest>> open_kernel(const std::string& spelling, const Limits& limits,
+                                                             const Context& context);
+
+// A file of C, compiled into a folder of its own; or a shared object as it is.
+class Library {
+public:
+    // `spelling` is lib:PATH or src:FILE.c.
+    static Result<Library> open(const std::string& spelling, const Context& context);
+
+    const std::filesystem::path& path() const { return m_path; }
+    // What the compiler said, if it refused.
+    const std::optional<oracle::KernelFault>& build_fault() const { return m_fault; }
+
+private:
+    std::filesystem::path m_path;
+    Folder m_folder;
+    std::optional<oracle::KernelFault> m_fault;
+};
+
+// Whether the kernel runs as a loaded library (lib:, src:).
+bool is_library(std::string_view spelling);
+
+}  // namespace gdnctl::commands::oracle_kernel

@@ -1,0 +1,197 @@
+#include "commands/oracle_kernel_arena.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "gdn/gdn_kernel.h"
+
+namespace gdnctl::commands::oracle_kernel {
+
+namespace {
+
+using oracle::DType;
+using oracle::KernelCall;
+
+constexpr std::uint64_t k_line = 64;
+// Beside arrays: NaN as fp32 and as bf16, so that a kernel which reads there does not get away with it.
+constexpr std::byte k_beside{0xFF};
+// Outputs before the call: quiet NaN with a payload that no arithmetic makes out of nothing.
+constexpr std::uint32_t k_poison_f32 = 0x7FD1A5C3U;
+constexpr std::uint16_t k_poison_bf16 = 0x7FD1U;
+
+std::uint64_t page_size() {
+    static const auto size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    return size;
+}
+
+std::uint64_t rounded_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+std::uint32_t abi_dtype(DType dtype) { return dtype == DType::bf16 ? GDN_BF16 : GDN_F32; }
+
+Place place_for(std::uint64_t& end, std::uint64_t bytes, DType dtype, const oracle::Shape& shape) {
+    Place p;
+    p.page = end;
+    p.page_bytes = std::max(rounded_up(bytes, page_size()), page_size());
+    p.begin = p.page_bytes - rounded_up(bytes, k_line);
+    p.bytes = bytes;
+    p.dtype = abi_dtype(dtype);
+    p.rank = static_cast<std::uint32_t>(shape.size());
+    std::copy(shape.begin(), shape.end(), p.shape.begin());
+    end += p.page_bytes;
+    return p;
+}
+
+std::byte* array_at(std::byte* base, const Place& p) { return base + p.page + p.begin; }
+
+template <class Value>
+void poison_rows(std::byte* array, std::size_t first, std::size_t last, Value value) {
+    for (std::size_t i = first; i < last; ++i) std::memcpy(array + i * sizeof value, &value, sizeof value);
+}
+
+template <class Value>
+std::size_t count_equal(const std::byte* array, std::size_t first, std::size_t last, Value value) {
+    std::size_t count = 0;
+    for (std::size_t i = first; i < last; ++i) {
+        count += std::memcmp(array + i * sizeof value, &value, sizeof value) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+struct Range {
+    std::size_t first = 0, last = 0;
+};
+
+// The elements that the kernel has to write.
+std::vector<Range> ranges_of(Slot slot, const Place& place, const KernelCall& call) {
+    const std::size_t width = place.dtype == GDN_BF16 ? 2 : 4;
+    if (slot == Slot::final_state) return {{0, place.bytes / width}};
+    const auto row = static_cast<std::size_t>(call.dims.Hv * call.dims.dv);
+    std::vector<Range> ranges;
+    for (const auto& s : call.token_ranges) {
+        ranges.push_back({static_cast<std::size_t>(s.begin) * row, static_cast<std::size_t>(s.end) * row});
+    }
+    return ranges;
+}
+
+const Place& place_of(const Header& header, Slot slot) { return header.places[static_cast<std::size_t>(slot)]; }
+
+}  // namespace
+
+std::string_view name_of(Slot slot) {
+    constexpr std::array<std::string_view, k_slots> k_names = {
+        "q", "k", "v", "g", "beta", "initial_state", "cu_seqlens", "out", "final_state"};
+    return k_names[static_cast<std::size_t>(slot)];
+}
+
+Header lay_out(const KernelCall& call, int threads) {
+    const oracle::GdnDims& d = call.dims;
+    Header h;
+    h.dims = {d.B, d.T, d.Hk, d.Hv, d.dk, d.dv};
+    h.sequences = call.sequences;
+    h.head_map = call.tiled ? GDN_HEADS_TILED : GDN_HEADS_INTERLEAVED;
+    h.l2norm = call.l2norm_eps ? 1 : 0;
+    h.l2norm_eps = call.l2norm_eps.value_or(0);
+    h.scale = call.scale;
+    h.threads = threads;
+    std::uint64_t end = rounded_up(sizeof(Header), page_size());
+    const auto put = [&](Slot slot, std::uint64_t bytes, DType dtype, const oracle::Shape& shape) {
+        h.places[static_cast<std::size_t>(slot)] = place_for(end, bytes, dtype, shape);
+    };
+    const auto put_tensor = [&](Slot slot, const oracle::Tensor& t) { put(slot, t.bytes.size(), t.dtype, t.shape); };
+    put_tensor(Slot::q, call.q);
+    put_tensor(Slot::k, call.k);
+    put_tensor(Slot::v, call.v);
+    put_tensor(Slot::g, call.g);
+    put_tensor(Slot::beta, call.beta);
+    if (call.initial_state) put_tensor(Slot::initial_state, *call.initial_state);
+    if (!call.cu_seqlens.empty()) {
+        h.has_cu_seqlens = 1;
+        put(Slot::cu_seqlens, call.cu_seqlens.size() * sizeof(std::int64_t), DType::i64, {});
+    }
+    const auto tokens = static_cast<std::uint64_t>(d.B * d.T * d.Hv * d.dv);
+    put(Slot::out, tokens * size_of(call.out_dtype), call.out_dtype, {d.B, d.T, d.Hv, d.dv});
+    const auto state = static_cast<std::uint64_t>(call.sequences * d.Hv * d.dk * d.dv);
+    put(Slot::final_state, state * sizeof(float), DType::f32, {call.sequences, d.Hv, d.dk, d.dv});
+    h.bytes = end;
+    return h;
+}
+
+void fill(std::byte* base, const Header& header, const KernelCall& call) {
+    std::memcpy(base, &header, sizeof header);
+    const auto put = [&](Slot slot, const void* bytes, std::size_t count) {
+        const Place& p = place_of(header, slot);
+        std::byte* page = base + p.page;
+        std::fill_n(page, p.begin, k_beside);
+        if (count > 0) std::memcpy(page + p.begin, bytes, count);
+        std::fill(page + p.begin + p.bytes, page + p.page_bytes, k_beside);
+    };
+    const auto put_tensor = [&](Slot slot, const oracle::Tensor& t) { put(slot, t.bytes.data(), t.bytes.size()); };
+    put_tensor(Slot::q, call.q);
+    put_tensor(Slot::k, call.k);
+    put_tensor(Slot::v, call.v);
+    put_tensor(Slot::g, call.g);
+    put_tensor(Slot::beta, call.beta);
+    if (call.initial_state) put_tensor(Slot::initial_state, *call.initial_state);
+    if (!call.cu_seqlens.empty()) {
+        put(Slot::cu_seqlens, call.cu_seqlens.data(), call.cu_seqlens.size() * sizeof(std::int64_t));
+    }
+    put(Slot::out, nullptr, 0);
+    put(Slot::final_state, nullptr, 0);
+    poison_outputs(base, header, call);
+}
+
+void poison_outputs(std::byte* base, const Header& header, const KernelCall& call) {
+    for (const Slot slot : {Slot::out, Slot::final_state}) {
+        const Place& p = place_of(header, slot);
+        std::byte* array = array_at(base, p);
+        std::fill_n(array, p.bytes, std::byte{0});  // tokens outside all sequences: nobody writes them
+        for (const Range& r : ranges_of(slot, p, call)) {
+            if (p.dtype == GDN_BF16) poison_rows(array, r.first, r.last, k_poison_bf16);
+            if (p.dtype == GDN_F32) poison_rows(array, r.first, r.last, k_poison_f32);
+        }
+    }
+}
+
+oracle::Tensor read_output(const std::byte* base, const Header& header, Slot slot) {
+    const Place& p = place_of(header, slot);
+    oracle::Tensor t;
+    t.dtype = p.dtype == GDN_BF16 ? DType::bf16 : DType::f32;
+    t.shape.assign(p.shape.begin(), p.shape.begin() + p.rank);
+    t.bytes.resize(p.bytes);
+    if (p.bytes > 0) std::memcpy(t.bytes.data(), base + p.page + p.begin, p.bytes);
+    return t;
+}
+
+std::string written_beside(const std::byte* base, const Header& header) {
+    const auto changed = [](const std::byte* first, const std::byte* last) {
+        return static_cast<std::size_t>(std::count_if(first, last, [](std::byte b) { return b != k_beside; }));
+    };
+    for (const Slot slot : {Slot::out, Slot::final_state}) {
+        const Place& p = place_of(header, slot);
+        const std::byte* page = base + p.page;
+        if (const auto n = changed(page, page + p.begin); n > 0) {
+            return fmt::format("wrote {} byte{} before the start of {}", n, n == 1 ? "" : "s", name_of(slot));
+        }
+        if (const auto n = changed(page + p.begin + p.bytes, page + p.page_bytes); n > 0) {
+            return fmt::format("wrote {} byte{} behind the end of {}", n, n == 1 ? "" : "s", name_of(slot));
+        }
+    }
+    return {};
+}
+
+Unwritten count_unwritten(const std::byte* base, const Header& header, Slot slot, const KernelCall& call) {
+    const Place& p = place_of(header, slot);
+    const std::byte* array = base + p.page + p.begin;
+    Unwritten result;
+    for (const Range& r : ranges_of(slot, p, call)) {
+        result.of += r.last - r.first;
+        result.count += p.dtype == GDN_BF16 ? count_equal(array, r.first, r.last, k_poison_bf16)
+                                            : count_equal(array, r.first, r.last, k_poison_f32);
+    }
+    return result;
+}
+
+}  // namespace gdnctl::commands::oracle_kernel

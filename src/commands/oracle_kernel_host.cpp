@@ -1,0 +1,294 @@
+#include "commands/oracle_kernel_host.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "commands/oracle_kernel_arena.h"
+#include "gdn/gdn_kernel.h"
+#include "gdnctl/platform/exec_words.h"
+#include "gdnctl/platform/fd.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/sandbox.h"
+#include "gdnctl/platform/shared_memory.h"
+
+namespace gdnctl::commands::oracle_kernel_host {
+
+namespace {
+
+using namespace oracle_kernel;
+
+constexpr std::string_view k_modes[] = {"lib", "program"};
+constexpr std::size_t k_workspace = k_slots;  // index of the workspace among the mapped pieces
+
+// --- what a signal handler may look at
+
+struct Watched {
+    std::uintptr_t begin = 0, end = 0;  // of the pages; empty: not mapped
+    std::uintptr_t array = 0;
+    bool writable = false;
+};
+std::array<Watched, k_slots + 1> g_watched;
+std::uintptr_t g_page = 4096;
+int g_answers = -1;
+
+void send(const Reply& reply) { [[maybe_unused]] const ssize_t n = write(g_answers, &reply, sizeof reply); }
+
+bool was_write([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+    constexpr unsigned k_write_bit = 2;
+    return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & k_write_bit) != 0;
+#else
+    return false;
+#endif
+}
+
+// Says what was touched; the signal then comes again and ends the process.
+void on_fault(int signal, siginfo_t* info, void* context) {
+    const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    Reply reply;
+    reply.answer = Answer::fault;
+    reply.value = signal;
+    reply.wrote = was_write(context) ? 1 : 0;
+    for (std::size_t i = 0; i < g_watched.size(); ++i) {
+        const Watched& w = g_watched[i];
+        if (w.begin == w.end || address < w.begin - g_page || address >= w.end + g_page) continue;
+        reply.slot = static_cast<Slot>(i);
+        reply.number = static_cast<std::int64_t>(address) - static_cast<std::int64_t>(w.array);
+        reply.touch = i == k_workspace    ? Touch::workspace
+                      : address < w.begin ? Touch::before
+                      : address >= w.end  ? Touch::behind
+                                          : Touch::input;
+        break;
+    }
+    send(reply);
+    struct sigaction plain{};
+    plain.sa_handler = SIG_DFL;
+    sigaction(signal, &plain, nullptr);
+}
+
+void watch_faults() {
+    static std::array<char, 65536> stack;
+    const stack_t other{stack.data(), 0, stack.size()};
+    sigaltstack(&other, nullptr);
+    struct sigaction action{};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+}
+
+// --- the kernel
+
+class Host {
+public:
+    Host(UniqueFd asks, UniqueFd memory, std::string kernel)
+        : m_asks(std::move(asks)), m_memory(std::move(memory)), m_path(std::move(kernel)) {}
+
+    // Until nobody asks any more.
+    void serve(NetworkBarrier barrier) {
+        Ask ask{};
+        while (read_ask(ask)) {
+            Reply reply;
+            if (ask == Ask::load) {
+                reply = load();
+                reply.number = static_cast<std::int64_t>(barrier);
+            } else if (ask == Ask::map) {
+                reply = map();
+            } else {
+                reply.answer = Answer::done;
+                reply.value = m_kernel->forward(&m_call);
+            }
+            send(reply);
+        }
+    }
+
+private:
+    bool read_ask(Ask& ask) const {
+        ssize_t n = 0;
+        do {
+            n = read(m_asks.get(), &ask, sizeof ask);
+        } while (n < 0 && errno == EINTR);
+        return n == static_cast<ssize_t>(sizeof ask);
+    }
+
+    static Reply said(Answer answer, std::string_view text) {
+        Reply reply;
+        reply.answer = answer;
+        std::memcpy(reply.text.data(), text.data(), std::min(text.size(), reply.text.size() - 1));
+        return reply;
+    }
+
+    Reply load() {
+        void* library = dlopen(m_path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) return said(Answer::refused, fmt::format("cannot be loaded: {}", dlerror()));
+        m_kernel = static_cast<const gdn_kernel_info*>(dlsym(library, "gdn_kernel"));
+        if (m_kernel == nullptr) {
+            return said(Answer::refused,
+                        "exports no 'gdn_kernel', the object of gdn/gdn_kernel.h that says what it is");
+        }
+        if (m_kernel->abi_version != GDN_ABI_VERSION || m_kernel->struct_size < sizeof(gdn_kernel_info)) {
+            return said(Answer::refused,
+                        fmt::format("was compiled for version {} of gdn/gdn_kernel.h, this gdnctl speaks version {}",
+                                    m_kernel->abi_version, GDN_ABI_VERSION));
+        }
+        Reply reply;
+        reply.answer = Answer::loaded;
+        reply.value = static_cast<std::int32_t>(m_kernel->dtypes);
+        reply.entries = (m_kernel->forward != nullptr ? 1U << GDN_FORWARD : 0U) |
+                        (m_kernel->backward != nullptr ? 1U << GDN_BACKWARD : 0U) |
+                        (m_kernel->decode != nullptr ? 1U << GDN_DECODE : 0U);
+        return reply;
+    }
+
+    gdn_tensor tensor_of(const Header& header, Slot slot, const GuardedMapping& mapping) const {
+        const auto index = static_cast<std::size_t>(slot);
+        const Place& p = header.places[index];
+        gdn_tensor t{};
+        if (p.page_bytes == 0) return t;
+        t.data = mapping.piece(index) + p.begin;
+        t.dtype = p.dtype;
+        t.rank = p.rank;
+        std::int64_t stride = 1;
+        for (std::size_t axis = p.rank; axis-- > 0;) {
+            t.shape[axis] = p.shape[axis];
+            t.strides[axis] = stride;
+            stride *= p.shape[axis];
+        }
+        return t;
+    }
+
+    void describe_call(const Header& h, const GuardedMapping& mapping) {
+        gdn_call c{};
+        c.abi_version = GDN_ABI_VERSION;
+        c.struct_size = sizeof(gdn_call);
+        c.batch = h.dims[0];
+        c.tokens = h.dims[1];
+        c.key_heads = h.dims[2];
+        c.value_heads = h.dims[3];
+        c.key_dim = h.dims[4];
+        c.value_dim = h.dims[5];
+        c.sequences = h.sequences;
+        c.head_map = h.head_map;
+        c.l2norm = h.l2norm;
+        c.l2norm_eps = h.l2norm_eps;
+        c.scale = h.scale;
+        c.threads = h.threads;
+        c.q = tensor_of(h, Slot::q, mapping);
+        c.k = tensor_of(h, Slot::k, mapping);
+        c.v = tensor_of(h, Slot::v, mapping);
+        c.g = tensor_of(h, Slot::g, mapping);
+        c.beta = tensor_of(h, Slot::beta, mapping);
+        c.initial_state = tensor_of(h, Slot::initial_state, mapping);
+        c.out = tensor_of(h, Slot::out, mapping);
+        c.final_state = tensor_of(h, Slot::final_state, mapping);
+        if (h.has_cu_seqlens != 0) {
+            c.cu_seqlens = static_cast<const std::int64_t*>(tensor_of(h, Slot::cu_seqlens, mapping).data);
+        }
+        m_call = c;
+    }
+
+    // Maps header and arrays. The old arrays go last, so that no new one has the address of an old one.
+    Reply map() {
+        Header h;
+        if (pread(m_memory.get(), &h, sizeof h, 0) != static_cast<ssize_t>(sizeof h)) {
+            return said(Answer::failed, "cannot read the shared memory");
+        }
+        std::vector<GuardedPiece> pieces;
+        for (std::size_t i = 0; i < k_slots; ++i) {
+            const Place& p = h.places[i];
+            pieces.push_back({static_cast<std::int64_t>(p.page), p.page_bytes, is_output(static_cast<Slot>(i))});
+        }
+        auto mapped = GuardedMapping::map(m_memory.get(), pieces);
+        if (!mapped) return said(Answer::failed, mapped.error().message);
+        describe_call(h, *mapped);
+        const std::size_t wanted = m_kernel->workspace == nullptr ? 0 : m_kernel->workspace(&m_call, GDN_FORWARD);
+        const std::size_t room = (wanted + 63) / 64 * 64;
+        const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
+        auto workspace = GuardedMapping::map(-1, {&space, 1});
+        if (!workspace) {
+            return said(Answer::refused, fmt::format("asks for {} bytes of workspace, which cannot be had", wanted));
+        }
+        if (wanted > 0) {
+            std::memset(workspace->piece(0), 0xFF, space.bytes);
+            m_call.workspace = workspace->piece(0) + (space.bytes - room);
+            m_call.workspace_size = wanted;
+        }
+        for (std::size_t i = 0; i < k_slots; ++i) {
+            const auto begin = reinterpret_cast<std::uintptr_t>(mapped->piece(i));
+            g_watched[i] = {begin, begin + pieces[i].bytes, begin + h.places[i].begin, pieces[i].writable};
+        }
+        const auto begin = reinterpret_cast<std::uintptr_t>(workspace->piece(0));
+        g_watched[k_workspace] = {begin, begin + space.bytes, begin + (space.bytes - room), true};
+        m_mapping = std::move(*mapped);
+        m_workspace = std::move(*workspace);
+        Reply reply;
+        reply.answer = Answer::mapped;
+        reply.number = static_cast<std::int64_t>(wanted);
+        return reply;
+    }
+
+    UniqueFd m_asks, m_memory;
+    std::string m_path;
+    const gdn_kernel_info* m_kernel = nullptr;
+    GuardedMapping m_mapping, m_workspace;
+    gdn_call m_call{};
+};
+
+Result<UniqueFd> open_in(const std::filesystem::path& folder, std::string_view name, int flags) {
+    const auto path = folder / name;
+    UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC));
+    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", path, errno));
+    return fd;
+}
+
+Result<ExitCode> serve_library(const Options& options) {
+    g_page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    GDNCTL_TRY_ASSIGN(UniqueFd answers, open_in(options.folder, "answer", O_WRONLY));
+    GDNCTL_TRY_ASSIGN(UniqueFd asks, open_in(options.folder, "ask", O_RDONLY));
+    GDNCTL_TRY_ASSIGN(UniqueFd memory, open_in(options.folder, "memory", O_RDWR));
+    g_answers = answers.get();
+    give_up_privileges();
+    const NetworkBarrier barrier = block_network();
+    watch_faults();
+    Host(std::move(asks), std::move(memory), options.kernel).serve(barrier);
+    return ExitCode::ok;
+}
+
+// Becomes the program: `KERNEL inputs.safetensors outputs.safetensors`, by the shell.
+Result<ExitCode> become_program(const Options& options) {
+    const std::filesystem::path folder = options.folder;
+    give_up_privileges();
+    GDNCTL_TRY(atomic_replace(folder / "network", name_of(block_network()), 0600));
+    std::vector<std::string> words = {"/bin/sh",
+                                      "-c",
+                                      options.kernel + " \"$@\"",
+                                      "sh",
+                                      (folder / "inputs.safetensors").string(),
+                                      (folder / "outputs.safetensors").string()};
+    const auto argv = exec_words(words);
+    execv(argv.front(), argv.data());
+    return fail(ErrorKind::local_io, fmt::format("cannot run /bin/sh: {}", std::strerror(errno)));
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Runs a kernel under test. Started by the oracle's commands.");
+    args.positional(options.mode, k_modes, {.name = "MODE", .help = "a shared object, or a program over files"});
+    args.positional(options.folder, {.name = "FOLDER", .help = "where the two sides meet"});
+    args.positional(options.kernel, {.name = "KERNEL", .help = "path of the shared object, or shell words"});
+}
+
+Result<ExitCode> run(const Options& options, Context& /*context*/) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);  // what a kernel prints is for people
+    return options.mode == "lib" ? serve_library(options) : become_program(options);
+}
+
+}  // namespace gdnctl::commands::oracle_kernel_host

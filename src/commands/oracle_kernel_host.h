@@ -1,0 +1,21 @@
+// The hidden command in whose process a kernel under test runs; not for people.
+#pragma once
+
+#include <string>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_kernel_host {
+
+struct Options {
+    std::string mode;    // "lib" or "program"
+    std::string folder;  // lib: ask, answer, memory; program: inputs.safetensors, outputs.safetensors, network
+    std::string kernel;  // lib: path of the shared object; program: shell words
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_kernel_host

@@ -1,0 +1,60 @@
+#include <cmath>
+
+#include "gdnctl/oracle/kernel_call.h"
+#include "oracle/kernels/prepare.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+template <class Real>
+Tensor tensor_of(const std::vector<Real>& values, Shape shape, DType dtype) {
+    if constexpr (std::is_same_v<Real, double>) {
+        return from_f64(values, std::move(shape), dtype);
+    } else {
+        return from_f64(std::vector<double>(values.begin(), values.end()), std::move(shape), dtype);
+    }
+}
+
+}  // namespace
+
+KernelCall make_call(const GdnProblem& p, const GdnContract& c, bool narrow) {
+    const GdnDims& d = p.dims;
+    const bool in_bf16 = narrow && p.qk_dtype == DType::bf16;
+    const DType wide = in_bf16 ? DType::bf16 : DType::f32;
+    // Keys that are normalised and rounded back have no name in the interface: the kernel gets them ready.
+    const bool prepared_keys = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
+    const Prepared<float> ready = prepare<float>(p, c, 1);
+    KernelCall call;
+    call.dims = d;
+    call.sequences = static_cast<std::int64_t>(p.sequences.size());
+    if (p.has_cu_seqlens) {
+        call.cu_seqlens.push_back(0);
+        for (const GdnSequence& s : p.sequences) call.cu_seqlens.push_back(s.end);
+    }
+    call.tiled = c.head_map == HeadMap::tiled;
+    if (c.l2norm != L2Norm::off && !prepared_keys) call.l2norm_eps = c.eps;
+    call.scale = c.scale ? *c.scale : 1 / std::sqrt(static_cast<double>(d.dk));
+    const Shape keys = {d.B, d.T, d.Hk, d.dk};
+    call.q = prepared_keys ? tensor_of(ready.q, keys, wide) : tensor_of(p.q, keys, wide);
+    call.k = prepared_keys ? tensor_of(ready.k, keys, wide) : tensor_of(p.k, keys, wide);
+    call.v = tensor_of(p.v, {d.B, d.T, d.Hv, d.dv}, wide);
+    call.g = tensor_of(ready.g, {d.B, d.T, d.Hv}, DType::f32);
+    call.beta = tensor_of(ready.beta, {d.B, d.T, d.Hv}, DType::f32);
+    if (!p.initial_state.empty()) {
+        std::vector<double> state = p.initial_state;
+        apply_empty_policy(p, c.empty, state);
+        call.initial_state = tensor_of(state, {call.sequences, d.Hv, d.dk, d.dv}, DType::f32);
+    }
+    if (in_bf16 && out_dtype_of(c, p) == DType::bf16) call.out_dtype = DType::bf16;
+    call.token_ranges = p.sequences;
+    return call;
+}
+
+TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,
+                        const Tensor& final_state) {
+    return outputs_file(problem, contract, {to_f64(out), to_f64(final_state), 0}, out_dtype_of(contract, problem),
+                        DType::f32);
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "gdnctl/oracle/kernel_call.h"
+#include "gdnctl/oracle/kernel_under_test.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct FaultRow {
+    KernelFaultKind kind;
+    std::string_view name;
+    bool ends_everything;
+};
+
+constexpr FaultRow k_faults[] = {
+    {KernelFaultKind::unsupported, "UNSUPPORTED", false},      {KernelFaultKind::refused, "REFUSED", false},
+    {KernelFaultKind::incomplete, "INCOMPLETE", false},        {KernelFaultKind::wrong_shape, "WRONG_SHAPE", false},
+    {KernelFaultKind::non_finite, "NON_FINITE", false},        {KernelFaultKind::unsteady, "UNSTEADY", false},
+    {KernelFaultKind::out_of_bounds, "OUT_OF_BOUNDS", false},  {KernelFaultKind::crashed, "CRASHED", false},
+    {KernelFaultKind::memory_limit, "MEMORY_LIMIT", true},     {KernelFaultKind::timed_out, "TIMED_OUT", true},
+    {KernelFaultKind::no_entry_point, "NO_ENTRY_POINT", true}, {KernelFaultKind::build_failed, "BUILD_FAILED", true},
+};
+
+const FaultRow& row_of(KernelFaultKind kind) {
+    return *std::find_if(std::begin(k_faults), std::end(k_faults), [&](const FaultRow& r) { return r.kind == kind; });
+}
+
+// Bit for bit, but that -0 and 0 are one: the disguise changes the sign of zeros too.
+bool same_values(const Tensor& a, const Tensor& b) {
+    if (a.bytes == b.bytes) return true;
+    if (a.dtype != b.dtype || a.bytes.size() != b.bytes.size() || !is_floating(a.dtype)) return false;
+    for (std::size_t i = 0; i < a.count(); ++i) {
+        const double x = element(a, i);
+        const double y = element(b, i);
+        if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
+    }
+    return true;
+}
+
+bool same_values(const TensorFile& a, const TensorFile& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
+}
+
+std::string missing_output(const TensorFile& outputs) {
+    for (const std::string_view wanted : {"out", "final_state"}) {
+        const bool there = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [&](const NamedTensor& t) {
+            return canonical_name(t.name).canonical == wanted;
+        });
+        if (!there) return std::string(wanted);
+    }
+    return {};
+}
+
+// Judges one run; a shape that judge() refuses is the kernel's fault.
+KernelVerdict judged(const KernelRun& run, const GdnReference& reference) {
+    KernelVerdict verdict;
+    verdict.fault = run.fault;
+    if (run.fault) return verdict;
+    if (const std::string missing = missing_output(run.outputs); !missing.empty()) {
+        verdict.fault =
+            KernelFault{KernelFaultKind::incomplete, fmt::format("{} was not returned at all", missing), {}};
+        return verdict;
+    }
+    auto report = judge(reference, run.outputs, {});
+    if (!report) {
+        verdict.fault = KernelFault{KernelFaultKind::wrong_shape, report.error().text(), {}};
+        return verdict;
+    }
+    verdict.report = std::move(*report);
+    const auto& worst = verdict.report.worst;
+    if (verdict.report.verdict == Verdict::wrong && worst && !std::isfinite(worst->got) && std::isfinite(worst->want)) {
+        verdict.fault = KernelFault{KernelFaultKind::non_finite, verdict.report.reason, {}};
+    }
+    return verdict;
+}
+
+bool judgeable(const GdnReference& reference) { return reference.unstable_reason.empty(); }
+
+KernelFault unsteady(std::string_view when, const KernelVerdict& now) {
+    return {KernelFaultKind::unsteady,
+            fmt::format("right in the first call, but {}: {}", when, now.fault ? now.fault->text : now.report.reason),
+            {}};
+}
+
+}  // namespace
+
+std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
+
+bool ends_everything(KernelFaultKind kind) { return row_of(kind).ends_everything; }
+
+Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
+                                   int threads, std::uint64_t seed) {
+    const ResolvedContract& contract = reference.contract;
+    GDNCTL_TRY_ASSIGN(const KernelRun first, kernel.run(inputs, contract, threads));
+    KernelVerdict verdict = judged(first, reference);
+    const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
+    if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
+
+    const StateLayout layout = contract.value.state_layout;
+    const Disguise disguise(reference.problem.dims, contract.value.head_map, seed);
+    TensorFile other = inputs;
+    apply(disguise, other, layout);
+    GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run(other, contract, 1));
+    apply(disguise, second.outputs, layout);  // signs come off as they went on
+    GDNCTL_TRY_ASSIGN(const KernelRun third, kernel.run(inputs, contract, threads));
+    const std::pair<const KernelRun*, const char*> again[] = {
+        {&second, "wrong for inputs with other signs, on one thread"},
+        {&third, "wrong when it was given the same inputs again"}};
+    for (const auto& [run, when] : again) {
+        if (!run->fault && same_values(run->outputs, first.outputs)) continue;
+        verdict.bit_equal = false;
+        const KernelVerdict now = judged(*run, reference);
+        if (now.fault || now.report.verdict != verdict.report.verdict) {
+            const bool own_verdict = now.fault && now.fault->kind != KernelFaultKind::non_finite &&
+                                     now.fault->kind != KernelFaultKind::incomplete;
+            verdict.fault = own_verdict ? *now.fault : unsteady(when, now);
+            return verdict;
+        }
+    }
+    return verdict;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,247 @@
+# gdnctl oracle verify with kernels of others: each way in which one can fail has a verdict of its own.
+EXAMPLE=$REPO/examples/cpu-gdn/kernel.c
+
+verify() { "$GDNCTL" oracle verify gdn --case odd_dims --case gva_2 "$@"; }
+# The example with a statement put before the end of forward() (as kernel.c), or before its beginning.
+at_end() { sed "s|^    return GDN_OK;|    { $1 }\n    return GDN_OK;|; s|#include <math.h>|&\n${2:-}|" "$EXAMPLE" >kernel.c; }
+at_start() { sed "s|^    if (c->q.dtype|    { $1 }\n&|; s|#include <math.h>|&\n${2:-}|" "$EXAMPLE" >kernel.c; }
+built() { cc -O1 -shared -fPIC -I "$REPO/include" -o kernel.so kernel.c -lm || fail "the test's kernel does not compile"; }
+verdict_is() { out_has "verdict: $1"; }
+
+test_the_example_is_right() {
+    expect 0 verify --kernel "src:$EXAMPLE"
+    out_has 'verdict: OK (2 cases, 0 vectors)'
+    grep -Eq '^network kept away by: (namespace|seccomp|none)$' "$WORK/out" || fail "nothing about the network"
+    cp "$EXAMPLE" kernel.c
+    built
+    expect 0 verify --kernel lib:kernel.so --json
+    jq -e '.verdict == "OK" and .not_run == 0 and (.items | length) == 2 and .items[0].fault == null and .items[0].bit_equal' \
+        "$WORK/out" >/dev/null || fail "the report"
+    jq -e '.network_barrier | length > 0' "$WORK/out" >/dev/null || fail "the barrier"
+    [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR: $(ls "$TMPDIR")"
+}
+
+test_the_example_is_right_on_every_case() { expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$EXAMPLE"; }
+
+test_a_crash() {
+    at_start '*(volatile int *)8 = 1;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is CRASHED
+    out_has 'signal 11'
+    out_has '       the kernel was killed by signal 11'
+    at_start 'fprintf(stderr, "assertion 7"); abort();' '#include <stdio.h>'
+    expect 1 verify --kernel src:kernel.c --json
+    jq -e '.verdict == "CRASHED" and .failed == 2 and .items[1].fault.kind == "CRASHED"' "$WORK/out" >/dev/null || fail "the fault"
+    jq -e '.items[0].fault.output | contains("assertion 7")' "$WORK/out" >/dev/null || fail "what the kernel said"
+    at_start 'exit(0);'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is CRASHED
+}
+
+test_a_hang() {
+    at_start 'for (volatile int x = 1; x;) {}'
+    expect 124 verify --kernel src:kernel.c --time-limit 0.4
+    verdict_is 'TIMED_OUT (1 case, 0 vectors; 1 failed, 1 not run)'
+    out_has 'no result after 0.4 s'
+    expect 124 verify --kernel src:kernel.c --time-limit 0.4 --json
+    jq -e '.verdict == "TIMED_OUT" and .not_run == 1' "$WORK/out" >/dev/null || fail "the report"
+}
+
+test_too_much_memory() {
+    at_start 'for (;;) memset(malloc(1u << 20), 1, 1u << 20);'
+    expect 1 verify --kernel src:kernel.c --memory-limit 300
+    verdict_is MEMORY_LIMIT
+    out_has 'more than 300 MiB'
+}
+
+test_nan() {
+    at_end '((float *)c->out.data)[3] = NAN;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is NON_FINITE
+    out_has '1 values of out are not finite where the truth is'
+}
+
+test_wrong_values() {
+    at_end '((float *)c->out.data)[3] += 1;'
+    expect 1 verify --kernel src:kernel.c --json
+    jq -e '.verdict == "WRONG" and .items[0].fault == null and .items[0].worst.tensor == "out"' "$WORK/out" >/dev/null || fail "the report"
+}
+
+test_writes_beside_its_outputs() {
+    local n='c->sequences * c->value_heads * c->key_dim * c->value_dim'
+    at_end "((float *)c->final_state.data)[$n] = 1;"
+    expect 1 verify --case odd_dims --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'behind the end of final_state'
+    at_end '((float *)c->out.data)[-1] = 1;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'wrote 4 bytes before the start of out'
+    at_end "for (int i = 0; i < 999; ++i) ((volatile float *)c->final_state.data)[$n + i] = 1;"
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'bytes behind the end of final_state'
+    at_end '((float *)c->q.data)[0] = 1;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'wrote to its input q, at byte 0'
+    at_end '((volatile char *)c->workspace)[c->workspace_size + 64] = 1;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'outside its workspace'
+}
+
+test_reads_beside_its_inputs() {
+    at_end 'volatile float x = 0; for (int i = 0; i < 9999; ++i) x += ((const volatile float *)c->beta.data)[i];'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'behind the end of beta'
+}
+
+test_outputs_that_are_not_written() {
+    at_start 'n = (size_t)(c->sequences * c->value_heads * c->key_dim * c->value_dim) * 4; kept = malloc(n); memcpy(kept, c->final_state.data, n);' 'static size_t n; static void *kept;'
+    sed -i 's|^    return GDN_OK;|    memcpy(c->final_state.data, kept, n);\n    return GDN_OK;|' kernel.c
+    expect 1 verify --kernel src:kernel.c
+    verdict_is INCOMPLETE
+    out_has 'of final_state are as they were before the call'
+    sed 's|out\[j\] = 0;|(void)0;|' "$EXAMPLE" >kernel.c  # adds to what it finds
+    expect 1 verify --kernel src:kernel.c
+    verdict_is INCOMPLETE
+    out_has 'values of out are as they were before the call: never written, or added to'
+}
+
+test_results_that_depend_on_the_call() {
+    at_end 'static int calls; if (++calls == 3) ((float *)c->out.data)[0] += 1;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is UNSTEADY
+    out_has 'right in the first call, but wrong when it was given the same inputs again'
+    # Outputs kept from the first call with these shapes.
+    at_end 'static float kept[1 << 16]; static size_t n; size_t m = (size_t)(c->tokens * c->batch * c->value_heads * c->value_dim); if (n != m) { n = m; memcpy(kept, c->out.data, 4 * n); } else memcpy(c->out.data, kept, 4 * n);'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is UNSTEADY
+    out_has 'wrong for inputs with other signs'
+}
+
+test_results_written_after_the_call() {
+    at_end 'kept = c; pthread_create(\&id, 0, later, 0); ' '#include <pthread.h>\n#include <unistd.h>\n#include <gdn/gdn_kernel.h>\nstatic const gdn_call *kept; static pthread_t id;\nstatic void *later(void *p) { usleep(2000); ((float *)kept->out.data)[0] = 0.5f; return p; }'
+    sed -i 's|^    { kept = c;|    ((float *)c->out.data)[0] = 9;\n&|' kernel.c
+    expect 1 verify --kernel src:kernel.c
+    out_lacks 'verdict: OK'
+}
+
+test_kernels_that_decline() {
+    at_start 'return GDN_UNSUPPORTED;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is UNSUPPORTED
+    at_start 'return GDN_FAILED;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is REFUSED
+    out_has 'returned 4 (GDN_FAILED)'
+}
+
+test_no_entry_point() {
+    echo 'int forward(void) { return 0; }' >kernel.c
+    built
+    expect 9 verify --kernel lib:kernel.so
+    verdict_is 'NO_ENTRY_POINT (1 case, 0 vectors; 1 failed, 1 not run)'
+    out_has "exports no 'gdn_kernel'"
+    sed 's|    .forward = forward,||; s|^static int forward|int forward|' "$EXAMPLE" >kernel.c
+    built
+    expect 9 verify --kernel lib:kernel.so
+    out_has "no entry point 'forward'"
+    sed 's|.abi_version = GDN_ABI_VERSION|.abi_version = 77|' "$EXAMPLE" >kernel.c
+    built
+    expect 9 verify --kernel lib:kernel.so --json
+    jq -e '.verdict == "NO_ENTRY_POINT" and (.items[0].fault.text | contains("version 77"))' "$WORK/out" >/dev/null || fail "the fault"
+    echo 'not a library' >kernel.so
+    expect 9 verify --kernel lib:kernel.so
+    out_has 'cannot be loaded'
+}
+
+test_a_source_that_does_not_compile() {
+    echo 'int broken(' >kernel.c
+    expect 9 verify --kernel src:kernel.c
+    verdict_is BUILD_FAILED
+    out_has 'kernel.c:1:'
+    out_has 'error:'
+    CC=/no/such/compiler expect 8 verify --kernel "src:$EXAMPLE"
+    err_has 'install a C compiler'
+}
+
+test_names_of_kernels() {
+    expect 2 verify --kernel src:missing.c
+    err_has 'does not exist'
+    expect 2 verify --kernel lib:missing.so
+    expect 2 verify --kernel file.c
+    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME'
+    expect 2 verify --kernel cmd:
+    expect 2 verify --kernel "src:$EXAMPLE" --time-limit 0
+    expect 2 verify --kernel "src:$EXAMPLE" --memory-limit 0
+}
+
+test_a_kernel_has_no_network() {
+    at_start 'struct sockaddr_in to = {AF_INET, htons(9), {htonl(0x7f000001)}, {0}}; int s = socket(AF_INET, SOCK_DGRAM, 0); if (s >= 0 \&\& connect(s, (struct sockaddr *)\&to, sizeof to) == 0) return GDN_FAILED;' '#include <arpa/inet.h>\n#include <sys/socket.h>'
+    verify --kernel src:kernel.c >out 2>err
+    grep -q 'network kept away by: none' out && skip "this system allows neither barrier"
+    expect 0 verify --kernel src:kernel.c
+    verdict_is OK
+}
+
+test_a_kernel_sees_no_secrets() {
+    at_start 'if (getenv("HF_TOKEN")) return GDN_FAILED; if (getenv("WANDB_API_KEY")) return GDN_FAILED; if (!getenv("GDN_TUNING")) return GDN_FAILED;'
+    HF_TOKEN=hf_0123456789 WANDB_API_KEY=0123456789 GDN_TUNING=1 expect 0 verify --kernel src:kernel.c
+}
+
+test_a_program() {
+    cat >kernel.sh <<SH
+[ -z "\$HF_TOKEN" ] || exit 3
+exec "$GDNCTL" oracle run gdn --inputs "\$1" --method chunk --out "\$2"
+SH
+    HF_TOKEN=hf_0123456789 expect 0 verify --kernel 'cmd:sh kernel.sh'
+    verdict_is 'OK (2 cases, 0 vectors)'
+    expect 1 verify --kernel 'cmd:echo broke; false'
+    verdict_is CRASHED
+    out_has '| broke'
+    expect 1 verify --kernel 'cmd:true'
+    verdict_is INCOMPLETE
+    out_has 'wrote no outputs file'
+    expect 124 verify --kernel 'cmd:sleep 60 #' --time-limit 0.4
+    verdict_is TIMED_OUT
+    expect 9 verify --kernel 'cmd:echo nonsense >"$2" #'
+    verdict_is WRONG_SHAPE
+}
+
+test_a_program_with_wrong_outputs() {
+    cat >kernel.py <<'PY'
+import json, struct, sys
+inputs, outputs, what = sys.argv[2], sys.argv[3], sys.argv[1]
+header = json.loads(open(inputs, "rb").read()[8:][:struct.unpack("<Q", open(inputs, "rb").read(8))[0]])
+b, t, h, d = header["v"]["shape"]
+shape = [b, t, h, d] if what == "out" else [b, h, t, d]
+text = json.dumps({"out": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * b * t * h * d]}}).encode()
+open(outputs, "wb").write(struct.pack("<Q", len(text)) + text + bytes(4 * b * t * h * d))
+PY
+    expect 1 verify --kernel 'cmd:python3 kernel.py out'
+    verdict_is INCOMPLETE
+    out_has 'final_state was not returned at all'
+    sed -i 's|"data_offsets": \[0, 4 \* b \* t \* h \* d\]}}|"data_offsets": [0, 4 * b * t * h * d]}, "final_state": {"dtype": "F32", "shape": [0], "data_offsets": [4 * b * t * h * d] * 2}}|' kernel.py
+    expect 9 verify --kernel 'cmd:python3 kernel.py transposed' --json
+    jq -e '.verdict == "WRONG_SHAPE" and (.items[0].fault.text | contains("expected"))' "$WORK/out" >/dev/null || fail "the fault"
+}
+
+test_terminated_leaves_no_kernel() {
+    at_start 'for (volatile int x = 1; x;) {}'
+    "$GDNCTL" oracle verify gdn --kernel src:kernel.c >out 2>err &
+    pid=$!
+    until pgrep -P $pid -f __kernel-host >/dev/null; do
+        kill -0 $pid || fail "ended early: $(cat out err)"
+        sleep 0.05
+    done
+    child=$(pgrep -P $pid -f __kernel-host)
+    kill -TERM $pid
+    wait $pid
+    status=$?
+    [ $status = 143 ] || fail "exit code $status: $(cat err)"
+    kill -0 "$child" 2>/dev/null && fail "the kernel lives on"
+    [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR"
+}
