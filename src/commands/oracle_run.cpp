@@ -9,7 +9,10 @@
 #include "commands/oracle_report.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/oracle/backward32.h"
+#include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_gradients.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
@@ -76,6 +79,27 @@ oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& pro
     return oracle::run_recurrent64(problem, contract, threads);
 }
 
+// Adds the gradients, and the cotangents where the file has none.
+Status add_gradients(const Options& options, const oracle::GdnProblem& problem, const oracle::GdnContract& contract,
+                     int threads, oracle::TensorFile& file) {
+    std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
+        return oracle::canonical_name(entry.name).role == oracle::GdnRole::gradient;
+    });
+    GDNCTL_TRY_ASSIGN(auto cotangents, oracle::read_cotangents(file, problem, contract));
+    const auto append = [&file](oracle::TensorFile more) {
+        for (oracle::NamedTensor& entry : more.tensors) file.tensors.push_back(std::move(entry));
+    };
+    if (!cotangents) {
+        cotangents = oracle::random_cotangents(problem, static_cast<std::uint64_t>(options.seed.value_or(1)));
+        append(oracle::cotangents_file(problem, contract, *cotangents));
+    }
+    const bool exact = options.method == Method::recurrent64;
+    const auto gradients = exact ? oracle::run_adjoint64(problem, contract, *cotangents, threads)
+                                 : oracle::run_backward32(problem, contract, *cotangents, threads);
+    append(oracle::gradients_file(problem, contract, gradients, exact ? oracle::DType::f64 : oracle::DType::f32));
+    return {};
+}
+
 // The metadata from which the file can be judged or made again: every option that results depend on, and the resolved
 // contract.
 void describe_file(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file) {
@@ -110,9 +134,9 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
 }
 
 Status check(const Options& o) {
-    if (o.backward) {
-        return fail(ErrorKind::usage, "--backward: this version computes the forward pass only",
-                    "leave it out to get out and final_state");
+    if (o.backward && o.method != Method::recurrent64 && o.method != Method::chunk) {
+        return fail(ErrorKind::usage, fmt::format("--backward: --method {} has no gradients", name_of(o.method)),
+                    "take recurrent64 (fp64) or chunk (fp32)");
     }
     const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     if (sources != 1) return fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
@@ -158,7 +182,8 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
                 {.names = "--method", .value = "METHOD", .help = "how to compute"});
     args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
-    args.flag(options.backward, {.names = "--backward", .help = "gradients too (refused: not in this version)"});
+    args.flag(options.backward,
+              {.names = "--backward", .help = "gradients too; d_out and d_final_state are generated if not given"});
     args.option(options.out, {.names = "--out",
                               .value = "FILE",
                               .help = "where to write (.safetensors or .npz)",
@@ -169,6 +194,8 @@ void describe(cli::Args& args, Options& options) {
     args.check([&options] { return check(options); });
     args.example("gdnctl oracle run gdn --shape 1,2,4,256,64,64 --set head_map=interleaved --out truth.safetensors",
                  "random inputs and the exact result");
+    args.example("gdnctl oracle run gdn --inputs in.safetensors --backward --out gradients.safetensors",
+                 "and the exact gradients, for the d_out and d_final_state of the file");
     args.example("gdnctl oracle run gdn --inputs in.safetensors --method chunk --chunk 32 --out chunked.safetensors",
                  "the chunked form on inputs of your own");
     args.exit_code(8, "cannot write the file");
@@ -200,6 +227,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         oracle::outputs_file(problem, contract.value, compute(options, problem, contract.value, threads), out,
                              exact ? oracle::DType::f64 : oracle::DType::f32);
     for (oracle::NamedTensor& entry : results.tensors) file.tensors.push_back(std::move(entry));
+    if (options.backward) GDNCTL_TRY(add_gradients(options, problem, contract.value, threads, file));
     describe_file(options, contract, file);
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY(oracle_files::write(context, options.out, file));

@@ -40,9 +40,25 @@ test_metadata_holds_the_resolved_contract() {
     out_has '"schema": "gdnctl.oracle-run/1"'
 }
 
+test_gradients_and_their_cotangents_are_written() {
+    expect 0 run --case g1 --backward --out g1.safetensors --json
+    for name in d_out d_final_state dq dk dv dg dbeta d_initial_state d_a d_b d_A_log d_dt_bias; do
+        jq -e --arg n $name '[.tensors[].name] | index($n)' "$WORK/out" >/dev/null || fail "no $name"
+    done
+    jq -e '.tensors[] | select(.name == "dq") | .dtype == "float64" and .shape == [1,70,2,16]' "$WORK/out" >/dev/null ||
+        fail "dq is not float64 of q's shape"
+    # Given cotangents are kept, gradients of an earlier run are not.
+    expect 0 run --inputs g1.safetensors --backward --method chunk --threads 1 --out a.safetensors --json
+    [ "$(jq '[.tensors[] | select(.name == "dq")] | length' "$WORK/out")" = 1 ] || fail "two dq"
+    expect 0 run --inputs g1.safetensors --backward --method chunk --threads 3 --out b.safetensors
+    cmp a.safetensors b.safetensors || fail "gradients depend on the number of threads"
+    expect 0 run --case t_hand --backward --out hand.safetensors
+    expect 0 run --shape 1,1,1,9,3,7 --out other.safetensors
+}
+
 test_usage_errors_come_before_any_file() {
-    expect 2 run --case g1 --backward --out x.safetensors
-    err_has 'this version computes the forward pass only'
+    expect 2 run --case g1 --backward --method fused --out x.safetensors
+    err_has '--method fused has no gradients'
     expect 2 run --out x.safetensors
     err_has 'give one of --shape, --case and --inputs'
     expect 2 run --case g1 --shape 1,1,1,1,1,1 --out x.safetensors

@@ -52,6 +52,11 @@ constexpr NameRow k_names[] = {
     {"db", "dbeta", GdnRole::gradient},
     {"d_initial_state", "d_initial_state", GdnRole::gradient},
     {"dh0", "d_initial_state", GdnRole::gradient},
+    {"d_alpha", "d_alpha", GdnRole::gradient},
+    {"d_a", "d_a", GdnRole::gradient},
+    {"d_b", "d_b", GdnRole::gradient},
+    {"d_A_log", "d_A_log", GdnRole::gradient},
+    {"d_dt_bias", "d_dt_bias", GdnRole::gradient},
 };
 
 using Bad = tl::unexpected<Error>;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gdnctl/oracle/gdn_adjoint.h"
+#include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/simd/adjoint_panel.h"
@@ -16,11 +17,6 @@ namespace {
 AdjointFunction function_for(Isa isa) {
     return isa == Isa::avx512 ? adjoint64_avx512 : isa == Isa::avx2 ? adjoint64_avx2 : adjoint64_scalar;
 }
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
-// 0 * infinity is no gradient: where nothing flows back, nothing flows on.
-double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
 
 class Adjoint {
 public:
@@ -57,11 +53,9 @@ public:
                 run_head(task, function, scratch.get());
             };
         });
-        if (m_c.empty == EmptySequence::zeros) clear_empty();
-        m_out.dq = through_norm(m_dq, m_p.q, m_in.q);
-        m_out.dk = through_norm(m_dk_heads, m_p.k, m_in.k);
-        through_gates();
-        through_beta();
+        m_out.dq = through_norm(m_p, m_c, m_p.q, m_in.q, summed(m_dq));
+        m_out.dk = through_norm(m_p, m_c, m_p.k, m_in.k, summed(m_dk_heads));
+        finish_gradients(m_p, m_c, m_in.g, m_in.beta, m_out);
         return std::move(m_out);
     }
 
@@ -108,19 +102,9 @@ private:
         }
     }
 
-    // The final state of an empty sequence is 0 under this policy, whatever the initial one is.
-    void clear_empty() {
-        const std::size_t size = m_Hv * m_dk * m_dv;
-        for (std::size_t n = 0; n < m_p.sequences.size(); ++n) {
-            if (m_p.sequences[n].begin != m_p.sequences[n].end) continue;
-            std::fill_n(m_out.d_initial_state.begin() + static_cast<std::ptrdiff_t>(n * size), size, 0.0);
-        }
-    }
-
-    // Sums over the value heads of a key head; then, for y = x / sqrt(|x|^2 + eps), dx = (dy - y (y.dy)) / sqrt(...).
-    std::vector<double> through_norm(const std::vector<double>& heads, const std::vector<double>& given,
-                                     const std::vector<double>& normalised) const {
-        std::vector<double> result(given.size());
+    // Over the value heads of a key head.
+    std::vector<double> summed(const std::vector<double>& heads) const {
+        std::vector<double> result(heads.size() / m_Hv * m_Hk);
         for (std::size_t row = 0; row < heads.size() / (m_Hv * m_dk); ++row) {
             for (std::size_t head = 0; head < m_Hv; ++head) {
                 const double* from = heads.data() + (row * m_Hv + head) * m_dk;
@@ -128,50 +112,7 @@ private:
                 for (std::size_t i = 0; i < m_dk; ++i) to[i] += from[i];
             }
         }
-        if (m_c.l2norm == L2Norm::off) return result;
-        for (std::size_t at = 0; at < result.size(); at += m_dk) {
-            double squares = 0;
-            double dot = 0;
-            for (std::size_t i = 0; i < m_dk; ++i) {
-                squares += given[at + i] * given[at + i];
-                dot += normalised[at + i] * result[at + i];
-            }
-            const double factor = 1 / std::sqrt(squares + m_c.eps);
-            for (std::size_t i = 0; i < m_dk; ++i) {
-                result[at + i] = chained(result[at + i] - normalised[at + i] * dot, factor);
-            }
-        }
         return result;
-    }
-
-    // g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped to +-exp_clip.
-    void through_gates() {
-        m_out.d_gate = m_out.dg;
-        const bool raw = m_c.g_kind == GateKind::raw;
-        if (raw) {
-            m_out.dA_log.assign(m_Hv, 0);
-            m_out.ddt_bias.assign(m_Hv, 0);
-        }
-        for (std::size_t i = 0; i < m_out.dg.size(); ++i) {
-            double& d = m_out.d_gate[i];
-            if (m_c.exp_clip && std::fabs(m_in.g[i]) >= *m_c.exp_clip) d = 0;
-            if (m_c.g_kind == GateKind::alpha) d = chained(d, 1 / m_p.gate[i]);
-            if (raw) {
-                const std::size_t head = i % m_Hv;
-                m_out.dA_log[head] += chained(d, m_in.g[i]);
-                d = chained(d, -std::exp(m_p.A_log[head]) * sigmoid(m_p.gate[i] + m_p.dt_bias[head]));
-                m_out.ddt_bias[head] += d;
-            }
-        }
-    }
-
-    // beta = factor sigmoid(b): beta (1 - sigmoid(b)).
-    void through_beta() {
-        m_out.d_logit = m_out.dbeta;
-        if (m_c.beta_kind == BetaKind::prob) return;
-        for (std::size_t i = 0; i < m_out.dbeta.size(); ++i) {
-            m_out.d_logit[i] = chained(m_out.dbeta[i], m_in.beta[i] * (1 - sigmoid(m_p.beta[i])));
-        }
     }
 
     const GdnProblem& m_p;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/chunk_rounded.h"
@@ -86,7 +87,7 @@ FusedTask task_of(const Forward32& f, std::size_t n) {
 }
 
 // Every sequence is cut for all threads: one long sequence keeps them busy, and many short ones do anyway. `scratch`
-// says how many floats so many units need, `run` computes a task.
+// says how many floats so many units need, `run` computes a task of the sequence it is told.
 template <class Scratch, class Run>
 void for_all_parts(const Forward32& f, int threads, std::size_t columns, const Scratch& scratch, const Run& run) {
     const std::vector<FusedUnit> units = units_of(f, columns);
@@ -100,7 +101,7 @@ void for_all_parts(const Forward32& f, int threads, std::size_t columns, const S
             task.units = units.data() + first;
             task.unit_count = units.size() * (part + 1) / parts - first;
             task.scratch = room.get();
-            run(task);
+            run(task, index / parts);
         };
     });
 }
@@ -110,7 +111,9 @@ void for_all_parts(const Forward32& f, int threads, std::size_t columns, const S
 void fused_forward(const Forward32& f, int threads, Isa isa) {
     const FusedKernel kernel = fused_kernel_for(isa);
     const auto dk = static_cast<std::size_t>(f.dims.dk);
-    for_all_parts(f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, units); }, kernel.run);
+    for_all_parts(
+        f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, units); },
+        [&](const FusedTask& task, std::size_t) { kernel.run(task); });
 }
 
 void chunk_forward(const Forward32& f, int chunk, GateSum gate_sum, int threads, Isa isa) {
@@ -120,7 +123,33 @@ void chunk_forward(const Forward32& f, int chunk, GateSum gate_sum, int threads,
     const auto C = static_cast<std::size_t>(std::clamp<std::int64_t>(f.dims.T, 1, chunk));
     for_all_parts(
         f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, C, units); },
-        [&](const FusedTask& task) { kernel.run({task, C, gate_sum == GateSum::fp32}); });
+        [&](const FusedTask& task, std::size_t) { kernel.run({task, C, gate_sum == GateSum::fp32}); });
+}
+
+std::size_t segment_count(std::span<const GdnSequence> sequences, int segment_chunks) {
+    const std::int64_t tokens = std::int64_t{k_backward_tokens} * segment_chunks;
+    std::size_t count = 0;
+    for (const GdnSequence& s : sequences) count += static_cast<std::size_t>((s.end - s.begin + tokens - 1) / tokens);
+    return count;
+}
+
+void saving_forward(const Forward32& f, const ForwardSaves& saves, int threads, Isa isa) {
+    const ChunkKernel kernel = chunk_kernel_for(isa);
+    const auto dk = static_cast<std::size_t>(f.dims.dk);
+    constexpr std::size_t C = k_backward_tokens;
+    const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % k_cache_line == 0; };
+    for_all_parts(
+        f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, C, units); },
+        [&](const FusedTask& task, std::size_t n) {
+            const auto first = static_cast<std::size_t>(f.sequences[n].begin);
+            const std::size_t segments = segment_count(f.sequences.first(n), saves.segment_chunks);
+            ChunkTask chunked{task, C, false};
+            chunked.u = saves.u + first * task.Hv * task.dv;
+            chunked.states = saves.states + segments * task.Hv * dk * task.dv;
+            chunked.segment = static_cast<std::size_t>(saves.segment_chunks);
+            chunked.what.stream_out = task.stream_out && aligned(saves.u) && aligned(saves.states);
+            kernel.run(chunked);
+        });
 }
 
 namespace {

@@ -98,6 +98,21 @@ private:
         }
     }
 
+    void save_state(std::size_t u, std::size_t first) const {
+        const FusedUnit& unit = m_t.units[u];
+        const std::size_t segment = first / m_task.chunk / m_task.segment;
+        float* to = m_task.states + (segment * m_t.Hv + unit.value_head) * m_t.dk * m_t.dv + unit.column;
+        const std::size_t columns = columns_of(unit);
+        for (std::size_t i = 0; i < m_t.dk; ++i, to += m_t.dv) {
+            const float* row = panel(u) + i * k_columns;
+            for (std::size_t v = 0; v < k_vectors && columns == k_columns; ++v) {
+                const Vector x = load<float, Bytes>(row + v * k_lanes);
+                m_t.stream_out ? stream<Bytes>(to + v * k_lanes, x) : store<float, Bytes>(to + v * k_lanes, x);
+            }
+            for (std::size_t j = 0; j < columns && columns < k_columns; ++j) to[j] = row[j];
+        }
+    }
+
     void chunk(std::size_t first, std::size_t count) {
         const std::size_t padded = rounded(count, k_columns > Rows ? k_columns : Rows);
         m_padded = padded < m_s.chunk ? padded : m_s.chunk;
@@ -110,7 +125,8 @@ private:
                 gram();
             }
             if (new_key || m_t.units[u - 1].value_head != unit.value_head) {
-                chunk_decay(m_task, unit.value_head, first, count, m_padded, m_decay);
+                const std::size_t at = first * m_t.Hv + unit.value_head;
+                chunk_decay({m_t.g + at, m_t.beta + at, m_t.Hv}, m_task.fp32_sums, count, m_padded, m_decay);
                 decayed();
             }
             panel_of(u, first, count);
@@ -221,6 +237,7 @@ private:
         const std::size_t at = first * stride + unit.value_head * m_t.dv + unit.column;
         const std::size_t columns = columns_of(unit);
         float* S = panel(u);
+        if (m_task.states != nullptr && first / m_task.chunk % m_task.segment == 0) save_state(u, first);
         for (std::size_t i = 0; i < m_rows; i += Rows) {
             Tile acc;
             clear(acc);
@@ -228,6 +245,7 @@ private:
             right_hand_side(acc, i, count, m_t.v + at, stride, columns);
             solve(acc, i);
             keep(acc, m_u + i * k_columns, k_columns);
+            if (m_task.u != nullptr) write(acc, i, count, m_task.u + at, stride, columns);
             clear(acc);
             accumulate(acc, m_qt + i, m_s.chunk, S, k_columns, m_t.dk);
             for (std::size_t y = 0; y < Rows; ++y) {

@@ -28,6 +28,10 @@ struct ChunkTask {
     FusedTask what;  // units of one sequence, as there; `scratch` is of this kernel's size
     std::size_t chunk = 64;
     bool fp32_sums = false;  // gates are summed in fp32, as devices do
+    // What a backward pass needs, if it is wanted.
+    float* u = nullptr;       // [tokens, Hv, dv]
+    float* states = nullptr;  // [segments, Hv, dk, dv]: before every `segment` chunks
+    std::size_t segment = 1;
 };
 
 struct ChunkKernel {
@@ -40,8 +44,15 @@ ChunkKernel chunk_scalar();
 ChunkKernel chunk_avx2();
 ChunkKernel chunk_avx512();
 
-// Fills `decay` for the tokens [first, first + count) of a value head, and up to `padded` rows with no effect.
-void chunk_decay(const ChunkTask& task, std::size_t value_head, std::size_t first, std::size_t count,
-                 std::size_t padded, ChunkDecay& decay);
+// Where the gates of a chunk's rows lie.
+struct ChunkGates {
+    const float* g = nullptr;
+    const float* beta = nullptr;
+    std::size_t stride = 0;  // between rows
+};
+
+// Fills `decay` for `count` rows, and up to `padded` rows with no effect. With `fp32_sums`, gates are summed as devices
+// do.
+void chunk_decay(const ChunkGates& gates, bool fp32_sums, std::size_t count, std::size_t padded, ChunkDecay& decay);
 
 }  // namespace gdnctl::oracle

@@ -1,0 +1,30 @@
+// Gradients and cotangents in tensor files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/tensor.h"
+
+namespace gdnctl::oracle {
+
+// `d_out` and `d_final_state` of the file; nullopt when it has neither. One that is missing beside the other is 0.
+// Errors are bad_input: a wrong shape or dtype.
+Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, const GdnProblem& problem,
+                                                     const GdnContract& contract);
+
+// N(0, 1) for d_out and 0.1 N(0, 1) for d_final_state, exact in fp32; the same on every machine.
+GdnCotangents random_cotangents(const GdnProblem& problem, std::uint64_t seed);
+
+// `d_out` and `d_final_state` as float32 tensors in the contract's layout.
+TensorFile cotangents_file(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents);
+
+// `dq`, `dk`, `dv`, `dg`, `dbeta` (of log decay and beta at the operator) and `d_initial_state`; where the inputs are
+// something else, their gradients too: `d_alpha`, or `d_a`, `d_A_log` and `d_dt_bias`, and `d_b` for a logit.
+TensorFile gradients_file(const GdnProblem& problem, const GdnContract& contract, const GdnGradients& gradients,
+                          DType dtype);
+
+}  // namespace gdnctl::oracle

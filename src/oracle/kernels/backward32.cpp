@@ -1,0 +1,222 @@
+// The fp32 backward on plain arrays: who computes what. A task is a key head of a sequence with its value heads, so
+// that no sum crosses tasks.
+#include "gdnctl/oracle/backward32.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "oracle/kernels/adjoint_chain.h"
+#include "oracle/kernels/aligned.h"
+#include "oracle/kernels/prepare.h"
+#include "oracle/kernels/simd/backward_task.h"
+#include "oracle/kernels/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+static_assert(k_backward_tokens == static_cast<int>(k_backward_chunk));
+
+BackwardKernel kernel_for(Isa isa) {
+    switch (isa) {
+        case Isa::avx512: return backward_avx512();
+        case Isa::avx2: return backward_avx2();
+        case Isa::scalar: break;
+    }
+    return backward_scalar();
+}
+
+// Gradients of this many bytes would push everything else out of the caches.
+constexpr std::size_t k_stream_from = std::size_t{4} << 20U;
+
+bool can_stream(const Backward32& b) {
+    const GdnDims& d = b.inputs.dims;
+    const auto whole = [](std::int64_t width) { return static_cast<std::size_t>(width) * 4 % k_cache_line == 0; };
+    const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % k_cache_line == 0; };
+    return static_cast<std::size_t>(d.B * d.T * d.Hv * d.dv) * sizeof(float) >= k_stream_from && whole(d.dk) &&
+           whole(d.dv) && aligned(b.dq) && aligned(b.dk) && aligned(b.dv);
+}
+
+// A task of this sequence but for its heads and its scratch; `segment` is the sequence's first.
+BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment) {
+    const Forward32& f = b.inputs;
+    const GdnDims& d = f.dims;
+    BackwardTask t;
+    t.Hk = static_cast<std::size_t>(d.Hk);
+    t.Hv = static_cast<std::size_t>(d.Hv);
+    t.dk = static_cast<std::size_t>(d.dk);
+    t.dv = static_cast<std::size_t>(d.dv);
+    const auto begin = static_cast<std::size_t>(f.sequences[n].begin);
+    t.tokens = static_cast<std::size_t>(f.sequences[n].end) - begin;
+    const std::size_t key = begin * t.Hk * t.dk;
+    const std::size_t value = begin * t.Hv * t.dv;
+    const std::size_t gate = begin * t.Hv;
+    const std::size_t state = t.Hv * t.dk * t.dv;
+    t.q = f.q + key;
+    t.k = f.k + key;
+    t.v = f.v + value;
+    t.g = f.g + gate;
+    t.beta = f.beta + gate;
+    t.u = b.saves.u + value;
+    t.states = b.saves.states + segment * state;
+    t.d_out = b.d_out + value;
+    t.d_final_state = b.d_final_state == nullptr ? nullptr : b.d_final_state + n * state;
+    t.dq = b.dq + key;
+    t.dk_out = b.dk + key;
+    t.dv_out = b.dv + value;
+    t.dg = b.dg + gate;
+    t.dbeta = b.dbeta + gate;
+    t.d_initial_state = b.d_initial_state + n * state;
+    t.stream_out = can_stream(b);
+    t.scale = f.scale;
+    t.normalise = f.l2norm_eps.has_value();
+    t.eps = f.l2norm_eps.value_or(0);
+    return t;
+}
+
+std::vector<std::vector<std::size_t>> heads_by_key(const GdnDims& dims, HeadMap map) {
+    std::vector<std::vector<std::size_t>> heads(static_cast<std::size_t>(dims.Hk));
+    for (std::int64_t h = 0; h < dims.Hv; ++h) {
+        heads[static_cast<std::size_t>(key_head_of(h, dims, map))].push_back(static_cast<std::size_t>(h));
+    }
+    return heads;
+}
+
+// No more chunks to a segment than the longest sequence has.
+std::size_t longest_segment(std::span<const GdnSequence> sequences, int segment_chunks) {
+    std::int64_t tokens = 1;
+    for (const GdnSequence& s : sequences) tokens = std::max(tokens, s.end - s.begin);
+    const std::int64_t chunks = (tokens + k_backward_tokens - 1) / k_backward_tokens;
+    return static_cast<std::size_t>(std::min<std::int64_t>(chunks, segment_chunks));
+}
+
+}  // namespace
+
+void chunk_backward(const Backward32& b, int threads, Isa isa) {
+    const BackwardKernel kernel = kernel_for(isa);
+    const Forward32& f = b.inputs;
+    const auto heads = heads_by_key(f.dims, f.head_map);
+    std::vector<std::size_t> first_segments;
+    for (std::size_t n = 0; n < f.sequences.size(); ++n) {
+        first_segments.push_back(segment_count(f.sequences.first(n), b.saves.segment_chunks));
+    }
+    const std::size_t segment = longest_segment(f.sequences, b.saves.segment_chunks);
+    const std::size_t room = kernel.scratch(static_cast<std::size_t>(f.dims.dk), static_cast<std::size_t>(f.dims.dv),
+                                            heads.front().size(), segment);
+    run_tasks(f.sequences.size() * heads.size(), threads, [&] {
+        return [&, scratch = aligned_floats(room)](std::size_t index) {
+            const std::size_t n = index / heads.size();
+            BackwardTask task = task_of(b, n, first_segments[n]);
+            task.key_head = index % heads.size();
+            task.value_heads = heads[task.key_head].data();
+            task.value_head_count = heads[task.key_head].size();
+            task.segment = segment;
+            task.scratch = scratch.get();
+            kernel.run(task);
+        };
+    });
+}
+
+std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const GdnSequence> sequences, int segment_chunks,
+                                           int threads) {
+    constexpr std::size_t k_most = std::size_t{1} << 50U;
+    const auto product = [](std::initializer_list<std::size_t> factors) {
+        std::size_t all = 1;
+        for (const std::size_t x : factors) {
+            if (x != 0 && all > k_most / x) return k_most;
+            all *= x;
+        }
+        return all;
+    };
+    const auto of = [](std::int64_t x) { return static_cast<std::size_t>(x); };
+    const std::size_t keys = product({of(d.B), of(d.T), of(d.Hk), of(d.dk)});
+    const std::size_t values = product({of(d.B), of(d.T), of(d.Hv), of(d.dv)});
+    const std::size_t gates = product({of(d.B), of(d.T), of(d.Hv)});
+    const std::size_t states = product({of(d.Hv), of(d.dk), of(d.dv)});
+    const std::size_t state_sets = segment_count(sequences, segment_chunks) + 4 * sequences.size();
+    const std::size_t scratch = kernel_for(best_isa())
+                                    .scratch(of(d.dk), of(d.dv), of(d.Hv / std::max<std::int64_t>(d.Hk, 1)),
+                                             longest_segment(sequences, segment_chunks));
+    // q, k, dq, dk; v, out, u, d_out, dv; g, beta, dg, dbeta; states, and the first and last of each sequence twice.
+    const std::size_t floats[] = {product({4, keys}), product({5, values}), product({4, gates}),
+                                  product({state_sets, states}), product({of(std::max(threads, 1)), scratch})};
+    std::size_t all = 0;
+    for (const std::size_t x : floats) all += x;
+    if (all >= k_most) return std::nullopt;
+    return all * sizeof(float);
+}
+
+namespace {
+
+struct Arrays {
+    AlignedFloats out, u, states;
+    std::vector<float> final_state, d_out, d_final_state, dq, dk, dv, dg, dbeta, d_initial_state;
+};
+
+std::vector<float> narrowed(const std::vector<double>& x) {
+    std::vector<float> result(x.size());
+    std::transform(x.begin(), x.end(), result.begin(), [](double value) { return static_cast<float>(value); });
+    return result;
+}
+
+std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+}  // namespace
+
+GdnGradients run_backward32(const GdnProblem& p, const GdnContract& c, const GdnCotangents& cotangents, int threads,
+                            Isa isa) {
+    Prepared<float> in = prepare<float>(p, c, threads);
+    Arrays a;
+    a.out = aligned_floats(p.v.size());
+    a.u = aligned_floats(p.v.size());
+    Backward32 b;
+    b.saves.segment_chunks = k_segment_chunks;
+    a.states = aligned_floats(segment_count(p.sequences, k_segment_chunks) * in.state.size() /
+                              std::max<std::size_t>(p.sequences.size(), 1));
+    a.final_state.resize(in.state.size());
+    a.d_out = narrowed(cotangents.d_out);
+    a.d_final_state = narrowed(cotangents.d_final_state);
+    a.dq.assign(p.q.size(), 0);
+    a.dk.assign(p.k.size(), 0);
+    a.dv.assign(p.v.size(), 0);
+    a.dg.assign(in.g.size(), 0);
+    a.dbeta.assign(in.g.size(), 0);
+    a.d_initial_state.assign(in.state.size(), 0);
+    Forward32& f = b.inputs;
+    f.dims = p.dims;
+    f.sequences = p.sequences;
+    f.head_map = c.head_map;
+    f.q = in.q.data();
+    f.k = in.k.data();
+    f.v = in.v.data();
+    f.g = in.g.data();
+    f.beta = in.beta.data();
+    f.initial_state = in.state.data();
+    f.out = a.out.get();
+    f.final_state = a.final_state.data();
+    f.scale = in.scale;
+    b.saves.u = a.u.get();
+    b.saves.states = a.states.get();
+    saving_forward(f, b.saves, threads, isa);
+    b.d_out = a.d_out.data();
+    b.d_final_state = a.d_final_state.empty() ? nullptr : a.d_final_state.data();
+    b.dq = a.dq.data();
+    b.dk = a.dk.data();
+    b.dv = a.dv.data();
+    b.dg = a.dg.data();
+    b.dbeta = a.dbeta.data();
+    b.d_initial_state = a.d_initial_state.data();
+    chunk_backward(b, threads, isa);
+    GdnGradients result;
+    result.dv = widened(a.dv);
+    result.dg = widened(a.dg);
+    result.dbeta = widened(a.dbeta);
+    result.d_initial_state = widened(a.d_initial_state);
+    result.dq = through_norm(p, c, p.q, widened(in.q), widened(a.dq));
+    result.dk = through_norm(p, c, p.k, widened(in.k), widened(a.dk));
+    finish_gradients(p, c, widened(in.g), widened(in.beta), result);
+    return result;
+}
+
+}  // namespace gdnctl::oracle
