@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_bench_rounds.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
@@ -74,6 +75,14 @@ struct Entry {
     double error_over_budget = 0;
     bool verified = false;
     std::string reason;  // why not
+    std::optional<oracle::KernelFault> fault = {};
+};
+
+// A kernel to time: one of ours, or someone else's in a child.
+struct Contestant {
+    oracle::TimedKernel own;
+    std::unique_ptr<ForeignKernel> foreign = nullptr;
+    const std::string& name() const { return foreign ? foreign->name() : own.name; }
 };
 
 class Bench {
@@ -86,9 +95,15 @@ public:
         GDNCTL_TRY(oracle_files::check_memory(m_dims, static_cast<std::size_t>(m_dims.B)));
         std::vector<std::string> names = {m_options.kernel};
         names.insert(names.end(), m_options.peers.begin(), m_options.peers.end());
-        std::vector<oracle::TimedKernel> kernels;
+        std::vector<Contestant> kernels;
         for (const std::string& name : names) {
-            GDNCTL_TRY_ASSIGN(kernels.emplace_back(), oracle::find_timed_kernel(name));
+            Contestant& c = kernels.emplace_back();
+            if (name.starts_with("builtin:")) {
+                GDNCTL_TRY_ASSIGN(c.own, oracle::find_timed_kernel(name));
+            } else {
+                GDNCTL_TRY_ASSIGN(c.foreign,
+                                  ForeignKernel::open(name, oracle_kernel::limits_of(m_options.limits), m_context));
+            }
         }
         if (!oracle::has_isa(m_isa)) {
             m_missing = fmt::format("this processor has no {}", oracle::name_of(m_isa));
@@ -108,6 +123,13 @@ public:
     std::string text() const;
     Json json() const;
     bool measured() const { return m_missing.empty(); }
+    // Of the first kernel that has a fault.
+    ExitCode exit_code() const {
+        for (const Entry& e : m_entries) {
+            if (e.fault) return oracle_kernel::exit_code_of(e.fault->kind);
+        }
+        return right() ? ExitCode::ok : ExitCode::check_failed;
+    }
     bool right() const {
         return std::all_of(m_entries.begin(), m_entries.end(), [](const Entry& e) { return e.verified; });
     }
@@ -141,13 +163,19 @@ private:
         return {};
     }
 
-    Status time_kernels(const std::vector<oracle::TimedKernel>& kernels, oracle::BenchInputs inputs,
+    Status time_kernels(const std::vector<Contestant>& kernels, oracle::BenchInputs inputs,
                         const oracle::GdnReference& reference) {
         const std::size_t first = m_subjects.size();
         std::vector<std::optional<std::uint64_t>> seen(kernels.size());
         std::vector<oracle::GdnReport> reports(kernels.size());
         for (std::size_t i = 0; i < kernels.size(); ++i) {
-            const auto run = [&, i] { kernels[i].run(inputs.forward(), m_threads, m_isa); };
+            const double flop = oracle::nominal_forward_flop(m_dims);
+            if (kernels[i].foreign) {
+                GDNCTL_TRY_ASSIGN(auto subject, kernels[i].foreign->subject(reference, m_threads, flop));
+                m_subjects.push_back(std::move(subject));
+                continue;
+            }
+            const auto run = [&, i] { kernels[i].own.run(inputs.forward(), m_threads, m_isa); };
             // The outputs of the timed runs are what is judged, the first time in full and then by their bits. Poisoned
             // before each round, so that a kernel cannot live on what an earlier one left.
             const auto check = [&, i]() -> Status {
@@ -157,12 +185,12 @@ private:
                     GDNCTL_TRY_ASSIGN(reports[i], oracle::judge(reference, inputs.outputs(reference), {}));
                 } else if (*seen[i] != sum) {
                     return fail(ErrorKind::check_failed,
-                                fmt::format("{}: the outputs of two rounds differ", kernels[i].name));
+                                fmt::format("{}: the outputs of two rounds differ", kernels[i].name()));
                 }
                 inputs.poison_outputs();
                 return {};
             };
-            m_subjects.push_back({kernels[i].name, oracle::nominal_forward_flop(m_dims), run, check, {}});
+            m_subjects.push_back({kernels[i].name(), flop, run, check, {}});
         }
         inputs.poison_outputs();
         GDNCTL_TRY(run_rounds(m_subjects, m_options.rounds, m_options.runs, m_context.clock, m_context.stop));
@@ -171,18 +199,28 @@ private:
         m_peak = timing_of(m_subjects[0], nullptr, m_subjects[0]);
         if (sgemm != nullptr) m_sgemm = timing_of(*sgemm, nullptr, m_subjects[0]);
         for (std::size_t i = 0; i < kernels.size(); ++i) {
-            Entry e{kernels[i].name, timing_of(m_subjects[first + i], sgemm, m_subjects[0]), 0, false, {}};
+            Entry e{kernels[i].name(), timing_of(m_subjects[first + i], sgemm, m_subjects[0]), 0, false, {}};
+            if (kernels[i].foreign) {
+                reports[i] = kernels[i].foreign->report();
+                e.fault = kernels[i].foreign->fault();
+            }
             for (const auto& t : reports[i].tensors)
                 e.error_over_budget = std::max(e.error_over_budget, t.error_over_budget);
-            e.verified = reports[i].verdict == oracle::Verdict::ok;
-            e.reason = reports[i].reason;
+            e.verified = !e.fault && reports[i].verdict == oracle::Verdict::ok;
+            e.reason =
+                e.fault ? fmt::format("{}: {}", oracle::name_of(e.fault->kind), e.fault->text) : reports[i].reason;
             m_entries.push_back(std::move(e));
         }
         return {};
     }
 
     static Json json_of(const Entry& e) {
-        if (!e.verified) return {{"verified", false}, {"reason", e.reason}, {"error_over_budget", e.error_over_budget}};
+        if (!e.verified) {
+            return {{"verified", false},
+                    {"reason", e.reason},
+                    {"error_over_budget", e.error_over_budget},
+                    {"fault", oracle_kernel::fault_json(e.fault)}};
+        }
         const Timing& t = e.timing;
         return {{"median_ms", t.seconds.median * 1e3},
                 {"min_ms", t.seconds.min * 1e3},
@@ -219,12 +257,15 @@ std::string Bench::text() const {
     out += fmt::format("{:<22}{:>10}{:>11}{:>10}{:>10}{:>9}{:>9}  {}\n", "", "min ms", "median ms", "max ms", "GFLOP/s",
                        "x sgemm", "x peak", "verified");
     for (const Entry& e : m_entries) {
+        // A long name has a line of its own.
+        const std::string name = e.name.size() < 22 ? e.name : e.name + "\n" + std::string(22, ' ');
         if (!e.verified) {
-            out += fmt::format("{:<22}no time, because the result is wrong: {}\n", e.name, e.reason);
+            out += fmt::format("{:<22}no time, because the result is wrong: {}\n", name, e.reason);
+            if (e.fault) out += oracle_kernel::quoted_output(*e.fault);
             continue;
         }
         const Timing& t = e.timing;
-        out += fmt::format("{:<22}{:>10.2f}{:>11.2f}{:>10.2f}{:>10.1f}{:>9}{:>9.2f}  {:.2g} x budget\n", e.name,
+        out += fmt::format("{:<22}{:>10.2f}{:>11.2f}{:>10.2f}{:>10.1f}{:>9}{:>9.2f}  {:.2g} x budget\n", name,
                            t.seconds.min * 1e3, t.seconds.median * 1e3, t.seconds.max * 1e3, t.gflops,
                            t.of_sgemm ? fmt::format("{:.2f}", *t.of_sgemm) : "-", t.of_peak, e.error_over_budget);
     }
@@ -282,7 +323,8 @@ void describe(cli::Args& args, Options& options) {
         "outputs "
         "of the timed runs are judged: a wrong result has no time. Without libopenblas sgemm is not measured.");
     oracle_gdn::describe_op(args, options.op);
-    static const std::string k_kernel_help = "kernel to time: " + text::join(oracle::timed_kernel_names(), ", ");
+    static const std::string k_kernel_help =
+        "kernel to time: " + text::join(oracle::timed_kernel_names(), ", ") + ", lib:PATH, src:FILE.c";
     args.option(options.kernel, {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help});
     args.option(options.peers,
                 {.names = "--peer", .value = "KERNEL", .help = "another kernel to time in the same rounds"});
@@ -293,6 +335,7 @@ void describe(cli::Args& args, Options& options) {
                 {.names = "--isa", .value = "ISA", .help = "instruction set to use"});
     args.option(options.rounds, {.names = "--rounds", .value = "N", .help = "rounds; times are over these"});
     args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs a round, of which the least counts"});
+    oracle_kernel::describe_limits(args, options.limits);
     args.check([&options]() -> Status {
         if (options.rounds < 1 || options.runs < 1)
             return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
@@ -301,9 +344,11 @@ void describe(cli::Args& args, Options& options) {
     });
     args.example("gdnctl oracle bench gdn", "the fused forward at the shape of docs/benchmarks.md");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
-    args.exit_code(1, "a timed kernel is wrong, or its outputs differ between rounds");
+    args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
+    args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
     args.exit_code(3, "this processor has no such instruction set");
-    args.exit_code(9, "not enough memory");
+    args.exit_code(9, "not enough memory; a source does not compile, or a library is no kernel");
+    args.exit_code(124, "a kernel met --time-limit");
     args.see_also("oracle verify");
 }
 
@@ -313,7 +358,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(bench.run());
     context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());
     if (!bench.measured()) return ExitCode::nothing_done;
-    return bench.right() ? ExitCode::ok : ExitCode::check_failed;
+    return bench.exit_code();
 }
 
 }  // namespace gdnctl::commands::oracle_bench

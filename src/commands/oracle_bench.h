@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/oracle_kernel.h"
 #include "gdnctl/cli/args.h"
 #include "gdnctl/oracle/isa.h"
 #include "gdnctl/platform/context.h"
@@ -23,6 +24,7 @@ struct Options {
     std::int64_t rounds = 8;
     std::int64_t runs = 5;
     IsaChoice isa = IsaChoice::best;
+    oracle_kernel::LimitOptions limits;
 };
 
 void describe(cli::Args& args, Options& options);

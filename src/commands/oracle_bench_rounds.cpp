@@ -9,10 +9,13 @@ namespace {
 
 constexpr double k_noise = 1.35;
 
-double seconds_of(const std::function<void()>& run, const Clock& clock) {
+Result<double> seconds_of(const Subject& subject, const Clock& clock) {
+    if (subject.before) GDNCTL_TRY(subject.before());
     const auto start = clock.monotonic();
-    run();
-    return std::chrono::duration<double>(clock.monotonic() - start).count();
+    subject.run();
+    const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
+    if (subject.after) GDNCTL_TRY(subject.after());
+    return seconds;
 }
 
 // Median over rounds of subject's rate / other's.
@@ -28,12 +31,15 @@ double ratio_of_rates(const Subject& subject, const Subject& other) {
 
 Status run_rounds(std::vector<Subject>& subjects, std::int64_t rounds, std::int64_t runs, Clock& clock,
                   std::stop_token stop) {
-    for (Subject& s : subjects) s.run();
+    for (Subject& s : subjects) GDNCTL_TRY(seconds_of(s, clock));
     for (std::int64_t round = 0; round < rounds; ++round) {
         for (Subject& s : subjects) {
             if (stop.stop_requested()) return fail(ErrorKind::interrupted, "stopped before all rounds were run");
             double least = std::numeric_limits<double>::infinity();
-            for (std::int64_t i = 0; i < runs; ++i) least = std::min(least, seconds_of(s.run, clock));
+            for (std::int64_t i = 0; i < runs; ++i) {
+                GDNCTL_TRY_ASSIGN(const double seconds, seconds_of(s, clock));
+                least = std::min(least, seconds);
+            }
             // A clock that does not advance would give a rate of infinity.
             s.seconds.push_back(std::max(least, 1e-9));
             if (s.check) GDNCTL_TRY(s.check());

@@ -17,8 +17,9 @@ struct Subject {
     std::string name;
     double flop = 0;  // that count, of one run
     std::function<void()> run;
-    std::function<Status()> check;  // after each round, outside the time; may be empty
-    std::vector<double> seconds;    // one a round: the least of its runs
+    std::function<Status()> check;                    // after each round, outside the time; may be empty
+    std::vector<double> seconds;                      // one a round: the least of its runs
+    std::function<Status()> before = {}, after = {};  // around each run, outside the time; may be empty
 };
 
 // Runs every subject once untimed, then `rounds` rounds of `runs` runs each. Error: interrupted, or what a check says.

@@ -1,6 +1,7 @@
 #include "commands/oracle_kernel.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "commands/oracle_kernel_program.h"
 #include "gdn/gdn_kernel.h"
@@ -104,6 +105,28 @@ Result<std::unique_ptr<KernelUnderTest>> open_kernel(const std::string& spelling
     }
     return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
                 "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
+}
+
+ExitCode exit_code_of(oracle::KernelFaultKind kind) {
+    switch (kind) {
+        case oracle::KernelFaultKind::timed_out: return ExitCode::timeout;
+        case oracle::KernelFaultKind::wrong_shape:
+        case oracle::KernelFaultKind::no_entry_point:
+        case oracle::KernelFaultKind::build_failed: return ExitCode::bad_input;
+        default: return ExitCode::check_failed;
+    }
+}
+
+Json fault_json(const std::optional<oracle::KernelFault>& fault) {
+    if (!fault) return nullptr;
+    return {{"kind", oracle::name_of(fault->kind)}, {"text", fault->text}, {"output", fault->output}};
+}
+
+std::string quoted_output(const oracle::KernelFault& fault) {
+    std::string quoted;
+    if (fault.output.empty()) return quoted;
+    for (const auto line : text::split(fault.output, '\n')) quoted += fmt::format("       | {}\n", line);
+    return quoted;
 }
 
 }  // namespace gdnctl::commands::oracle_kernel

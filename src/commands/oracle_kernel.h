@@ -8,6 +8,8 @@
 #include "commands/oracle_kernel_folder.h"
 #include "commands/oracle_kernel_process.h"
 #include "gdnctl/cli/args.h"
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/core/json.h"
 #include "gdnctl/oracle/kernel_under_test.h"
 #include "gdnctl/platform/context.h"
 
@@ -28,6 +30,11 @@ const std::string& kernel_help();
 // does not compile and a library that is no kernel are faults of the first run, not errors here.
 Result<std::unique_ptr<oracle::KernelUnderTest>> open_kernel(const std::string& spelling, const Limits& limits,
                                                              const Context& context);
+
+// How faults look: the exit code, the object {kind, text, output} or null, and what was printed, line by line.
+ExitCode exit_code_of(oracle::KernelFaultKind kind);
+Json fault_json(const std::optional<oracle::KernelFault>& fault);
+std::string quoted_output(const oracle::KernelFault& fault);
 
 // A file of C, compiled into a folder of its own; or a shared object as it is.
 class Library {

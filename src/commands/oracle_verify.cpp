@@ -51,11 +51,7 @@ Item item_of(std::string kind, std::string name, const GdnReport& report, Verdic
 std::string text_of(const Item& item) {
     std::string line = fmt::format("{:<6} {:<58} {:<14} ", item.kind, item.name, item.verdict_name());
     if (item.fault) {
-        line += fmt::format("\n       {}\n", item.fault->text);
-        if (!item.fault->output.empty()) {
-            for (const auto part : text::split(item.fault->output, '\n')) line += fmt::format("       | {}\n", part);
-        }
-        return line;
+        return line + fmt::format("\n       {}\n", item.fault->text) + oracle_kernel::quoted_output(*item.fault);
     }
     if (item.verdict == item.expected && item.verdict != Verdict::ok) {
         line += "as expected";
@@ -247,21 +243,6 @@ const KernelFault* gravest_fault(const std::vector<Item>& items) {
     return gravest;
 }
 
-ExitCode exit_code_of(oracle::KernelFaultKind kind) {
-    switch (kind) {
-        case oracle::KernelFaultKind::timed_out: return ExitCode::timeout;
-        case oracle::KernelFaultKind::wrong_shape:
-        case oracle::KernelFaultKind::no_entry_point:
-        case oracle::KernelFaultKind::build_failed: return ExitCode::bad_input;
-        default: return ExitCode::check_failed;
-    }
-}
-
-Json fault_json(const std::optional<KernelFault>& fault) {
-    if (!fault) return nullptr;
-    return {{"kind", oracle::name_of(fault->kind)}, {"text", fault->text}, {"output", fault->output}};
-}
-
 std::size_t count_of(const std::vector<Item>& items, std::string_view kind) {
     return static_cast<std::size_t>(
         std::count_if(items.begin(), items.end(), [&](const Item& item) { return item.kind == kind; }));
@@ -288,7 +269,7 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
                                    {"error_over_budget", oracle_report::number(item.error_over_budget)},
                                    {"reason", item.reason},
                                    {"worst", oracle_report::worst_json(item.worst)},
-                                   {"fault", fault_json(item.fault)},
+                                   {"fault", oracle_kernel::fault_json(item.fault)},
                                    {"bit_equal", item.bit_equal}});
     }
     return report;
@@ -350,7 +331,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
             plural(count_of(items, "vector"), "vector"), failed == 0 ? "" : fmt::format("; {} failed", failed),
             verifier.not_run() == 0 ? "" : fmt::format(", {} not run", verifier.not_run())));
     }
-    return fault != nullptr ? exit_code_of(fault->kind) : oracle_report::exit_code_of(verdict, options.allow_suspect);
+    return fault != nullptr ? oracle_kernel::exit_code_of(fault->kind)
+                            : oracle_report::exit_code_of(verdict, options.allow_suspect);
 }
 
 }  // namespace gdnctl::commands::oracle_verify

@@ -35,9 +35,15 @@ Target cpu_gdn() {
     Target t;
     t.name = "cpu-gdn";
     t.protected_paths = {"gdnctl.toml"};
+    // Kernels of this binary: they are there wherever it is, and need no compiler.
     TargetJob test;
     test.argv = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "builtin:chunk"};
     t.test = test;
+    TargetJob profile;
+    profile.argv = {"gdnctl", "oracle", "bench", "gdn", "--kernel", "builtin:fused", "--json"};
+    profile.timeout_s = 600;
+    t.profile = profile;
+    t.metric = TargetMetric{"gdn/forward_ms", "ms", true, "json:/forward/median_ms"};
     return t;
 }
 

@@ -144,6 +144,19 @@ test_options_that_local_cannot_serve() {
   [ ! -e "$XDG_STATE_HOME/gdnctl/local/jobs" ] || [ -z "$(ls -A "$XDG_STATE_HOME/gdnctl/local/jobs")" ] || fail "a job was made"
 }
 
+test_test_and_profile_of_this_repository() {
+  cp "$REPO/gdnctl.toml" .
+  mkdir -p examples tests/fixtures
+  cp -r "$REPO/examples/cpu-gdn" examples/
+  cp -r "$REPO/tests/fixtures/oracle" tests/fixtures/
+  sed -i 's|"--json"\]|"--json", "--shape", "1,2,4,70,16,8", "--rounds", "2", "--runs", "1"]|' gdnctl.toml
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  out_has '"schema":"gdnctl.ray-profile/1"'
+  grep -q '"median_ms":' "$WORK/err" || fail "the log shows no figure"
+  expect 0 "$GDNCTL" ray-test --cluster local --json
+  out_has '"overall":"OK"'
+}
+
 test_profile_of_a_target_with_argv() {
   setup '"true"'
   printf '[targets.t.profile]\nargv = ["sh", "-c", "echo throughput/mfu: 12.5; echo $X"]\nenv = { X = "from-table" }\n' >>gdnctl.toml

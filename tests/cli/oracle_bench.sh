@@ -44,6 +44,45 @@ test_an_instruction_set_that_is_absent_is_not_measured() {
     jq -e '.forward == null and (.not_measured.forward | length > 0)' "$WORK/out" >/dev/null || fail "a figure"
 }
 
+test_a_kernel_of_someone_else() {
+    kernel=$REPO/examples/cpu-gdn/kernel.c
+    expect 0 bench --kernel "src:$kernel" --peer builtin:fused --json
+    jq -e '.forward | .verified and .median_ms > 0 and .min_ms <= .median_ms' "$WORK/out" >/dev/null || fail "no time"
+    jq -e '.kernel | startswith("src:")' "$WORK/out" >/dev/null || fail "no name"
+    jq -e '.peers[0].forward.verified' "$WORK/out" >/dev/null || fail "no peer"
+    [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR"
+}
+
+# The example with a statement before the end of forward().
+spoiled() { sed "s|^    return GDN_OK;|    { $1 }\n    return GDN_OK;|" "$REPO/examples/cpu-gdn/kernel.c" >kernel.c; }
+
+test_a_kernel_that_is_wrong_or_fails_has_no_time() {
+    spoiled '((float *)c->out.data)[5] += 1;'
+    expect 1 bench --kernel src:kernel.c --json
+    jq -e '.forward | (.verified | not) and .median_ms == null and .fault == null' "$WORK/out" >/dev/null || fail "a time"
+    spoiled 'abort();'
+    expect 1 bench --kernel src:kernel.c --json
+    jq -e '.forward.fault.kind == "CRASHED" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "no fault"
+    expect 1 bench --kernel src:kernel.c
+    out_has 'no time, because the result is wrong: CRASHED'
+    spoiled 'for (volatile int x = 1; x;) {}'
+    expect 124 bench --kernel src:kernel.c --time-limit 0.3
+    out_has 'TIMED_OUT'
+    echo 'int broken(' >kernel.c
+    expect 9 bench --kernel src:kernel.c
+    out_has 'BUILD_FAILED'
+    out_has 'error:'
+    expect 2 bench --kernel cmd:true
+    err_has "kernel 'cmd:true' cannot be timed"
+    expect 2 bench --kernel src:missing.c
+}
+
+test_results_of_earlier_runs_are_not_timed() {
+    spoiled 'static float kept[1 << 16]; static int calls; size_t n = (size_t)(c->tokens * c->value_heads * c->value_dim); if (calls++ == 0) memcpy(kept, c->out.data, 4 * n); else memcpy(c->out.data, kept, 4 * n);'
+    expect 1 bench --kernel src:kernel.c
+    out_has 'UNSTEADY: another result in a later run'
+}
+
 test_usage_errors() {
     expect 2 bench --kernel builtin:fuesd
     err_has "did you mean 'builtin:fused'?"

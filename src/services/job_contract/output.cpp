@@ -124,7 +124,11 @@ std::optional<std::string> parse_verdict_line(std::string_view line) {
 }
 
 std::optional<OracleItem> parse_oracle_item(std::string_view line) {
-    constexpr std::array<std::string_view, 5> verdicts = {"OK", "SUSPECT", "WRONG", "UNSTABLE_INPUT", "NO_DATA"};
+    constexpr std::array<std::string_view, 17> verdicts = {
+        "OK",      "SUSPECT",      "WRONG",     "UNSTABLE_INPUT", "NO_DATA",      "UNSUPPORTED",
+        "REFUSED", "INCOMPLETE",   "UNSTEADY",  "WRONG_SHAPE",    "NON_FINITE",   "OUT_OF_BOUNDS",
+        "CRASHED", "MEMORY_LIMIT", "TIMED_OUT", "NO_ENTRY_POINT", "BUILD_FAILED",
+    };
     std::array<std::string_view, 3> words;
     for (std::string_view& word : words) {
         const std::size_t start = line.find_first_not_of(' ');

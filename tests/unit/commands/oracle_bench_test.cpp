@@ -63,3 +63,25 @@ TEST_CASE("bench: a check that fails and a stop end the rounds") {
     subjects[0].check = [] { return Status(fail(ErrorKind::check_failed, "differs")); };
     CHECK(run_rounds(subjects, 1, 1, clock, {}).error().message == "differs");
 }
+
+TEST_CASE("bench: what surrounds a run is not timed, and an error there ends the rounds") {
+    ManualClock clock;
+    std::string order;
+    std::vector<Subject> subjects;
+    subjects.push_back(subject("a", 1e9, {9, 2, 3}, clock, order));
+    subjects[0].before = [&]() -> Status {
+        order += '<';
+        clock.pass(100);
+        return {};
+    };
+    subjects[0].after = [&]() -> Status {
+        order += '>';
+        clock.pass(100);
+        return {};
+    };
+    REQUIRE(run_rounds(subjects, 1, 2, clock, {}));
+    CHECK(order == "<a><a><a>");
+    CHECK(subjects[0].seconds == std::vector<double>{2});
+    subjects[0].before = []() -> Status { return fail(ErrorKind::local_io, "no"); };
+    CHECK_FALSE(run_rounds(subjects, 1, 2, clock, {}));
+}

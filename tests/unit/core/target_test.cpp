@@ -135,7 +135,7 @@ TEST_CASE("target: every profile setting of marin reaches its variable") {
     CHECK(command->entrypoint.ends_with("--force_run_failed true --dry_run true'"));
 }
 
-TEST_CASE("target: the embedded default runs this binary and has no profile") {
+TEST_CASE("target: the embedded default runs kernels of this binary") {
     const Config none;
     const auto target = select_target(none, "/nowhere");
     REQUIRE(target);
@@ -143,9 +143,13 @@ TEST_CASE("target: the embedded default runs this binary and has no profile") {
     CHECK(test_command(*target, {}, "/opt/my tools/gdnctl")->entrypoint ==
           "'/opt/my tools/gdnctl' oracle verify gdn --kernel builtin:chunk");
     const auto profile = profile_command(*target, {}, "g");
-    REQUIRE_FALSE(profile);
-    CHECK(profile.error().message == "target 'cpu-gdn' has no profile");
-    CHECK(exit_code_of(profile.error().kind) == ExitCode::usage);
+    REQUIRE(profile);
+    CHECK(profile->entrypoint == "g oracle bench gdn --kernel builtin:fused --json");
+    CHECK(profile->timeout_s == 600);
+    REQUIRE(target->metric);
+    CHECK(target->metric->name == "gdn/forward_ms");
+    CHECK(target->metric->lower_is_better);
+    CHECK(target->metric->from == "json:/forward/median_ms");
     CHECK(test_command(*target, {TestSelection::Suite::both, "-x", false}, "g").error().kind == ErrorKind::usage);
 }
 
