@@ -59,7 +59,7 @@ Result<oracle::TensorFile> generate(const Options& options) {
             return fail(ErrorKind::usage, "inputs are generated with log gates and prob beta, or raw gates and logits",
                         "choose a contract with g_kind=log beta_kind=prob or g_kind=raw beta_kind=logit");
         }
-        c.contract = {fmt::format("state_layout={}", contract.fields[1].value)};
+        c.contract = {fmt::format("state_layout={}", contract.as_metadata().at("state_layout"))};
     }
     if (options.seed) c.seed = static_cast<std::uint64_t>(*options.seed);
     if (options.dtype == InputDType::bf16) c.dtype = oracle::DType::bf16;

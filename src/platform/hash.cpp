@@ -11,6 +11,7 @@
 #include <openssl/evp.h>
 #include <unistd.h>
 
+#include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/late_library.h"
 
 #define GDNCTL_CRYPTO_API(X) \
@@ -82,24 +83,16 @@ Result<std::string> hash_file_hex(HashKind kind, const std::filesystem::path& pa
         return fail(ErrorKind::local_io,
                     fmt::format("cannot read {}: {}", path.string(), std::generic_category().message(errno)));
     };
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return unreadable();
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) return unreadable();
     std::vector<char> buffer(256u << 10);
     while (true) {
-        const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+        const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            auto error = unreadable();
-            ::close(fd);
-            return error;
-        }
+        if (got < 0) return unreadable();
         if (got == 0) break;
-        if (Status status = hasher.update({buffer.data(), static_cast<std::size_t>(got)}); !status) {
-            ::close(fd);
-            return tl::unexpected(std::move(status).error());
-        }
+        GDNCTL_TRY(hasher.update({buffer.data(), static_cast<std::size_t>(got)}));
     }
-    ::close(fd);
     return hasher.hex();
 }
 

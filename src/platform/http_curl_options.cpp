@@ -71,9 +71,9 @@ Status Transfer::set_method_and_body() {
         return fail(ErrorKind::usage, fmt::format("'{}' is not an HTTP method", method));
     }
     if (m_hop.with_body && !m_request.body_file.empty()) {
-        m_body_fd = ::open(m_request.body_file.c_str(), O_RDONLY | O_CLOEXEC);
+        m_body_fd.reset(::open(m_request.body_file.c_str(), O_RDONLY | O_CLOEXEC));
         struct stat facts{};
-        if (m_body_fd < 0 || ::fstat(m_body_fd, &facts) != 0) {
+        if (!m_body_fd.valid() || ::fstat(m_body_fd.get(), &facts) != 0) {
             return fail(ErrorKind::local_io, fmt::format("cannot read {}: {}", m_request.body_file.string(),
                                                          std::generic_category().message(errno)));
         }
@@ -82,7 +82,7 @@ Status Transfer::set_method_and_body() {
         m_body_size = static_cast<std::int64_t>(m_request.body.size());
     }
     const bool expects_body = method == "POST" || method == "PUT" || method == "PATCH";
-    if (m_body_size > 0 || expects_body || m_body_fd >= 0) {
+    if (m_body_size > 0 || expects_body || m_body_fd.valid()) {
         set(CURLOPT_UPLOAD, 1L);
         set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(m_body_size));
         set(CURLOPT_CUSTOMREQUEST, method.c_str());

@@ -59,7 +59,6 @@ Transfer::Transfer(const CurlApi& api, const CurlSettings& settings, const HttpR
 Transfer::~Transfer() {
     if (m_easy != nullptr) m_api.curl_easy_cleanup(m_easy);
     m_api.curl_slist_free_all(m_header_list);
-    if (m_body_fd >= 0) ::close(m_body_fd);
 }
 
 template <class V>
@@ -206,8 +205,8 @@ std::size_t Transfer::on_send(char* buffer, std::size_t size, std::size_t count,
     transfer.m_last_sent = transfer.m_clock.monotonic();
     if (wanted == 0) return 0;
     std::size_t given = wanted;
-    if (transfer.m_body_fd >= 0) {
-        const ssize_t got = ::pread(transfer.m_body_fd, buffer, wanted, transfer.m_body_sent);
+    if (transfer.m_body_fd.valid()) {
+        const ssize_t got = ::pread(transfer.m_body_fd.get(), buffer, wanted, transfer.m_body_sent);
         if (got <= 0) {
             const std::string reason =
                 got == 0 ? "it became shorter while it was sent" : std::generic_category().message(errno);

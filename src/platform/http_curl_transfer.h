@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/http.h"
 #include "platform/http_curl_api.h"
 #include "platform/http_error.h"
@@ -104,7 +105,7 @@ private:
     std::optional<Error> m_error;  // ours; wins over libcurl's
     char m_reason[CURL_ERROR_SIZE] = {};
 
-    int m_body_fd = -1;
+    UniqueFd m_body_fd;
     std::int64_t m_body_size = 0;
     std::int64_t m_body_sent = 0;
     bool m_tls_begun = false;

@@ -8,30 +8,13 @@
 #include <unistd.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/zip.h"
 
 namespace gdnctl {
 
 namespace {
-
-class Descriptor {
-public:
-    explicit Descriptor(int fd) : m_fd(fd) {}
-    ~Descriptor() {
-        if (m_fd >= 0) ::close(m_fd);
-    }
-    Descriptor(Descriptor&& other) noexcept : m_fd(std::exchange(other.m_fd, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(m_fd, other.m_fd);
-        return *this;
-    }
-    int get() const { return m_fd; }
-    int release() { return std::exchange(m_fd, -1); }
-
-private:
-    int m_fd;
-};
 
 tl::unexpected<Error> unsafe(const ZipMember& member, std::string_view why) {
     return fail(ErrorKind::local_io, fmt::format("member '{}' is not unpacked: {}", member.name, why),
@@ -60,12 +43,12 @@ Result<std::vector<std::string>> safe_parts(const ZipMember& member) {
 
 class Extractor {
 public:
-    Extractor(const ZipReader& archive, std::filesystem::path folder, Descriptor root)
+    Extractor(const ZipReader& archive, std::filesystem::path folder, UniqueFd root)
         : m_archive(archive), m_folder(std::move(folder)), m_root(std::move(root)) {}
 
     Status extract(const ZipMember& member, const std::vector<std::string>& parts) {
-        if (member.is_directory()) return open_folder(parts, parts.size()).map([](const Descriptor&) {});
-        GDNCTL_TRY_ASSIGN(const Descriptor parent, open_folder(parts, parts.size() - 1));
+        if (member.is_directory()) return open_folder(parts, parts.size()).map([](const UniqueFd&) {});
+        GDNCTL_TRY_ASSIGN(const UniqueFd parent, open_folder(parts, parts.size() - 1));
         return write_file(member, parent, parts.back());
     }
 
@@ -74,25 +57,25 @@ public:
 private:
     // Opens, and makes where it is missing, the folder of the first `count` parts. A link in the way is an error, so
     // that nobody who can write to the folder can lead us out of it.
-    Result<Descriptor> open_folder(const std::vector<std::string>& parts, std::size_t count) const {
-        Descriptor at(::fcntl(m_root.get(), F_DUPFD_CLOEXEC, 0));
+    Result<UniqueFd> open_folder(const std::vector<std::string>& parts, std::size_t count) const {
+        UniqueFd at(::fcntl(m_root.get(), F_DUPFD_CLOEXEC, 0));
         std::string path = m_folder.string();
         for (std::size_t i = 0; i < count; ++i) {
             path += "/" + parts[i];
             if (::mkdirat(at.get(), parts[i].c_str(), 0777) != 0 && errno != EEXIST) {
                 return io_error("make the folder", path, errno);
             }
-            Descriptor next(::openat(at.get(), parts[i].c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+            UniqueFd next(::openat(at.get(), parts[i].c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
             if (next.get() < 0) return io_error("enter", path, errno);
             at = std::move(next);
         }
         return at;
     }
 
-    Status write_file(const ZipMember& member, const Descriptor& parent, const std::string& leaf) {
+    Status write_file(const ZipMember& member, const UniqueFd& parent, const std::string& leaf) {
         const std::string path = (m_folder / member.name).string();
-        Descriptor file(::openat(parent.get(), leaf.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                                 member.is_executable() ? 0755 : 0644));
+        UniqueFd file(::openat(parent.get(), leaf.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                               member.is_executable() ? 0755 : 0644));
         if (file.get() < 0) return io_error("write", path, errno);
         int write_errno = 0;
         const Status status = m_archive.read(member, [&](std::string_view piece) {
@@ -117,7 +100,7 @@ private:
 
     const ZipReader& m_archive;
     std::filesystem::path m_folder;
-    Descriptor m_root;
+    UniqueFd m_root;
 };
 
 }  // namespace
@@ -134,7 +117,7 @@ Result<ZipExtraction> extract_zip(const ZipReader& archive, const std::filesyste
         }
         total += member.size;
     }
-    Descriptor root(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    UniqueFd root(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (root.get() < 0) return io_error("enter", folder.string(), errno);
     Extractor extractor(archive, folder, std::move(root));
     for (std::size_t i = 0; i < names.size(); ++i) {

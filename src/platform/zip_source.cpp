@@ -10,22 +10,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gdnctl/platform/fd.h"
+
 namespace gdnctl {
 
 namespace {
 
 class FileSource final : public ZipSource {
 public:
-    FileSource(std::string name, int fd, std::uint64_t size) : ZipSource(std::move(name)), m_fd(fd), m_size(size) {}
-    ~FileSource() override { ::close(m_fd); }
-    FileSource(const FileSource&) = delete;
-    FileSource& operator=(const FileSource&) = delete;
+    FileSource(std::string name, UniqueFd fd, std::uint64_t size)
+        : ZipSource(std::move(name)), m_fd(std::move(fd)), m_size(size) {}
 
     std::uint64_t size() const override { return m_size; }
 
     Status read_at(std::uint64_t offset, std::span<char> into) const override {
         while (!into.empty()) {
-            const ssize_t got = ::pread(m_fd, into.data(), into.size(), static_cast<off_t>(offset));
+            const ssize_t got = ::pread(m_fd.get(), into.data(), into.size(), static_cast<off_t>(offset));
             if (got < 0 && errno == EINTR) continue;
             if (got < 0) {
                 return fail(ErrorKind::local_io,
@@ -39,7 +39,7 @@ public:
     }
 
 private:
-    int m_fd;
+    UniqueFd m_fd;
     std::uint64_t m_size;
 };
 
@@ -73,18 +73,16 @@ Result<std::string> ZipSource::text_at(std::uint64_t offset, std::uint64_t bytes
 }
 
 Result<std::unique_ptr<ZipSource>> open_zip_file(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat facts{};
-    if (fd < 0 || ::fstat(fd, &facts) != 0) {
-        const std::string reason = std::generic_category().message(errno);
-        if (fd >= 0) ::close(fd);
-        return fail(ErrorKind::local_io, fmt::format("cannot read {}: {}", path.string(), reason));
+    if (!fd.valid() || ::fstat(fd.get(), &facts) != 0) {
+        return fail(ErrorKind::local_io,
+                    fmt::format("cannot read {}: {}", path.string(), std::generic_category().message(errno)));
     }
     if (!S_ISREG(facts.st_mode)) {
-        ::close(fd);
         return fail(ErrorKind::bad_input, fmt::format("{}: not a regular file", path.string()));
     }
-    return std::make_unique<FileSource>(path.string(), fd, static_cast<std::uint64_t>(facts.st_size));
+    return std::make_unique<FileSource>(path.string(), std::move(fd), static_cast<std::uint64_t>(facts.st_size));
 }
 
 std::unique_ptr<ZipSource> zip_in_memory(std::span<const char> bytes, std::string name) {

@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/zip.h"
 #include "platform/zip_format.h"
@@ -46,25 +47,21 @@ bool is_relative_name(std::string_view name) {
 class Input {
 public:
     explicit Input(std::string_view text) : m_text(text) {}
-    Input(std::filesystem::path path, int fd) : m_path(std::move(path)), m_fd(fd), m_buffer(k_piece, '\0') {}
-    ~Input() {
-        if (m_fd >= 0) ::close(m_fd);
-    }
-    Input(const Input&) = delete;
-    Input& operator=(const Input&) = delete;
+    Input(std::filesystem::path path, UniqueFd fd)
+        : m_path(std::move(path)), m_fd(std::move(fd)), m_buffer(k_piece, '\0') {}
 
     const std::filesystem::path& path() const { return m_path; }
     void rewind() { m_offset = 0; }
     // The next piece, valid until the next call; empty at the end.
     Result<std::string_view> next() {
-        if (m_fd < 0) {
+        if (!m_fd.valid()) {
             const std::string_view piece = m_text.substr(m_offset, k_piece);
             m_offset += piece.size();
             return piece;
         }
         ssize_t got = -1;
         do {
-            got = ::pread(m_fd, m_buffer.data(), m_buffer.size(), static_cast<off_t>(m_offset));
+            got = ::pread(m_fd.get(), m_buffer.data(), m_buffer.size(), static_cast<off_t>(m_offset));
         } while (got < 0 && errno == EINTR);
         if (got < 0) return io_error("read", m_path, errno);
         m_offset += static_cast<std::size_t>(got);
@@ -74,7 +71,7 @@ public:
 private:
     std::string_view m_text;
     std::filesystem::path m_path;
-    int m_fd = -1;
+    UniqueFd m_fd;
     std::size_t m_offset = 0;
     std::string m_buffer;
 };
@@ -163,16 +160,11 @@ std::string directory_entry(std::string_view name, const Packed& packed, bool ex
 }  // namespace
 
 struct ZipWriter::State {
-    State(std::filesystem::path archive, int descriptor) : path(std::move(archive)), fd(descriptor) {}
-    ~State() {
-        if (fd >= 0) ::close(fd);
-    }
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
+    State(std::filesystem::path archive, UniqueFd descriptor) : path(std::move(archive)), fd(std::move(descriptor)) {}
 
     Status write_at(std::uint64_t at, std::string_view bytes) const {
         while (!bytes.empty()) {
-            const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
+            const ssize_t written = ::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
             if (written < 0 && errno == EINTR) continue;
             if (written < 0) return io_error("write", path, errno);
             bytes.remove_prefix(static_cast<std::size_t>(written));
@@ -245,7 +237,7 @@ struct ZipWriter::State {
     }
 
     std::filesystem::path path;
-    int fd;
+    UniqueFd fd;
     Deflater deflater;
     std::uint64_t offset = 0;
     std::string directory;
@@ -258,9 +250,9 @@ ZipWriter& ZipWriter::operator=(ZipWriter&&) noexcept = default;
 ZipWriter::~ZipWriter() = default;
 
 Result<ZipWriter> ZipWriter::create(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return io_error("write", path, errno);
-    return ZipWriter(std::make_unique<State>(path, fd));
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!fd.valid()) return io_error("write", path, errno);
+    return ZipWriter(std::make_unique<State>(path, std::move(fd)));
 }
 
 Status ZipWriter::add(std::string_view name, std::string_view content, bool executable) {
@@ -269,11 +261,10 @@ Status ZipWriter::add(std::string_view name, std::string_view content, bool exec
 }
 
 Status ZipWriter::add_file(std::string_view name, const std::filesystem::path& file, bool executable) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return io_error("read", file, errno);
-    Input input(file, fd);
+    UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat facts{};
-    if (::fstat(fd, &facts) != 0) return io_error("read", file, errno);
+    if (!fd.valid() || ::fstat(fd.get(), &facts) != 0) return io_error("read", file, errno);
+    Input input(file, std::move(fd));
     if (facts.st_size >= static_cast<off_t>(zip::k_max32)) return too_large(m_state->path);
     return m_state->add(name, input, executable);
 }
@@ -294,8 +285,8 @@ Result<std::uint64_t> ZipWriter::finish() {
     zip::put(end, 0, 2);
     GDNCTL_TRY(state.write_at(state.offset, state.directory + end));
     // A member that was stored at second thought leaves a longer deflated one behind.
-    if (::ftruncate(state.fd, static_cast<off_t>(all)) != 0) return io_error("write", state.path, errno);
-    if (::close(std::exchange(state.fd, -1)) != 0) return io_error("write", state.path, errno);
+    if (::ftruncate(state.fd.get(), static_cast<off_t>(all)) != 0) return io_error("write", state.path, errno);
+    if (::close(state.fd.release()) != 0) return io_error("write", state.path, errno);
     return all;
 }
 

@@ -244,9 +244,8 @@ Status LocalJobs::launch(const JobRequest& request) const {
                                                     job_environment(request), m_config.env);
     if (started) {
         // We may have adopted it, as a process that adopts its descendants; it is to outlive us.
-        if (const auto record = m_store.read_supervisor(request.submission_id)) {
-            keep_from_sweeps(record->supervisor.id.pid);
-        }
+        const auto record = m_store.read_supervisor(request.submission_id);
+        if (record && *record) keep_from_sweeps((*record)->supervisor.id.pid);
         return {};
     }
     if (const auto lock = m_store.lock()) {

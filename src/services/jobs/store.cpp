@@ -104,15 +104,18 @@ Result<LocalRequest> Store::read_request(std::string_view id) const {
     return parse_request(text);
 }
 
-std::optional<SupervisorRecord> Store::read_supervisor(std::string_view id) const {
+Result<std::optional<SupervisorRecord>> Store::read_supervisor(std::string_view id) const {
     const auto text = read_file_if_exists(file(id, "supervisor.json"), k_record_limit);
+    if (!text && text.error().kind == ErrorKind::local_io) return tl::unexpected(text.error());
     if (!text || !*text) return std::nullopt;
     auto record = parse_supervisor(**text);
     return record ? std::optional(std::move(*record)) : std::nullopt;
 }
 
 bool Store::is_looked_after(std::string_view id) const {
-    if (const auto record = read_supervisor(id)) return is_alive(record->supervisor);
+    const auto record = read_supervisor(id);
+    if (!record) return true;
+    if (*record) return is_alive((*record)->supervisor);
     return !processes_with_mark(supervisor_mark(id), all_processes()).empty();
 }
 
@@ -134,8 +137,8 @@ std::vector<std::string> Store::ids() const {
 Result<JobDetails> Store::settle(std::string_view id) const {
     GDNCTL_TRY_ASSIGN(JobDetails details, read(id));
     if (is_terminal(details.state)) return details;
+    GDNCTL_TRY_ASSIGN(const auto record, read_supervisor(id));
     if (is_looked_after(id)) return details;
-    const auto record = read_supervisor(id);
     const auto child = record ? record->child : std::nullopt;
     end_orphans(id, child, *m_clock);
     details.state = JobState::failed;

@@ -71,8 +71,11 @@ public:
     Result<JobDetails> read(std::string_view id) const;
     Status write(const JobDetails& details) const;
     Result<LocalRequest> read_request(std::string_view id) const;
-    std::optional<SupervisorRecord> read_supervisor(std::string_view id) const;
-    // Whether the job's supervisor (or who is about to start it) lives. Where its record is damaged, its mark tells.
+    // nullopt: no record, or a damaged one. Error local_io: it cannot be read now, so nothing is known of the
+    // supervisor.
+    Result<std::optional<SupervisorRecord>> read_supervisor(std::string_view id) const;
+    // Whether the job's supervisor (or who is about to start it) lives. Where its record is damaged, its mark tells;
+    // where it cannot be read, the job counts as looked after, and nobody touches it.
     bool is_looked_after(std::string_view id) const;
     Status write_supervisor(std::string_view id, const SupervisorRecord& record) const;
     std::vector<std::string> ids() const;

@@ -103,6 +103,24 @@ TEST_CASE("local: the submitter is killed before the supervisor is there: FAILED
     CHECK(world.backend()->list()->size() == 1);
 }
 
+TEST_CASE("local: a supervisor's record that cannot be read now says nothing about the job, and nobody ends it") {
+    LocalWorld world;
+    REQUIRE(world.store().create());
+    JobDetails d = ended("kept", {});
+    d.state = JobState::running;
+    d.end_time.reset();
+    std::filesystem::create_directories(world.store().file("kept", "supervisor.json"));  // reading it is an I/O error
+    REQUIRE(world.store().write(d));
+    CHECK(world.backend()->details("kept")->state == JobState::running);
+    CHECK(world.backend()->list()->size() == 1);
+    const auto settled = world.store().settle("kept");
+    REQUIRE_FALSE(settled);
+    CHECK(exit_code_of(settled.error().kind) == ExitCode::local_io);
+    CHECK(settled.error().message.find("supervisor.json") != std::string::npos);
+    CHECK(world.store().is_looked_after("kept"));
+    CHECK(world.store().read("kept")->state == JobState::running);
+}
+
 TEST_CASE("local: a supervisor that cannot start fails the submit and the job, and frees its resources") {
     LocalWorld world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"TPU":4})";
@@ -124,8 +142,8 @@ TEST_CASE("local: a state folder that is removed takes its jobs with it") {
     waiting.resources = {{"TPU", 1}};
     REQUIRE(world.backend()->submit(waiting));
     world.wait_log("rm-a", "up");
-    const ProcessIdentity running = world.store().read_supervisor("rm-a")->supervisor;
-    const ProcessIdentity pending = world.store().read_supervisor("rm-b")->supervisor;
+    const ProcessIdentity running = world.supervisor_of("rm-a")->supervisor;
+    const ProcessIdentity pending = world.supervisor_of("rm-b")->supervisor;
     std::filesystem::remove_all(world.folder / "state");
     for (int i = 0; i < 2000 && (is_same_process(running) || is_same_process(pending)); ++i) nap();
     CHECK_FALSE(is_same_process(running));

@@ -228,7 +228,7 @@ TEST_CASE("local: supervisor SIGKILLed: FAILED/ACTOR_DIED, exit 4, no process le
     REQUIRE(world.backend()->submit(
         world.request("supdie", "setsid sleep 321 & sleep 322 & echo up; sleep 323; echo never")));
     world.wait_log("supdie", "up");
-    const auto record = world.store().read_supervisor("supdie");
+    const auto record = world.supervisor_of("supdie");
     REQUIRE(record);
     REQUIRE(world.processes_of("supdie") >= 3);
     REQUIRE(send_signal(record->supervisor.id, SIGKILL));
@@ -245,7 +245,7 @@ TEST_CASE("local: supervisor told to end by SIGTERM takes the job with it and sa
     LocalWorld world;
     REQUIRE(world.backend()->submit(world.request("supterm", "setsid sleep 321 & echo up; sleep 323")));
     world.wait_log("supterm", "up");
-    REQUIRE(send_signal(world.store().read_supervisor("supterm")->supervisor.id, SIGTERM));
+    REQUIRE(send_signal(world.supervisor_of("supterm")->supervisor.id, SIGTERM));
     const JobDetails d = world.wait_end("supterm");
     CHECK(d.error_type == "JOB_SUPERVISOR_ACTOR_DIED");
     CHECK(d.message.ends_with("was told to end"));
@@ -256,7 +256,7 @@ TEST_CASE("local: a reused pid is spared") {
     LocalWorld world;
     REQUIRE(world.backend()->submit(world.request("reused", "echo up; sleep 300")));
     world.wait_log("reused", "up");
-    auto record = world.store().read_supervisor("reused");
+    auto record = world.supervisor_of("reused");
     REQUIRE(record);
     const pid_t stranger = fork();
     if (stranger == 0) {
@@ -324,7 +324,7 @@ TEST_CASE("local: a dead supervisor's resources are free") {
     JobRequest second = LocalWorld::request("dead-b", "echo second");
     second.resources = {{"TPU", 4}};
     REQUIRE(jobs->submit(second));
-    send_signal(world.store().read_supervisor("dead-a")->supervisor.id, SIGKILL);
+    send_signal(world.supervisor_of("dead-a")->supervisor.id, SIGKILL);
     // Nobody reads dead-a: the waiting one finds out by itself.
     CHECK(world.wait_end("dead-b").state == JobState::succeeded);
     CHECK(world.store().read("dead-a")->error_type == "JOB_SUPERVISOR_ACTOR_DIED");
@@ -343,7 +343,7 @@ TEST_CASE("local: PENDING stop is STOPPED at once and never runs") {
     CHECK(submitted->warnings[0].find("can never offer") != std::string::npos);
     CHECK(*jobs->stop("pend-stop"));
     CHECK(jobs->details("pend-stop")->state == JobState::stopped);
-    const auto record = world.store().read_supervisor("pend-stop");
+    const auto record = world.supervisor_of("pend-stop");
     for (int i = 0; i < 1000 && is_same_process(record->supervisor); ++i) nap();
     CHECK_FALSE(is_same_process(record->supervisor));
     CHECK(world.log_of("pend-stop").empty());

@@ -214,7 +214,7 @@ TEST_CASE("local: who finds a dead supervisor and is killed after each step of c
         const std::string id = "settle-" + std::to_string(step);
         REQUIRE(jobs->submit(KillWorld::cpu_request(id, "setsid sleep 300 & echo up; sleep 300")));
         world.wait_log(id, "up");
-        const auto record = world.store().read_supervisor(id);
+        const auto record = world.supervisor_of(id);
         REQUIRE(record);
         send_signal(record->supervisor.id, SIGKILL);
         for (int i = 0; i < 2000 && is_same_process(record->supervisor); ++i) nap();

@@ -50,7 +50,7 @@ struct LocalWorld {
     ~LocalWorld() {
         // Nothing of a failed test may stay behind.
         for (const std::string& id : store().ids()) {
-            if (const auto record = store().read_supervisor(id)) {
+            if (const auto record = supervisor_of(id)) {
                 if (record->supervisor.id.pid != getpid() && is_same_process(record->supervisor)) {
                     send_signal(record->supervisor.id, SIGKILL);
                 }
@@ -65,6 +65,10 @@ struct LocalWorld {
         return make_local_jobs({folder / "state", env, clock, GDNCTL_TEST_BIN "/gdnctl"});
     }
     Store store() const { return {folder / "state" / "local", system_clock()}; }
+
+    std::optional<SupervisorRecord> supervisor_of(const std::string& id) const {
+        return store().read_supervisor(id).value_or(std::nullopt);
+    }
 
     static JobRequest request(std::string id, std::string entrypoint) {
         JobRequest r;
