@@ -27,6 +27,7 @@ BEGIN {
     arrows["services"] = lower
     arrows["services/cluster"] = arrows["services/git"] = arrows["services/job_contract"] = arrows["services/jobs"] = arrows["services/ray"] = arrows["services/runlog"] = lower
     arrows["oracle"] = "core"
+    arrows["libgdn"] = "oracle core"
     arrows["platform"] = "core"
     arrows["core"] = ""
     arrows["gdn"] = ""  # the installed C headers
@@ -42,6 +43,7 @@ BEGIN {
     place("^re2/", "\\.cpp$", "one .cpp file")
     place("^nlohmann/json_fwd\\.hpp$", "^include/gdnctl/core/json\\.h$", "gdnctl/core/json.h")
     place("^nlohmann/json\\.hpp$", "\\.cpp$", ".cpp files")
+    place("^gdn/", "^include/gdn/", "include/gdn")
     place("^(fmt|tl)/", ".", "anywhere")
     place("^(sys|linux|netinet|arpa|net)/", ".", "anywhere")
 }
@@ -54,8 +56,8 @@ function place(pattern, allowed, name) { patterns[++places] = pattern; allow[pla
     from = folder_of(file)
     if (!(from in arrows)) { bad("the folder " from " has no row in the arrows"); next }
     if (quoted) {
-        if (header == "gdn/gdn_kernel.h") {
-            if (from !~ /^(oracle|commands)$/) bad("the C interface of kernels belongs to oracle and commands")
+        if (header ~ /^gdn\//) {
+            if (from !~ /^(libgdn|commands)$/) bad("the installed C headers belong to libgdn and commands")
         } else if (header ~ /^gdnctl\//) {
             to = folder_of("include/" header)
             if (!may(from, to)) bad(from " may not include " header)

@@ -174,7 +174,7 @@ GdnGradients run_backward32(const GdnProblem& p, const GdnContract& c, const Gdn
     b.saves.segment_chunks = k_segment_chunks;
     a.states = aligned_floats(segment_count(p.sequences, k_segment_chunks) * in.state.size() /
                               std::max<std::size_t>(p.sequences.size(), 1));
-    a.final_state.resize(in.state.size());
+    a.final_state.assign(in.state.size(), 0);
     a.d_out = narrowed(cotangents.d_out);
     a.d_final_state = narrowed(cotangents.d_final_state);
     a.dq.assign(p.q.size(), 0);

@@ -1,0 +1,49 @@
+/* libgdn: the Gated DeltaNet kernels of gdnctl as a library. docs/libgdn.md has an example.
+ *
+ * A call is described by a gdn_call (gdn_kernel.h). gdn_call_init sets its sizes, gdn_call_arrays its fp32 arrays; what
+ * else there is can be set by hand: cu_seqlens with sequences, head_map, l2norm with l2norm_eps, scale, threads.
+ * Arrays are row-major without gaps. All functions may be called from several threads at once.
+ */
+#ifndef GDN_H
+#define GDN_H
+
+#include <gdn/gdn_kernel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "0.1.0" */
+GDN_EXPORT const char* gdn_version(void);
+
+/* What a status of gdn_kernel.h means, in words. */
+GDN_EXPORT const char* gdn_status_text(int status);
+
+/* Sizes; a sequence for each row of the batch, interleaved heads, scale key_dim^-0.5, no l2norm, one thread, no arrays.
+ */
+GDN_EXPORT void gdn_call_init(gdn_call* call, int64_t batch, int64_t tokens, int64_t key_heads, int64_t value_heads,
+                              int64_t key_dim, int64_t value_dim);
+
+/* The fp32 arrays of a forward pass; initial_state may be NULL. Set `sequences` before this, if at all. */
+GDN_EXPORT void gdn_call_arrays(gdn_call* call, const float* q, const float* k, const float* v, const float* g,
+                                const float* beta, const float* initial_state, float* out, float* final_state);
+
+/* The fp32 arrays of a backward pass, besides those of the forward; d_final_state and d_initial_state may be NULL. */
+GDN_EXPORT void gdn_call_gradients(gdn_call* call, const float* d_out, const float* d_final_state, float* dq, float* dk,
+                                   float* dv, float* dg, float* dbeta, float* d_initial_state);
+
+/* out and final_state. The result does not depend on `threads`, bit for bit. GDN_UNSUPPORTED: not fp32, or strides. */
+GDN_EXPORT int gdn_forward(const gdn_call* call);
+
+/* Gradients of q, k, v, g, beta and the initial state; out and final_state are not used. The forward is computed again.
+ * Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes the memory is allocated. */
+GDN_EXPORT int gdn_backward(const gdn_call* call);
+
+/* Bytes that an entry point (GDN_FORWARD, GDN_BACKWARD) takes as workspace. */
+GDN_EXPORT size_t gdn_workspace(const gdn_call* call, uint32_t entry);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

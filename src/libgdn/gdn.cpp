@@ -1,0 +1,285 @@
+// The C interface of libgdn over the kernels of oracle/. No exception leaves it.
+#include "gdn/gdn.h"
+
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "gdnctl/oracle/backward32.h"
+#include "gdnctl/oracle/forward32.h"
+#include "gdnctl/oracle/isa.h"
+
+namespace {
+
+using namespace gdnctl::oracle;
+
+gdn_tensor array_of(const float* data, std::initializer_list<std::int64_t> shape) {
+    gdn_tensor t{};
+    if (data == nullptr) return t;
+    t.data = const_cast<float*>(data);  // one type serves inputs and outputs; inputs are not written
+    t.dtype = GDN_F32;
+    t.rank = static_cast<std::uint32_t>(shape.size());
+    std::int64_t stride = 1;
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+        t.shape[axis] = shape.begin()[axis];
+        t.strides[axis] = stride;
+        stride *= t.shape[axis];
+    }
+    return t;
+}
+
+enum class Need { required, optional };
+
+// fp32, the shape that the call's sizes give, no gaps.
+int check(const gdn_tensor& t, std::initializer_list<std::int64_t> shape, Need need) {
+    std::int64_t count = 1;
+    for (const std::int64_t n : shape) count *= n;
+    if (t.data == nullptr) return need == Need::optional || count == 0 ? GDN_OK : GDN_INVALID;
+    if (t.dtype != GDN_F32) return GDN_UNSUPPORTED;
+    const gdn_tensor plain = array_of(static_cast<const float*>(t.data), shape);
+    if (t.rank != plain.rank || std::memcmp(t.shape, plain.shape, sizeof t.shape) != 0) return GDN_INVALID;
+    for (std::uint32_t axis = 0; axis < t.rank; ++axis) {
+        if (t.shape[axis] > 1 && t.strides[axis] != plain.strides[axis]) return GDN_UNSUPPORTED;
+    }
+    return GDN_OK;
+}
+
+int first_of(std::initializer_list<int> results) {
+    for (const int result : results) {
+        if (result != GDN_OK) return result;
+    }
+    return GDN_OK;
+}
+
+int check_sizes(const gdn_call& c) {
+    if (c.abi_version != GDN_ABI_VERSION || c.struct_size < sizeof(gdn_call)) return GDN_INVALID;
+    constexpr std::int64_t k_most = std::int64_t{1} << 30;
+    for (const std::int64_t n : {c.key_heads, c.value_heads, c.key_dim, c.value_dim}) {
+        if (n < 1 || n >= k_most) return GDN_INVALID;
+    }
+    for (const std::int64_t n : {c.batch, c.tokens, c.sequences}) {
+        if (n < 0 || n >= k_most) return GDN_INVALID;
+    }
+    if (c.value_heads % c.key_heads != 0 || c.head_map > GDN_HEADS_TILED) return GDN_INVALID;
+    if (c.cu_seqlens == nullptr) return c.sequences == c.batch ? GDN_OK : GDN_INVALID;
+    if (c.batch != 1 || c.cu_seqlens[0] != 0 || c.cu_seqlens[c.sequences] > c.tokens) return GDN_INVALID;
+    for (std::int64_t n = 0; n < c.sequences; ++n) {
+        if (c.cu_seqlens[n] > c.cu_seqlens[n + 1]) return GDN_INVALID;
+    }
+    return GDN_OK;
+}
+
+int check_inputs(const gdn_call& c) {
+    if (const int bad = check_sizes(c); bad != GDN_OK) return bad;
+    return first_of({check(c.q, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
+                     check(c.k, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
+                     check(c.v, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+                     check(c.g, {c.batch, c.tokens, c.value_heads}, Need::required),
+                     check(c.beta, {c.batch, c.tokens, c.value_heads}, Need::required),
+                     check(c.initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, Need::optional)});
+}
+
+std::vector<GdnSequence> sequences_of(const gdn_call& c) {
+    std::vector<GdnSequence> sequences;
+    for (std::int64_t n = 0; n < c.sequences; ++n) {
+        if (c.cu_seqlens != nullptr) {
+            sequences.push_back({c.cu_seqlens[n], c.cu_seqlens[n + 1]});
+        } else {
+            sequences.push_back({n * c.tokens, (n + 1) * c.tokens});
+        }
+    }
+    return sequences;
+}
+
+float* floats(const gdn_tensor& t) { return static_cast<float*>(t.data); }
+
+Forward32 forward_of(const gdn_call& c, std::span<const GdnSequence> sequences) {
+    Forward32 f;
+    f.dims = {c.batch, c.tokens, c.key_heads, c.value_heads, c.key_dim, c.value_dim};
+    f.sequences = sequences;
+    f.head_map = c.head_map == GDN_HEADS_TILED ? HeadMap::tiled : HeadMap::interleaved;
+    f.q = floats(c.q);
+    f.k = floats(c.k);
+    f.v = floats(c.v);
+    f.g = floats(c.g);
+    f.beta = floats(c.beta);
+    f.initial_state = floats(c.initial_state);
+    f.out = floats(c.out);
+    f.final_state = floats(c.final_state);
+    f.scale = static_cast<float>(c.scale);
+    if (c.l2norm != 0) f.l2norm_eps = static_cast<float>(c.l2norm_eps);
+    return f;
+}
+
+// What the backward keeps of the forward that it computes again, in floats; each part at a multiple of 64 bytes.
+struct Parts {
+    std::size_t u = 0, states = 0, out = 0, final_state = 0;
+
+    Parts(const gdn_call& c, std::span<const GdnSequence> sequences) {
+        const auto part = [](std::size_t n) { return (n + 15) / 16 * 16; };
+        const auto state = static_cast<std::size_t>(c.value_heads * c.key_dim * c.value_dim);
+        u = part(static_cast<std::size_t>(c.batch * c.tokens * c.value_heads * c.value_dim));
+        out = u;
+        states = part(segment_count(sequences, k_segment_chunks) * state);
+        // The gradient of the initial state is computed whether or not it is wanted.
+        final_state = part(static_cast<std::size_t>(c.sequences) * state);
+    }
+    std::size_t bytes() const { return (u + states + out + 2 * final_state) * sizeof(float); }
+};
+
+struct Free {
+    void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
+};
+
+int forward(const gdn_call& c) {
+    if (const int bad =
+            first_of({check_inputs(c), check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+                      check(c.final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, Need::optional)});
+        bad != GDN_OK) {
+        return bad;
+    }
+    const auto sequences = sequences_of(c);
+    Forward32 f = forward_of(c, sequences);
+    std::vector<float> unwanted;
+    if (f.final_state == nullptr) {
+        unwanted.resize(static_cast<std::size_t>(c.sequences * c.value_heads * c.key_dim * c.value_dim));
+        f.final_state = unwanted.data();
+    }
+    fused_forward(f, c.threads, best_isa());
+    return GDN_OK;
+}
+
+int check_gradients(const gdn_call& c) {
+    const auto state = {c.sequences, c.value_heads, c.key_dim, c.value_dim};
+    return first_of({check(c.d_out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+                     check(c.d_final_state, state, Need::optional),
+                     check(c.dq, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
+                     check(c.dk, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
+                     check(c.dv, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+                     check(c.dg, {c.batch, c.tokens, c.value_heads}, Need::required),
+                     check(c.dbeta, {c.batch, c.tokens, c.value_heads}, Need::required),
+                     check(c.d_initial_state, state, Need::optional)});
+}
+
+int backward(const gdn_call& c) {
+    if (const int bad = check_inputs(c); bad != GDN_OK) return bad;
+    if (const int bad = check_gradients(c); bad != GDN_OK) return bad;
+    const auto sequences = sequences_of(c);
+    const Parts parts(c, sequences);
+    std::unique_ptr<void, Free> own;
+    void* space = c.workspace;
+    if (space == nullptr || c.workspace_size < parts.bytes()) {
+        own.reset(::operator new(parts.bytes(), std::align_val_t(64)));
+        space = own.get();
+    }
+    ForwardSaves saves;
+    saves.u = static_cast<float*>(space);
+    saves.states = saves.u + parts.u;
+    Backward32 b;
+    b.inputs = forward_of(c, sequences);
+    b.inputs.out = saves.states + parts.states;
+    b.inputs.final_state = b.inputs.out + parts.out;
+    saving_forward(b.inputs, saves, c.threads, best_isa());
+    b.saves = saves;
+    b.d_out = floats(c.d_out);
+    b.d_final_state = floats(c.d_final_state);
+    b.dq = floats(c.dq);
+    b.dk = floats(c.dk);
+    b.dv = floats(c.dv);
+    b.dg = floats(c.dg);
+    b.dbeta = floats(c.dbeta);
+    b.d_initial_state = floats(c.d_initial_state);
+    if (b.d_initial_state == nullptr) b.d_initial_state = b.inputs.final_state + parts.final_state;
+    chunk_backward(b, c.threads, best_isa());
+    return GDN_OK;
+}
+
+template <class Run>
+int guarded(const gdn_call* call, const Run& run) noexcept {
+    if (call == nullptr) return GDN_INVALID;
+    try {
+        return run(*call);
+    } catch (const std::bad_alloc&) {
+        return GDN_NO_MEMORY;
+    } catch (...) {  // no thread could be started
+        return GDN_FAILED;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* gdn_version(void) { return GDNCTL_VERSION; }
+
+const char* gdn_status_text(int status) {
+    switch (status) {
+        case GDN_OK: return "done";
+        case GDN_UNSUPPORTED: return "not supported: a dtype other than fp32, or strides";
+        case GDN_INVALID: return "the call contradicts itself, or an array is missing";
+        case GDN_NO_MEMORY: return "out of memory";
+        case GDN_FAILED: return "failed";
+        default: return "unknown status";
+    }
+}
+
+void gdn_call_init(gdn_call* call, int64_t batch, int64_t tokens, int64_t key_heads, int64_t value_heads,
+                   int64_t key_dim, int64_t value_dim) {
+    *call = gdn_call{};
+    call->abi_version = GDN_ABI_VERSION;
+    call->struct_size = sizeof(gdn_call);
+    call->batch = batch;
+    call->tokens = tokens;
+    call->key_heads = key_heads;
+    call->value_heads = value_heads;
+    call->key_dim = key_dim;
+    call->value_dim = value_dim;
+    call->sequences = batch;
+    call->scale = 1 / std::sqrt(static_cast<double>(key_dim));
+    call->threads = 1;
+}
+
+void gdn_call_arrays(gdn_call* call, const float* q, const float* k, const float* v, const float* g, const float* beta,
+                     const float* initial_state, float* out, float* final_state) {
+    const gdn_call& c = *call;
+    call->q = array_of(q, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->k = array_of(k, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->v = array_of(v, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->g = array_of(g, {c.batch, c.tokens, c.value_heads});
+    call->beta = array_of(beta, {c.batch, c.tokens, c.value_heads});
+    call->initial_state = array_of(initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+    call->out = array_of(out, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->final_state = array_of(final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+}
+
+void gdn_call_gradients(gdn_call* call, const float* d_out, const float* d_final_state, float* dq, float* dk, float* dv,
+                        float* dg, float* dbeta, float* d_initial_state) {
+    const gdn_call& c = *call;
+    call->d_out = array_of(d_out, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->d_final_state = array_of(d_final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+    call->dq = array_of(dq, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->dk = array_of(dk, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->dv = array_of(dv, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->dg = array_of(dg, {c.batch, c.tokens, c.value_heads});
+    call->dbeta = array_of(dbeta, {c.batch, c.tokens, c.value_heads});
+    call->d_initial_state = array_of(d_initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+}
+
+int gdn_forward(const gdn_call* call) { return guarded(call, forward); }
+
+int gdn_backward(const gdn_call* call) { return guarded(call, backward); }
+
+size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
+    if (call == nullptr || entry != GDN_BACKWARD || check_sizes(*call) != GDN_OK) return 0;
+    return Parts(*call, sequences_of(*call)).bytes();
+}
+
+const gdn_kernel_info gdn_kernel = {
+    GDN_ABI_VERSION, sizeof(gdn_kernel_info), "libgdn", 1U << GDN_F32, 0, gdn_forward, gdn_backward, nullptr,
+    gdn_workspace};
+
+}  // extern "C"

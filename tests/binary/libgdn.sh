@@ -1,0 +1,51 @@
+# libgdn as it is installed: its names, its needs, and the example built against it with nothing but pkg-config.
+BUILD=$(dirname "$GDNCTL")
+NAMES='gdn_backward gdn_call_arrays gdn_call_gradients gdn_call_init gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
+
+install_it() {
+    cmake --install "$BUILD" --prefix "$WORK/prefix" >install.log 2>&1 || fail "cmake --install: $(tail -3 install.log)"
+    LIB=$(dirname "$(find "$WORK/prefix" -name libgdn.so)")
+    export PKG_CONFIG_PATH=$LIB/pkgconfig
+    [ -f "$LIB/libgdn.a" ] && [ -f "$WORK/prefix/include/gdn/gdn.h" ] || fail "the archive or the header is not installed"
+}
+
+test_only_documented_names_are_exported() {
+    [ "$(nm -D --defined-only "$BUILD/libgdn.so" | awk '$2 != "A" {sub("@.*", "", $3); print $3}' | sort | xargs)" = "$NAMES" ] ||
+        fail "libgdn.so exports: $(nm -D --defined-only "$BUILD/libgdn.so")"
+    [ "$(nm "$BUILD/libgdn.a" 2>/dev/null | awk 'NF == 3 && $2 ~ /[A-TV-Z]/ {print $3}' | sort | xargs)" = "$NAMES" ] ||
+        fail "libgdn.a exports: $(nm "$BUILD/libgdn.a")"
+    for name in $NAMES; do
+        grep -q "$name" "$REPO/docs/libgdn.md" "$REPO/docs/writing-a-kernel.md" || fail "$name is not documented"
+    done
+}
+
+test_the_shared_object_needs_only_libc() {
+    needed=$(objdump -p "$BUILD/libgdn.so" | awk '$1 == "NEEDED" {print $2}' | grep -vE '^(libc|libm|libpthread|ld-linux.*)\.so' | xargs)
+    [ -z "$needed" ] || fail "it needs $needed"
+}
+
+test_the_example_builds_with_pkg_config_and_runs() {
+    install_it
+    cc "$REPO/examples/use-libgdn/main.c" $(pkg-config --cflags --libs gdn) -lm -o shared || fail "it does not build"
+    LD_LIBRARY_PATH=$LIB expect 0 ./shared
+    out_has ': done; out[last] = '
+    cp "$WORK/out" first
+    rm "$LIB"/libgdn.so*
+    cc "$REPO/examples/use-libgdn/main.c" $(pkg-config --static --cflags --libs gdn) -lm -o static || fail "the archive"
+    expect 0 ./static
+    cmp -s first "$WORK/out" || fail "the archive gives another result"
+}
+
+test_headers_are_plain_c_and_cpp() {
+    install_it
+    for header in gdn gdn_kernel; do
+        echo "#include <gdn/$header.h>" >use.c
+        cc -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(pkg-config --cflags gdn) use.c || fail "$header.h as C99"
+        c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ $(pkg-config --cflags gdn) use.c || fail "$header.h as C++"
+    done
+}
+
+test_the_oracle_judges_the_library_itself() {
+    expect 0 "$GDNCTL" oracle verify gdn --kernel "lib:$BUILD/libgdn.so"
+    out_has 'verdict: OK'
+}

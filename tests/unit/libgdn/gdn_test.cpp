@@ -1,0 +1,175 @@
+// libgdn's C interface: its results are the oracle's, and a call that makes no sense is refused.
+#include "gdn/gdn.h"
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/oracle/gdn_problem.h"
+
+using namespace gdnctl;
+
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats narrowed(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+
+// A generated case as arrays of the caller.
+struct Problem {
+    oracle::ResolvedContract contract;
+    oracle::GdnProblem problem;
+    Floats q, k, v, g, beta, state, out, final_state;
+    std::vector<std::int64_t> cu_seqlens;
+    gdn_call call{};
+
+    explicit Problem(std::string_view name) {
+        const auto inputs = oracle::make_inputs(*oracle::find_gdn_case(name));
+        contract = *oracle::resolve_contract("marin", inputs.metadata, {});
+        problem = *oracle::read_problem(inputs, contract);
+        q = narrowed(problem.q);
+        k = narrowed(problem.k);
+        v = narrowed(problem.v);
+        g = narrowed(problem.gate);
+        beta = narrowed(problem.beta);
+        state = narrowed(problem.initial_state);
+        out.resize(v.size());
+        const auto& d = problem.dims;
+        final_state.resize(problem.sequences.size() * static_cast<std::size_t>(d.Hv * d.dk * d.dv));
+        gdn_call_init(&call, d.B, d.T, d.Hk, d.Hv, d.dk, d.dv);
+        if (problem.has_cu_seqlens) {
+            cu_seqlens.push_back(0);
+            for (const auto& s : problem.sequences) cu_seqlens.push_back(s.end);
+            call.cu_seqlens = cu_seqlens.data();
+            call.sequences = static_cast<std::int64_t>(problem.sequences.size());
+        }
+        gdn_call_arrays(&call, q.data(), k.data(), v.data(), g.data(), beta.data(),
+                        state.empty() ? nullptr : state.data(), out.data(), final_state.data());
+        call.l2norm = contract.value.l2norm == oracle::L2Norm::off ? 0 : 1;
+        call.l2norm_eps = contract.value.eps;
+        call.head_map = contract.value.head_map == oracle::HeadMap::tiled ? GDN_HEADS_TILED : GDN_HEADS_INTERLEAVED;
+    }
+
+    oracle::GdnReport judged() const {
+        const auto reference = oracle::make_reference(problem, contract, 2);
+        const oracle::GdnOutputs outputs{{out.begin(), out.end()}, {final_state.begin(), final_state.end()}, 0};
+        return *oracle::judge(
+            reference, oracle::outputs_file(problem, contract.value, outputs, oracle::DType::f32, oracle::DType::f32),
+            {});
+    }
+};
+
+double relative_error(const Floats& got, const std::vector<double>& want) {
+    double error = 0;
+    double size = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+        error += (got[i] - want[i]) * (got[i] - want[i]);
+        size += want[i] * want[i];
+    }
+    return std::sqrt(error / size);
+}
+
+}  // namespace
+
+TEST_CASE("libgdn: forward is right, whatever the number of threads") {
+    for (const char* name : {"gva_2", "gva_tiled", "odd_dims", "varlen", "d128", "random_normed", "gate_inf",
+                             "no_tokens", "varlen_empty_passthrough"}) {
+        CAPTURE(name);
+        Problem p(name);
+        REQUIRE(gdn_forward(&p.call) == GDN_OK);
+        const auto report = p.judged();
+        CAPTURE(report.reason);
+        CHECK(report.verdict == oracle::Verdict::ok);
+        const Floats one = p.out;
+        p.call.threads = 5;
+        REQUIRE(gdn_forward(&p.call) == GDN_OK);
+        CHECK(p.out == one);
+    }
+}
+
+TEST_CASE("libgdn: a final state that nobody wants need not be given") {
+    Problem p("gva_2");
+    REQUIRE(gdn_forward(&p.call) == GDN_OK);
+    const Floats out = p.out;
+    p.call.final_state = {};
+    p.out.assign(p.out.size(), 0);
+    REQUIRE(gdn_forward(&p.call) == GDN_OK);
+    CHECK(p.out == out);
+}
+
+TEST_CASE("libgdn: gradients are those of the recurrence's adjoint") {
+    for (const char* name : {"gva_2", "gva_tiled", "odd_dims", "varlen", "marin_57_C16"}) {
+        for (const bool workspace : {false, true}) {
+            CAPTURE(name);
+            Problem p(name);
+            Floats d_out(p.out.size());
+            for (std::size_t i = 0; i < d_out.size(); ++i) d_out[i] = std::cos(0.23F * static_cast<float>(i));
+            Floats d_state(p.final_state.size());
+            for (std::size_t i = 0; i < d_state.size(); ++i)
+                d_state[i] = 0.05F * std::cos(0.3F * static_cast<float>(i));
+            Floats dq(p.q.size()), dk(p.k.size()), dv(p.v.size()), dg(p.g.size()), dbeta(p.beta.size());
+            Floats d_initial(p.final_state.size());
+            gdn_call_gradients(&p.call, d_out.data(), d_state.data(), dq.data(), dk.data(), dv.data(), dg.data(),
+                               dbeta.data(), d_initial.data());
+            std::vector<char> space(gdn_workspace(&p.call, GDN_BACKWARD) + 64);
+            CHECK(space.size() > 64);
+            if (workspace) {
+                const auto at = reinterpret_cast<std::uintptr_t>(space.data());
+                p.call.workspace = space.data() + (64 - at % 64);
+                p.call.workspace_size = space.size() - 64;
+            }
+            REQUIRE(gdn_backward(&p.call) == GDN_OK);
+            const auto want = oracle::run_adjoint64(
+                p.problem, p.contract.value, {{d_out.begin(), d_out.end()}, {d_state.begin(), d_state.end()}}, 2);
+            CHECK(relative_error(dq, want.dq) < 1e-5);
+            CHECK(relative_error(dk, want.dk) < 1e-5);
+            CHECK(relative_error(dv, want.dv) < 1e-5);
+            CHECK(relative_error(dg, want.dg) < 1e-4);
+            CHECK(relative_error(dbeta, want.dbeta) < 1e-5);
+            CHECK(relative_error(d_initial, want.d_initial_state) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("libgdn: calls that make no sense are refused, others told that they are not supported") {
+    const auto status = [](const auto& spoil) {
+        Problem p("gva_2");
+        spoil(p.call);
+        return gdn_forward(&p.call);
+    };
+    CHECK(gdn_forward(nullptr) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.abi_version = 2; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.struct_size = 8; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.value_heads = 3; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.key_dim = 0; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.tokens = -1; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.sequences = 7; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.head_map = 9; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.q.data = nullptr; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.out.shape[1] = 1; }) == GDN_INVALID);
+    CHECK(status([](gdn_call& c) { c.q.dtype = GDN_BF16; }) == GDN_UNSUPPORTED);
+    CHECK(status([](gdn_call& c) { c.v.strides[1] *= 2; }) == GDN_UNSUPPORTED);
+    Problem p("varlen");
+    p.cu_seqlens[1] = 999;
+    CHECK(gdn_forward(&p.call) == GDN_INVALID);
+    CHECK(gdn_backward(&p.call) == GDN_INVALID);
+    for (int code = GDN_OK; code <= GDN_FAILED + 1; ++code) {
+        CHECK(std::string(gdn_status_text(code)).size() > 3);
+    }
+    CHECK(std::string(gdn_version()).find('.') != std::string::npos);
+}
+
+TEST_CASE("libgdn: it is a kernel that the oracle can load") {
+    CHECK(gdn_kernel.abi_version == GDN_ABI_VERSION);
+    CHECK(gdn_kernel.struct_size == sizeof(gdn_kernel_info));
+    CHECK((gdn_kernel.forward == gdn_forward));
+    CHECK((gdn_kernel.backward == gdn_backward));
+    CHECK((gdn_kernel.decode == nullptr));
+}
