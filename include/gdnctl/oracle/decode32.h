@@ -1,0 +1,42 @@
+// Decoding: a few tokens at a time against states that stay. Bound by reading and writing the states once.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "gdnctl/oracle/forward32.h"
+#include "gdnctl/oracle/isa.h"
+
+namespace gdnctl::oracle {
+
+inline constexpr int k_decode_tokens = 8;  // at most, of one sequence in one step
+
+// One step on the caller's states: for each sequence its tokens (at most 8), from initial_state to final_state, which
+// may be the same array. A state is read, read again and written. Results do not depend on the number of threads.
+void decode_step(const Forward32& forward, int threads, Isa isa);
+
+// States of `sequences` sequences with the writes of the last step not yet in them: the next step does both in one
+// sweep, so that a state is read and written once a token.
+class DecodeCache {
+public:
+    // All states are 0.
+    DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequences);
+    DecodeCache(DecodeCache&&) noexcept;
+    DecodeCache& operator=(DecodeCache&&) noexcept;
+    ~DecodeCache();
+
+    // Between these states and the caller's, [N, Hv, dk, dv].
+    void load(const float* states);
+    void store(float* states) const;
+
+    // One step: as decode_step, but that initial_state and final_state are not used. Dims and head map must be those of
+    // the constructor (B and T aside), step.sequences as many as there. Steps of different lengths may follow each
+    // other.
+    void step(const Forward32& step, int threads, Isa isa);
+
+private:
+    struct Arrays;
+    std::unique_ptr<Arrays> m_arrays;
+};
+
+}  // namespace gdnctl::oracle
