@@ -29,14 +29,14 @@ struct Preview {
 };
 
 // A file of ours that is gone with this process.
-Result<std::uint64_t> packed_size(const WorkingTree& tree) {
+Result<std::uint64_t> packed_size(const WorkingTree& tree, const Context& context) {
     std::error_code problem;
     fs::path folder = fs::temp_directory_path(problem);
     if (problem) folder = "/tmp";
     std::string path = (folder / "gdnctl-preview.XXXXXX").string();
     const UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
     if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "create", path, errno));
-    auto size = pack_tree(tree, path);
+    auto size = pack_tree(tree, path, context.stop);
     fs::remove(path, problem);
     return size;
 }
@@ -52,14 +52,14 @@ std::string address_text(const Place& place) {
     return place.address ? place.address->url : "ssh tunnel to the head node of " + place.file->cluster_name;
 }
 
-Result<Preview> preview_request(const JobRequest& request) {
+Result<Preview> preview_request(const JobRequest& request, const Context& context) {
     Preview preview;
     preview.working_dir = request.working_dir_uri.empty() ? "none" : request.working_dir_uri;
     std::string uri;
     if (request.working_dir) {
         preview.working_dir = request.working_dir->root.string();
         preview.files = request.working_dir->files.size();
-        GDNCTL_TRY_ASSIGN(preview.package_bytes, packed_size(*request.working_dir));
+        GDNCTL_TRY_ASSIGN(preview.package_bytes, packed_size(*request.working_dir, context));
         uri = "gcs://_ray_pkg_<sha1>_<nonce>.zip";
     }
     GDNCTL_TRY_ASSIGN(const std::string body, preview_submission(request, uri));
@@ -107,7 +107,7 @@ std::string preview_text(const Place& place, const JobRequest& request, const Pr
 Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options, const Place& place,
                               std::string_view schema, Context& context) {
     GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.local, context));
-    GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request));
+    GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request, context));
     if (context.global.json) {
         Json out;
         out["schema"] = std::string(schema);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -47,8 +48,9 @@ bool is_relative_name(std::string_view name) {
 class Input {
 public:
     explicit Input(std::string_view text) : m_text(text) {}
-    Input(std::filesystem::path path, UniqueFd fd)
-        : m_path(std::move(path)), m_fd(std::move(fd)), m_buffer(k_piece, '\0') {}
+    // `buffer` outlives this.
+    Input(std::filesystem::path path, UniqueFd fd, std::span<char> buffer)
+        : m_path(std::move(path)), m_fd(std::move(fd)), m_buffer(buffer) {}
 
     const std::filesystem::path& path() const { return m_path; }
     void rewind() { m_offset = 0; }
@@ -73,15 +75,15 @@ private:
     std::filesystem::path m_path;
     UniqueFd m_fd;
     std::size_t m_offset = 0;
-    std::string m_buffer;
+    std::span<char> m_buffer;
 };
 
 class Deflater {
 public:
     Deflater() {
-        // Part of the format: another level gives other bytes, and another package name. Twice as fast as 6, and on
-        // source code 5 % larger.
-        constexpr int k_level = 4;
+        // Part of the format: another level gives other bytes, and another package name. On source code 1.4 times as
+        // fast as 6, on longer files twice, and 7 % larger.
+        constexpr int k_level = 2;
         if (deflateInit2(&m_stream, k_level, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
             throw std::bad_alloc();
         }
@@ -160,7 +162,8 @@ std::string directory_entry(std::string_view name, const Packed& packed, bool ex
 }  // namespace
 
 struct ZipWriter::State {
-    State(std::filesystem::path archive, UniqueFd descriptor) : path(std::move(archive)), fd(std::move(descriptor)) {}
+    State(std::filesystem::path archive, UniqueFd descriptor, Watch asked)
+        : path(std::move(archive)), fd(std::move(descriptor)), watch(std::move(asked)) {}
 
     Status write_at(std::uint64_t at, std::string_view bytes) const {
         while (!bytes.empty()) {
@@ -187,6 +190,7 @@ struct ZipWriter::State {
             GDNCTL_TRY_ASSIGN(const std::string_view piece, input.next());
             packed.size += piece.size();
             if (packed.size >= zip::k_max32) return too_large(path);
+            if (watch) GDNCTL_TRY(watch(begin + packed.compressed_size));
             packed.crc = crc32_z(packed.crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
             GDNCTL_TRY(method == zip::k_stored ? write(piece) : deflater.run(piece, write));
             if (piece.empty()) return packed;
@@ -238,7 +242,9 @@ struct ZipWriter::State {
 
     std::filesystem::path path;
     UniqueFd fd;
+    Watch watch;
     Deflater deflater;
+    std::string buffer = std::string(k_piece, '\0');  // for the bytes of one file after another
     std::uint64_t offset = 0;
     std::string directory;
     std::unordered_set<std::string> names;
@@ -249,10 +255,10 @@ ZipWriter::ZipWriter(ZipWriter&&) noexcept = default;
 ZipWriter& ZipWriter::operator=(ZipWriter&&) noexcept = default;
 ZipWriter::~ZipWriter() = default;
 
-Result<ZipWriter> ZipWriter::create(const std::filesystem::path& path) {
+Result<ZipWriter> ZipWriter::create(const std::filesystem::path& path, Watch watch) {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!fd.valid()) return io_error("write", path, errno);
-    return ZipWriter(std::make_unique<State>(path, std::move(fd)));
+    return ZipWriter(std::make_unique<State>(path, std::move(fd), std::move(watch)));
 }
 
 Status ZipWriter::add(std::string_view name, std::string_view content, bool executable) {
@@ -264,7 +270,7 @@ Status ZipWriter::add_file(std::string_view name, const std::filesystem::path& f
     UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat facts{};
     if (!fd.valid() || ::fstat(fd.get(), &facts) != 0) return io_error("read", file, errno);
-    Input input(file, std::move(fd));
+    Input input(file, std::move(fd), m_state->buffer);
     if (facts.st_size >= static_cast<off_t>(zip::k_max32)) return too_large(m_state->path);
     return m_state->add(name, input, executable);
 }

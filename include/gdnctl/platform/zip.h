@@ -71,8 +71,12 @@ private:
 // smaller or, with large ones, where their beginning does not shrink.
 class ZipWriter {
 public:
+    // Asked while a member is packed, at least every 256 KiB that are read, with the size of the archive so far; its
+    // error ends the packing.
+    using Watch = std::function<Status(std::uint64_t archive_bytes)>;
+
     // Overwrites `path`, which is complete only after finish(). Error: local_io.
-    static Result<ZipWriter> create(const std::filesystem::path& path);
+    static Result<ZipWriter> create(const std::filesystem::path& path, Watch watch = {});
     ZipWriter(ZipWriter&&) noexcept;
     ZipWriter& operator=(ZipWriter&&) noexcept;
     ~ZipWriter();

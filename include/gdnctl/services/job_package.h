@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <stop_token>
 
 #include "gdnctl/services/job.h"
 
@@ -13,13 +14,13 @@ inline constexpr std::uint64_t k_package_limit = 104'857'600;
 
 // Packs the tree's files (links followed, files that are gone skipped, exec bits kept) into the ZIP archive `package`
 // and returns its size in bytes. The same files give the same bytes, whatever their dates and owners. Errors: local_io
-// (a link that leaves the root, disk full); usage (larger than `limit` bytes: names the largest files).
-Result<std::uint64_t> pack_tree(const WorkingTree& tree, const std::filesystem::path& package,
+// (a link that leaves the root, disk full); usage (larger than `limit` bytes, said as soon as it is: names the largest
+// files); interrupted, terminated (a request to `stop`).
+Result<std::uint64_t> pack_tree(const WorkingTree& tree, const std::filesystem::path& package, std::stop_token stop,
                                 std::uint64_t limit = k_package_limit);
 
-// The usage error for a package of `size` bytes that a server takes no more than `limit` bytes of; names the ten
-// largest files of the tree.
-Error package_too_large(const WorkingTree& tree, std::uint64_t size, std::uint64_t limit);
+// The usage error for a package of more than `limit` bytes; names the ten largest files of the tree.
+Error package_too_large(const WorkingTree& tree, std::uint64_t limit);
 
 // Makes the folder `into` with the package's files, and removes the package.
 Status unpack_package(const std::filesystem::path& package, const std::filesystem::path& into);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "gdnctl/platform/clock.h"
@@ -17,6 +18,7 @@ struct LocalJobsConfig {
     Clock* clock = nullptr;                  // nullptr: system_clock()
     // The program that is started as `PROGRAM __local-supervisor JOB_FOLDER`; this one by default.
     std::filesystem::path supervisor = "/proc/self/exe";
+    std::stop_token stop{};  // a job that is not submitted yet then is not
 };
 
 // Errors of its calls beyond the contract's: local_io when the state folder is not ours alone.

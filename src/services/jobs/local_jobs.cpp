@@ -16,6 +16,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/services/job_package.h"
 #include "services/jobs/launch.h"
 #include "services/jobs/store.h"
@@ -198,7 +199,7 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
 Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, const fs::path& folder) const {
     GDNCTL_TRY(make_private_directory(folder));
     if (request.working_dir) {
-        GDNCTL_TRY(pack_tree(*request.working_dir, folder / "package.zip"));
+        GDNCTL_TRY(pack_tree(*request.working_dir, folder / "package.zip", m_config.stop));
         GDNCTL_TRY(unpack_package(folder / "package.zip", folder / "work"));
     } else {
         GDNCTL_TRY(make_private_directory(folder / "work"));
@@ -276,6 +277,7 @@ Result<Submitted> LocalJobs::submit(const JobRequest& request) {
     Staging staging(m_store.jobs() / (".new-" + std::to_string(self.id.pid) + "-" +
                                       std::to_string(self.id.start_ticks) + "-" + std::to_string(++number)));
     GDNCTL_TRY(stage(request, wanted, staging.path()));
+    if (m_config.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY(publish(staging.path(), wanted));
     staging.keep();
     GDNCTL_TRY(launch(request));

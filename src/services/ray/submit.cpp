@@ -77,7 +77,7 @@ Status upload(Client& client, const std::string& name, const fs::path& package, 
     log::info("uploading the working directory ({:.1f} MB)", static_cast<double>(size) / 1e6);
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
     if (says_too_large(answer)) {
-        Error error = package_too_large(tree, size, k_package_limit);
+        Error error = package_too_large(tree, k_package_limit);
         error.message = fmt::format("the server takes no package of {} bytes: {}", size, gist(answer.body));
         return tl::unexpected(std::move(error));
     }
@@ -89,7 +89,7 @@ Status upload(Client& client, const std::string& name, const fs::path& package, 
 Result<std::string> provide_package(Client& client, const JobRequest& request) {
     if (!request.working_dir) return std::string();
     GDNCTL_TRY_ASSIGN(const Unnamed file, Unnamed::create());
-    GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(*request.working_dir, file.path()));
+    GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(*request.working_dir, file.path(), client.config().stop));
     GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha1, file.path()));
     GDNCTL_TRY_ASSIGN(const std::string id_hash, hash_hex(HashKind::sha1, request.submission_id + nonce_of(request)));
     const std::string name = "_ray_pkg_" + hash + "_" + id_hash.substr(0, 8) + ".zip";
@@ -145,7 +145,7 @@ public:
             auto answer = m_client.send(m_call, Tries::one);
             if (answer && answer->status == 200) return read_submitted(m_call, *answer);
             if (answer && says_already_exists(*answer)) return taken();
-            if (!answer && !is_out_of_reach(answer.error())) return tl::unexpected(std::move(answer).error());
+            if (!answer && !is_out_of_reach(answer.error())) return tl::unexpected(in_doubt_about(answer.error()));
             const bool passing = !answer || is_passing("POST", answer->status, answer->body);
             // A server in trouble may have taken the job before it got there.
             const bool in_doubt = passing || answer->status >= 500;
@@ -154,13 +154,16 @@ public:
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
             // Not there proves nothing: the server may still be at it. The same id can be taken once only.
             if (passing && patience.wait(error.text())) continue;
-            if (patience.stopped()) return tl::unexpected(stopped_error());
-            error.hint = fmt::format("whether the job was taken shows `gdnctl ray-wait {}`", m_id);
-            return tl::unexpected(std::move(error));
+            return tl::unexpected(in_doubt_about(patience.stopped() ? stopped_error() : std::move(error)));
         }
     }
 
 private:
+    Error in_doubt_about(Error error) const {
+        error.hint = fmt::format("whether the job was taken shows `gdnctl ray-wait {}`", m_id);
+        return error;
+    }
+
     Result<std::string> judge(const std::string& nonce) const {
         if (!m_nonce.empty() && nonce == m_nonce) return m_id;
         return fail(ErrorKind::usage, job_message::already_exists(m_id));

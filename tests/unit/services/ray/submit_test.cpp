@@ -238,6 +238,46 @@ TEST_CASE("ray package: 413 is exit 2 with the size and the largest files") {
     CHECK(http.order.back() == "PUT /api/packages/gcs/");
 }
 
+TEST_CASE("ray package: the limit is noticed while packing, and a stop request is, too") {
+    test::TempDir dir;
+    WorkingTree tree{dir.path(), {}};
+    std::string noise(std::size_t{1} << 20, '\0');
+    std::uint32_t state = 1;
+    for (char& c : noise)
+        c = static_cast<char>(static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24));
+    for (int i = 0; i < 8; ++i) {
+        tree.files.push_back("f" + std::to_string(i));
+        test::write_text(dir / tree.files.back(), noise);
+    }
+    const auto refused = pack_tree(tree, dir / "p.zip", {}, 2'000'000);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == ErrorKind::usage);
+    CHECK(refused.error().message.find("8 files of 8.4 MB") != std::string::npos);
+    CHECK(std::filesystem::file_size(dir / "p.zip") < 2'600'000);  // it did not go on to the end
+    std::stop_source stop;
+    stop.request_stop();
+    const auto stopped = pack_tree(tree, dir / "q.zip", stop.get_token());
+    REQUIRE_FALSE(stopped);
+    CHECK(stopped.error().kind == ErrorKind::interrupted);
+}
+
+TEST_CASE("ray package: links to folders are seen through, whichever of their files come first") {
+    test::TempDir dir;
+    std::filesystem::create_directories(dir / "real/sub");
+    test::write_text(dir / "real/sub/a", "a");
+    test::write_text(dir / "real/b", "b");
+    std::filesystem::create_directory_symlink("real", dir / "link");
+    test::TempDir other;
+    test::write_text(other / "c", "c");
+    WorkingTree tree{dir.path(), {"link/b", "link/sub/a", "real/b", "real/sub/a"}};
+    CHECK(pack_tree(tree, dir.path() / "p.zip", {}));
+    std::filesystem::create_directory_symlink(other.path(), dir / "real/out");
+    tree.files = {"real/b", "real/out/c"};
+    const auto refused = pack_tree(tree, dir.path() / "p.zip", {});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message.find("unsafe path: real/out/c") != std::string::npos);
+}
+
 TEST_CASE("ray package: more than the limit is exit 2 and names ten files, largest first") {
     test::TempDir dir;
     WorkingTree tree{dir.path(), {}};
@@ -245,7 +285,7 @@ TEST_CASE("ray package: more than the limit is exit 2 and names ten files, large
         tree.files.push_back("f" + std::to_string(i));
         test::write_text(dir / tree.files.back(), std::string(static_cast<std::size_t>(i), 'x'));
     }
-    const auto refused = pack_tree(tree, dir / "p.zip", 100);
+    const auto refused = pack_tree(tree, dir / "p.zip", {}, 100);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind == ErrorKind::usage);
     const std::string& hint = refused.error().hint;
