@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,7 @@ namespace re2 {
 class RE2;
 }
 
-namespace gdnctl::commands {
+namespace gdnctl {
 
 class LineRegex {
 public:
@@ -23,10 +24,13 @@ public:
 
     // Whether it matches anywhere in the line. Bytes that are not UTF-8 match `.` and never stop the search.
     bool matches(std::string_view line) const;
+    // The first group of the last match in the line, or all of it where the pattern has no group; nullopt: no match. A
+    // part of `line`.
+    std::optional<std::string_view> last_match(std::string_view line) const;
 
 private:
     explicit LineRegex(std::unique_ptr<re2::RE2> regex);
     std::unique_ptr<re2::RE2> m_regex;
 };
 
-}  // namespace gdnctl::commands
+}  // namespace gdnctl

@@ -1,8 +1,11 @@
-#include "commands/line_regex.h"
+#include "gdnctl/core/line_regex.h"
+
+#include <algorithm>
+#include <array>
 
 #include <re2/re2.h>
 
-namespace gdnctl::commands {
+namespace gdnctl {
 
 Result<LineRegex> LineRegex::compile(const std::string& pattern, std::string_view option) {
     RE2::Options options;
@@ -28,4 +31,19 @@ bool LineRegex::matches(std::string_view line) const {
     return RE2::PartialMatch(re2::StringPiece(line.data(), line.size()), *m_regex);
 }
 
-}  // namespace gdnctl::commands
+std::optional<std::string_view> LineRegex::last_match(std::string_view line) const {
+    const int groups = std::min(m_regex->NumberOfCapturingGroups(), 1);
+    const re2::StringPiece text(line.data(), line.size());
+    std::optional<std::string_view> last;
+    for (std::size_t at = 0; at <= line.size();) {
+        std::array<re2::StringPiece, 2> found;
+        if (!m_regex->Match(text, at, line.size(), RE2::UNANCHORED, found.data(), groups + 1)) break;
+        const re2::StringPiece& meant = found.at(static_cast<std::size_t>(groups));
+        if (meant.data() != nullptr) last = std::string_view(meant.data(), meant.size());
+        const auto end = static_cast<std::size_t>(found[0].data() - line.data()) + found[0].size();
+        at = found[0].empty() ? end + 1 : end;
+    }
+    return last;
+}
+
+}  // namespace gdnctl
