@@ -62,8 +62,30 @@ std::size_t count_lines(std::string_view text) {
     return newlines + (text.empty() || text.back() == '\n' ? 0 : 1);
 }
 
+bool begins_in(std::string_view head, std::string_view piece) {
+    if (piece.empty()) return false;
+    for (std::size_t at = 0; at < head.size();) {
+        const std::size_t common = std::min(piece.size(), head.size() - at);
+        // What is left of the head at its end is too little to tell anything.
+        if (at > 0 && common < piece.size()) return false;
+        if (head.substr(at, common) == piece.substr(0, common)) return true;
+        const std::size_t newline = head.find('\n', at);
+        if (newline == std::string_view::npos) return false;
+        at = newline + 1;
+    }
+    return false;
+}
+
+std::uint64_t LogPosition::lines_with(std::string_view fresh) const {
+    const std::string_view end = fresh.empty() ? std::string_view(m_window) : fresh;
+    const bool unfinished = !end.empty() && end.back() != '\n';
+    return m_newlines + static_cast<std::uint64_t>(std::count(fresh.begin(), fresh.end(), '\n')) + (unfinished ? 1 : 0);
+}
+
 void LogPosition::advance(std::string_view bytes) {
     if (bytes.empty()) return;
+    m_newlines += static_cast<std::uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'));
+    if (m_knows_start && m_head.size() < k_window) m_head += bytes.substr(0, k_window - m_head.size());
     if (m_window.ends_with('\r') && bytes.front() == '\n') ++m_pairs;
     for (std::size_t at = bytes.find("\r\n"); at != std::string_view::npos; at = bytes.find("\r\n", at + 2)) ++m_pairs;
     m_bytes += bytes.size();

@@ -8,8 +8,8 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/signals.h"
 #include "services/ray/agent_file.h"
+#include "services/ray/from_start.h"
 #include "services/ray/log_join.h"
-#include "services/ray/log_tail.h"
 
 namespace gdnctl::ray {
 
@@ -17,43 +17,9 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr std::size_t k_look_limit = std::size_t{8} << 20;   // of a look at the end of the log
-constexpr std::size_t k_held_limit = std::size_t{16} << 20;  // of a tail that is held back
+constexpr std::size_t k_look_limit = std::size_t{8} << 20;  // of a look at the end of the log
 constexpr std::size_t k_most_lines = 1'000'000;
 constexpr int k_tries_of_a_way = 3;
-
-// A log that comes from its first byte once more: what was handed over before is skipped. The rest is handed over as it
-// comes or, where only the last lines are wanted, held back until all of it is there.
-class FromStart {
-public:
-    FromStart(std::uint64_t skip, std::optional<std::size_t> last_lines, JobLog::Sink deliver)
-        : m_skip(skip),
-          m_hold(last_lines),
-          m_held(last_lines.value_or(0), k_held_limit),
-          m_deliver(std::move(deliver)) {}
-
-    bool feed(std::string_view piece) {
-        const std::uint64_t before = m_seen;
-        m_seen += piece.size();
-        if (m_seen <= m_skip) return true;
-        if (before < m_skip) piece.remove_prefix(static_cast<std::size_t>(m_skip - before));
-        if (!m_hold) return m_deliver(piece);
-        m_position.advance(piece);
-        m_held.feed(piece);
-        return true;
-    }
-    bool holds() const { return m_hold.has_value(); }
-    std::string take_held() { return m_held.take(); }
-    // After what is held back.
-    LogPosition take_position() { return std::move(m_position); }
-
-private:
-    std::uint64_t m_skip, m_seen = 0;
-    std::optional<std::size_t> m_hold;
-    LastLines m_held;
-    LogPosition m_position;
-    JobLog::Sink m_deliver;
-};
 
 class LogReader final : public JobLog {
 public:
@@ -79,7 +45,9 @@ private:
     Status read_all(const JobDetails& job, std::optional<std::size_t> hold);
     Status read_tail(const JobDetails& job, std::size_t lines);
     Status look_at_end(const JobDetails& job);
-    Result<bool> join(const std::string& look, std::size_t lines);
+    enum class Joined { yes, not_found, doubtful };
+    Result<Joined> join(const JobDetails& job, const std::string& look, std::size_t lines);
+    Result<bool> is_all(const JobDetails& job, std::string_view fresh);
     Call file_call(const JobDetails& job, std::string_view lines) const;
     Status judge(const JobDetails& job, const Call& call, const Result<HttpResponse>& answer);
     bool deliver(std::string_view bytes);
@@ -97,6 +65,7 @@ private:
     int m_agent_failures = 0, m_file_failures = 0;
     LogPosition m_position;
     std::size_t m_new_lines = 0;  // in the last look
+    bool m_end_is_sure = false;
     const Sink* m_sink = nullptr;
     std::size_t m_handed = 0;  // in this pump
     bool m_enough = false;
@@ -255,7 +224,7 @@ Status LogReader::read_tail(const JobDetails& job, std::size_t lines) {
     call.on_chunk = [&](std::string_view piece) {
         if (direct) return deliver(piece);
         tail += piece;
-        if (tail.size() <= k_held_limit) return true;
+        if (tail.size() <= FromStart::k_held_limit) return true;
         direct = true;
         return deliver(tail);
     };
@@ -270,26 +239,47 @@ Status LogReader::read_tail(const JobDetails& job, std::size_t lines) {
     return {};
 }
 
+// Whether the log has as many lines as were handed over and are `fresh`, seen by where a look at one line more begins.
+// The end alone does not tell: after a second copy of a long text it looks as before.
+Result<bool> LogReader::is_all(const JobDetails& job, std::string_view fresh) {
+    if (!m_position.knows_start()) return true;
+    constexpr std::size_t k_sample = 4096;
+    std::string start;
+    Call call = file_call(job, std::to_string(m_position.lines_with(fresh) + 1));
+    call.on_chunk = [&](std::string_view piece) {
+        start += piece.substr(0, k_sample - start.size());
+        return start.size() < k_sample;
+    };
+    GDNCTL_TRY(judge(job, call, m_client.send(call, Tries::one)));
+    return begins_in(m_position.head(), start);
+}
+
 // Whether `look`, the log's last `lines` lines, was enough to find where we are; hands over what is new.
-Result<bool> LogReader::join(const std::string& look, std::size_t lines) {
+Result<LogReader::Joined> LogReader::join(const JobDetails& job, const std::string& look, std::size_t lines) {
     const std::string& window = m_position.window();
     std::size_t next = 0;
     if (count_lines(look) < lines) {
         // That is the whole file. One that is shorter than what was handed over is not the one it was.
-        if (look.size() < m_position.bytes()) return true;
+        if (look.size() < m_position.bytes()) return Joined::yes;
         next = static_cast<std::size_t>(m_position.bytes());
-        if (std::string_view(look).substr(0, next).ends_with(window) || window.empty()) {
-            m_new_lines = count_lines(std::string_view(look).substr(next));
-            deliver(std::string_view(look).substr(next));
-            return true;
+        if (!std::string_view(look).substr(0, next).ends_with(window)) {
+            return fail(ErrorKind::infrastructure, "the log of job " + m_id + " is not the one that was read so far");
         }
-        return fail(ErrorKind::infrastructure, "the log of job " + m_id + " is not the one that was read so far");
+    } else {
+        // A shorter window would be found too easily where it is not meant.
+        if (window.size() < k_window || find_joint(window, look, next) != Joint::found) return Joined::not_found;
+        const bool last_look = is_terminal(job.state) && !m_end_is_sure;
+        if (next < look.size() || last_look) {
+            const Way way = m_way;
+            GDNCTL_TRY_ASSIGN(const bool all, is_all(job, std::string_view(look).substr(next)));
+            if (m_way != way) return Joined::yes;
+            if (!all) return Joined::doubtful;
+            m_end_is_sure = is_terminal(job.state);
+        }
     }
-    // A shorter window would be found too easily where it is not meant.
-    if (window.size() < k_window || find_joint(window, look, next) != Joint::found) return false;
     m_new_lines = count_lines(std::string_view(look).substr(next));
     deliver(std::string_view(look).substr(next));
-    return true;
+    return Joined::yes;
 }
 
 Status LogReader::look_at_end(const JobDetails& job) {
@@ -309,8 +299,9 @@ Status LogReader::look_at_end(const JobDetails& job) {
         GDNCTL_TRY(judge(job, call, answer));
         if (m_way != way || answer->status != 200) return {};
         if (too_long) break;
-        GDNCTL_TRY_ASSIGN(const bool joined, join(look, lines));
-        if (joined) return {};
+        GDNCTL_TRY_ASSIGN(const Joined joined, join(job, look, lines));
+        if (joined == Joined::yes) return {};
+        if (joined == Joined::doubtful) break;
         std::size_t next = 0;
         // More of a text that repeats itself tells no more.
         if (find_joint(m_position.window(), look, next) == Joint::ambiguous) break;

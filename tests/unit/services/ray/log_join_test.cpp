@@ -61,6 +61,33 @@ TEST_CASE("lines are counted as servers do") {
     CHECK(count_lines("\n\n") == 2);
 }
 
+TEST_CASE("a look begins in the head of a log at the start of one of its lines") {
+    const std::string head = "one\ntwo\nthree\n";
+    CHECK(begins_in(head, "one\ntw"));
+    CHECK(begins_in(head, "two\nthr"));
+    CHECK_FALSE(begins_in(head, "wo\nthree"));
+    CHECK_FALSE(begins_in(head, "three\nfour"));  // the head ends before it can be told
+    CHECK(begins_in(head, head + "four\n"));
+    CHECK_FALSE(begins_in(head, ""));
+    CHECK_FALSE(begins_in("", "one"));
+}
+
+TEST_CASE("position: lines as servers count them") {
+    LogPosition position;
+    CHECK(position.lines_with("") == 0);
+    position.advance("a\nb");
+    CHECK(position.lines_with("") == 2);
+    CHECK(position.lines_with("c") == 2);
+    CHECK(position.lines_with("\n") == 2);
+    CHECK(position.lines_with("\nc\nd") == 4);
+    CHECK(position.head() == "a\nb");
+    CHECK(position.knows_start());
+    LogPosition later;
+    later.jump(100);
+    later.advance("x");
+    CHECK_FALSE(later.knows_start());
+}
+
 TEST_CASE("position: bytes, and bytes with line ends folded, over pieces of any size") {
     const std::string text = "a\r\nb\rc\n\r\n\r\r\nd\r";
     for (std::size_t size = 1; size <= text.size(); ++size) {

@@ -94,6 +94,56 @@ TEST_CASE("log: blocks that repeat beyond the window: each byte once") {
     }
 }
 
+TEST_CASE("log: a second copy of a long text that comes within one look: each byte once") {
+    const std::string block = lines(0, 20'000);  // more than a look
+    for (const char* first : {"begins\n", ""}) {
+        for (const char* last : {"", "ends\n", "ends without a line end"}) {
+            CAPTURE(first);
+            CAPTURE(last);
+            LogWorld world(false);
+            world.open({std::nullopt, true});
+            world.server.log = first + block;
+            world.settle();
+            world.server.log += block + last;
+            world.settle();
+            world.server.state = "SUCCEEDED";
+            REQUIRE(world.jobs->details("j"));
+            world.settle();
+            REQUIRE(world.got.size() == world.server.log.size());
+            CHECK((world.got == world.server.log));
+        }
+    }
+}
+
+TEST_CASE("log: two copies of a long text and what follows, each within one look: each byte once, in order") {
+    const std::string block = lines(0, 20'000);
+    LogWorld world(false);
+    world.open({std::nullopt, true});
+    world.server.log = "begins\n" + block.substr(0, block.size() / 2);
+    world.settle();
+    world.server.log += block.substr(block.size() / 2) + block + "ends\n";
+    world.settle();
+    CHECK((world.got == world.server.log));
+}
+
+TEST_CASE("log: lines that come between a look and the question whether that was all do not matter") {
+    LogWorld world(false);
+    world.open({std::nullopt, true});
+    world.server.log = lines(0, 20'000);
+    world.settle();
+    int looks = 0;
+    world.server.before = [&](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+        if (request.url.find("lines=") != std::string::npos) world.server.log += lines(30'000 + looks, 30'001 + looks);
+        ++looks;
+        return std::nullopt;
+    };
+    const std::uint64_t before = world.server.sent;
+    for (int i = 0; i < 20; ++i) REQUIRE(world.pump());
+    CHECK((world.got == world.server.log.substr(0, world.got.size())));
+    CHECK(world.got.size() > world.server.log.size() - 100);
+    CHECK(world.server.sent - before < 20 * 6 * k_window);  // never the whole log
+}
+
 TEST_CASE("log: bytes that are not UTF-8, NUL, a line of 5 MB, no last newline") {
     for (const bool with_agent : {true, false}) {
         LogWorld world(with_agent);

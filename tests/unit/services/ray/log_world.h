@@ -31,7 +31,9 @@ public:
         if (url.ends_with("/logs")) return from_whole(request);
         Json job = *parse_json(RayWorld::job("j", state.c_str()), "job");
         if (!node) job["driver_node_id"] = nullptr;
-        return answer(200, job.dump());
+        if (!request.on_chunk) return answer(200, job.dump());
+        request.on_chunk(job.dump());
+        return answer(200);
     }
 
     std::size_t count(std::string_view part) const {
@@ -53,10 +55,15 @@ private:
         const bool cut = cut_after && *cut_after < bytes.size();
         if (cut) bytes = bytes.substr(0, *cut_after);
         cut_after.reset();
-        sent += bytes.size();
-        if (!request.on_chunk) return cut ? broken() : Result<HttpResponse>(answer(200, std::string(bytes)));
-        for (std::size_t at = 0; at < bytes.size(); at += 100'000) {
-            if (!request.on_chunk(bytes.substr(at, 100'000))) return answer(200);
+        if (!request.on_chunk) {
+            sent += bytes.size();
+            return cut ? broken() : Result<HttpResponse>(answer(200, std::string(bytes)));
+        }
+        constexpr std::size_t k_piece = 16'000;
+        for (std::size_t at = 0; at < bytes.size(); at += k_piece) {
+            const std::string_view piece = bytes.substr(at, k_piece);
+            sent += piece.size();
+            if (!request.on_chunk(piece)) return answer(200);
         }
         return cut ? broken() : Result<HttpResponse>(answer(200));
     }
