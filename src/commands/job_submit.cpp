@@ -6,22 +6,17 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "commands/job_env.h"
-#include "commands/job_given_up.h"
 #include "commands/job_tree.h"
 #include "gdnctl/cli/version.h"
-#include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/journal.h"
-#include "gdnctl/platform/terminal.h"
 
 namespace gdnctl::commands {
 
@@ -29,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds k_stop_patience{60};
-constexpr std::chrono::seconds k_journal_wait{10};
 constexpr double k_longest_s = 1e9;  // of --timeout; keeps the conversion in range
 
 std::string host_name() {
@@ -60,19 +53,31 @@ Result<std::vector<std::string>> read_requirements(const fs::path& path) {
     return lines;
 }
 
-// Its own and its retry's id and nonce are all that two submissions of one request differ in.
-void put_identity(JobRequest& request, std::string_view kind, const std::string& user, const Context& context) {
-    std::random_device random;
-    request.submission_id = make_submission_id(kind, user, context.clock.wall(), random());
-    request.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
-}
-
 // On a cluster a background child outlives its job and may keep the chips: whatever is left of the job's process group
 // ends with its command. (A shell runs no EXIT trap when a signal ends it.)
 constexpr std::string_view k_clear_group =
     "trap 'rc=$?; trap \"\" TERM; kill 0; exit $rc' EXIT; trap 'exit 143' TERM; ";
 
+// A target's folder that the job would not find: known here, not on a machine that a job has waited for.
+Status check_workdir(const JobPlan& plan, const WorkingTree& tree) {
+    const std::string folder = fs::path(plan.command.workdir).lexically_normal().string();
+    if (folder.empty() || folder == ".") return {};
+    const std::string prefix = folder.ends_with('/') ? folder : folder + "/";
+    const auto first = std::lower_bound(tree.files.begin(), tree.files.end(), prefix);
+    if (first != tree.files.end() && first->starts_with(prefix)) return {};
+    return fail(ErrorKind::config,
+                fmt::format("target '{}': its {} runs in {}, which is no folder with files in {}", plan.target,
+                            plan.kind, folder, tree.root.string()),
+                "correct its workdir in gdnctl.toml, or -C into the repository that is meant");
+}
+
 }  // namespace
+
+void renew_identity(JobRequest& request, std::string_view kind, const Context& context) {
+    std::random_device random;
+    request.submission_id = make_submission_id(kind, user_name(context.env), context.clock.wall(), random());
+    request.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
+}
 
 std::string_view own_command(std::string_view entrypoint) {
     if (entrypoint.starts_with(k_clear_group)) entrypoint.remove_prefix(k_clear_group.size());
@@ -91,7 +96,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
 
     JobRequest request;
     const std::string user = user_name(context.env);
-    put_identity(request, plan.kind, user, context);
+    renew_identity(request, plan.kind, context);
     if (options.submission_id) request.submission_id = *options.submission_id;
     const auto facts = git_facts(project_root(context), context);
     request.metadata.insert(facts.begin(), facts.end());
@@ -120,76 +125,9 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
         request.working_dir_uri = *options.working_dir;
     } else if (const auto folder = working_dir(options, context)) {
         GDNCTL_TRY_ASSIGN(request.working_dir, list_working_tree(*folder, context));
+        GDNCTL_TRY(check_workdir(plan, *request.working_dir));
     }
     return request;
-}
-
-namespace {
-
-// $STATE/jobs.jsonl: what was submitted from here, whatever the backend. A job that runs is not lost for its sake.
-void remember(const JobRequest& request, const JobPlace& place, const std::string& session, Context& context) {
-    Json record;
-    record["time"] = format_iso8601(context.clock.wall());
-    record["submission_id"] = request.submission_id;
-    record["backend"] = place.backend;
-    record["cluster"] = place.cluster;
-    record["address"] = place.address;
-    record["kind"] = request.metadata.at("kind");
-    record["target"] = request.metadata.at("target");
-    record["nonce"] = request.metadata.at("nonce");
-    record["session"] = session;
-    const auto append = [&]() -> Status {
-        GDNCTL_TRY(make_private_directory(context.state_dir));
-        GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(context.state_dir / "jobs.jsonl",
-                                                         {k_journal_wait, &context.clock, context.stop}));
-        return journal.append(to_text(record));
-    };
-    const Status written = append();
-    if (!written) log::warning("the job runs, but it is not in the list of submissions: {}", written.error().text());
-}
-
-// Never the values: they may be secrets.
-void show_environment(const JobRequest& request, const JobBackend& backend) {
-    if (request.env.empty()) return;
-    log::info("environment of the job: {}", text::join(names_of(request.env), " "));
-    if (backend.name() == "local") return;
-    log::info("whoever has the cluster's token can read the values; --no-secrets leaves the secrets out");
-}
-
-// After an interruption or the time limit.
-void leave_or_stop(const SubmitOptions& options, JobBackend& backend, std::string_view id, bool must_stop,
-                   Context& context) {
-    if (!options.auto_stop && !must_stop) {
-        show_next_commands(backend, id);
-        return;
-    }
-    // The first signal is already behind us: what follows is not to be cut short by it.
-    backend.ignore_stop_requests();
-    const auto stopped = backend.stop(id);
-    if (!stopped) {
-        log::warning("cannot stop job {}: {}", id, stopped.error().text());
-        return;
-    }
-    log::info("Job {} stop requested", id);
-    Context patient{context.env, context.clock, context.terminal,  context.config, context.process, context.http,
-                    {},          context.cwd,   context.state_dir, context.global};
-    WatchOptions watch;
-    watch.poll = std::chrono::milliseconds(100);
-    watch.timeout = k_stop_patience;
-    watch.whole_messages = false;
-    watch.submitted = true;
-    const auto end = wait_for_job(backend, id, watch, patient);
-    if (end && !end->timed_out) return;
-    log::warning("job {} has not ended yet", id);
-    remember_given_up(backend, id, patient);
-}
-
-}  // namespace
-
-void show_next_commands(const JobBackend& backend, std::string_view id) {
-    const std::string words = cluster_words(backend) + " " + std::string(id);
-    log::info("the job goes on; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words, words,
-              words);
 }
 
 void describe_submit(cli::Args& args, SubmitOptions& options) {
@@ -251,105 +189,6 @@ std::string self_path() {
     std::error_code problem;
     const fs::path path = fs::read_symlink("/proc/self/exe", problem);
     return problem ? std::string("gdnctl") : path.string();
-}
-
-namespace {
-
-std::optional<std::chrono::milliseconds> time_limit(const JobPlan& plan, const SubmitOptions& options) {
-    std::optional<std::chrono::milliseconds> limit;
-    if (plan.command.timeout_s) limit = std::chrono::seconds(*plan.command.timeout_s);
-    if (options.timeout_s) {
-        const auto own = std::chrono::milliseconds(static_cast<std::int64_t>(*options.timeout_s * 1000.0));
-        limit = limit ? std::min(*limit, own) : own;
-    }
-    return limit;
-}
-
-// Follows the log to the end of the job, and fills in what that tells.
-Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
-                         Context& context) {
-    const std::string& id = run.request.submission_id;
-    run.waited = true;
-    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {.follow = true}));
-    const LogFilter::Out print = log_printer(context);
-    WatchOptions watch;
-    watch.whole_messages = false;
-    watch.submitted = true;
-    watch.timeout = time_limit(plan, options);
-    auto watched = follow_job(
-        backend, id, *log, watch,
-        [&](std::string_view bytes) {
-            print(bytes);
-            run.output.feed(bytes);
-        },
-        context);
-    if (!watched) {
-        const ErrorKind kind = watched.error().kind;
-        const bool interrupted = kind == ErrorKind::interrupted || kind == ErrorKind::terminated;
-        if (interrupted) leave_or_stop(options, backend, id, false, context);
-        return tl::unexpected(std::move(watched).error());
-    }
-    if (watched->timed_out) {
-        // The target's own limit is about the job, --timeout about this command's patience.
-        const bool of_target = plan.command.timeout_s && watch.timeout == std::chrono::seconds(*plan.command.timeout_s);
-        leave_or_stop(options, backend, id, of_target, context);
-        log::error("job {} did not end within {}", id, format_duration(*watch.timeout));
-        run.output.finish();
-        run.details = std::move(watched->details);
-        run.verdict = {FailureClass::timeout, ExitCode::timeout};
-        return {};
-    }
-    run.output.finish();
-    run.details = std::move(watched->details);
-    run.verdict = classify(run.details, run.output.tail());
-    return {};
-}
-
-Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
-                        Context& context) {
-    GDNCTL_TRY_ASSIGN(const Submitted submitted, backend.submit(request));
-    const std::string& id = submitted.submission_id;
-    JobRun run;
-    run.place = place_of(backend, id);
-    run.request = std::move(request);
-    for (const std::string& warning : submitted.warnings) log::warning("{}", warning);
-    log::info("Job submitted with ID: {}", id);
-    log::info("Job URL: {}", run.place.url);
-    remember(run.request, run.place, submitted.session, context);
-    if (!options.no_wait) {
-        GDNCTL_TRY(follow_to_the_end(run, plan, options, backend, context));
-        return run;
-    }
-    GDNCTL_TRY_ASSIGN(run.details, backend.details(id));
-    // On stdout, for scripts: it is all that this call has to give.
-    if (!context.global.json) context.terminal.out("[gdnctl] submission_id=" + id + "\n");
-    return run;
-}
-
-}  // namespace
-
-Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context) {
-    GDNCTL_TRY_ASSIGN(JobRequest request, request_for(plan, options, backend.name() != "local", context));
-    show_environment(request, backend);
-    for (std::int64_t again = 0;; ++again) {
-        GDNCTL_TRY_ASSIGN(JobRun run, run_once(request, plan, options, backend, context));
-        if (!run.waited || run.verdict.failure != FailureClass::infra || again >= options.resubmit) return run;
-        report_end(run);
-        put_identity(request, plan.kind, user_name(context.env), context);
-        log::warning("submitting it again, as {} ({} of {})", request.submission_id, again + 1, options.resubmit);
-    }
-}
-
-void report_end(const JobRun& run) {
-    const FailureClass failure = run.verdict.failure;
-    if (!run.waited || failure == FailureClass::none || failure == FailureClass::timeout) return;
-    const JobDetails& d = run.details;
-    const std::string code = d.driver_exit_code ? fmt::format(", exit code {}", *d.driver_exit_code) : std::string();
-    log::error("job {} {} ({}{})", d.submission_id, to_text(d.state),
-               d.error_type.value_or(std::string(to_text(run.verdict.failure))), code);
-    if (run.verdict.failure == FailureClass::infra_suspect) {
-        log::warning("the log has signs of a bad accelerator node: try again before you blame the change");
-    }
 }
 
 }  // namespace gdnctl::commands

@@ -1,14 +1,15 @@
-// From a target's command to a running job, and to what its end means: shared by the commands that submit.
+// From a target's command to the request for a job: options and limits shared by the commands that submit.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands/job_place.h"
-#include "commands/job_watch.h"
 #include "gdnctl/core/target.h"
+#include "gdnctl/services/job.h"
 
 namespace gdnctl::commands {
 
@@ -34,7 +35,8 @@ struct JobPlan {
     std::string kind;  // "test", "profile"
     std::string target;
     JobCommand command;
-    EnvList cluster_env;  // of the target, on a cluster
+    EnvList cluster_env;                      // of the target, on a cluster
+    std::optional<TargetMetric> metric = {};  // to be read from the log
 };
 
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.
@@ -46,24 +48,7 @@ std::string_view own_command(std::string_view entrypoint);
 // Names of the variables, each once, sorted.
 std::vector<std::string> names_of(const std::vector<JobEnv>& env);
 
-struct JobRun {
-    JobPlace place;
-    JobDetails details;
-    JobVerdict verdict;
-    JobRequest request;  // the last one that was submitted
-    bool waited = false;
-    JobOutput output;  // of a job that was waited for
-};
-
-// Submits, prints the id, and unless --no-wait follows the log to the job's end; with --resubmit again, under a new id,
-// while the job is lost to the cluster's own faults. Errors: those of the backend; timeout (--timeout, or the target's
-// limit); interrupted, terminated (the job goes on, unless --auto-stop).
-Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context);
-
-// The commands that go on where this one leaves the job alone.
-void show_next_commands(const JobBackend& backend, std::string_view id);
-
-// Says on stderr how the job ended, where it did not succeed.
-void report_end(const JobRun& run);
+// Gives the request another id and nonce: all that two submissions of one plan differ in.
+void renew_identity(JobRequest& request, std::string_view kind, const Context& context);
 
 }  // namespace gdnctl::commands

@@ -31,6 +31,7 @@ public:
         : m_backend(backend),
           m_id(id),
           m_context(context),
+          m_last(options.last),
           m_exists(options.submitted),
           m_answered(context.clock.monotonic()) {}
 
@@ -41,6 +42,7 @@ public:
             m_exists = m_heard = true;
             m_answered = m_context.clock.monotonic();
             m_delay = milliseconds(0);
+            if (m_last != nullptr) *m_last = *details;
             return std::optional(std::move(*details));
         }
         if (details.error().kind == ErrorKind::remote_missing) return tl::unexpected(missing(details.error()));
@@ -78,6 +80,7 @@ private:
     JobBackend& m_backend;
     std::string_view m_id;
     Context& m_context;
+    JobDetails* m_last;
     bool m_exists;
     bool m_heard = false;
     Clock::Monotonic m_answered;
@@ -116,14 +119,15 @@ public:
     }
 
     // The job has ended: reads until nothing is new.
-    Status rest() {
+    Status rest(const std::optional<Clock::Monotonic>& deadline) {
         milliseconds delay = k_first_delay;
         const Clock::Monotonic start = m_context.clock.monotonic();
         for (;;) {
             GDNCTL_TRY_ASSIGN(const bool more, once());
             if (more) continue;
             if (!m_failing || m_gone) return {};
-            if (m_context.clock.monotonic() + delay - start > k_first_patience) break;
+            const Clock::Monotonic next = m_context.clock.monotonic() + delay;
+            if (next - start > k_first_patience || (deadline && next > *deadline)) break;
             if (!m_context.clock.sleep_for(delay, m_context.stop)) return tl::unexpected(stopped_error());
             delay = std::min(k_longest_delay, 2 * delay);
         }
@@ -176,6 +180,20 @@ std::optional<Clock::Monotonic> deadline_of(const WatchOptions& options, const C
     return context.clock.monotonic() + *options.timeout;
 }
 
+// While it lives no request takes longer than the watch may.
+class RequestLimit {
+public:
+    RequestLimit(JobBackend& backend, const std::optional<Clock::Monotonic>& deadline) : m_backend(backend) {
+        m_backend.set_deadline(deadline);
+    }
+    ~RequestLimit() { m_backend.set_deadline(std::nullopt); }
+    RequestLimit(const RequestLimit&) = delete;
+    RequestLimit& operator=(const RequestLimit&) = delete;
+
+private:
+    JobBackend& m_backend;
+};
+
 }  // namespace
 
 void print_status(Context& context, const JobDetails& details, bool whole_message) {
@@ -193,6 +211,7 @@ Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const Wat
     Poller poller(backend, id, options, context);
     StatusLines lines(context, options.whole_messages);
     const auto deadline = deadline_of(options, context);
+    const RequestLimit limit(backend, deadline);
     std::optional<JobDetails> last;
     for (;;) {
         GDNCTL_TRY_ASSIGN(auto now, poller.ask());
@@ -215,6 +234,7 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
     LogDrain drain(log, sink, context);
     const FollowPace pace = backend.pace();
     const auto deadline = deadline_of(options, context);
+    const RequestLimit limit(backend, deadline);
     std::optional<JobDetails> last;
     Clock::Monotonic asked;
     for (;;) {
@@ -229,7 +249,7 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         // The state was read first: what a job wrote before it ended is in the log by now.
         const bool ended = last && is_terminal(last->state);
         if (ended) {
-            GDNCTL_TRY(drain.rest());
+            GDNCTL_TRY(drain.rest(deadline));
         } else {
             GDNCTL_TRY(drain.once(deadline));
         }

@@ -6,6 +6,7 @@
 
 #include "commands/job_preview.h"
 #include "commands/job_results.h"
+#include "commands/job_run.h"
 #include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -64,6 +65,26 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
                .group = "Run"});
 }
 
+void show_metric(const TargetMetric& metric, const MetricReader& read) {
+    if (const auto value = read.value()) {
+        log::info("metric {}: {}{}{}", metric.name, *value, metric.unit.empty() ? "" : " ", metric.unit);
+    } else {
+        log::warning("metric {}: {} ({})", metric.name, read.lack(), metric.from);
+    }
+}
+
+// null: the target has none. A run that was not waited for has no value.
+Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<MetricReader>& read) {
+    if (!metric) return nullptr;
+    const auto value = read ? read->value() : std::nullopt;
+    Json out;
+    out["name"] = metric->name;
+    out["value"] = value ? Json(*value) : Json(nullptr);
+    out["unit"] = metric->unit;
+    out["better"] = metric->lower_is_better ? "lower" : "higher";
+    return out;
+}
+
 void show_results(const ProfileReport& p) {
     if (p.mfu) log::info("throughput/mfu: {}", *p.mfu);
     if (p.tokens_per_second) log::info("throughput/tokens_per_second: {}", *p.tokens_per_second);
@@ -94,10 +115,11 @@ Json settings_json(const ProfileSettings& s, const Options& options) {
     return out;
 }
 
-// The run itself is told the type, so it must be known here, also where the job asks for nothing.
+// The run itself is told the type, so it must be known here, also where the job asks for nothing. This machine has
+// none of its own accord.
 Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place, const Target& target) {
     GDNCTL_TRY_ASSIGN(TpuChoice tpu, choose_tpu(options.settings.tpu, place, target));
-    if (tpu.type.empty() && target.style == TargetStyle::levanter) {
+    if (tpu.type.empty() && target.style == TargetStyle::levanter && !place.local) {
         return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
                     "name the accelerator, such as --tpu v5p-8");
     }
@@ -144,7 +166,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_profile_tpu(options, place, target));
     settings.tpu = tpu.type;
-    JobPlan plan{"profile", target.name, {}, cluster_env(target)};
+    JobPlan plan{"profile", target.name, {}, cluster_env(target), target.metric};
     GDNCTL_TRY_ASSIGN(plan.command, profile_command(target, settings, self_path()));
     if (options.driver_on_tpu) plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     // The run of a target that is run as it is written knows no dry run of its own.
@@ -153,22 +175,25 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(const JobRun run, run_job(plan, options.submit, *backend, context));
-    if (run.waited) {
+    if (run.waited && !run.cut_short) {
         show_results(run.output.profile());
+        if (target.metric && run.metric) show_metric(*target.metric, *run.metric);
         report_end(run);
     }
     if (context.global.json) {
         Json out;
         out["schema"] = "gdnctl.ray-profile/1";
-        put_job(out, run.place, run.details, run.verdict);
+        put_run(out, run);
         out["target"] = target.name;
         out["profile"] = profile_json(run.output.profile());
+        out["metric"] = metric_json(target.metric, run.metric);
         out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
         out["tpu"] = tpu.type.empty() ? Json(nullptr) : Json(tpu.type);
         put_command(out, run.request);
         out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
         context.terminal.out(to_text(out) + "\n");
     }
+    if (run.cut_short) return tl::unexpected(*run.cut_short);
     return run.waited ? run.verdict.exit : ExitCode::ok;
 }
 

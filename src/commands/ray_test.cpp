@@ -7,6 +7,7 @@
 
 #include "commands/job_preview.h"
 #include "commands/job_results.h"
+#include "commands/job_run.h"
 #include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -77,7 +78,7 @@ Result<ExitCode> finish(const Options& options, const Target& target, const TpuC
                         Context& context) {
     const bool pytest = target.style == TargetStyle::levanter;
     ExitCode exit = run.waited ? run.verdict.exit : ExitCode::ok;
-    if (run.waited) {
+    if (run.waited && !run.cut_short) {
         show_results(target, run.output);
         report_end(run);
         const std::string missing = exit == ExitCode::ok ? shortfall(options, target, run.output) : std::string();
@@ -90,7 +91,7 @@ Result<ExitCode> finish(const Options& options, const Target& target, const TpuC
     if (context.global.json) {
         Json out;
         out["schema"] = "gdnctl.ray-test/1";
-        put_job(out, run.place, run.details, run.verdict);
+        put_run(out, run);
         out["target"] = target.name;
         out["tests"] = pytest ? tests_json(run.output.pytest()) : Json(nullptr);
         out["device"] = device_json(run.output.device());
@@ -101,6 +102,7 @@ Result<ExitCode> finish(const Options& options, const Target& target, const TpuC
         out["settings"] = settings_json(options, target);
         context.terminal.out(to_text(out) + "\n");
     }
+    if (run.cut_short) return tl::unexpected(std::move(*run.cut_short));
     return exit;
 }
 
@@ -153,7 +155,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
-    JobPlan plan{"test", target.name, {}, cluster_env(target)};
+    JobPlan plan{"test", target.name, {}, cluster_env(target), {}};
     GDNCTL_TRY_ASSIGN(plan.command, test_command(target, selection, self_path()));
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     if (options.dry_run) return show_preview(plan, options.submit, place, "gdnctl.ray-test-preview/1", context);

@@ -4,7 +4,7 @@
 
 #include "commands/job_given_up.h"
 #include "commands/job_results.h"
-#include "commands/job_submit.h"
+#include "commands/job_run.h"
 #include "commands/job_watch.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -36,9 +36,8 @@ Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
 }
 
 // The whole job, for whoever was not there when it was submitted: what ran, and what its log told.
-void print_json(const Watched& watched, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
+void print_json(const JobDetails& job, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
                 Context& context) {
-    const JobDetails& job = watched.details;
     const auto of_submission = [&](const char* key) {
         const auto it = job.metadata.find(key);
         return it == job.metadata.end() ? Json(nullptr) : Json(it->second);
@@ -76,11 +75,16 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     watch.poll = seconds(options.poll_s);
     if (options.timeout_s) watch.timeout = seconds(*options.timeout_s);
     watch.whole_messages = !options.show_logs;
+    JobDetails last;
+    last.submission_id = id;
+    watch.last = &last;
     auto watched = wait_for_job(backend, id, watch, context);
     if (!watched) {
         const ErrorKind kind = watched.error().kind;
-        if (kind == ErrorKind::interrupted || kind == ErrorKind::terminated) {
-            show_next_commands(backend, id);
+        if (is_interruption(watched.error())) show_next_commands(backend, id);
+        // A job of which something was heard has something to report.
+        if (context.global.json && !last.entrypoint.empty()) {
+            print_json(last, {failure_of(watched.error()), exit_code_of(kind)}, {}, backend, context);
         }
         if (options.compat_exit && kind == ErrorKind::remote_missing) {
             log::error("{}", watched.error().text());
@@ -114,7 +118,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         if (!printed) log::warning("{}", printed.error().text());
     }
     see_to_given_up(backend, context);
-    if (context.global.json) print_json(*watched, verdict, output, backend, context);
+    if (context.global.json) print_json(watched->details, verdict, output, backend, context);
     return options.compat_exit ? compatible(watched) : verdict.exit;
 }
 

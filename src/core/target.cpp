@@ -46,6 +46,7 @@ JobCommand as_written(const TargetJob& job, std::string_view self) {
     JobCommand command;
     if (!job.workdir.empty()) command.entrypoint = "cd " + text::shell_quote(job.workdir) + " && ";
     command.entrypoint += text::shell_join(argv);
+    command.workdir = job.workdir;
     command.env = job.env;
     command.resources = job.resources;
     command.timeout_s = job.timeout_s;

@@ -64,6 +64,7 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     if (!words->empty()) remote += " " + text::shell_join(*words);
 
     JobCommand command = with_defaults(*target.test);
+    command.workdir = target.test->workdir;
     command.entrypoint = "bash -lc " + text::shell_quote(remote);
     return command;
 }
@@ -77,7 +78,7 @@ Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings&
     env.emplace_back("GDN_PROFILE_PROFILE_START_STEP", std::to_string(s.profile_start_step));
     env.emplace_back("GDN_PROFILE_PROFILE_NUM_STEPS", std::to_string(s.profile_num_steps));
     env.emplace_back("GDN_PROFILE_RUN_NAME_PREFIX", s.run_name_prefix);
-    env.emplace_back("GDN_PROFILE_TPU_VARIANT", s.tpu);
+    if (!s.tpu.empty()) env.emplace_back("GDN_PROFILE_TPU_VARIANT", s.tpu);
     put(env, "GDN_PROFILE_BATCH_SIZE", s.batch_size);
     put(env, "GDN_PROFILE_CHUNK_SIZE", s.chunk_size);
     put(env, "GDN_PROFILE_SEGMENT_SIZE", s.segment_size);

@@ -263,3 +263,97 @@ test_processes_that_submit_one_id_at_once() {
   [ "$(wc -l <"$XDG_STATE_HOME/gdnctl/jobs.jsonl")" = 3 ] || fail "the losers are on record"
   [ -z "$(find "$XDG_STATE_HOME/gdnctl/local/jobs" -maxdepth 1 -name '.*' -type d)" ] || fail "left-overs"
 }
+
+test_a_folder_that_is_not_there_is_exit_2_and_no_job() {
+  git init -q
+  printf 'target = "t"\n[targets.t.test]\nargv = ["true"]\nworkdir = "nosuch"\n' >gdnctl.toml
+  expect 2 "$GDNCTL" ray-test --cluster local
+  err_has "target 't': its test runs in nosuch, which is no folder with files in"
+  mkdir nosuch  # git knows no empty folders, so the job would not find it
+  expect 2 "$GDNCTL" ray-test --cluster local
+  touch nosuch/file
+  expect 0 "$GDNCTL" ray-test --cluster local --submission-id there
+  expect 2 "$GDNCTL" ray-test --cluster local --working-dir absent
+  err_has 'absent'
+  expect 2 "$GDNCTL" ray-test --cluster local --target marin
+  err_has 'lib/levanter'
+  expect 0 "$GDNCTL" ray-list --cluster local --json
+  [ "$(grep -o submission_id "$WORK/out" | wc -l)" = 1 ] || fail "more jobs than one"
+}
+
+profile_that_prints() { # SCRIPT METRIC-FROM
+  printf 'target = "t"\n[targets.t]\ntest = ["true"]\nmetric = { name = "gdn/forward_ms", better = "lower", unit = "ms", from = %s }\n' "$2" >gdnctl.toml
+  printf '[targets.t.profile]\nargv = ["sh", "-c", %s]\n' "$1" >>gdnctl.toml
+}
+
+test_profile_reads_the_targets_metric() {
+  local objects
+  objects='"echo; echo \"{\\\"forward\\\": {\\\"median_ms\\\": 9}}\"; echo \"{\"; echo \"  \\\"forward\\\": {\\\"median_ms\\\": 1.25}\"; echo \"}\"; echo done"'
+  profile_that_prints "$objects" '"json:/forward/median_ms"'
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  out_has '"metric":{"name":"gdn/forward_ms","value":1.25,"unit":"ms","better":"lower"}'
+  expect 0 "$GDNCTL" ray-profile --cluster local
+  err_has 'metric gdn/forward_ms: 1.25 ms'
+  profile_that_prints '"echo t=3; echo t=2.5"' '"regex:t=(.*)"'
+  expect 0 "$GDNCTL" ray-profile --cluster local
+  err_has 'metric gdn/forward_ms: 2.5 ms'
+  profile_that_prints '"echo nothing"' '"json:/forward/median_ms"'
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  out_has '"metric":{"name":"gdn/forward_ms","value":null'
+  err_has 'metric gdn/forward_ms: the log holds no JSON object (json:/forward/median_ms)'
+  profile_that_prints '"true"' '"regex:("'
+  expect 2 "$GDNCTL" ray-profile --cluster local
+  err_has "metric 'gdn/forward_ms'"
+}
+
+test_profile_without_a_tpu_here() {
+  mkdir -p lib/levanter/src/levanter/layers && touch lib/levanter/src/levanter/layers/gated_deltanet.py
+  expect 0 "$GDNCTL" ray-profile --cluster local --tpu auto --no-wait --json --submission-id p1
+  out_has '"tpu":null'
+  out_lacks GDN_PROFILE_TPU_VARIANT
+  out_has '"resources":{}'
+  expect 0 "$GDNCTL" ray-profile --cluster local --no-wait --json --submission-id p2
+  out_has '"tpu":"v5p-8"'
+  out_has GDN_PROFILE_TPU_VARIANT
+}
+
+test_json_after_a_signal() {
+  setup '"echo up >&2; sleep 300"'
+  for words in "130 RUNNING none" "130 STOPPED --auto-stop"; do
+    set -- $words
+    [ "$3" = none ] && option= || option=$3
+    env --default-signal=INT "$GDNCTL" ray-test --cluster local --json --submission-id "j-$2" $option >"$WORK/out" 2>"$WORK/err" &
+    local pid=$!
+    for _ in $(seq 600); do grep -qx up "$WORK/err" && break; sleep 0.05; done
+    kill -INT "$pid"
+    wait "$pid"
+    [ $? = "$1" ] || fail "exit code"
+    [ "$(wc -l <"$WORK/out")" = 1 ] || fail "not one object"
+    out_has "\"submission_id\":\"j-$2\",\"status\":\"$2\""
+    err_has interrupted
+  done
+  env --default-signal=INT "$GDNCTL" ray-wait --cluster local --json j-RUNNING >"$WORK/out" 2>"$WORK/err" &
+  pid=$!
+  for _ in $(seq 600); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done
+  kill -INT "$pid"
+  wait "$pid"
+  [ $? = 130 ] || fail "exit code of ray-wait"
+  out_has '"schema":"gdnctl.ray-wait/1"'
+  out_has '"status":"RUNNING"'
+  expect 0 "$GDNCTL" ray-stop --cluster local j-RUNNING --wait
+}
+
+test_ctrl_c_while_packing_submits_nothing() {
+  git init -q
+  printf 'target = "t"\n[targets.t]\ntest = ["true"]\n' >gdnctl.toml
+  truncate -s 3900M large  # nothing on disk, seconds to pack
+  env --default-signal=INT "$GDNCTL" ray-test --cluster local --json --submission-id packed >"$WORK/out" 2>"$WORK/err" &
+  local pid=$!
+  for _ in $(seq 600); do [ -n "$(find "$XDG_STATE_HOME" -name package.zip -size +1 2>/dev/null)" ] && break; sleep 0.05; done
+  kill -INT "$pid"
+  wait "$pid"
+  [ $? = 130 ] || fail "exit code"
+  out_has '"submission_id":"packed","status":null'
+  expect 6 "$GDNCTL" ray-wait --cluster local packed
+  [ -z "$(find "$XDG_STATE_HOME" -name package.zip)" ] || fail "a package is left"
+}

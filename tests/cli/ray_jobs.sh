@@ -196,3 +196,53 @@ test_list_matches_and_json() {
   expect 124 "$GDNCTL" ray-wait $RAY --match '^gdnctl-test' --timeout 0
   err_has 'submission_id=gdnctl-test-b'
 }
+
+test_ctrl_c_while_packing_submits_nothing() {
+  serve
+  git init -q
+  target '"true"'
+  truncate -s 3900M large  # nothing on disk, seconds to pack
+  env --default-signal=INT "$GDNCTL" ray-test $RAY --json --submission-id packed >"$WORK/out" 2>"$WORK/err" &
+  local pid=$!
+  for _ in $(seq 600); do ls -l "/proc/$pid/fd" 2>/dev/null | grep -q gdnctl-package && break; sleep 0.05; done
+  kill -INT "$pid"
+  wait "$pid"
+  [ $? = 130 ] || fail "exit code"
+  out_has '"submission_id":"packed","status":null'
+  [ "$(asked 'PUT|POST')" = 0 ] || fail "something was sent"
+}
+
+test_a_post_that_is_interrupted_names_the_job_or_stops_it() {
+  serve
+  target '"sleep 60"'
+  ctl '{"fault": {"match": "POST /api/jobs/", "hang": 30, "times": -1}}'
+  env --default-signal=INT "$GDNCTL" ray-test $RAY --working-dir none --submission-id doubt >"$WORK/out" 2>"$WORK/err" &
+  local pid=$!
+  for _ in $(seq 400); do [ "$(asked 'POST /api/jobs/$')" = 1 ] && break; sleep 0.05; done
+  kill -INT "$pid"
+  wait "$pid"
+  [ $? = 130 ] || fail "exit code"
+  err_has 'whether the job was taken shows `gdnctl ray-wait doubt`'
+}
+
+test_json_when_a_signal_ends_a_submission() {
+  serve
+  target '"echo up >&2; sleep 60"'
+  env --default-signal=INT "$GDNCTL" ray-test $RAY --working-dir none --json --auto-stop --submission-id j >"$WORK/out" 2>"$WORK/err" &
+  local pid=$!
+  for _ in $(seq 400); do grep -qx up "$WORK/err" && break; sleep 0.05; done
+  kill -TERM "$pid"
+  wait "$pid"
+  [ $? = 143 ] || fail "exit code"
+  out_has '"submission_id":"j","status":"STOPPED"'
+  out_has '"backend":"ray"'
+}
+
+test_a_time_limit_is_kept_when_the_dashboard_is_silent() {
+  serve
+  job long RUNNING end_time=null </dev/null
+  ctl '{"fault": {"match": "GET /api/jobs/long", "hang": 60, "times": -1}}'
+  local start=$SECONDS
+  expect 124 "$GDNCTL" ray-wait $RAY long --timeout 2
+  [ $((SECONDS - start)) -le 8 ] || fail "took $((SECONDS - start)) s"
+}

@@ -88,7 +88,7 @@ struct TestSelection {
 
 // Options of ray-profile; names and defaults are the recipe's.
 struct ProfileSettings {
-    std::string tpu = "v5p-8";  // resolved: never "auto"
+    std::string tpu = "v5p-8";  // resolved: never "auto"; empty: the run is told none
     std::string size = "130m";
     std::int64_t num_steps = 20;
     std::int64_t profile_start_step = 2;
@@ -110,6 +110,7 @@ struct ProfileSettings {
 // What to hand to a backend: one /bin/sh command line, run in the root of the working directory.
 struct JobCommand {
     std::string entrypoint;
+    std::string workdir;  // the folder below that root that the command line goes to first; empty: none
     EnvList env;  // in a fixed order; later entries win
     std::map<std::string, double> resources;
     std::optional<std::int64_t> timeout_s;

@@ -2,6 +2,7 @@
 // it, and the way there (a plain address, or an ssh tunnel to its head node).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -95,6 +96,7 @@ struct RayToken {
 struct GcloudAccess {
     Process* process = nullptr;
     std::stop_token stop;
+    std::chrono::milliseconds limit{30'000};
 };
 
 // RAY_AUTH_TOKEN, then the file that RAY_AUTH_TOKEN_PATH names, then ~/.ray/auth_token, then (with a cluster file that

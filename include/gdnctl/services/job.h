@@ -20,6 +20,7 @@
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/result.h"
 #include "gdnctl/core/time.h"
+#include "gdnctl/platform/clock.h"
 
 namespace gdnctl {
 
@@ -145,7 +146,8 @@ public:
     virtual std::string address() const = 0;  // what a person would open or look into
     virtual std::string job_url(std::string_view id) const = 0;
 
-    // Errors: usage (id taken, request this backend cannot serve), local_io, infrastructure.
+    // Errors: usage (id taken, request this backend cannot serve), local_io, infrastructure; interrupted, terminated
+    // (with a hint: the job may have been taken all the same).
     virtual Result<Submitted> submit(const JobRequest& request) = 0;
     // Error: remote_missing `Job X does not exist`.
     virtual Result<JobDetails> details(std::string_view id) = 0;
@@ -159,6 +161,8 @@ public:
     virtual Result<bool> stop(std::string_view id) = 0;
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
     virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) = 0;
+    // No request lasts longer than to this moment, or a second where that is past; nullopt: each as long as it may.
+    virtual void set_deadline([[maybe_unused]] std::optional<Clock::Monotonic> deadline) {}
     // From here on a stop request that this backend was made with cuts nothing short: for cleaning up after a signal.
     virtual void ignore_stop_requests() {}
 };

@@ -23,6 +23,8 @@ public:
     // Where the agent of a job's node can be reached ("http://10.0.0.7:52365", as the job's details name it); nullopt:
     // there is no way to it from here.
     virtual std::optional<std::string> agent_url(const std::string& address) = 0;
+    // Opening a way takes no longer than to this moment, or a second where that is past; nullopt: as long as it may.
+    virtual void set_deadline([[maybe_unused]] std::optional<Clock::Monotonic> deadline) {}
 };
 
 struct RayJobsConfig {

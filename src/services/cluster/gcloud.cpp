@@ -11,8 +11,6 @@ namespace gdnctl::cluster {
 
 namespace {
 
-constexpr std::chrono::seconds k_limit{30};
-
 bool has_any(std::string_view text, std::initializer_list<std::string_view> signs) {
     for (const std::string_view sign : signs) {
         if (text.find(sign) != std::string_view::npos) return true;
@@ -40,7 +38,7 @@ Result<std::string> run_gcloud(const GcloudAccess& gcloud, std::vector<std::stri
     spec.argv = {"gcloud"};
     spec.argv.insert(spec.argv.end(), words.begin(), words.end());
     spec.env["CLOUDSDK_CORE_DISABLE_PROMPTS"] = "1";
-    spec.wall_limit = k_limit;
+    spec.wall_limit = gcloud.limit;
     spec.stop = gcloud.stop;
     auto result = gcloud.process->run(spec);
     if (!result) {

@@ -21,6 +21,8 @@ using cluster::Forward;
 using std::chrono::milliseconds;
 
 constexpr int k_dashboard_port = 8265;
+constexpr milliseconds k_shortest{1000};
+constexpr milliseconds k_gcloud_limit{30'000};
 constexpr milliseconds k_open_limit{30'000};
 constexpr milliseconds k_agent_limit{10'000};
 constexpr milliseconds k_agent_rest{60'000};  // after a failure: the log is followed another way meanwhile
@@ -41,11 +43,12 @@ public:
             m_dashboard.reset();
         }
         // The machine may be another one by now.
-        GDNCTL_TRY_ASSIGN(m_head, cluster::find_head_node({m_config.process, m_config.stop}, m_config.cluster));
+        GDNCTL_TRY_ASSIGN(m_head, cluster::find_head_node({m_config.process, m_config.stop, within(k_gcloud_limit)},
+                                                          m_config.cluster));
         log::info("opening an ssh tunnel to {}@{}, the head node of cluster {}", m_config.cluster.ssh_user,
                   m_head.ssh_ip, m_config.cluster.cluster_name);
-        GDNCTL_TRY_ASSIGN(auto forward,
-                          Forward::open(m_config, m_head, {m_head.internal_ip, k_dashboard_port}, k_open_limit));
+        GDNCTL_TRY_ASSIGN(auto forward, Forward::open(m_config, m_head, {m_head.internal_ip, k_dashboard_port},
+                                                      within(k_open_limit)));
         GDNCTL_TRY(gate(*forward));
         m_dashboard = std::move(forward);
         return m_dashboard->url();
@@ -63,7 +66,7 @@ public:
         const auto now = m_config.clock->monotonic();
         if (known.failed && now - *known.failed < k_agent_rest) return std::nullopt;
         known.forward.reset();
-        auto forward = Forward::open(m_config, m_head, {agent->host, agent->port}, k_agent_limit);
+        auto forward = Forward::open(m_config, m_head, {agent->host, agent->port}, within(k_agent_limit));
         if (!forward) {
             log::debug("no tunnel to the agent {}: {}", address, forward.error().text());
             known.failed = now;
@@ -73,7 +76,18 @@ public:
         return known.forward->url();
     }
 
+    void set_deadline(std::optional<Clock::Monotonic> deadline) override {
+        const std::lock_guard lock(m_mutex);
+        m_deadline = deadline;
+    }
+
 private:
+    milliseconds within(milliseconds limit) const {
+        if (!m_deadline) return limit;
+        const auto left = std::chrono::ceil<milliseconds>(*m_deadline - m_config.clock->monotonic());
+        return std::min(limit, std::max(left, k_shortest));
+    }
+
     struct Agent {
         std::unique_ptr<Forward> forward;
         std::optional<Clock::Monotonic> failed;
@@ -83,7 +97,7 @@ private:
     Status gate(Forward& forward) {
         HttpRequest request;
         request.url = forward.url() + "/api/version";
-        request.connect_timeout = request.first_byte_timeout = request.total_timeout = k_gate_limit;
+        request.connect_timeout = request.first_byte_timeout = request.total_timeout = within(k_gate_limit);
         request.stop = m_config.stop;
         std::string why;
         for (int tries = 1;; ++tries) {
@@ -97,7 +111,7 @@ private:
             } else {
                 why = answer.error().message;
             }
-            if (tries == k_gate_tries) break;
+            if (tries == k_gate_tries || within(k_gate_limit) < k_gate_limit) break;
             if (!m_config.clock->sleep_for(k_gate_pause, m_config.stop)) return tl::unexpected(stopped_error());
         }
         std::string said = forward.end();
@@ -111,6 +125,7 @@ private:
 
     TunnelConfig m_config;
     std::mutex m_mutex;
+    std::optional<Clock::Monotonic> m_deadline;
     cluster::HeadNode m_head;
     std::unique_ptr<Forward> m_dashboard;
     std::map<std::string, Agent> m_agents;

@@ -172,4 +172,50 @@ void ArraySplitter::feed(std::string_view piece) {
     }
 }
 
+void StringCutter::in_string(char c) {
+    constexpr std::size_t k_most = std::size_t{1} << 20;
+    if (m_escape == 0) {
+        // Never within an escape, nor between the two of a pair: what is left must be JSON.
+        if (m_length >= k_most && !m_high) m_dropping = true;
+        if (c == '"') {
+            m_in_string = false;
+            m_left += c;
+            return;
+        }
+        m_escape = c == '\\' ? 1 : 0;
+        if (m_escape == 0) m_high = false;
+    } else if (m_escape == 1) {
+        m_escape = c == 'u' ? 2 : 0;
+        m_unit = 0;
+        if (m_escape == 0) m_high = false;
+    } else {
+        const char lower = static_cast<char>(c | 0x20);
+        const bool letter = lower >= 'a' && lower <= 'f';
+        m_unit = m_unit << 4 | (static_cast<std::uint32_t>(letter ? lower - 'a' + 10 : c - '0') & 0xF);
+        if (++m_escape == 6) {
+            m_escape = 0;
+            m_high = m_unit >= 0xD800 && m_unit <= 0xDBFF;
+        }
+    }
+    ++m_length;
+    if (!m_dropping) m_left += c;
+}
+
+const std::string& StringCutter::feed(std::string_view piece) {
+    m_left.clear();
+    for (const char c : piece) {
+        if (m_in_string) {
+            in_string(c);
+            continue;
+        }
+        m_left += c;
+        if (c != '"') continue;
+        m_in_string = true;
+        m_dropping = m_high = false;
+        m_length = 0;
+        m_escape = 0;
+    }
+    return m_left;
+}
+
 }  // namespace gdnctl::ray

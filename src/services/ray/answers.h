@@ -49,7 +49,7 @@ class ArraySplitter {
 public:
     using Item = std::function<void(std::string_view)>;
     // An object larger than this is left out.
-    static constexpr std::size_t k_item_limit = std::size_t{32} << 20;
+    static constexpr std::size_t k_item_limit = std::size_t{8} << 20;
 
     explicit ArraySplitter(Item item) : m_item(std::move(item)) {}
     void feed(std::string_view piece);
@@ -63,6 +63,24 @@ private:
     std::string m_text;
     std::size_t m_depth = 0;  // 1: in the array
     bool m_in_string = false, m_escaped = false, m_dropped = false, m_complete = false;
+};
+
+// Shortens the strings of a JSON text that comes in pieces to 1 MiB: a job's message may hold a traceback of any
+// length.
+class StringCutter {
+public:
+    // What is left of `piece`, valid until the next call.
+    const std::string& feed(std::string_view piece);
+
+private:
+    void in_string(char c);
+
+    std::string m_left;
+    std::size_t m_length = 0;  // of this string so far
+    bool m_in_string = false, m_dropping = false;
+    int m_escape = 0;          // of \\uXXXX: characters so far
+    std::uint32_t m_unit = 0;  // XXXX
+    bool m_high = false;       // the first half of a surrogate pair was last
 };
 
 }  // namespace gdnctl::ray

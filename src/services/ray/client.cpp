@@ -16,15 +16,18 @@ namespace {
 
 constexpr milliseconds k_total{30000};
 constexpr milliseconds k_longest{5000};
+constexpr milliseconds k_shortest{1000};       // that a request gets, however little time is left
 constexpr milliseconds k_agent_connect{1500};  // there may be no way to it at all
 
 }  // namespace
 
-Patience::Patience(Clock& clock, std::stop_token stop)
-    : m_clock(clock), m_stop(std::move(stop)), m_start(clock.monotonic()) {}
+Patience::Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline)
+    : m_clock(clock), m_stop(std::move(stop)), m_end(clock.monotonic() + k_total) {
+    if (deadline) m_end = std::min(m_end, *deadline);
+}
 
 bool Patience::wait(std::string_view reason) {
-    if (m_clock.monotonic() + m_delay - m_start > k_total) return false;
+    if (m_clock.monotonic() + m_delay > m_end) return false;
     log::info("{}; trying again in {}", reason, format_duration(m_delay));
     if (!m_clock.sleep_for(m_delay, m_stop)) {
         m_stopped = true;
@@ -42,7 +45,22 @@ void Client::authorize(HttpRequest& request) const {
     if (!m_config.token.empty()) request.secret_headers.emplace_back("Authorization", "Bearer " + m_config.token);
 }
 
+void Client::set_deadline(std::optional<Clock::Monotonic> deadline) {
+    m_deadline = deadline;
+    m_config.route->set_deadline(deadline);
+}
+
+void Client::shorten(HttpRequest& request) const {
+    if (!m_deadline) return;
+    const auto left = std::chrono::ceil<milliseconds>(*m_deadline - m_config.clock->monotonic());
+    const milliseconds most = std::max(left, k_shortest);
+    for (milliseconds* limit : {&request.connect_timeout, &request.first_byte_timeout, &request.total_timeout}) {
+        if (limit->count() == 0 || *limit > most) *limit = most;
+    }
+}
+
 Result<HttpResponse> Client::try_once(const Call& call) {
+    if (call.on_begin) call.on_begin();
     HttpRequest request;
     GDNCTL_TRY_ASSIGN(const std::string base, m_config.route->url());
     request.method = call.method;
@@ -57,6 +75,7 @@ Result<HttpResponse> Client::try_once(const Call& call) {
     request.first_byte_timeout = call.first_byte;
     request.total_timeout = call.total;
     request.stop = m_config.stop;
+    shorten(request);
     auto answer = m_config.http->send(request);
     if (answer) return answer;
     Error error = std::move(answer).error();
@@ -97,6 +116,7 @@ Result<HttpResponse> Client::get_range(const std::string& url, const std::string
     request.body_limit = limit;
     request.connect_timeout = k_agent_connect;
     request.stop = m_config.stop;
+    shorten(request);
     auto answer = m_config.http->send(request);
     if (!answer && answer.error().kind == ErrorKind::interrupted) return tl::unexpected(stopped_error());
     return answer;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,8 @@ namespace gdnctl::ray {
 // Half a second and half as much more each time, up to five; thirty seconds in all.
 class Patience {
 public:
-    Patience(Clock& clock, std::stop_token stop);
+    // Ends at `deadline`, if there is one.
+    Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline);
     // Sleeps before another try of what failed with `reason`. False: no more tries; see stopped().
     bool wait(std::string_view reason);
     bool stopped() const { return m_stopped; }
@@ -23,7 +25,7 @@ public:
 private:
     Clock& m_clock;
     std::stop_token m_stop;
-    Clock::Monotonic m_start;
+    Clock::Monotonic m_end;
     std::chrono::milliseconds m_delay{500};
     bool m_stopped = false;
 };
@@ -34,6 +36,7 @@ struct Call {
     std::string body;  // JSON
     std::filesystem::path body_file;
     std::function<bool(std::string_view)> on_chunk;
+    std::function<void()> on_begin;  // before each try
     std::size_t body_limit = std::size_t{8} << 20;
     std::chrono::milliseconds first_byte{15000};
     std::chrono::milliseconds total{60000};  // 0: none
@@ -58,14 +61,17 @@ public:
     Error refuse(const Call& call, const HttpResponse& answer) const;
     const RayJobsConfig& config() const { return m_config; }
     void ignore_stop_requests() { m_config.stop = {}; }
+    void set_deadline(std::optional<Clock::Monotonic> deadline);
     Clock& clock() const { return *m_config.clock; }
-    Patience patience() const { return {*m_config.clock, m_config.stop}; }
+    Patience patience() const { return {*m_config.clock, m_config.stop, m_deadline}; }
 
 private:
     Result<HttpResponse> try_once(const Call& call);
     void authorize(HttpRequest& request) const;
+    void shorten(HttpRequest& request) const;
 
     RayJobsConfig m_config;
+    std::optional<Clock::Monotonic> m_deadline;
 };
 
 // Out of reach for the moment, as far as one can tell.

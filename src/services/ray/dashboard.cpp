@@ -1,5 +1,7 @@
 #include "services/ray/dashboard.h"
 
+#include <fmt/format.h>
+
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/signals.h"
@@ -12,6 +14,7 @@ namespace {
 
 // A record that is deleted sooner after the job's end comes back as a ghost.
 constexpr std::chrono::seconds k_settles{5};
+constexpr std::size_t k_record_limit = std::size_t{8} << 20;  // of one job, long strings shortened
 // An end as long ago as this is long ago whatever the two clocks say.
 constexpr std::chrono::minutes k_long_ago{10};
 
@@ -41,9 +44,22 @@ Result<ServerVersion> Dashboard::version() {
 Result<JobDetails> Dashboard::details(std::string_view id, Tries tries) {
     Call call;
     call.path = job_path(id);
-    call.body_limit = std::size_t{32} << 20;  // a message may hold a traceback of any length
-    GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send_ok(call, tries));
-    GDNCTL_TRY_ASSIGN(JobDetails job, read_details(call, answer.body, id));
+    StringCutter cutter;
+    std::string record;
+    call.on_chunk = [&](std::string_view piece) {
+        record += cutter.feed(piece);
+        return record.size() <= k_record_limit;
+    };
+    call.on_begin = [&] {
+        cutter = {};
+        record.clear();
+    };
+    GDNCTL_TRY(m_client.send_ok(call, tries));
+    if (record.size() > k_record_limit) {
+        return fail(ErrorKind::infrastructure,
+                    fmt::format("{} was answered with more than {} MiB", call.name(), k_record_limit >> 20));
+    }
+    GDNCTL_TRY_ASSIGN(JobDetails job, read_details(call, record, id));
     m_known.insert_or_assign(std::string(id), job);
     return job;
 }
@@ -62,6 +78,7 @@ Result<std::vector<JobDetails>> Dashboard::list() {
             auto job = text::is_valid_utf8(text) ? parse_job_details(text) : parse_job_details(text::repair_utf8(text));
             if (job && !is_ghost(*job)) jobs.push_back(std::move(*job));
         });
+        StringCutter cutter;
         std::string start;  // to name what came instead of a list
         Call call;
         call.path = "/api/jobs/";
@@ -71,7 +88,7 @@ Result<std::vector<JobDetails>> Dashboard::list() {
             constexpr std::size_t k_most = std::size_t{256} << 20;
             if (start.size() < k_start) start += piece.substr(0, k_start - start.size());
             bytes += piece.size();
-            splitter.feed(piece);
+            splitter.feed(cutter.feed(piece));
             return bytes <= k_most;
         };
         auto answer = m_client.send(call, Tries::one);

@@ -45,6 +45,9 @@ public:
         return ray::make_log_reader(m_dashboard, std::string(id), start);
     }
 
+    void set_deadline(std::optional<Clock::Monotonic> deadline) override {
+        m_dashboard->client().set_deadline(deadline);
+    }
     void ignore_stop_requests() override { m_dashboard->client().ignore_stop_requests(); }
 
 private:

@@ -134,6 +134,27 @@ TEST_CASE("answers: the gist of ten megabytes is one short line of valid text") 
     CHECK(gist("") == "nothing");
 }
 
+TEST_CASE("answers: long strings of a record are shortened, and what is left is JSON, wherever the cut falls") {
+    for (std::size_t shift = 0; shift < 13; ++shift) {
+        std::string text = "{\"a\": \"" + std::string(shift, 'x');
+        for (int i = 0; i < 120'000; ++i) text += i % 2 == 0 ? "\\ud83d\\ude00" : "\\\"";
+        text += "\", \"b\": [\"\\\\\", 1], \"c\": \"" + std::string(3'000'000, 'y') + "\", \"d\": \"end\"}";
+        StringCutter cutter;
+        std::string left;
+        for (std::size_t at = 0; at < text.size(); at += 65'521) {
+            left += cutter.feed(std::string_view(text).substr(at, 65'521));
+        }
+        CHECK(left.size() < (std::size_t{2} << 20) + 200);
+        const auto json = parse_json(left, "record");
+        REQUIRE(json);
+        CHECK(json->at("b").dump() == "[\"\\\\\",1]");
+        CHECK(json->at("d") == "end");
+        CHECK(json->at("c").get<std::string>().size() == std::size_t{1} << 20);
+    }
+    StringCutter cutter;
+    CHECK(cutter.feed("{\"a\": \"\\u00e9 \\\\ \"}") == "{\"a\": \"\\u00e9 \\\\ \"}");
+}
+
 TEST_CASE("answers: ids are one segment of a path") {
     CHECK(percent_escape("a-b_C.9~") == "a-b_C.9~");
     CHECK(percent_escape("a/b?c#d e%\xff") == "a%2Fb%3Fc%23d%20e%25%FF");

@@ -103,6 +103,51 @@ TEST_CASE("ray details: refused for thirty seconds is exit 4") {
     CHECK(world.backend()->details("j").error().kind == ErrorKind::infrastructure);
 }
 
+TEST_CASE("ray: no request and no waiting lasts beyond the deadline, but for a second") {
+    struct Recorder final : Http {
+        std::vector<HttpRequest> seen;
+        Result<HttpResponse> send(const HttpRequest& request) override {
+            seen.push_back(request);
+            return tl::unexpected(RayWorld::refused());
+        }
+    };
+    using namespace std::chrono_literals;
+    RayWorld world;
+    Recorder http;
+    const auto backend = world.backend(&http);
+    CHECK_FALSE(backend->poll("j"));
+    backend->set_deadline(world.clock.monotonic() + 4s);
+    CHECK_FALSE(backend->poll("j"));
+    backend->set_deadline(world.clock.monotonic() - 4s);
+    CHECK_FALSE(backend->poll("j"));
+    CHECK_FALSE(backend->details("j"));
+    backend->set_deadline(std::nullopt);
+    CHECK_FALSE(backend->poll("j"));
+    REQUIRE(http.seen.size() == 5);
+    for (const std::size_t plain : {0u, 4u}) {
+        CHECK(http.seen[plain].first_byte_timeout == 15s);
+        CHECK(http.seen[plain].total_timeout == 60s);
+    }
+    CHECK(http.seen[1].total_timeout == 4s);
+    CHECK(http.seen[1].first_byte_timeout == 4s);
+    CHECK(http.seen[1].connect_timeout == 4s);
+    CHECK(http.seen[2].total_timeout == 1s);
+    CHECK(world.clock.sleeps().empty());
+}
+
+TEST_CASE("ray: a record of ten megabytes is read, one that is too large in all is refused") {
+    RayWorld world;
+    Json job = *parse_json(RayWorld::job("j", "FAILED"), "job");
+    job["message"] = std::string(10'000'000, 'x');
+    world.get("/api/jobs/j").reply(200, job.dump());
+    const auto read = world.backend()->details("j");
+    REQUIRE(read);
+    CHECK(read->message.size() == std::size_t{1} << 20);
+    for (int i = 0; i < 10; ++i) job["metadata"]["k" + std::to_string(i)] = std::string(1'000'000, 'y');
+    world.get("/api/jobs/j").reply(200, job.dump());
+    CHECK(world.backend()->poll("j").error().kind == ErrorKind::infrastructure);
+}
+
 TEST_CASE("ray: a stop request ends the waiting between two tries") {
     RayWorld world;
     world.clock.when_asleep([&] { world.stop.request_stop(); });
