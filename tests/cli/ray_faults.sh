@@ -47,15 +47,17 @@ test_no_jobs_server_is_exit_4() {
   err_has 'there is no Ray Jobs API at it'
 }
 
-test_redirect_to_another_host_gets_no_token() {
-  serve
+# another_host: a server that writes down whatever it is sent, in $WORK/other/seen; its port is $OTHER.
+another_host() {
   mkdir -p "$WORK/other"
   python3 -c '
 import http.server, sys
 class H(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        open(sys.argv[1] + "/seen", "a").write(str(self.headers))
+    def note(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        open(sys.argv[1] + "/seen", "ab").write(self.requestline.encode() + b"\n" + str(self.headers).encode() + body)
         self.send_response(200); self.end_headers()
+    do_GET = do_POST = do_PUT = do_HEAD = do_CONNECT = note
     def log_message(self, *a): pass
 s = http.server.HTTPServer(("127.0.0.1", 0), H)
 open(sys.argv[1] + "/port", "w").write(str(s.server_port))
@@ -63,7 +65,13 @@ s.serve_forever()' "$WORK/other" >/dev/null 2>&1 &
   other=$!
   trap 'kill $other $server 2>/dev/null; cleanup' EXIT
   for _ in $(seq 200); do [ -s "$WORK/other/port" ] && break; sleep 0.05; done
-  ctl "{\"fault\": {\"match\": \"POST /api/jobs/x\", \"status\": 307, \"headers\": {\"Location\": \"http://127.0.0.1:$(cat "$WORK/other/port")/\"}, \"times\": -1}}"
+  OTHER=$(cat "$WORK/other/port")
+}
+
+test_redirect_to_another_host_gets_no_token() {
+  serve
+  another_host
+  ctl "{\"fault\": {\"match\": \"POST /api/jobs/x\", \"status\": 307, \"headers\": {\"Location\": \"http://127.0.0.1:$OTHER/\"}, \"times\": -1}}"
   expect 4 env RAY_AUTH_TOKEN=s3cret-token-value "$GDNCTL" ray-stop $RAY x
   err_has 'is redirected to'
   err_lacks s3cret
@@ -233,6 +241,8 @@ test_a_dead_address_is_exit_4_and_never_the_local_backend() {
 test_no_secret_leaves_by_any_door() {
   RAY_SERVER_TOKEN=tok-0123456789abcdef serve  # no argv of ours holds it
   export RAY_AUTH_TOKEN=tok-0123456789abcdef HF_TOKEN=hf-secret-0123456789 WANDB_API_KEY=wandb-secret-0123456789
+  another_host
+  export http_proxy=http://127.0.0.1:$OTHER https_proxy=http://127.0.0.1:$OTHER ALL_PROXY=http://127.0.0.1:$OTHER
   git init -q
   target '"sleep 3; exit 1"'
   "$GDNCTL" -vv ray-test $RAY -e "MINE=own-secret-0123456789" >"$WORK/out" 2>"$WORK/err" &
@@ -246,8 +256,19 @@ test_no_secret_leaves_by_any_door() {
   ctl '{"fault": {"match": "POST /api/jobs/", "status": 400, "body": "Traceback\nTypeError: got hf-secret-0123456789 of type str"}}'
   expect 2 "$GDNCTL" -vv ray-test $RAY
   cat "$WORK/out" "$WORK/err" >>"$WORK/argv"
+  # A dashboard that sends everyone elsewhere, and an address that is another machine's.
+  for method in GET POST; do
+    ctl "{\"fault\": {\"match\": \"$method /api/jobs/\", \"status\": 307, \"headers\": {\"Location\": \"http://127.0.0.1:$OTHER/\"}, \"times\": -1}}"
+  done
+  expect 4 "$GDNCTL" -vv ray-test $RAY --working-dir none
+  cat "$WORK/out" "$WORK/err" >>"$WORK/argv"
+  expect 4 "$GDNCTL" -vv ray-wait $RAY x
+  cat "$WORK/out" "$WORK/err" >>"$WORK/argv"
+  "$GDNCTL" -vv ray-list --ray-address http://192.0.2.1:8265 >>"$WORK/argv" 2>&1  # through the proxy, which may be anyone's
+  grep -q 192.0.2.1 "$WORK/other/seen" || fail "the other host was never asked: the test sees nothing"
   for secret in tok-0123456789abcdef hf-secret-0123456789 wandb-secret-0123456789 own-secret-0123456789; do
     ! grep -qF -- "$secret" "$WORK/argv" || fail "$secret was printed, or is in an argv"
     ! grep -rqF -- "$secret" "$XDG_STATE_HOME" "$TMPDIR" || fail "$secret is in a state file"
+    ! grep -qF -- "$secret" "$WORK/other/seen" || fail "$secret went to another host"
   done
 }
