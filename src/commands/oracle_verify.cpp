@@ -15,6 +15,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/kernel_under_test.h"
+#include "gdnctl/oracle/metamorphic.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
 
@@ -53,7 +54,9 @@ std::string text_of(const Item& item) {
     if (item.fault) {
         return line + fmt::format("\n       {}\n", item.fault->text) + oracle_kernel::quoted_output(*item.fault);
     }
-    if (item.verdict == item.expected && item.verdict != Verdict::ok) {
+    if (item.kind == "relation") {
+        line += fmt::format("{:.2g} x tolerance", item.error_over_budget);
+    } else if (item.verdict == item.expected && item.verdict != Verdict::ok) {
         line += "as expected";
     } else {
         line += fmt::format("{:.2g} x budget", item.error_over_budget);
@@ -115,6 +118,7 @@ public:
             }
         }
         GDNCTL_TRY(check_names(vectors));
+        if (m_options.metamorphic) return run_relations(*kernel);
         log::info("judging {} on the generated cases{}", m_options.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
         for (const oracle::GdnCase& c : oracle::gdn_cases()) {
@@ -127,8 +131,7 @@ public:
             if (auto done = run_case(c, *kernel); !done)
                 return tl::unexpected(std::move(done).error().within("case " + c.name));
         }
-        m_network = kernel->network();
-        if (m_network == "none") log::warning("this system lets nothing keep the kernel from the network");
+        note_network(*kernel);
         for (const auto& [name, vector] : vectors) {
             if (!wanted(name)) continue;
             GDNCTL_TRY(check_stop());
@@ -142,6 +145,38 @@ public:
     int not_run() const { return m_not_run; }
 
 private:
+    void note_network(const oracle::KernelUnderTest& kernel) {
+        m_network = kernel.network();
+        if (m_network == "none") log::warning("this system lets nothing keep the kernel from the network");
+    }
+
+    Status run_relations(oracle::KernelUnderTest& kernel) {
+        log::info("checking relations between results of {}", m_options.kernel);
+        for (const oracle::Relation& relation : oracle::relations()) {
+            if (!wanted(relation.name)) continue;
+            GDNCTL_TRY(check_stop());
+            if (given_up()) {
+                ++m_not_run;
+                continue;
+            }
+            auto result = oracle::check_relation(relation.name, kernel, m_threads, 1);
+            if (!result) return tl::unexpected(std::move(result).error().within("relation " + relation.name));
+            Item item;
+            item.kind = "relation";
+            item.name = relation.name;
+            item.verdict = result->held() ? Verdict::ok : Verdict::wrong;
+            item.error_over_budget = result->error == 0 ? 0 : result->error / result->tolerance;
+            if (!result->held()) {
+                item.reason = fmt::format("does not hold: {}; {} (off by {:.2g} of its size)", relation.about,
+                                          result->worst, result->error);
+            }
+            item.fault = std::move(result->fault);
+            add(std::move(item));
+        }
+        note_network(kernel);
+        return {};
+    }
+
     // A kernel that hangs or does not load is not tried again on seventy more cases.
     bool given_up() const {
         return !m_items.empty() && m_items.back().fault && oracle::ends_everything(m_items.back().fault->kind);
@@ -156,6 +191,10 @@ private:
         std::vector<std::string> known;
         for (const oracle::GdnCase& c : oracle::gdn_cases()) known.push_back(c.name);
         for (const auto& [name, vector] : vectors) known.push_back(name);
+        if (m_options.metamorphic) {
+            known.clear();
+            for (const oracle::Relation& relation : oracle::relations()) known.push_back(relation.name);
+        }
         for (const std::string& name : m_options.cases) {
             if (std::find(known.begin(), known.end(), name) != known.end()) continue;
             const auto near = text::nearest(name, known);
@@ -257,6 +296,7 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
     report["forward_only"] = true;
     report["cases"] = count_of(items, "case");
     report["vectors"] = count_of(items, "vector");
+    report["relations"] = count_of(items, "relation");
     report["failed"] = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
     report["not_run"] = verifier.not_run();
     report["network_barrier"] = verifier.network().empty() ? Json(nullptr) : Json(verifier.network());
@@ -291,13 +331,22 @@ void describe(cli::Args& args, Options& options) {
                                   .value = "DIR",
                                   .help = "folder of recorded inputs and outputs",
                                   .complete = cli::Complete::directory});
-    args.option(options.cases, {.names = "--case", .value = "NAME", .help = "only this case or vector"});
+    args.option(options.cases, {.names = "--case", .value = "NAME", .help = "only this case, vector or relation"});
+    args.flag(options.metamorphic, {.names = "--metamorphic",
+                                    .help = "check relations between the kernel's own results, without any reference"});
+    args.check([&options]() -> Status {
+        if (options.metamorphic && options.vectors) {
+            return fail(ErrorKind::usage, "--metamorphic excludes --vectors: recorded outputs answer no questions");
+        }
+        return {};
+    });
     oracle_gdn::describe_threads(args, options.threads);
     oracle_kernel::describe_limits(args, options.limits);
     args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too"});
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "a kernel of your own (docs/writing-a-kernel.md)");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
     args.exit_code(1,
                    "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, took too much memory, wrote "
@@ -326,10 +375,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
             context.terminal.out(fmt::format("network kept away by: {}\n", verifier.network()));
         }
         context.terminal.out("FORWARD ONLY: no gradient was compared\n");
-        context.terminal.out(fmt::format(
-            "verdict: {} ({}, {}{}{})\n", name, plural(count_of(items, "case"), "case"),
-            plural(count_of(items, "vector"), "vector"), failed == 0 ? "" : fmt::format("; {} failed", failed),
-            verifier.not_run() == 0 ? "" : fmt::format(", {} not run", verifier.not_run())));
+        const std::string counted = options.metamorphic ? plural(count_of(items, "relation"), "relation")
+                                                        : plural(count_of(items, "case"), "case") + ", " +
+                                                              plural(count_of(items, "vector"), "vector");
+        context.terminal.out(
+            fmt::format("verdict: {} ({}{}{})\n", name, counted, failed == 0 ? "" : fmt::format("; {} failed", failed),
+                        verifier.not_run() == 0 ? "" : fmt::format(", {} not run", verifier.not_run())));
     }
     return fault != nullptr ? oracle_kernel::exit_code_of(fault->kind)
                             : oracle_report::exit_code_of(verdict, options.allow_suspect);

@@ -17,6 +17,7 @@ struct Options {
     std::optional<std::string> vectors;
     std::vector<std::string> cases;
     bool allow_suspect = false;
+    bool metamorphic = false;
     std::int64_t threads = 0;
     oracle_kernel::LimitOptions limits;
 };

@@ -20,7 +20,7 @@ test_json() {
     python3 - "$WORK/out" <<'PY' || fail "not the promised object"
 import json, sys
 r = json.load(open(sys.argv[1]))
-assert list(r) == ["schema", "op", "kernel", "verdict", "forward_only", "cases", "vectors", "failed", "not_run", "network_barrier", "items"], list(r)
+assert list(r) == ["schema", "op", "kernel", "verdict", "forward_only", "cases", "vectors", "relations", "failed", "not_run", "network_barrier", "items"], list(r)
 assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
 assert r["items"][0]["name"] == "t_hand"
 PY
@@ -86,6 +86,24 @@ test_kernels_and_cases_have_names() {
         expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --case odd_dims --case d128
         out_has 'verdict: OK (2 cases, 0 vectors)'
     done
+}
+
+test_metamorphic() {
+    for kernel in chunk fused recurrent32; do
+        expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --metamorphic
+        [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (14 relations)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+    done
+    # A kernel that starts every call from nothing.
+    sed 's|c->initial_state.data)|0)|' "$REPO/examples/cpu-gdn/kernel.c" >kernel.c
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --metamorphic --json
+    jq -e '.verdict == "WRONG" and .relations == 14 and ([.items[] | select(.verdict == "WRONG") | .name] | contains(["continuation", "beta_zero"]))' \
+        "$WORK/out" >/dev/null || fail "the report"
+    jq -e '.items[] | select(.name == "continuation") | .reason | startswith("does not hold: two calls")' "$WORK/out" >/dev/null || fail "the reason"
+    expect 0 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --metamorphic --case perfect_fit --case causality
+    out_has 'verdict: OK (2 relations)'
+    expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:fused --metamorphic --case causalty
+    err_has "did you mean 'causality'?"
+    expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:fused --metamorphic --vectors .
 }
 
 test_terminated_exits_143() {

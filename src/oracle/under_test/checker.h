@@ -1,0 +1,59 @@
+// One relation after another on one kernel, each from inputs of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/metamorphic.h"
+
+namespace gdnctl::oracle {
+
+using Values = std::vector<double>;
+
+struct Outcome {
+    Values out, state;
+};
+
+inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+// Checks relations on one kernel. A fault of the kernel ends the relation: every run() is followed by failed().
+class Checker {
+public:
+    Checker(KernelUnderTest& kernel, int threads, std::uint64_t seed)
+        : m_kernel(kernel), m_threads(threads), m_seed(seed) {}
+
+    Status causality();
+    Status prefixes();
+    Status continuation();
+    Status linearity();
+    Status batch_order();
+    Status head_order();
+    Status signs();
+    Status chunk_length();
+    Status packed();
+    Status padding();
+    Status beta_zero();
+    Status perfect_fit();
+    Status identical_keys();
+    Status orthonormal_keys();
+
+    RelationResult result;
+
+private:
+    // Seeded inputs of B=2, Hk=2, Hv=4, dk=16, dv=8 unless said otherwise; S0 is 0.1 N(0,1).
+    GdnProblem inputs(std::int64_t tokens, std::uint64_t variant = 0) const;
+    TensorFile file_of(const GdnProblem& p) const;
+    Result<Outcome> run(const GdnProblem& p);
+    bool failed() const { return result.fault.has_value(); }
+    void compare(const Values& got, const Values& want, const std::string& what);
+
+    KernelUnderTest& m_kernel;
+    int m_threads;
+    std::uint64_t m_seed;
+    bool m_l2norm = true;
+    int m_chunk = 64;
+};
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,151 @@
+// Relations between a kernel's own results: all hold for ours, and each planted fault breaks the one that names it.
+#include "gdnctl/oracle/metamorphic.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "gdnctl/oracle/gdn_problem.h"
+
+using namespace gdnctl;
+using namespace gdnctl::oracle;
+
+namespace {
+
+using Edit = std::function<void(TensorFile&)>;
+
+// A kernel of ours that gets other inputs than it was given, and whose outputs are changed.
+class Mutant : public KernelUnderTest {
+public:
+    Mutant(Edit inputs, Edit outputs)
+        : m_kernel(*find_builtin_kernel("builtin:fused")), m_inputs(std::move(inputs)), m_outputs(std::move(outputs)) {}
+    std::string name() const override { return "mutant"; }
+    bool worth_repeating() const override { return true; }
+    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
+        TensorFile changed = inputs;
+        if (m_inputs) m_inputs(changed);
+        auto run = m_kernel->run(changed, contract, threads);
+        if (run && m_outputs) m_outputs(run->outputs);
+        return run;
+    }
+
+private:
+    std::unique_ptr<KernelUnderTest> m_kernel;
+    Edit m_inputs, m_outputs;
+};
+
+void edit(TensorFile& file, std::string_view name, const std::function<void(std::vector<double>&, const Shape&)>& how) {
+    for (NamedTensor& entry : file.tensors) {
+        if (entry.name != name) continue;
+        auto values = to_f64(entry.tensor);
+        how(values, entry.tensor.shape);
+        entry.tensor = from_f64(values, entry.tensor.shape, entry.tensor.dtype);
+    }
+}
+
+void scale(TensorFile& file, std::string_view name, double factor) {
+    edit(file, name, [&](std::vector<double>& values, const Shape&) {
+        for (double& x : values) x *= factor;
+    });
+}
+
+bool holds(const std::string& relation, const Edit& inputs, const Edit& outputs) {
+    Mutant mutant(inputs, outputs);
+    const auto result = check_relation(relation, mutant, 2, 1);
+    REQUIRE(result);
+    if (!result->held() && !result->fault) CHECK(!result->worst.empty());
+    return result->held();
+}
+
+}  // namespace
+
+TEST_CASE("metamorphic: every relation holds for our kernels, whatever the seed") {
+    for (const std::string& name : builtin_kernel_names()) {
+        const auto kernel = find_builtin_kernel("builtin:" + name);
+        REQUIRE(kernel);
+        for (const Relation& relation : relations()) {
+            for (const std::uint64_t seed : {1, 2, 3}) {
+                CAPTURE(name);
+                CAPTURE(relation.name);
+                const auto result = check_relation(relation.name, **kernel, 2, seed);
+                REQUIRE(result);
+                CAPTURE(result->worst);
+                CAPTURE(result->error);
+                CHECK(result->held());
+                // Honest arithmetic has room: a tenth of the tolerance is enough.
+                CHECK(result->error <= result->tolerance / 2);
+            }
+        }
+    }
+}
+
+TEST_CASE("metamorphic: planted faults break the relations that name them") {
+    const Edit no_state = [](TensorFile& file) { scale(file, "initial_state", 0); };
+    CHECK_FALSE(holds("continuation", no_state, {}));
+    CHECK_FALSE(holds("beta_zero", no_state, {}));
+    CHECK(holds("causality", no_state, {}));
+
+    const Edit wrong_scale = [](TensorFile& file) { scale(file, "out", 4); };
+    CHECK_FALSE(holds("beta_zero", {}, wrong_scale));
+    CHECK_FALSE(holds("identical_keys", {}, wrong_scale));
+
+    const Edit beta_twice = [](TensorFile& file) { scale(file, "beta", 0.5); };
+    CHECK_FALSE(holds("perfect_fit", beta_twice, {}));
+    CHECK_FALSE(holds("orthonormal_keys", beta_twice, {}));
+
+    const Edit slow_decay = [](TensorFile& file) { scale(file, "g", 0.5); };
+    CHECK_FALSE(holds("orthonormal_keys", slow_decay, {}));
+    CHECK_FALSE(holds("beta_zero", slow_decay, {}));
+
+    const Edit offset = [](TensorFile& file) {
+        edit(file, "v", [](std::vector<double>& v, const Shape&) {
+            for (double& x : v) x += 0.01;
+        });
+    };
+    CHECK_FALSE(holds("linearity", offset, {}));
+    CHECK_FALSE(holds("signs", offset, {}));
+
+    const Edit first_head_differs = [](TensorFile& file) {
+        edit(file, "v", [](std::vector<double>& v, const Shape& shape) {
+            const auto row = static_cast<std::size_t>(shape[shape.size() - 2] * shape.back());
+            for (std::size_t i = 0; i < v.size(); i += row) v[i] *= 1.01;
+        });
+    };
+    CHECK_FALSE(holds("head_order", first_head_differs, {}));
+
+    const Edit first_row_differs = [](TensorFile& file) {
+        edit(file, "v", [](std::vector<double>& v, const Shape&) { v[0] *= 1.01; });
+    };
+    CHECK_FALSE(holds("batch_order", first_row_differs, {}));
+
+    // Each token sees the one after it.
+    const Edit looks_ahead = [](TensorFile& file) {
+        edit(file, "v", [](std::vector<double>& v, const Shape& shape) {
+            const auto row = static_cast<std::size_t>(shape[shape.size() - 2] * shape.back());
+            for (std::size_t i = 0; i + row < v.size(); ++i) v[i] += 1e-3 * v[i + row];
+        });
+    };
+    CHECK_FALSE(holds("causality", looks_ahead, {}));
+    CHECK_FALSE(holds("prefixes", looks_ahead, {}));
+    CHECK_FALSE(holds("packed", looks_ahead, {}));
+    CHECK_FALSE(holds("padding", looks_ahead, {}));
+}
+
+TEST_CASE("metamorphic: a state stored in bf16 between calls breaks continuation") {
+    const Edit bf16_state = [](TensorFile& file) {
+        edit(file, "final_state", [](std::vector<double>& s, const Shape&) {
+            for (double& x : s) x = rounded_to(x, DType::bf16);
+        });
+    };
+    CHECK_FALSE(holds("continuation", {}, bf16_state));
+}
+
+TEST_CASE("metamorphic: NaN, missing outputs and other sizes are faults or violations, never held") {
+    CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) {
+        edit(file, "out", [](std::vector<double>& out, const Shape&) { out.back() = std::nan(""); });
+    }));
+    CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) { file.tensors.pop_back(); }));
+    CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) { file.tensors[0].tensor.bytes.resize(4); }));
+    Mutant mutant({}, {});
+    CHECK_FALSE(check_relation("causalty", mutant, 1, 1));
+}
