@@ -48,6 +48,12 @@ Status run_rounds(std::vector<Subject>& subjects, std::int64_t rounds, std::int6
     return {};
 }
 
+double ratio_of_times(const Subject& one, const Subject& other) {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < one.seconds.size(); ++i) ratios.push_back(one.seconds[i] / other.seconds[i]);
+    return oracle::spread_of(std::move(ratios)).median;
+}
+
 Timing timing_of(const Subject& subject, const Subject* sgemm, const Subject& peak) {
     Timing t;
     t.seconds = oracle::spread_of(subject.seconds);

@@ -34,6 +34,9 @@ struct Timing {
     bool noisy = false;              // median beyond 1.35 times the minimum
 };
 
+// Median over rounds of one's time over other's.
+double ratio_of_times(const Subject& one, const Subject& other);
+
 // `sgemm` may be nullptr.
 Timing timing_of(const Subject& subject, const Subject* sgemm, const Subject& peak);
 

@@ -8,7 +8,6 @@ test_every_kernel_is_timed_and_verified() {
     out_has 'x budget'
     out_has 'multiply-add peak:'
     grep -Eq '^sgemm: ([0-9.]+ GFLOP/s|not measured)' "$WORK/out" || fail "nothing about sgemm"
-    out_has 'backward, decode: not measured'
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
 }
 
@@ -24,6 +23,20 @@ test_json_holds_what_was_measured_and_null_for_the_rest() {
         fail "no machine, shape or checksum"
     jq -e '(.sgemm == null) == (.forward.sgemm_fraction == null)' "$WORK/out" >/dev/null ||
         fail "a fraction of what was not measured"
+}
+
+test_backward_and_decode_are_timed_and_verified() {
+    expect 0 bench --kernel builtin:backward --peer builtin:saving --json
+    jq -e '.backward | .median_ms > 0 and .gflops > 0 and .verified and .error_over_budget < 4' "$WORK/out" >/dev/null ||
+        fail "no backward figures"
+    jq -e '.forward == null and .peers[0].forward.verified and .nominal_gflop.backward > 0' "$WORK/out" >/dev/null ||
+        fail "the peer is a forward pass"
+    expect 0 bench --kernel builtin:decode --peer builtin:decode-in-place --json
+    jq -e '.decode | .median_step_us > 0 and .bandwidth_fraction > 0 and .steps == 70 and .verified' "$WORK/out" >/dev/null ||
+        fail "no decode figures"
+    expect 0 bench --kernel builtin:decode --peer builtin:decode-in-place
+    out_has 'of reading and writing the states once'
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
 }
 
 test_the_same_seed_has_the_same_inputs() {

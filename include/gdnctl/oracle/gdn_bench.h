@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/forward32.h"
 #include "gdnctl/oracle/gdn_compare.h"
 #include "gdnctl/oracle/gdn_problem.h"
@@ -16,6 +17,10 @@ namespace gdnctl::oracle {
 // Floating-point operations of one forward pass, whatever an algorithm executes: 6 dk dv + 4 C dk / r + 3 C dv per
 // token and value head with C = 32, the chunked form with K K^T and Q K^T shared by the r value heads of a key head.
 double nominal_forward_flop(const GdnDims& dims);
+// Likewise of one backward pass: 14 dk dv + 10 C dk + 8 C dv.
+double nominal_backward_flop(const GdnDims& dims);
+// Bytes that decoding all tokens one by one must move: every state read and written once a token.
+double nominal_decode_bytes(const GdnDims& dims);
 
 // Runs fp32 multiply-adds in registers on `threads` threads, `steps` steps each; returns the operations done.
 double run_multiply_adds(std::size_t steps, int threads, Isa isa);
@@ -27,15 +32,28 @@ public:
     // Errors: as read_problem.
     static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed);
 
+    // Multiplies an array as large as all states by -1, as often as there are tokens in a row of the batch: the least
+    // that decoding them can take.
+    void scale_states(int threads, Isa isa);
+
     // Arrays of this object; `out` and `final_state` are those that outputs() reads.
     Forward32 forward() const;
-    void poison_outputs();  // fills them with NaN
+    // The same for a backward pass. The first call runs the forward that saves for it.
+    Backward32 backward(int threads, Isa isa);
+    // All tokens of every row of the batch, one by one.
+    void decode(int threads, Isa isa, bool deferred);
+
+    void poison_outputs();  // fills them, and the gradients, with NaN
     std::uint64_t checksum() const { return m_checksum; }
     std::uint64_t outputs_checksum() const;
+    std::uint64_t gradients_checksum() const;
 
     // Truth and budget: takes a while.
     Result<GdnReference> reference(int threads) const;
     TensorFile outputs(const GdnReference& reference) const;
+    // The worst gradient's RMS error, relative to the exact one and in units of k_gradient_budget; dg is judged beside
+    // dbeta. Takes a while.
+    Result<double> gradient_error(int threads) const;
 
 private:
     struct Arrays;
@@ -43,10 +61,17 @@ private:
     std::uint64_t m_checksum = 0;
 };
 
+// What honest fp32 arithmetic is off by on these inputs, in any gradient.
+inline constexpr double k_gradient_budget = 1e-6;
+
+enum class Pass { forward, backward, decode };
+std::string_view name_of(Pass pass);
+
 // A kernel that can be timed without conversions: "builtin:fused".
 struct TimedKernel {
     std::string name;
-    void (*run)(const Forward32& forward, int threads, Isa isa) = nullptr;
+    Pass pass = Pass::forward;
+    void (*run)(BenchInputs& inputs, int threads, Isa isa) = nullptr;
 };
 
 std::vector<std::string> timed_kernel_names();

@@ -4,11 +4,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/oracle/decode32.h"
+#include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_cases.h"
+#include "oracle/cases/random.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/simd/peak.h"
 #include "oracle/kernels/tasks.h"
@@ -19,16 +23,33 @@ namespace {
 
 struct Row {
     std::string_view name;
-    void (*run)(const Forward32&, int, Isa);
+    Pass pass;
+    void (*run)(BenchInputs&, int, Isa);
 };
 
 // The chunk length at which the nominal work is counted.
 constexpr int k_timed_chunk = 32;
+// Chunks between saved states.
+constexpr int k_timed_segment = 1;
+constexpr std::uint64_t k_cotangent_seed = 11;
 
 constexpr Row k_kernels[] = {
-    {"builtin:fused", fused_forward},
-    {"builtin:chunk", [](const Forward32& f, int threads,
-                         Isa isa) { chunk_forward(f, k_timed_chunk, GateSum::fp64_with_resets, threads, isa); }},
+    {"builtin:fused", Pass::forward,
+     [](BenchInputs& in, int threads, Isa isa) { fused_forward(in.forward(), threads, isa); }},
+    {"builtin:chunk", Pass::forward,
+     [](BenchInputs& in, int threads, Isa isa) {
+         chunk_forward(in.forward(), k_timed_chunk, GateSum::fp64_with_resets, threads, isa);
+     }},
+    {"builtin:saving", Pass::forward,
+     [](BenchInputs& in, int threads, Isa isa) {
+         const Backward32 b = in.backward(threads, isa);
+         saving_forward(b.inputs, b.saves, threads, isa);
+     }},
+    {"builtin:backward", Pass::backward,
+     [](BenchInputs& in, int threads, Isa isa) { chunk_backward(in.backward(threads, isa), threads, isa); }},
+    {"builtin:decode", Pass::decode, [](BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa, true); }},
+    {"builtin:decode-in-place", Pass::decode,
+     [](BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa, false); }},
 };
 
 // FNV-1a over 8 bytes at a time: inputs of a run can be told from those of another.
@@ -60,7 +81,36 @@ struct BenchInputs::Arrays {
     GdnDims dims;
     std::vector<GdnSequence> sequences;
     Array q, k, v, g, beta, initial_state, out, final_state;
+    // Of a backward pass; made when it is first asked for.
+    GdnCotangents cotangents;
+    Array u, states, d_out, d_state, dq, dk, dv, dg, dbeta, d_initial_state;
+    // Of decoding, likewise.
+    std::vector<std::vector<GdnSequence>> steps;  // one token of each row
+    std::optional<DecodeCache> cache;
+    Array scaled;
+
+    std::vector<Array*> gradients() { return {&dq, &dk, &dv, &dg, &dbeta, &d_initial_state}; }
 };
+
+std::string_view name_of(Pass pass) {
+    switch (pass) {
+        case Pass::forward: return "forward";
+        case Pass::backward: return "backward";
+        case Pass::decode: return "decode";
+    }
+    return "";
+}
+
+double nominal_backward_flop(const GdnDims& d) {
+    constexpr double k_chunk = 32;
+    const auto dk = static_cast<double>(d.dk);
+    const auto dv = static_cast<double>(d.dv);
+    return (14 * dk * dv + 10 * k_chunk * dk + 8 * k_chunk * dv) * static_cast<double>(d.B * d.T * d.Hv);
+}
+
+double nominal_decode_bytes(const GdnDims& d) {
+    return 2.0 * sizeof(float) * static_cast<double>(d.B * d.T) * static_cast<double>(d.Hv * d.dk * d.dv);
+}
 
 double nominal_forward_flop(const GdnDims& d) {
     constexpr double k_chunk = 32;
@@ -130,10 +180,124 @@ Forward32 BenchInputs::forward() const {
     return f;
 }
 
+Backward32 BenchInputs::backward(int threads, Isa isa) {
+    Arrays& a = *m_arrays;
+    Backward32 b;
+    b.inputs = forward();
+    b.saves.segment_chunks = k_timed_segment;
+    const bool first = a.u.size == 0;
+    if (first) {
+        a.u = Array(a.v.size);
+        a.states = Array(segment_count(a.sequences, k_timed_segment) * (a.initial_state.size / a.sequences.size()));
+        a.d_out = Array(a.v.size);
+        a.d_state = Array(a.initial_state.size);
+        const Array* like[] = {&a.q, &a.k, &a.v, &a.g, &a.beta, &a.initial_state};
+        const auto gradients = a.gradients();
+        for (std::size_t i = 0; i < gradients.size(); ++i) *gradients[i] = Array(like[i]->size);
+        Random random(k_cotangent_seed, 0);
+        for (Array* x : {&a.d_out, &a.d_state}) {
+            for (std::size_t i = 0; i < x->size; ++i) x->values[i] = static_cast<float>(random.normal());
+        }
+    }
+    b.saves.u = a.u.values.get();
+    b.saves.states = a.states.values.get();
+    b.d_out = a.d_out.values.get();
+    b.d_final_state = a.d_state.values.get();
+    b.dq = a.dq.values.get();
+    b.dk = a.dk.values.get();
+    b.dv = a.dv.values.get();
+    b.dg = a.dg.values.get();
+    b.dbeta = a.dbeta.values.get();
+    b.d_initial_state = a.d_initial_state.values.get();
+    if (first) saving_forward(b.inputs, b.saves, threads, isa);
+    return b;
+}
+
+void BenchInputs::decode(int threads, Isa isa, bool deferred) {
+    Arrays& a = *m_arrays;
+    if (a.steps.empty()) {
+        for (std::int64_t t = 0; t < a.dims.T; ++t) {
+            a.steps.emplace_back();
+            for (std::int64_t b = 0; b < a.dims.B; ++b)
+                a.steps.back().push_back({b * a.dims.T + t, b * a.dims.T + t + 1});
+        }
+        a.cache.emplace(a.dims, HeadMap::interleaved, a.sequences.size());
+    }
+    Forward32 f = forward();
+    if (deferred) {
+        a.cache->load(f.initial_state);
+    } else {
+        std::copy_n(f.initial_state, a.final_state.size, f.final_state);
+        f.initial_state = f.final_state;
+    }
+    for (const auto& step : a.steps) {
+        f.sequences = step;
+        if (deferred) {
+            a.cache->step(f, threads, isa);
+        } else {
+            decode_step(f, threads, isa);
+        }
+    }
+    if (deferred) a.cache->store(f.final_state);
+}
+
+void BenchInputs::scale_states(int threads, Isa isa) {
+    Arrays& a = *m_arrays;
+    const auto negate = isa == Isa::avx512 ? negate_avx512 : isa == Isa::avx2 ? negate_avx2 : negate_scalar;
+    if (a.scaled.size == 0) {
+        a.scaled = Array(a.initial_state.size);
+        std::fill_n(a.scaled.values.get(), a.scaled.size, 1.0F);
+    }
+    const auto parts = static_cast<std::size_t>(std::max(threads, 1));
+    run_tasks(parts, threads, [&] {
+        return [&](std::size_t part) {
+            float* begin = a.scaled.values.get() + a.scaled.size * part / parts;
+            float* end = a.scaled.values.get() + a.scaled.size * (part + 1) / parts;
+            for (std::int64_t t = 0; t < a.dims.T; ++t) negate(begin, static_cast<std::size_t>(end - begin));
+        };
+    });
+}
+
 void BenchInputs::poison_outputs() {
-    for (const Array* x : {&m_arrays->out, &m_arrays->final_state}) {
+    std::vector<Array*> arrays = m_arrays->gradients();
+    arrays.push_back(&m_arrays->out);
+    arrays.push_back(&m_arrays->final_state);
+    for (const Array* x : arrays) {
         std::fill_n(x->values.get(), x->size, std::numeric_limits<float>::quiet_NaN());
     }
+}
+
+std::uint64_t BenchInputs::gradients_checksum() const {
+    std::uint64_t sum = k_seed;
+    for (const Array* x : m_arrays->gradients()) sum = mixed(sum, x->values.get(), x->size);
+    return sum;
+}
+
+Result<double> BenchInputs::gradient_error(int threads) const {
+    Arrays& a = *m_arrays;
+    GDNCTL_TRY_ASSIGN(auto contract, resolve_contract("marin", a.file.metadata, {}));
+    GDNCTL_TRY_ASSIGN(const auto problem, read_problem(a.file, contract));
+    const auto wide = [](const Array& x) { return std::vector<double>(x.values.get(), x.values.get() + x.size); };
+    const GdnGradients truth = run_adjoint64(problem, contract.value, {wide(a.d_out), wide(a.d_state)}, threads);
+    const std::vector<double>* exact[] = {&truth.dq, &truth.dk,    &truth.dv,
+                                          &truth.dg, &truth.dbeta, &truth.d_initial_state};
+    const auto rms = [](const std::vector<double>& x) {
+        double sum = 0;
+        for (const double value : x) sum += value * value;
+        return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(x.size(), 1)));
+    };
+    double worst = 0;
+    const auto got = a.gradients();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        std::vector<double> error = wide(*got[i]);
+        for (std::size_t j = 0; j < error.size(); ++j) error[j] -= (*exact[i])[j];
+        const double size = exact[i] == &truth.dg ? std::max(rms(truth.dg), rms(truth.dbeta)) : rms(*exact[i]);
+        const double relative = rms(error) / size;
+        // NaN is the worst of all.
+        worst = relative <= worst ? worst : relative;
+        if (!std::isfinite(relative)) return HUGE_VAL;
+    }
+    return worst / k_gradient_budget;
 }
 
 std::uint64_t BenchInputs::outputs_checksum() const {
@@ -163,7 +327,7 @@ std::vector<std::string> timed_kernel_names() {
 
 Result<TimedKernel> find_timed_kernel(std::string_view spelling) {
     for (const Row& row : k_kernels) {
-        if (row.name == spelling) return TimedKernel{std::string(spelling), row.run};
+        if (row.name == spelling) return TimedKernel{std::string(spelling), row.pass, row.run};
     }
     const auto names = timed_kernel_names();
     const auto near = text::nearest(spelling, names);

@@ -27,5 +27,18 @@ double multiply_adds(std::size_t steps) {
     return 2.0 * static_cast<double>(k_chains * VectorOf<float, Bytes>::k_lanes) * static_cast<double>(steps);
 }
 
+template <int Bytes>
+void negate(float* values, std::size_t count) {
+    constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
+    constexpr std::size_t k_block = 4 * k_lanes;
+    std::size_t i = 0;
+    for (; i + k_block <= count; i += k_block) {
+        for (std::size_t v = 0; v < k_block; v += k_lanes) {
+            store<float, Bytes>(values + i + v, -load<float, Bytes>(values + i + v));
+        }
+    }
+    for (; i < count; ++i) values[i] = -values[i];
+}
+
 }  // namespace
 }  // namespace gdnctl::oracle
