@@ -176,8 +176,11 @@ test_the_user_is_named_without_user_variables() {
   err_has "Job submitted with ID: gdnctl-test-$(id -un)-"
   expect 0 "$GDNCTL" ray-list --cluster local --mine
   out_has "gdnctl-test-$(id -un)-"
-  [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || return 0
-  # A user that the user database does not know.
+}
+
+test_a_user_without_a_name_is_called_by_number() {
+  unset USER LOGNAME
+  [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || skip 'only root can become a user that the user database does not know'
   chmod a+rX "$WORK" && mkdir strange && chmod 777 strange && chown 54321 strange
   (cd strange && setup '"true"' && chmod a+r gdnctl.toml)
   HOME=$PWD/strange XDG_STATE_HOME=$PWD/strange expect 0 setpriv --reuid 54321 --regid 54321 --clear-groups \
@@ -190,8 +193,21 @@ test_state_directory_others_may_write_to_is_exit_8() {
   setup '"true"'
   expect 8 "$GDNCTL" ray-test --cluster local
   expect 8 "$GDNCTL" ray-list --cluster local
+}
+
+test_a_state_directory_that_cannot_be_written_to_is_exit_8() {
+  local as=()
+  if [ "$(id -u)" = 0 ]; then
+    command -v setpriv >/dev/null || skip 'runs as root without setpriv'
+    as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  fi
+  mkdir -p "$XDG_STATE_HOME/gdnctl"
+  setup '"true"' && chmod -R a+rX "$WORK"
+  [ ${#as[@]} = 0 ] || chown 65534:65534 "$XDG_STATE_HOME/gdnctl"
   chmod 500 "$XDG_STATE_HOME/gdnctl"
-  [ "$(id -u)" = 0 ] || expect 8 "$GDNCTL" ray-test --cluster local
+  expect 8 "${as[@]}" "$GDNCTL" ray-test --cluster local
+  err_has 'Permission denied'
+  [ -z "$(ls -A "$XDG_STATE_HOME/gdnctl")" ] || fail "left over: $(ls -A "$XDG_STATE_HOME/gdnctl")"
 }
 
 # The state directory on a file system of 512 KB, in a mount namespace of its own; TEXT is a script that runs in it.
