@@ -27,7 +27,7 @@ foreach(line IN LISTS gdn_names)
 endforeach()
 set(gdn_archive ${CMAKE_BINARY_DIR}/libgdn.a)
 add_custom_command(OUTPUT ${gdn_archive}
-  COMMAND ${CMAKE_LINKER} -r --gc-sections ${gdn_roots} -o gdn_all.o $<TARGET_OBJECTS:gdn_objects>
+  COMMAND ${CMAKE_LINKER} -r --gc-sections --force-group-allocation ${gdn_roots} -o gdn_all.o $<TARGET_OBJECTS:gdn_objects>
   COMMAND ${CMAKE_OBJCOPY} --strip-unneeded ${gdn_keep} gdn_all.o gdn_one.o
   COMMAND ${CMAKE_COMMAND} -E rm -f ${gdn_archive}
   COMMAND ${CMAKE_AR} qcs ${gdn_archive} gdn_one.o

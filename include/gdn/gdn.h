@@ -35,6 +35,10 @@ GDN_EXPORT void gdn_call_gradients(gdn_call* call, const float* d_out, const flo
 /* out and final_state. The result does not depend on `threads`, bit for bit. GDN_UNSUPPORTED: not fp32, or strides. */
 GDN_EXPORT int gdn_forward(const gdn_call* call);
 
+/* The same for at most 8 tokens a sequence, bound by reading and writing the states; final_state is a must and may be
+ * initial_state. GDN_UNSUPPORTED: more tokens. */
+GDN_EXPORT int gdn_decode(const gdn_call* call);
+
 /* Gradients of q, k, v, g, beta and the initial state; out and final_state are not used. The forward is computed again.
  * Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes the memory is allocated. */
 GDN_EXPORT int gdn_backward(const gdn_call* call);

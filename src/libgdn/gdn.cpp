@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gdnctl/oracle/backward32.h"
+#include "gdnctl/oracle/decode32.h"
 #include "gdnctl/oracle/forward32.h"
 #include "gdnctl/oracle/isa.h"
 
@@ -135,21 +136,31 @@ struct Free {
     void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
 };
 
+int check_forward(const gdn_call& c, Need final_state) {
+    return first_of({check_inputs(c), check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+                     check(c.final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, final_state)});
+}
+
 int forward(const gdn_call& c) {
-    if (const int bad =
-            first_of({check_inputs(c), check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
-                      check(c.final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, Need::optional)});
-        bad != GDN_OK) {
-        return bad;
-    }
+    if (const int bad = check_forward(c, Need::optional); bad != GDN_OK) return bad;
     const auto sequences = sequences_of(c);
     Forward32 f = forward_of(c, sequences);
     std::vector<float> unwanted;
     if (f.final_state == nullptr) {
-        unwanted.resize(static_cast<std::size_t>(c.sequences * c.value_heads * c.key_dim * c.value_dim));
+        unwanted.assign(static_cast<std::size_t>(c.sequences * c.value_heads * c.key_dim * c.value_dim), 0.0F);
         f.final_state = unwanted.data();
     }
     fused_forward(f, c.threads, best_isa());
+    return GDN_OK;
+}
+
+int decode(const gdn_call& c) {
+    if (const int bad = check_forward(c, Need::required); bad != GDN_OK) return bad;
+    const auto sequences = sequences_of(c);
+    for (const GdnSequence& s : sequences) {
+        if (s.end - s.begin > k_decode_tokens) return GDN_UNSUPPORTED;
+    }
+    decode_step(forward_of(c, sequences), c.threads, best_isa());
     return GDN_OK;
 }
 
@@ -271,6 +282,8 @@ void gdn_call_gradients(gdn_call* call, const float* d_out, const float* d_final
 
 int gdn_forward(const gdn_call* call) { return guarded(call, forward); }
 
+int gdn_decode(const gdn_call* call) { return guarded(call, decode); }
+
 int gdn_backward(const gdn_call* call) { return guarded(call, backward); }
 
 size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
@@ -279,7 +292,7 @@ size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
 }
 
 const gdn_kernel_info gdn_kernel = {
-    GDN_ABI_VERSION, sizeof(gdn_kernel_info), "libgdn", 1U << GDN_F32, 0, gdn_forward, gdn_backward, nullptr,
+    GDN_ABI_VERSION, sizeof(gdn_kernel_info), "libgdn", 1U << GDN_F32, 0, gdn_forward, gdn_backward, gdn_decode,
     gdn_workspace};
 
 }  // extern "C"

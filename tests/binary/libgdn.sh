@@ -1,6 +1,6 @@
 # libgdn as it is installed: its names, its needs, and the example built against it with nothing but pkg-config.
 BUILD=$(dirname "$GDNCTL")
-NAMES='gdn_backward gdn_call_arrays gdn_call_gradients gdn_call_init gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
+NAMES='gdn_backward gdn_call_arrays gdn_call_gradients gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
 
 install_it() {
     cmake --install "$BUILD" --prefix "$WORK/prefix" >install.log 2>&1 || fail "cmake --install: $(tail -3 install.log)"
@@ -34,6 +34,27 @@ test_the_example_builds_with_pkg_config_and_runs() {
     cc "$REPO/examples/use-libgdn/main.c" $(pkg-config --static --cflags --libs gdn) -lm -o static || fail "the archive"
     expect 0 ./static
     cmp -s first "$WORK/out" || fail "the archive gives another result"
+}
+
+# Templates that both sides use must not meet.
+test_the_archive_links_into_a_cpp_program() {
+    install_it
+    rm "$LIB"/libgdn.so*
+    cat >use.cpp <<'CPP'
+#include <gdn/gdn.h>
+#include <thread>
+#include <vector>
+int main() {
+    std::vector<float> x(64, 0.5f), g(4, 0.0f), out(64), state(256);
+    std::thread([&] { x.resize(128, 0.25f); }).join();
+    gdn_call call;
+    gdn_call_init(&call, 1, 4, 1, 1, 16, 16);
+    gdn_call_arrays(&call, x.data(), x.data(), x.data(), g.data(), g.data(), nullptr, out.data(), state.data());
+    return gdn_forward(&call);
+}
+CPP
+    c++ -O0 -std=c++17 use.cpp $(pkg-config --static --cflags --libs gdn) -o use || fail "it does not link"
+    expect 0 ./use
 }
 
 test_headers_are_plain_c_and_cpp() {

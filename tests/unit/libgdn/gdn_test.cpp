@@ -1,6 +1,7 @@
 // libgdn's C interface: its results are the oracle's, and a call that makes no sense is refused.
 #include "gdn/gdn.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -104,6 +105,36 @@ TEST_CASE("libgdn: a final state that nobody wants need not be given") {
     CHECK(p.out == out);
 }
 
+TEST_CASE("libgdn: decoding in place, token by token and a few at once, is the forward") {
+    for (const std::int64_t step : {1, 3, 8}) {
+        CAPTURE(step);
+        Problem p("gva_2");
+        REQUIRE(gdn_forward(&p.call) == GDN_OK);
+        const auto& d = p.problem.dims;
+        Floats state = p.state;
+        Floats out;
+        for (std::int64_t t = 0; t < d.T; t += step) {
+            const std::int64_t n = std::min(step, d.T - t);
+            Floats part(static_cast<std::size_t>(n * d.Hv * d.dv));
+            gdn_call call;
+            gdn_call_init(&call, 1, n, d.Hk, d.Hv, d.dk, d.dv);
+            gdn_call_arrays(&call, p.q.data() + t * d.Hk * d.dk, p.k.data() + t * d.Hk * d.dk,
+                            p.v.data() + t * d.Hv * d.dv, p.g.data() + t * d.Hv, p.beta.data() + t * d.Hv, state.data(),
+                            part.data(), state.data());
+            call.l2norm = 1;
+            call.l2norm_eps = 1e-6;
+            REQUIRE(gdn_decode(&call) == GDN_OK);
+            out.insert(out.end(), part.begin(), part.end());
+        }
+        CHECK(relative_error(out, {p.out.begin(), p.out.end()}) < 1e-6);
+        CHECK(relative_error(state, {p.final_state.begin(), p.final_state.end()}) < 1e-6);
+    }
+    Problem p("gva_2");
+    CHECK(gdn_decode(&p.call) == GDN_UNSUPPORTED);  // 45 tokens
+    p.call.final_state = {};
+    CHECK(gdn_decode(&p.call) == GDN_INVALID);
+}
+
 TEST_CASE("libgdn: gradients are those of the recurrence's adjoint") {
     for (const char* name : {"gva_2", "gva_tiled", "odd_dims", "varlen", "marin_57_C16"}) {
         for (const bool workspace : {false, true}) {
@@ -171,5 +202,5 @@ TEST_CASE("libgdn: it is a kernel that the oracle can load") {
     CHECK(gdn_kernel.struct_size == sizeof(gdn_kernel_info));
     CHECK((gdn_kernel.forward == gdn_forward));
     CHECK((gdn_kernel.backward == gdn_backward));
-    CHECK((gdn_kernel.decode == nullptr));
+    CHECK((gdn_kernel.decode == gdn_decode));
 }
