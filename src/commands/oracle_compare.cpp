@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle_files.h"
+#include "commands/oracle_html.h"
 #include "commands/oracle_report.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/oracle/gdn_compare.h"
+#include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
 
@@ -22,29 +24,49 @@ void describe(cli::Args& args, Options& options) {
         "out and final_state is NO_DATA, never OK.");
     args.about(
         "A contract says what the tensors mean. Its fields are taken from the named contract, then from the string "
-        "metadata of the inputs file, then from --set; every verdict prints them with their origins. This version "
-        "judges the forward pass: gradients in the dump are listed, not compared.");
+        "metadata of the inputs file, then from --set; every verdict prints them with their origins. Gradients are "
+        "judged where the dump holds them and the inputs (or the dump) hold d_out or d_final_state; what is missing is "
+        "said.");
+    args.about(
+        "For a dump that is wrong, heads, chunks and the first wrong token are named, the stage of the computation, "
+        "and "
+        "each known mistake under which the dump would be right.");
     oracle_gdn::describe_op(args, options.op);
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
                                  .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
                                  .complete = cli::Complete::file,
                                  .required = true});
-    args.option(options.outputs, {.names = "--outputs",
-                                  .value = "FILE",
-                                  .help = "out, final_state (.safetensors, .npz or .npy)",
-                                  .complete = cli::Complete::file,
-                                  .required = true});
+    args.option(options.outputs,
+                {.names = "--outputs",
+                 .value = "FILE",
+                 .help = "out, final_state, dq, dk, dv, dg, dbeta, d_initial_state (.safetensors, .npz or .npy)",
+                 .complete = cli::Complete::file,
+                 .required = true});
     args.flag(options.u2_as_bf16, {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16"});
     oracle_gdn::describe_threads(args, options.threads);
     oracle_gdn::describe_contract(args, options.contract);
     oracle_gdn::describe_tolerances(args, options.rtol, options.atol, options.budget);
     args.flag(options.allow_suspect,
               {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too", .group = "Judgement"});
+    args.flag(options.heatmap, {.names = "--heatmap",
+                                .help = "show error / budget by value head and chunk (not with --json)",
+                                .group = "Report"});
+    args.option(options.html, {.names = "--html",
+                               .value = "FILE",
+                               .help = "write one self-contained page: map, error by token, worst elements, hints",
+                               .group = "Report",
+                               .complete = cli::Complete::file});
+    args.flag(options.no_hints, {.names = "--no-hints",
+                                 .help = "do not look for the mistake that explains a wrong dump",
+                                 .group = "Judgement"});
     args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
                  "judge a dump of Marin's kernel");
     args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
                  "transformers' contract with one field changed");
+    args.example(
+        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors --heatmap --html page.html",
+        "where it is wrong, in the terminal and as a page");
     args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
     args.exit_code(9, "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT");
     args.see_also("oracle run");
@@ -56,19 +78,25 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const oracle::NpyOptions npy{options.u2_as_bf16};
     GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(context, options.inputs, npy));
     GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(context, options.outputs, npy));
-    GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, options.contract, threads));
+    GDNCTL_TRY_ASSIGN(auto reference, oracle_gdn::make_reference(inputs, options.contract, threads));
+    GDNCTL_TRY(oracle::add_backward(reference, inputs, outputs, threads));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    GDNCTL_TRY_ASSIGN(auto report, oracle::judge(reference, outputs, {options.rtol, options.atol}));
+    GDNCTL_TRY_ASSIGN(auto report,
+                      oracle::judge(reference, outputs, {options.rtol, options.atol, !options.no_hints, threads}));
     for (const oracle::NamedTensor& entry : inputs.tensors) {
         const bool known = oracle::canonical_name(entry.name).role != oracle::GdnRole::unknown;
         const bool listed = std::find(report.unknown.begin(), report.unknown.end(), entry.name) != report.unknown.end();
         if (!known && !listed) report.unknown.push_back(entry.name);
+    }
+    if (options.html) {
+        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, oracle_html::page(reference, report)));
     }
     if (context.global.json) {
         Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
         oracle_report::add_report(object, reference, report);
         context.terminal.out(to_text(object, 2) + "\n");
     } else {
+        if (options.heatmap) context.terminal.out(oracle_report::heatmap_text(reference, report));
         context.terminal.out(oracle_report::report_text(reference, report));
     }
     return oracle_report::exit_code_of(report.verdict, options.allow_suspect);

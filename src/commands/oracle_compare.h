@@ -18,6 +18,9 @@ struct Options {
     std::optional<double> rtol, atol;
     bool budget = false;
     bool allow_suspect = false;
+    bool no_hints = false;
+    bool heatmap = false;
+    std::optional<std::string> html;
     bool u2_as_bf16 = false;
     std::int64_t threads = 0;
 };

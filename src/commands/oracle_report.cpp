@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/text.h"
+
 namespace gdnctl::commands::oracle_report {
 
 namespace {
@@ -18,12 +20,12 @@ using oracle::Worst;
 
 std::string tensor_line(const TensorReport& t) {
     std::string line =
-        fmt::format("{:<12} {:<8} {:<18} {:<8} {:>8.3g} x budget  rms {:.2g}  max abs {:.2g}  ulp {:.0f}", t.name,
+        fmt::format("{:<15} {:<8} {:<18} {:<8} {:>8.3g} x budget  rms {:.2g}  max abs {:.2g}  ulp {:.0f}", t.name,
                     oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
                     t.error_over_budget, t.rms_ratio, t.max_abs, t.ulp.max);
-    if (t.nonfinite_got > 0) line += fmt::format("\n{:<12} {} values are not finite", "", t.nonfinite_got);
+    if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
     if (t.nonfinite_want > 0)
-        line += fmt::format("\n{:<12} {} values of the truth are not finite", "", t.nonfinite_want);
+        line += fmt::format("\n{:<15} {} values of the truth are not finite", "", t.nonfinite_want);
     return line + "\n";
 }
 
@@ -42,6 +44,96 @@ std::string not_compared_text(const GdnReport& report) {
         text += wrapped(fmt::format("not compared ({}): ", reason), names);
     }
     return text;
+}
+
+// "0-3, 7": numbers in ascending order, at most a dozen runs.
+std::string ranges(const std::vector<std::int64_t>& numbers) {
+    std::string text;
+    int runs = 0;
+    for (std::size_t i = 0; i < numbers.size();) {
+        std::size_t end = i;
+        while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+        if (++runs > 12) return text + ", ...";
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+        if (end > i) text += fmt::format("-{}", numbers[end]);
+        i = end + 1;
+    }
+    return text;
+}
+
+std::string place_of_fault_text(const GdnReference& reference, const GdnReport& report) {
+    const oracle::FaultPlace& place = *report.place;
+    const auto& d = reference.problem.dims;
+    std::string text =
+        fmt::format("where: value head{} {} of {}", place.heads.size() == 1 ? "" : "s", ranges(place.heads), d.Hv);
+    if (reference.problem.sequences.size() > 1) {
+        text += fmt::format("; sequence{} {} of {}", place.sequences.size() == 1 ? "" : "s", ranges(place.sequences),
+                            reference.problem.sequences.size());
+    }
+    text += fmt::format("; chunk{} {} (of {} tokens)\n", place.chunks.size() == 1 ? "" : "s", ranges(place.chunks),
+                        reference.contract.value.chunk);
+    if (report.backward_fault) {
+        return text + fmt::format("last wrong token (gradients run from the end): {}[b={},t={},h={}], chunk {}\n",
+                                  place.tensor, place.first_batch, place.first_token, place.first_head,
+                                  place.first_chunk);
+    }
+    if (place.tensor == "final_state") return text + "first wrong: final_state alone, out is right\n";
+    return text + fmt::format("first wrong token: {}[b={},t={},h={}], chunk {}\n", place.tensor, place.first_batch,
+                              place.first_token, place.first_head, place.first_chunk);
+}
+
+// A sentence broken before 100 columns; later lines are indented by six.
+std::string wrapped_words(std::string_view first, const std::string& sentence) {
+    std::string text(first);
+    std::size_t column = first.size();
+    for (const std::string_view word : text::split(sentence, ' ')) {
+        if (column + word.size() > 99) {
+            while (text.ends_with(' ')) text.pop_back();
+            text += "\n      ";
+            column = 6;
+        }
+        text += fmt::format("{} ", word);
+        column += word.size() + 1;
+    }
+    text.pop_back();
+    return text + "\n";
+}
+
+Json place_json(const std::optional<oracle::FaultPlace>& place) {
+    if (!place) return nullptr;
+    return {{"heads", place->heads},
+            {"sequences", place->sequences},
+            {"chunks", place->chunks},
+            {"first",
+             {{"tensor", place->tensor},
+              {"sequence", place->first_sequence},
+              {"b", place->first_batch},
+              {"t", place->first_token},
+              {"h", place->first_head},
+              {"chunk", place->first_chunk}}}};
+}
+
+Json hints_json(const GdnReport& report) {
+    Json hints = Json::array();
+    for (const oracle::Hint& h : report.hints) {
+        hints.push_back({{"stage", h.stage}, {"text", h.text}, {"error_reduction", number(h.improvement)}});
+    }
+    return hints;
+}
+
+bool is_gradient(const TensorReport& t) { return t.canonical != "out" && t.canonical != "final_state"; }
+
+bool has_gradients(const GdnReport& report) {
+    return std::any_of(report.tensors.begin(), report.tensors.end(), is_gradient);
+}
+
+std::string missing_gradients_text(const GdnReport& report) {
+    if (!has_gradients(report)) return "FORWARD ONLY: no gradient was compared\n";
+    std::vector<std::string> names;
+    for (const auto& item : report.not_compared) {
+        if (item.tensor != "out" && item.tensor != "final_state") names.push_back(item.tensor);
+    }
+    return names.empty() ? std::string() : wrapped("GRADIENTS MISSING: ", names);
 }
 
 Json outside_json(const oracle::Outside& outside) { return {{"count", outside.count}, {"fraction", outside.fraction}}; }
@@ -98,6 +190,29 @@ std::string wrapped(std::string_view first, const std::vector<std::string>& word
     return text + "\n";
 }
 
+std::string diagnosis_text(const GdnReference& reference, const GdnReport& report) {
+    std::string text;
+    if (report.place) text += place_of_fault_text(reference, report);
+    if (!report.stage.empty()) {
+        std::vector<std::string> others(report.stages.begin() + 1, report.stages.end());
+        text += others.empty() ? fmt::format("stage: {}\n", report.stage)
+                               : wrapped(fmt::format("stage: {}; also possible: ", report.stage), others);
+    }
+    constexpr std::size_t k_shown = 6;
+    for (std::size_t i = 0; i < std::min(report.hints.size(), k_shown); ++i) {
+        const oracle::Hint& h = report.hints[i];
+        const std::string gain = h.improvement > 1 ? fmt::format(" (error {:.1e} times smaller)", h.improvement) : "";
+        text += wrapped_words(i == 0 ? "hint: " : "  or: ", h.text + gain);
+    }
+    return text;
+}
+
+std::string hint_text(const GdnReport& report) {
+    std::string text;
+    for (const oracle::Hint& h : report.hints) text += (text.empty() ? "" : "; or ") + h.text;
+    return text;
+}
+
 std::string place_text(const Worst& worst) {
     std::string index;
     std::size_t axis = 0;
@@ -122,10 +237,11 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     std::string text;
     for (const TensorReport& t : report.tensors) text += tensor_line(t);
     text += not_compared_text(report);
-    text += "FORWARD ONLY: no gradient was compared\n";
+    text += missing_gradients_text(report);
     if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
     text += contract_text(reference.contract);
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
+    text += diagnosis_text(reference, report);
     text += fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
                         report.reason);
     return text;
@@ -155,11 +271,14 @@ Json worst_json(const std::optional<Worst>& worst) {
 void add_report(Json& object, const GdnReference& reference, const GdnReport& report) {
     object["verdict"] = oracle::name_of(report.verdict);
     object["reason"] = report.reason;
-    object["stage"] = nullptr;
-    object["stages"] = Json::array();
-    object["hint"] = nullptr;
+    object["stage"] = report.stage.empty() ? Json() : Json(report.stage);
+    object["stages"] = report.stages;
+    object["hint"] = report.hints.empty() ? Json() : Json(hint_text(report));
+    object["hints"] = hints_json(report);
+    object["place"] = place_json(report.place);
     object["worst"] = worst_json(report.worst);
-    object["forward_only"] = true;
+    object["forward_only"] = !has_gradients(report);
+    object["cotangent_rounded"] = oracle::cotangent_rounded(reference);
     object["tensors"] = Json::array();
     for (const TensorReport& t : report.tensors) object["tensors"].push_back(tensor_json(t));
     object["not_compared"] = Json::array();

@@ -15,8 +15,14 @@ ExitCode exit_code_of(oracle::Verdict verdict, bool allow_suspect);
 // Words joined by ", " and broken before 100 columns; later lines are indented by two.
 std::string wrapped(std::string_view first, const std::vector<std::string>& words);
 
-std::string place_text(const oracle::Worst& worst);  // "out[b=0,t=3,h=1,v=2] got 0.5, want 0.25"
+// Where, stage and hints, one to a line; empty for a dump that is right.
+std::string diagnosis_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
+std::string hint_text(const oracle::GdnReport& report);  // all hints in one line, joined by "; or "
+std::string place_text(const oracle::Worst& worst);      // "out[b=0,t=3,h=1,v=2] got 0.5, want 0.25"
 std::string contract_text(const oracle::ResolvedContract& contract);
+// Error / budget of out by value head and chunk, one character a cell: '.' up to 1, '-' up to the band of OK, '+' up to
+// that of WRONG, '#' beyond. Chunks share a cell when there are more than 72.
+std::string heatmap_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 std::string report_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 
 // JSON has no NaN and no infinity: they become the strings "NaN", "Infinity", "-Infinity".

@@ -24,6 +24,7 @@
 #include "commands/oracle_compare.h"
 #include "commands/oracle_kernel_host.h"
 #include "commands/oracle_run.h"
+#include "commands/oracle_selftest.h"
 #include "commands/oracle_verify.h"
 #include "commands/ray_list.h"
 #include "commands/ray_logs.h"
@@ -62,6 +63,8 @@ constexpr cli::Command k_table[] = {
                                                            Tier::none),
     cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                            Tier::none),
+    cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
+        "oracle selftest", "Oracle", "see whether the oracle tells right from wrong here", Tier::none),
     cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),
     cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none),
     cli::make<&log_append::describe, &log_append::run>("log append", "Running log", "add an iteration to the log",

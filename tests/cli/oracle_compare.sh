@@ -25,10 +25,10 @@ test_unreadable_file_is_unusable_input() {
 test_a_recorded_dump_is_ok() {
     expect 0 base
     out_has 'verdict: OK'
-    out_has 'FORWARD ONLY: no gradient was compared'
-    out_has 'not compared (gradients are not judged by this version): dq, dk, dv, dg, dbeta, d_initial_state'
+    for name in dq dk dv dg dbeta d_initial_state; do grep -q "^$name .* OK " "$WORK/out" || fail "$name is not judged"; done
+    grep -q 'FORWARD ONLY' "$WORK/out" && fail 'gradients were compared'
     out_has 'contract marin: head_map=interleaved (inputs metadata)'
-    out_has 'worst: out[b='
+    out_has 'worst: d'
     [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK' ] || fail "the verdict is not the last line"
 }
 
@@ -53,7 +53,8 @@ import json, sys
 r = json.load(open(sys.argv[1]))
 assert list(r)[:5] == ["schema", "op", "verdict", "reason", "stage"], list(r)
 assert r["schema"] == "gdnctl.oracle-compare/1" and r["verdict"] == "OK"
-assert r["stage"] is None and r["stages"] == [] and r["hint"] is None and r["forward_only"] is True
+assert r["stage"] is None and r["stages"] == [] and r["hint"] is None and r["forward_only"] is False
+assert r["hints"] == [] and r["place"] is None
 assert set(r["worst"]) == {"tensor", "axes", "index", "got", "want"}
 out = r["tensors"][0]
 for key in ("error_over_budget", "budget_rms_ratio", "max_abs", "max_rel", "rms_ratio", "nmse", "cosine", "ulp",
@@ -61,7 +62,8 @@ for key in ("error_over_budget", "budget_rms_ratio", "max_abs", "max_rel", "rms_
     assert key in out, key
 assert set(out["ulp"]) == {"max", "p50", "p99"}
 assert r["contract"]["fields"]["head_map"] == {"value": "interleaved", "origin": "inputs metadata"}
-assert [n["tensor"] for n in r["not_compared"]] == ["dq", "dk", "dv", "dg", "dbeta", "d_initial_state"]
+assert [t["meaning"] for t in r["tensors"]] == ["out", "final_state", "dq", "dk", "dv", "dg", "dbeta", "d_initial_state"]
+assert r["not_compared"] == []
 PY
     [ ! -s "$WORK/err" ] || fail "stderr is not empty"
 }
@@ -131,4 +133,84 @@ test_typing_errors_get_a_suggestion() {
     err_has "did you mean 'head_map'?"
     expect 2 "$GDNCTL" oracle compare gnd --inputs x --outputs y
     expect 2 base --threads 9999
+}
+
+test_a_wrong_dump_is_localised_and_explained() {
+    "$GDNCTL" oracle run gdn --shape 1,2,4,130,32,32 --set head_map=interleaved --out x.safetensors >/dev/null 2>&1
+    expect 1 compare --inputs x.safetensors --outputs x.safetensors --set head_map=tiled
+    out_has 'where: value heads 1-2 of 4; chunks 0-2 (of 64 tokens)'
+    out_has 'first wrong token: out[b=0,t=0,h=1], chunk 0'
+    out_has 'stage: head_map'
+    out_has 'hint: matches if the head map is interleaved (key head h div r)'
+    out_has 'FORWARD ONLY: no gradient was compared'
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
+    expect 1 compare --inputs x.safetensors --outputs x.safetensors --set head_map=tiled --json
+    python3 - "$WORK/out" <<'PY' || fail "not the promised object"
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r["verdict"] == "WRONG" and r["stage"] == "head_map" and r["stages"] == ["head_map"]
+assert r["hint"] == "matches if the head map is interleaved (key head h div r)"
+assert r["hints"][0]["stage"] == "head_map" and r["hints"][0]["error_reduction"] > 100
+assert r["place"]["heads"] == [1, 2] and r["place"]["chunks"] == [0, 1, 2]
+assert r["place"]["first"] == {"tensor": "out", "sequence": 0, "b": 0, "t": 0, "h": 1, "chunk": 0}
+PY
+    expect 1 compare --inputs x.safetensors --outputs x.safetensors --set head_map=tiled --no-hints
+    grep -q 'hint:' "$WORK/out" && fail 'hints in spite of --no-hints'
+    return 0
+}
+
+test_wrong_gradients_are_named_with_their_stage() {
+    python3 - "$V/gdn_gva.levanter_chunk.outputs.safetensors" <<'PY'
+import array, json, struct, sys
+b = bytearray(open(sys.argv[1], "rb").read())
+n = struct.unpack("<Q", b[:8])[0]
+h = json.loads(b[8:8 + n])
+for name in ("dq", "dk"):  # r = 3: averaged instead of summed
+    begin, end = (8 + n + x for x in h[name]["data_offsets"])
+    values = array.array("f", bytes(b[begin:end]))
+    b[begin:end] = array.array("f", [x / 3 for x in values]).tobytes()
+open("mean.safetensors", "wb").write(b)
+PY
+    expect 1 compare --inputs "$V/gdn_gva.inputs.safetensors" --outputs mean.safetensors
+    out_has 'stage: gva_grad'
+    out_has 'dq is averaged over the 3 value heads of a key head, not summed'
+    out_has 'last wrong token (gradients run from the end)'
+    out_has 'verdict: WRONG: d'
+}
+
+test_missing_gradients_are_said_loudly() {
+    python3 - "$V/gdn_base.levanter_chunk.outputs.safetensors" <<'PY'
+import json, struct, sys
+b = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+h = json.loads(b[8:8 + n])
+header, data = {}, b""
+for name in ("out", "dq"):
+    begin, end = h[name]["data_offsets"]
+    header[name] = dict(h[name], data_offsets=[len(data), len(data) + end - begin])
+    data += b[8 + n + begin:8 + n + end]
+text = json.dumps(header).encode()
+open("some.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+PY
+    expect 0 compare --inputs "$V/gdn_base.inputs.safetensors" --outputs some.safetensors
+    out_has 'GRADIENTS MISSING: dk, dv, dg, dbeta, d_initial_state'
+}
+
+test_heatmap_and_page() {
+    "$GDNCTL" oracle run gdn --shape 1,2,4,130,32,32 --set head_map=interleaved --out x.safetensors >/dev/null 2>&1
+    expect 1 compare --inputs x.safetensors --outputs x.safetensors --set head_map=tiled --heatmap --html page.html
+    out_has 'head   0 ... |.'
+    out_has 'head   1 ### |#'
+    python3 - page.html <<'PY' || fail "not a well-formed page"
+import html.parser, sys
+text = open(sys.argv[1]).read()
+for word in ("WRONG", "head map is interleaved", "prefers-color-scheme: dark", "<svg", "polyline", "head_map", "out[b="):
+    assert word in text, word
+for word in ("http:", "https:", "<script", "src=", "url("):
+    assert word not in text, word
+html.parser.HTMLParser().feed(text)
+PY
+    expect 0 base --html ok.html --json
+    [ -s ok.html ] || fail "no page"
+    expect 8 base --html missing/page.html
 }

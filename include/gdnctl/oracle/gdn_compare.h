@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,21 +34,33 @@ struct TensorBudget {
     double relative = 0;  // rms over the whole tensor / rms of the truth, for people
 };
 
+struct GdnBackward;  // src/oracle/compare/backward.h
+
 // Everything about one problem that does not depend on the dump.
 struct GdnReference {
     GdnProblem problem;
     ResolvedContract contract;
     GdnOutputs truth;
     TensorBudget out, final_state;
-    double growth = 0;            // largest |state| over the size that inputs alone explain
-    std::string unstable_reason;  // empty: the input can be judged
+    std::shared_ptr<const GdnBackward> backward;  // gradients; nullptr: not asked for, or no cotangent
+    double growth = 0;                            // largest |state| over the size that inputs alone explain
+    std::string unstable_reason;                  // empty: the input can be judged
 };
 
 GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int threads);
 
+// Adds the truth of the gradients to `reference` when `dump` holds gradients and either file a cotangent (d_out,
+// d_final_state; one that is missing is 0). d_out is rounded to the dtype of out where that is narrower than fp32, as
+// automatic differentiation does. Errors: bad_input for a cotangent of the wrong shape or dtype.
+Status add_backward(GdnReference& reference, const TensorFile& inputs, const TensorFile& dump, int threads);
+// Whether that rounding changed d_out.
+bool cotangent_rounded(const GdnReference& reference);
+
 struct CompareOptions {
     // Both or neither: every element within atol + rtol |truth| instead of the budget.
     std::optional<double> rtol, atol;
+    bool hints = true;  // look for the mistake that explains a WRONG or SUSPECT dump
+    int threads = 1;    // for that search
 };
 
 struct UlpDistance {
@@ -85,16 +98,50 @@ struct TensorReport {
     std::size_t nonfinite_got = 0, nonfinite_want = 0;
     std::size_t beyond_range = 0;  // values of the truth that `judged` cannot hold
     Worst worst;
+    std::vector<Worst> worst_elements;  // the worst first, at most k_worst_elements
 };
+
+inline constexpr std::size_t k_worst_elements = 8;
 
 struct NotCompared {
     std::string tensor;
     std::string reason;
 };
 
+// A known mistake under which the dump becomes right.
+struct Hint {
+    std::string stage;       // one word of docs/oracle.md, "Stages"
+    std::string text;        // "matches if the scale is missing"
+    double improvement = 1;  // how many times smaller the error is under it
+};
+
+// Error / budget of one value head of one sequence, for each chunk of its tokens.
+struct LaneErrors {
+    std::int64_t sequence = 0, head = 0;
+    std::vector<double> chunks;         // of out
+    std::optional<double> final_state;  // nullopt: not in the dump
+};
+
+// Where a dump is wrong.
+struct FaultPlace {
+    std::vector<std::int64_t> sequences, heads;  // with an error beyond the band of OK
+    std::vector<std::int64_t> chunks;            // of their sequences; a wrong final state counts as the last chunk
+    std::string tensor;                          // of the first wrong token: "out", or "final_state" if out is right
+    std::int64_t first_sequence = 0, first_head = 0;
+    std::int64_t first_batch = 0, first_token = 0;  // as out is indexed
+    std::int64_t first_chunk = 0;                   // of its sequence
+};
+
 struct GdnReport {
     Verdict verdict = Verdict::no_data;
-    std::string reason;  // one line: why it is not OK; empty when it is
+    std::string reason;               // one line: why it is not OK; empty when it is
+    std::string stage;                // likeliest; empty when nothing is wrong
+    std::vector<std::string> stages;  // the likeliest first, then others that the outputs do not rule out
+    std::vector<Hint> hints;          // all that fit equally well, or one by pattern
+    std::optional<FaultPlace> place;
+    bool backward_fault = false;       // `place` and `stages` are about gradients: the forward pass is right
+    std::vector<double> token_errors;  // of out, tokens of the sequence of `place` (else the first): the worst head's
+    std::vector<LaneErrors> errors;    // every lane
     std::vector<TensorReport> tensors;
     std::optional<Worst> worst;  // of the tensor with the largest error / budget
     std::vector<NotCompared> not_compared;

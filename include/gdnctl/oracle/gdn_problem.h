@@ -1,7 +1,8 @@
 // One Gated DeltaNet call as numbers: checked shapes, values as fp64 (exact for every input dtype).
 //
 // Axes: B batch, T tokens, Hk key heads (q and k), Hv value heads, N sequences. Without cu_seqlens N = B and each batch
-// row is one sequence; with it B = 1 and sequence n is tokens cu[n]..cu[n+1]. Arrays are row-major in the order given.
+// row is one sequence, cut short by `lengths` or `offsets`; with it B = 1 and sequence n is tokens cu[n]..cu[n+1].
+// Arrays are row-major in the order given.
 #pragma once
 
 #include <cstdint>

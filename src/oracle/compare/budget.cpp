@@ -159,7 +159,7 @@ std::string why_unstable(const GdnReference& r) {
 }  // namespace
 
 GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int threads) {
-    GdnReference r{std::move(problem), std::move(contract), {}, {}, {}, 0, {}};
+    GdnReference r{std::move(problem), std::move(contract), {}, {}, {}, nullptr, 0, {}};
     const GdnContract& c = r.contract.value;
     const double roundoff = roundoff_of(c.matmul);
     r.truth = run_recurrent64(r.problem, c, threads);

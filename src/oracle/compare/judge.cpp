@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include <fmt/format.h>
 
 #include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/compare/backward.h"
 #include "oracle/compare/groups.h"
+#include "oracle/compare/localise.h"
 #include "oracle/compare/metrics.h"
 
 namespace gdnctl::oracle {
@@ -46,25 +49,36 @@ std::vector<GroupBudget> with_output_rounding(const Pair& pair) {
     return budgets;
 }
 
-// Where the dump is worst: a value that is not finite where the truth is, else the largest error in units of its
-// group's budget.
-std::size_t worst_element(const Pair& pair, const std::vector<GroupBudget>& budgets) {
-    std::size_t worst = 0;
-    double largest = -1;
+// Where the dump is worst: values that are not finite where the truth is, then the largest errors in units of their
+// groups' budgets. The worst first.
+std::vector<std::size_t> worst_elements(const Pair& pair, const std::vector<GroupBudget>& budgets) {
+    using Scored = std::pair<double, std::size_t>;
+    // Of equal scores the earlier element is worse.
+    const auto worse = [](const Scored& a, const Scored& b) {
+        return a.first > b.first || (a.first == b.first && a.second < b.second);
+    };
+    std::vector<Scored> worst;  // a heap: the least bad one in front
     for (std::size_t i = 0; i < pair.want->size(); ++i) {
         const double want = (*pair.want)[i];
         if (!std::isfinite(want)) continue;
+        double score = std::fabs(pair.got[i] - want) / budgets[pair.groups.of(i)].max_abs;
         if (!std::isfinite(pair.got[i])) {
-            if (fits(want, pair.judged)) return i;
-            continue;
+            if (!fits(want, pair.judged)) continue;
+            score = HUGE_VAL;
         }
-        const double score = std::fabs(pair.got[i] - want) / budgets[pair.groups.of(i)].max_abs;
-        if (score > largest) {
-            largest = score;
-            worst = i;
+        if (worst.size() == k_worst_elements && !worse({score, i}, worst.front())) continue;
+        if (worst.size() == k_worst_elements) {
+            std::pop_heap(worst.begin(), worst.end(), worse);
+            worst.pop_back();
         }
+        worst.emplace_back(score, i);
+        std::push_heap(worst.begin(), worst.end(), worse);
     }
-    return worst;
+    std::sort(worst.begin(), worst.end(), worse);
+    std::vector<std::size_t> elements;
+    for (const Scored& s : worst) elements.push_back(s.second);
+    if (elements.empty()) elements.push_back(0);
+    return elements;
 }
 
 double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets) {
@@ -85,20 +99,26 @@ Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report
     w.got = pair.got[element];
     w.want = (*pair.want)[element];
     const GdnDims& d = r.problem.dims;
-    const bool out = report.canonical == "out";
-    Shape axes = out ? Shape{d.B, d.T, d.Hv, d.dv} : state_shape(r.problem, StateLayout::key_value);
+    const bool state = report.canonical == "final_state" || report.canonical == "d_initial_state";
+    const bool keys = report.canonical == "dq" || report.canonical == "dk";
+    const bool scalar = report.canonical == "dg" || report.canonical == "dbeta";
+    Shape axes = state  ? state_shape(r.problem, StateLayout::key_value)
+                 : keys ? Shape{d.B, d.T, d.Hk, d.dk}
+                        : Shape{d.B, d.T, d.Hv, d.dv};
+    if (scalar) axes.pop_back();
     auto rest = static_cast<std::int64_t>(element);
     w.index.resize(axes.size());
     for (std::size_t axis = axes.size(); axis-- > 0;) {
         w.index[axis] = rest % axes[axis];
         rest /= axes[axis];
     }
-    w.axes = out ? "b,t,h,v" : r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
-    if (out && r.problem.packed) {
+    w.axes = scalar ? "b,t,h" : keys ? "b,t,h,k" : "b,t,h,v";
+    if (state) w.axes = r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
+    if (!state && r.problem.packed) {
         w.index.erase(w.index.begin());
-        w.axes = "t,h,v";
+        w.axes = w.axes.substr(2);
     }
-    if (!out && r.contract.value.state_layout == StateLayout::value_key) {
+    if (state && r.contract.value.state_layout == StateLayout::value_key) {
         std::swap(w.index[2], w.index[3]);
         w.axes = r.problem.has_cu_seqlens ? "n,h,v,k" : "b,h,v,k";
     }
@@ -111,33 +131,40 @@ Verdict verdict_of(const TensorReport& t, const CompareOptions& options) {
     return t.error_over_budget <= k_ok_band ? Verdict::ok : Verdict::suspect;
 }
 
+Status check_tensor(const NamedTensor& entry, const Shape& expected) {
+    const Tensor& tensor = entry.tensor;
+    if (tensor.shape == expected && is_floating(tensor.dtype)) return {};
+    return fail(ErrorKind::bad_input,
+                fmt::format("tensor '{}': expected {} {}, got {} {}", entry.name, text_of(expected),
+                            is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32", text_of(tensor.shape),
+                            name_of(tensor.dtype)));
+}
+
 Result<Pair> pair_up(const NamedTensor& entry, std::string_view canonical, const GdnReference& r) {
     const bool out = canonical == "out";
+    const bool state = canonical == "final_state" || canonical == "d_initial_state";
     const StateLayout layout = r.contract.value.state_layout;
-    const Shape expected = out ? out_shape(r.problem) : state_shape(r.problem, layout);
-    const Tensor& tensor = entry.tensor;
-    if (tensor.shape != expected || !is_floating(tensor.dtype)) {
-        return fail(ErrorKind::bad_input,
-                    fmt::format("tensor '{}': expected {} {}, got {} {}", entry.name, text_of(expected),
-                                is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32", text_of(tensor.shape),
-                                name_of(tensor.dtype)));
-    }
+    const GradientTruth* gradient = out || canonical == "final_state" ? nullptr : r.backward->find(canonical);
+    GDNCTL_TRY(check_tensor(entry, gradient != nullptr ? gradient->shape
+                                   : out               ? out_shape(r.problem)
+                                                       : state_shape(r.problem, layout)));
     Pair pair;
-    pair.got = to_f64(tensor);
-    if (!out && layout == StateLayout::value_key) {
+    pair.got = to_f64(entry.tensor);
+    if (state && layout == StateLayout::value_key) {
         GdnDims swapped = r.problem.dims;
         std::swap(swapped.dk, swapped.dv);
         pair.got = to_layout(pair.got, swapped, StateLayout::value_key);
     }
-    pair.want = out ? &r.truth.out : &r.truth.final_state;
-    pair.budget = out ? &r.out : &r.final_state;
-    pair.groups = out ? groups_of_out(r.problem) : groups_of_state(r.problem);
+    pair.want = gradient != nullptr ? &gradient->want : out ? &r.truth.out : &r.truth.final_state;
+    pair.budget = gradient != nullptr ? &gradient->budget : out ? &r.out : &r.final_state;
+    pair.groups = gradient != nullptr ? gradient->groups : out ? groups_of_out(r.problem) : groups_of_state(r.problem);
     return pair;
 }
 
+// `pair` and `evidence` are what the report was made from.
 Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view canonical, const GdnReference& r,
-                                  const CompareOptions& options) {
-    GDNCTL_TRY_ASSIGN(Pair pair, pair_up(entry, canonical, r));
+                                  const CompareOptions& options, Pair& pair, Evidence& evidence) {
+    GDNCTL_TRY_ASSIGN(pair, pair_up(entry, canonical, r));
     TensorReport report;
     report.name = entry.name;
     report.canonical = canonical;
@@ -152,7 +179,13 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
     report.verdict = verdict_of(report, options);
     report.beyond_range = static_cast<std::size_t>(std::count_if(
         pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
-    if (!pair.got.empty()) report.worst = place_of(worst_element(pair, budgets), pair, report, r);
+    if (!pair.got.empty()) {
+        for (const std::size_t i : worst_elements(pair, budgets)) {
+            report.worst_elements.push_back(place_of(i, pair, report, r));
+        }
+        report.worst = report.worst_elements.front();
+    }
+    evidence = {&pair.got, pair.want, budgets, pair.judged};
     return report;
 }
 
@@ -198,18 +231,23 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
     }
 }
 
-void list_missing(const TensorFile& dump, GdnReport& report) {
+void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
     for (const std::string_view wanted : {"out", "final_state"}) {
         const bool there = std::any_of(report.tensors.begin(), report.tensors.end(),
                                        [&](const TensorReport& t) { return t.canonical == wanted; });
         if (!there) report.not_compared.push_back({std::string(wanted), "not in the dump"});
     }
-    for (const std::string_view wanted : {"dq", "dk", "dv", "dg", "dbeta", "d_initial_state"}) {
+    for (const std::string_view wanted : gradient_names()) {
+        const auto found = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                        [&](const TensorReport& t) { return t.canonical == wanted; });
+        if (found != report.tensors.end()) continue;
         const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(), [&](const NamedTensor& t) {
             return canonical_name(t.name).canonical == wanted;
         });
+        // Without an initial state nobody misses its gradient.
+        if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
         report.not_compared.push_back(
-            {std::string(wanted), there ? "gradients are not judged by this version" : "not in the dump"});
+            {std::string(wanted), there ? "neither file holds d_out or d_final_state" : "not in the dump"});
     }
 }
 
@@ -226,27 +264,93 @@ std::string_view name_of(Verdict verdict) {
     return "";
 }
 
-Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options) {
-    GdnReport report;
-    for (const std::string_view canonical : {"out", "final_state"}) {
+namespace {
+
+// The tensors of a dump beside their truths.
+struct Compared {
+    std::deque<Pair> pairs;  // a deque: evidence points into them
+    ForwardEvidence forward;
+    std::vector<GradientEvidence> gradients;
+};
+
+Status compare_tensors(const GdnReference& r, const TensorFile& dump, const CompareOptions& options, Compared& all,
+                       GdnReport& report) {
+    std::vector<std::string_view> names = {"out", "final_state"};
+    if (r.backward) {
+        for (const GradientTruth& t : r.backward->truths) names.emplace_back(t.canonical);
+    }
+    for (const std::string_view canonical : names) {
         GDNCTL_TRY(find_gdn_tensor(dump, canonical));
         for (const NamedTensor& entry : dump.tensors) {
             if (canonical_name(entry.name).canonical != canonical) continue;
-            GDNCTL_TRY_ASSIGN(auto tensor, judge_tensor(entry, canonical, reference, options));
+            Evidence evidence;
+            GDNCTL_TRY_ASSIGN(auto tensor,
+                              judge_tensor(entry, canonical, r, options, all.pairs.emplace_back(), evidence));
+            if (canonical == "out") {
+                all.forward.out = std::move(evidence);
+            } else if (canonical == "final_state") {
+                all.forward.state = std::move(evidence);
+            } else {
+                all.gradients.push_back(
+                    {r.backward->find(canonical), std::move(evidence), tensor.verdict != Verdict::ok});
+            }
             report.tensors.push_back(std::move(tensor));
         }
     }
+    return {};
+}
+
+// Where and why. An unstable input has no fault to look for, and a dump within the budget neither. A wrong forward pass
+// makes wrong gradients: those are looked into only where it is right.
+void locate(const GdnReference& r, const Compared& all, const CompareOptions& options, GdnReport& report) {
+    report.errors = map_errors(r, all.forward);
+    report.token_errors = map_token_errors(r, all.forward, 0);
+    if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) return;
+    report.place = find_place(r, all.forward, report.errors);
+    const bool forward = std::any_of(report.tensors.begin(), report.tensors.end(), [](const TensorReport& t) {
+        return t.verdict != Verdict::ok && (t.canonical == "out" || t.canonical == "final_state");
+    });
+    if (!forward && !report.place) {
+        report.backward_fault = true;
+        report.place = find_gradient_place(r, all.gradients);
+    }
+    if (report.place && report.place->first_sequence > 0) {
+        report.token_errors = map_token_errors(r, all.forward, static_cast<std::size_t>(report.place->first_sequence));
+    }
+    if (!options.hints) return;
+    Diagnosis d;
+    if (report.backward_fault) {
+        if (report.place) d = diagnose_backward(r, all.gradients, options.threads);
+    } else if (report.place) {
+        d = diagnose(r, all.forward, report.errors, *report.place, options.threads);
+    } else if (report.verdict == Verdict::wrong && !options.rtol) {
+        d = {"padding", {"padding"}, {{"padding", "rows outside every sequence are written", 1}}};
+    }
+    report.stage = d.stage;
+    report.stages = d.stages;
+    report.hints = d.hints;
+}
+
+}  // namespace
+
+Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options) {
+    GdnReport report;
+    Compared all;
+    GDNCTL_TRY(compare_tensors(reference, dump, options, all, report));
     for (const NamedTensor& entry : dump.tensors) {
         if (canonical_name(entry.name).role == GdnRole::unknown) report.unknown.push_back(entry.name);
     }
-    list_missing(dump, report);
+    list_missing(reference, dump, report);
     const bool any_value = std::any_of(report.tensors.begin(), report.tensors.end(),
                                        [](const TensorReport& t) { return element_count(t.shape).value_or(0) > 0; });
     if (!any_value) {
-        report.reason = dump.tensors.empty() ? "the dump is empty" : "the dump holds no value of out or final_state";
+        report.reason = dump.tensors.empty()
+                            ? "the dump is empty"
+                            : "the dump holds no value of out, final_state or a gradient that can be judged";
         return report;
     }
     conclude(reference, options, report);
+    locate(reference, all, options, report);
     return report;
 }
 

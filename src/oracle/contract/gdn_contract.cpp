@@ -26,7 +26,10 @@ constexpr std::array k_beta_kinds = {Word{"prob", BetaKind::prob}, Word{"logit",
                                      Word{"2*logit", BetaKind::twice_logit}};
 constexpr std::array k_l2norms = {Word{"off", L2Norm::off}, Word{"rsqrt(sum+eps)", L2Norm::rsqrt},
                                   Word{"1/sqrt(sum+eps)", L2Norm::inverse_sqrt}};
-constexpr std::array k_roundings = {Word{"none", NormRounding::none}, Word{"input", NormRounding::input}};
+// The first word of a value is its name; the others are the implementations that round so.
+constexpr std::array k_roundings = {Word{"none", NormRounding::none},        Word{"input", NormRounding::input},
+                                    Word{"marin-01d1", NormRounding::input}, Word{"marin-654e", NormRounding::none},
+                                    Word{"hf", NormRounding::none},          Word{"hf-old", NormRounding::input}};
 constexpr std::array k_out_dtypes = {Word{"f32", OutDType::f32}, Word{"query", OutDType::query},
                                      Word{"bf16", OutDType::bf16}, Word{"f16", OutDType::f16}};
 constexpr std::array k_matmuls = {Word{"f32", Matmul::f32}, Word{"bf16x3", Matmul::bf16x3}, Word{"bf16", Matmul::bf16}};
@@ -139,6 +142,7 @@ const std::vector<NamedContract>& named_contracts() {
         {"marin-01d1", {{"rounding", "input"}, {"exp_clip", "80"}}},
         {"marin-654e", {{"exp_clip", "80"}}},
         {"hf", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}}},
+        {"hf-old", {{"l2norm", "off"}, {"rounding", "input"}, {"out_dtype", "query"}}},
         {"fla", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}}},
         {"flashinfer",
          {{"head_map", "interleaved"},
@@ -149,6 +153,9 @@ const std::vector<NamedContract>& named_contracts() {
           {"out_dtype", "query"},
           {"empty", "zeros"}}},
         {"ggml", {{"head_map", "tiled"}, {"state_layout", "B,H,V,K"}, {"l2norm", "off"}}},
+        {"ik", {{"head_map", "interleaved"}, {"beta_kind", "logit"}, {"l2norm", "off"}, {"exp_clip", "50"}}},
+        // Operands are bf16, and so is the state that each chunk hands over.
+        {"sglang-cpu", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}, {"matmul", "bf16"}}},
     };
     return k_contracts;
 }

@@ -33,6 +33,8 @@ constexpr NameRow k_names[] = {
     {"state", "initial_state", GdnRole::input},
     {"h0", "initial_state", GdnRole::input},
     {"cu_seqlens", "cu_seqlens", GdnRole::input},
+    {"lengths", "lengths", GdnRole::input},
+    {"offsets", "offsets", GdnRole::input},
     {"scale", "scale", GdnRole::input},
     {"out", "out", GdnRole::output},
     {"output", "out", GdnRole::output},
@@ -132,20 +134,67 @@ Status check_heads(const GdnDims& d, HeadMap map) {
     return {};
 }
 
-Status read_sequences(const Tensor* cu, GdnProblem& p) {
-    if (cu == nullptr) {
-        for (std::int64_t b = 0; b < p.dims.B; ++b) p.sequences.push_back({b * p.dims.T, (b + 1) * p.dims.T});
-        return {};
+Status read_cu_seqlens(const Tensor& cu, GdnProblem& p) {
+    if ((cu.dtype != DType::i64 && cu.dtype != DType::i32) || cu.shape.size() != 1 || cu.shape[0] < 1) {
+        return wrong_tensor("cu_seqlens", "[N+1] int64", cu);
     }
-    if ((cu->dtype != DType::i64 && cu->dtype != DType::i32) || cu->shape.size() != 1 || cu->shape[0] < 1) {
-        return wrong_tensor("cu_seqlens", "[N+1] int64", *cu);
-    }
-    const auto offsets = to_i64(*cu);
+    const auto offsets = to_i64(cu);
     if (offsets.front() != 0 || !std::is_sorted(offsets.begin(), offsets.end()) || offsets.back() > p.dims.T) {
         return fail(ErrorKind::bad_input,
                     fmt::format("tensor 'cu_seqlens': must rise from 0 to at most the {} tokens", p.dims.T));
     }
     for (std::size_t n = 0; n + 1 < offsets.size(); ++n) p.sequences.push_back({offsets[n], offsets[n + 1]});
+    return {};
+}
+
+// Lengths of the batch rows, given once for each row or once for each of its heads; prefix sums have one entry more.
+Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) {
+    const GdnDims& d = p.dims;
+    const auto given = static_cast<std::int64_t>(tensor.count());
+    const bool integral = tensor.dtype == DType::i64 || tensor.dtype == DType::i32;
+    std::vector<std::int64_t> values = integral ? to_i64(tensor) : std::vector<std::int64_t>{};
+    if (name == "offsets" && (given == d.B + 1 || given == d.B * d.Hv + 1) && given != d.B * d.Hv && !values.empty()) {
+        for (std::size_t i = 0; i + 1 < values.size(); ++i) values[i] = values[i + 1] - values[i];
+        values.pop_back();
+    }
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (count != d.B && count != d.B * d.Hv) {
+        return wrong_tensor(name,
+                            name == "offsets" ? "[B*Hv+1], [B*Hv], [B+1] or [B] of int32 or int64"
+                                              : "[B,Hv], [B*Hv] or [B] of int32 or int64",
+                            tensor);
+    }
+    const std::int64_t heads = d.B == 0 ? 1 : count / d.B;
+    for (std::int64_t b = 0; b < d.B; ++b) {
+        const std::int64_t length = values[static_cast<std::size_t>(b * heads)];
+        for (std::int64_t h = 0; h < heads; ++h) {
+            if (values[static_cast<std::size_t>(b * heads + h)] == length) continue;
+            return fail(ErrorKind::bad_input,
+                        fmt::format("tensor '{}': the heads of batch row {} have different lengths", name, b));
+        }
+        if (length < 0 || length > d.T) {
+            return fail(ErrorKind::bad_input, fmt::format("tensor '{}': length {} of batch row {} is not within the {} "
+                                                          "tokens",
+                                                          name, length, b, d.T));
+        }
+        p.sequences.push_back({b * d.T, b * d.T + length});
+    }
+    return {};
+}
+
+Status read_sequences(const TensorFile& file, const Tensor* cu, GdnProblem& p) {
+    if (cu != nullptr) GDNCTL_TRY(read_cu_seqlens(*cu, p));
+    for (const std::string_view name : {"lengths", "offsets"}) {
+        GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_gdn_tensor(file, name));
+        if (tensor == nullptr) continue;
+        if (!p.sequences.empty() || cu != nullptr) {
+            return fail(ErrorKind::bad_input, fmt::format("tensor '{}': the sequences are given twice", name),
+                        "keep one of cu_seqlens, lengths and offsets");
+        }
+        GDNCTL_TRY(read_lengths(name, *tensor, p));
+    }
+    if (!p.sequences.empty() || cu != nullptr) return {};
+    for (std::int64_t b = 0; b < p.dims.B; ++b) p.sequences.push_back({b * p.dims.T, (b + 1) * p.dims.T});
     return {};
 }
 
@@ -213,7 +262,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY(read_dims(*q, *v, p));
     GDNCTL_TRY(read_scale(file, contract));
     GDNCTL_TRY(check_heads(p.dims, contract.value.head_map));
-    GDNCTL_TRY(read_sequences(cu_seqlens, p));
+    GDNCTL_TRY(read_sequences(file, cu_seqlens, p));
     p.qk_dtype = q->dtype;
     GDNCTL_TRY_ASSIGN(p.q, values_of(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(const Tensor* k, required(file, "k", ""));

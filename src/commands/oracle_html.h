@@ -1,0 +1,13 @@
+// A verdict as one self-contained page.
+#pragma once
+
+#include <string>
+
+#include "gdnctl/oracle/gdn_compare.h"
+
+namespace gdnctl::commands::oracle_html {
+
+// No scripts and nothing from elsewhere; light or dark as the reader's system is.
+std::string page(const oracle::GdnReference& reference, const oracle::GdnReport& report);
+
+}  // namespace gdnctl::commands::oracle_html

@@ -1,0 +1,338 @@
+#include "oracle/compare/backward.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "oracle/kernels/prepare.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// What fp32 backward passes may cost beyond moving every input by one roundoff. Measured: tests/calibration.
+constexpr double k_backward_allowance = 3;
+
+double roundoff_of(Matmul matmul) {
+    return matmul == Matmul::f32 ? 0x1p-24 : matmul == Matmul::bf16x3 ? 0x1p-16 : 0x1p-9;
+}
+
+void perturb(std::vector<double>& values, double amount, std::uint64_t salt) {
+    std::uint64_t state = salt * 0x9E3779B97F4A7C15ULL;
+    for (double& x : values) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        x *= (state >> 63U) != 0 ? 1 + amount : 1 - amount;
+    }
+}
+
+GdnGradients run_perturbed(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
+                           double amount, std::uint64_t salt, int threads) {
+    GdnProblem moved = problem;
+    GdnCotangents pulled = cotangents;
+    for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state, &pulled.d_out,
+                         &pulled.d_final_state}) {
+        perturb(*values, amount, salt++);
+    }
+    return run_adjoint64(moved, contract, pulled, threads);
+}
+
+// Gates as chunked forms see them: differences of their fp32 sums inside a chunk. Beyond -2e4 the sum starts anew, as
+// in the budget of the forward pass.
+GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
+                                int threads) {
+    GdnProblem summed = problem;
+    GdnContract log = contract;
+    log.g_kind = GateKind::log;
+    summed.gate = log_gates(problem, contract);
+    const auto heads = static_cast<std::size_t>(problem.dims.Hv);
+    for (const GdnSequence& s : problem.sequences) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            float sum = 0;
+            for (std::int64_t row = s.begin; row < s.end; ++row) {
+                double& g = summed.gate[static_cast<std::size_t>(row) * heads + h];
+                if ((row - s.begin) % contract.chunk == 0 || !(g > -2e4)) sum = 0;
+                if (!(g > -2e4)) continue;
+                const float next = sum + static_cast<float>(g);
+                g = static_cast<double>(next) - static_cast<double>(sum);
+                sum = next;
+            }
+        }
+    }
+    return run_adjoint64(summed, log, cotangents, threads);
+}
+
+struct Gradient {
+    std::string_view name;
+    const std::vector<double>& (*values)(const GdnGradients&);
+    std::string_view axes;
+};
+
+constexpr std::array k_gradients = {
+    Gradient{"dq", [](const GdnGradients& g) -> const std::vector<double>& { return g.dq; }, "b,t,h,k"},
+    Gradient{"dk", [](const GdnGradients& g) -> const std::vector<double>& { return g.dk; }, "b,t,h,k"},
+    Gradient{"dv", [](const GdnGradients& g) -> const std::vector<double>& { return g.dv; }, "b,t,h,v"},
+    Gradient{"dg", [](const GdnGradients& g) -> const std::vector<double>& { return g.dg; }, "b,t,h"},
+    Gradient{"dbeta", [](const GdnGradients& g) -> const std::vector<double>& { return g.dbeta; }, "b,t,h"},
+    Gradient{"d_initial_state", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_initial_state; },
+             "b,h,k,v"},
+};
+
+// Runs of a per-token tensor by (sequence, head); rows outside every sequence are the last group.
+Groups token_groups(const GdnProblem& p, std::size_t heads, std::size_t width) {
+    const std::size_t outside = p.sequences.size() * heads;
+    Groups groups{std::vector<std::size_t>(static_cast<std::size_t>(p.rows()) * heads, outside), width, outside + 1};
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
+        const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
+        const auto end = static_cast<std::size_t>(p.sequences[n].end);
+        for (std::size_t run = begin * heads; run < end * heads; ++run) groups.of_run[run] = n * heads + run % heads;
+    }
+    return groups;
+}
+
+void describe(GradientTruth& t, const GdnReference& r) {
+    const GdnProblem& p = r.problem;
+    const auto tokens = [&](std::int64_t heads, std::int64_t width) {
+        Shape shape = p.packed ? Shape{p.dims.T} : Shape{p.dims.B, p.dims.T};
+        shape.push_back(heads);
+        if (width > 0) shape.push_back(width);
+        t.shape = shape;
+        t.groups = token_groups(p, static_cast<std::size_t>(heads),
+                                static_cast<std::size_t>(std::max<std::int64_t>(width, 1)));
+    };
+    if (t.canonical == "dq" || t.canonical == "dk") {
+        tokens(p.dims.Hk, p.dims.dk);
+    } else if (t.canonical == "dv") {
+        tokens(p.dims.Hv, p.dims.dv);
+    } else if (t.canonical == "d_initial_state") {
+        t.shape = state_shape(p, r.contract.value.state_layout);
+        t.groups = groups_of_state(p);
+    } else {
+        tokens(p.dims.Hv, 0);
+    }
+}
+
+// Size that an error of group g is measured against where the gradient itself cancels: dg is a difference of large
+// sums in every chunked form, and they are of the size of dbeta.
+double floor_of(const GradientTruth& t, const std::vector<GroupSums>& dbeta, std::size_t g) {
+    return t.canonical == "dg" ? dbeta[g].truth_rms() : 0;
+}
+
+TensorBudget budget_of(const GradientTruth& t, const std::vector<std::vector<GroupSums>>& runs,
+                       const std::vector<GroupSums>& dbeta, double roundoff) {
+    TensorBudget budget;
+    const std::size_t count = runs.front().size();
+    budget.groups.resize(count);
+    double errors = 0;
+    double squares = 0;
+    double max_error = 0;
+    double max_truth = 0;
+    for (std::size_t g = 0; g < count; ++g) {
+        GroupBudget& b = budget.groups[g];
+        for (const auto& run : runs) {
+            b.rms = std::max(b.rms, k_backward_allowance * run[g].error_rms());
+            b.max_abs = std::max(b.max_abs, k_backward_allowance * run[g].max_error);
+        }
+        const double size = std::max(runs.front()[g].truth_rms(), floor_of(t, dbeta, g));
+        errors += b.rms * b.rms * static_cast<double>(runs.front()[g].count);
+        squares += size * size * static_cast<double>(runs.front()[g].count);
+        max_error = std::max(max_error, b.max_abs);
+        max_truth = std::max({max_truth, runs.front()[g].max_truth, size});
+    }
+    budget.relative = squares > 0 ? std::sqrt(errors / squares) : 0;
+    for (std::size_t g = 0; g < count; ++g) {
+        const GroupSums& truth = runs.front()[g];
+        const double floor = floor_of(t, dbeta, g);
+        const double size = std::max(truth.truth_rms(), floor);
+        const double largest = std::max(truth.max_truth, 4 * floor);
+        const double trace = 1e-37 + 0x1p-40 * max_truth;
+        GroupBudget& b = budget.groups[g];
+        if (truth.count < 256) {
+            b.rms = std::max(b.rms, budget.relative * size);
+            b.max_abs = std::max(b.max_abs, max_truth > 0 ? max_error / max_truth * largest : 0);
+        }
+        b.rms = std::max({b.rms, 4 * roundoff * size, trace});
+        b.max_abs = std::max({b.max_abs, 8 * roundoff * largest, trace});
+    }
+    budget.relative = std::max(budget.relative, 4 * roundoff);
+    return budget;
+}
+
+// The values of a cotangent in canonical axes; empty when neither file has it.
+Result<std::vector<double>> cotangent(const TensorFile& inputs, const TensorFile& dump, std::string_view name,
+                                      const Shape& shape) {
+    GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_gdn_tensor(inputs, name));
+    if (tensor == nullptr) {
+        GDNCTL_TRY_ASSIGN(tensor, find_gdn_tensor(dump, name));
+    }
+    if (tensor == nullptr) return std::vector<double>{};
+    if (tensor->shape != shape || !is_floating(tensor->dtype)) {
+        return fail(ErrorKind::bad_input, fmt::format("tensor '{}': expected {} {}, got {} {}", name, text_of(shape),
+                                                      is_floating(tensor->dtype) ? name_of(tensor->dtype) : "float32",
+                                                      text_of(tensor->shape), name_of(tensor->dtype)));
+    }
+    return to_f64(*tensor);
+}
+
+bool has_gradient(const TensorFile& dump) {
+    return std::any_of(dump.tensors.begin(), dump.tensors.end(),
+                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
+}
+
+// An output that is stored in 16 bits had its cotangent rounded to them too.
+DType dtype_of_out(const GdnReference& r, const TensorFile& dump) {
+    const auto found = find_gdn_tensor(dump, "out");
+    if (found && *found != nullptr && ((*found)->dtype == DType::bf16 || (*found)->dtype == DType::f16)) {
+        return (*found)->dtype;
+    }
+    return out_dtype_of(r.contract.value, r.problem);
+}
+
+// A run of elements (one token of one head) that takes part in its group's error.
+bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& sums, const GroupBudget& budget) {
+    const bool by_element = !(sums.max_error <= k_ok_band * budget.max_abs);
+    if (!by_element && sums.error_rms() <= k_ok_band * budget.rms) return false;
+    double largest = 0;
+    const std::size_t width = g.truth->groups.width;
+    for (std::size_t i = run * width; i < (run + 1) * width; ++i) {
+        const double error = std::fabs((*g.evidence.got)[i] - g.truth->want[i]);
+        if (std::isfinite(g.truth->want[i])) largest = std::isnan(error) ? HUGE_VAL : std::max(largest, error);
+    }
+    return largest > (by_element ? k_ok_band * budget.max_abs : budget.rms);
+}
+
+}  // namespace
+
+std::vector<std::string_view> gradient_names() {
+    std::vector<std::string_view> names;
+    for (const Gradient& g : k_gradients) names.push_back(g.name);
+    return names;
+}
+
+const GradientTruth* GdnBackward::find(std::string_view canonical) const {
+    for (const GradientTruth& t : truths) {
+        if (t.canonical == canonical) return &t;
+    }
+    return nullptr;
+}
+
+double rms_difference(const std::vector<double>& got, const std::vector<double>& want) {
+    double sum = 0;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+        if (!std::isfinite(want[i])) continue;
+        const double error = got[i] - want[i];
+        sum += std::isfinite(error) ? error * error : HUGE_VAL;
+        ++count;
+    }
+    return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
+}
+
+Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile& dump, int threads) {
+    if (!has_gradient(dump)) return {};
+    const GdnProblem& p = r.problem;
+    GdnBackward b;
+    GDNCTL_TRY_ASSIGN(b.cotangents.d_out, cotangent(inputs, dump, "d_out", out_shape(p)));
+    GDNCTL_TRY_ASSIGN(b.cotangents.d_final_state,
+                      cotangent(inputs, dump, "d_final_state", state_shape(p, r.contract.value.state_layout)));
+    if (b.cotangents.d_out.empty() && b.cotangents.d_final_state.empty()) return {};
+    if (b.cotangents.d_out.empty()) b.cotangents.d_out.assign(p.v.size(), 0.0);
+    if (r.contract.value.state_layout == StateLayout::value_key) {
+        GdnDims swapped = p.dims;
+        std::swap(swapped.dk, swapped.dv);
+        b.cotangents.d_final_state = to_layout(b.cotangents.d_final_state, swapped, StateLayout::value_key);
+    }
+    const DType out = dtype_of_out(r, dump);
+    if (out == DType::bf16 || out == DType::f16) {
+        for (double& x : b.cotangents.d_out) {
+            const double rounded = rounded_to(x, out);
+            b.rounded_cotangent = b.rounded_cotangent || rounded != x;
+            x = rounded;
+        }
+    }
+    const GdnContract& c = r.contract.value;
+    const double roundoff = roundoff_of(c.matmul);
+    b.gradients = run_adjoint64(p, c, b.cotangents, threads);
+    const std::array runs = {run_perturbed(p, c, b.cotangents, roundoff, 1, threads),
+                             run_perturbed(p, c, b.cotangents, roundoff, 101, threads),
+                             run_with_fp32_sums(p, c, b.cotangents, threads)};
+    GradientTruth beta{"dbeta", {}, {}, b.gradients.dbeta, {}, {}};
+    describe(beta, r);
+    const auto dbeta = sum_groups(beta.groups, beta.want, beta.want);
+    for (const Gradient& gradient : k_gradients) {
+        if (gradient.name == "d_initial_state" && p.initial_state.empty() && dump.find("d_initial_state") == nullptr &&
+            dump.find("dh0") == nullptr) {
+            continue;
+        }
+        GradientTruth t{std::string(gradient.name), gradient.axes, {}, gradient.values(b.gradients), {}, {}};
+        describe(t, r);
+        std::vector<std::vector<GroupSums>> sums;
+        for (const GdnGradients& run : runs) sums.push_back(sum_groups(t.groups, gradient.values(run), t.want));
+        t.budget = budget_of(t, sums, dbeta, roundoff);
+        b.truths.push_back(std::move(t));
+    }
+    r.backward = std::make_shared<const GdnBackward>(std::move(b));
+    return {};
+}
+
+bool cotangent_rounded(const GdnReference& reference) {
+    return reference.backward && reference.backward->rounded_cotangent;
+}
+
+std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, const std::vector<GradientEvidence>& all) {
+    const GdnReference& r = reference;
+    const GdnProblem& p = r.problem;
+    const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
+    std::vector<std::int64_t> sequences;
+    std::vector<std::int64_t> heads;
+    std::vector<std::int64_t> chunks;
+    std::optional<FaultPlace> place;
+    for (const GradientEvidence& g : all) {
+        if (!g.wrong) continue;
+        const GradientTruth& t = *g.truth;
+        const bool state = t.canonical == "d_initial_state";
+        const auto count =
+            static_cast<std::int64_t>(t.canonical == "dq" || t.canonical == "dk" ? p.dims.Hk : p.dims.Hv);
+        const auto sums = sum_groups(t.groups, *g.evidence.got, t.want);
+        for (std::size_t run = 0; run < t.groups.of_run.size(); ++run) {
+            const std::size_t group = t.groups.of_run[run];
+            const GroupBudget& budget = g.evidence.budgets[group];
+            if (static_cast<std::int64_t>(group) >= count * static_cast<std::int64_t>(p.sequences.size())) continue;
+            if (!is_wrong_run(g, run, sums[group], budget)) continue;
+            const auto n = static_cast<std::int64_t>(group) / count;
+            const std::int64_t head = static_cast<std::int64_t>(group) % count;
+            const std::int64_t row =
+                state ? p.sequences[static_cast<std::size_t>(n)].begin : static_cast<std::int64_t>(run) / count;
+            const std::int64_t token = row - p.sequences[static_cast<std::size_t>(n)].begin;
+            sequences.push_back(n);
+            // A key head stands for the value heads that share it.
+            for (std::int64_t h = 0; h < p.dims.Hv; ++h) {
+                if ((count == p.dims.Hv ? h : key_head_of(h, p.dims, r.contract.value.head_map)) == head)
+                    heads.push_back(h);
+            }
+            chunks.push_back(token / chunk);
+            const bool later = !place || token > place->first_chunk;  // token for now
+            if (!later) continue;
+            place.emplace();
+            place->tensor = t.canonical;
+            place->first_sequence = n;
+            place->first_head = head;
+            place->first_batch = p.dims.T > 0 ? row / p.dims.T : 0;
+            place->first_token = p.dims.T > 0 ? row % p.dims.T : 0;
+            place->first_chunk = token;
+        }
+    }
+    if (!place) return place;
+    place->first_chunk /= chunk;
+    for (auto* list : {&sequences, &heads, &chunks}) {
+        std::sort(list->begin(), list->end());
+        list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    place->sequences = sequences;
+    place->heads = heads;
+    place->chunks = chunks;
+    return place;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,384 @@
+// Known mistakes of backward passes: each recomputes the gradients as the mistaken kernel would have them.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "oracle/compare/backward.h"
+#include "oracle/compare/lane.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+class BackwardSearch {
+public:
+    BackwardSearch(const GdnReference& r, const std::vector<GradientEvidence>& all, int threads)
+        : m_r(r), m_b(*r.backward), m_all(all), m_threads(threads) {
+        for (const GradientEvidence& g : all) {
+            if (g.wrong) m_wrong.push_back(&g);
+        }
+    }
+
+    Diagnosis run() {
+        whole_passes();
+        for (const GradientEvidence* g : m_wrong) {
+            factors(*g);
+            if (g->truth->canonical == "dg") gates(*g);
+            if (g->truth->canonical == "dbeta") betas(*g);
+            if (g->truth->canonical == "dv") values(*g);
+            if (g->truth->canonical == "d_initial_state") states(*g);
+        }
+        keys();
+        Diagnosis d;
+        std::stable_sort(m_hints.begin(), m_hints.end(),
+                         [](const Hint& a, const Hint& b) { return a.improvement > b.improvement; });
+        const double best = m_hints.empty() ? 0 : m_hints.front().improvement;
+        std::erase_if(m_hints, [&](const Hint& h) { return h.improvement < best / 10 && h.improvement < 1000; });
+        for (const Hint& h : m_hints) {
+            if (std::find(d.stages.begin(), d.stages.end(), h.stage) == d.stages.end()) d.stages.push_back(h.stage);
+        }
+        d.hints = m_hints;
+        if (d.hints.empty()) by_tensor(d);
+        d.stage = d.stages.front();
+        return d;
+    }
+
+private:
+    const GradientEvidence* wrong(std::string_view name) const {
+        for (const GradientEvidence* g : m_wrong) {
+            if (g->truth->canonical == name) return g;
+        }
+        return nullptr;
+    }
+
+    double honest(const GradientEvidence& g) const {
+        double largest = 0;
+        for (const GroupBudget& b : g.evidence.budgets) largest = std::max(largest, b.rms);
+        return k_ok_band * largest;
+    }
+
+    // How many times smaller the error of one tensor is if the truth were `other`; 0: no match.
+    double gain(const GradientEvidence& g, const std::vector<double>& other) const {
+        const double before = rms_difference(*g.evidence.got, g.truth->want);
+        const double after = rms_difference(*g.evidence.got, other);
+        const double limit = honest(g);
+        const bool fits = after <= std::max(before / 100, std::min(limit, before / 3));
+        return fits ? before / std::max(after, limit / 16) : 0;
+    }
+
+    void offer(const GradientEvidence& g, std::string stage, const std::string& text,
+               const std::vector<double>& other) {
+        const double better = gain(g, other);
+        if (better > 0) m_hints.push_back({std::move(stage), "matches if " + text, better});
+    }
+
+    static const std::vector<double>& values_of(const GdnGradients& g, std::string_view name) {
+        return name == "dq"      ? g.dq
+               : name == "dk"    ? g.dk
+               : name == "dv"    ? g.dv
+               : name == "dg"    ? g.dg
+               : name == "dbeta" ? g.dbeta
+                                 : g.d_initial_state;
+    }
+
+    // A mistake that changes the whole pass must explain every wrong tensor, and none that is right.
+    void offer_pass(std::string stage, const std::string& text, const GdnProblem& p, const GdnContract& c,
+                    const GdnCotangents& cotangents) {
+        const GdnGradients other = run_adjoint64(p, c, cotangents, m_threads);
+        double least = HUGE_VAL;
+        for (const GradientEvidence& g : m_all) {
+            const auto& values = values_of(other, g.truth->canonical);
+            if (g.wrong) {
+                const double better = gain(g, values);
+                if (better == 0) return;
+                least = std::min(least, better);
+            } else if (rms_difference(*g.evidence.got, values) > honest(g)) {
+                return;
+            }
+        }
+        m_hints.push_back({std::move(stage), "matches if " + text, least});
+    }
+
+    void whole_passes() {
+        if (m_wrong.size() < 2 && wrong("d_initial_state") == nullptr && wrong("dq") == nullptr) return;
+        const GdnContract& c = m_r.contract.value;
+        GdnCotangents none = m_b.cotangents;
+        if (!none.d_final_state.empty()) {
+            none.d_final_state.clear();
+            offer_pass("bwd_shared", "the gradient of the final state is ignored", m_r.problem, c, none);
+        }
+        GdnCotangents no_out = m_b.cotangents;
+        std::fill(no_out.d_out.begin(), no_out.d_out.end(), 0.0);
+        offer_pass("bwd_shared", "the gradient of out is ignored", m_r.problem, c, no_out);
+        GdnCotangents ones = m_b.cotangents;
+        std::fill(ones.d_out.begin(), ones.d_out.end(), 1.0);
+        offer_pass("bwd_shared", "the gradient of out is taken for 1 throughout", m_r.problem, c, ones);
+        if (!m_r.problem.initial_state.empty()) {
+            GdnProblem p = m_r.problem;
+            p.initial_state.clear();
+            offer_pass("bwd_shared", "the forward pass is recomputed without the initial state", p, c, m_b.cotangents);
+        }
+        GdnContract scaled = c;
+        const double dk = static_cast<double>(m_r.problem.dims.dk);
+        for (const double factor : {std::sqrt(dk), 1 / std::sqrt(dk)}) {
+            scaled.scale = c.scale.value_or(1 / std::sqrt(dk)) * factor;
+            offer_pass("bwd_shared",
+                       factor > 1 ? "the backward pass lacks the scale" : "the backward pass has the scale twice",
+                       m_r.problem, scaled, m_b.cotangents);
+        }
+        cut_passes();
+    }
+
+    void cut_passes() {
+        const GdnContract& c = m_r.contract.value;
+        if (m_r.problem.sequences.size() < 2 && m_r.problem.rows() <= m_r.contract.value.chunk) return;
+        GdnProblem cut = m_r.problem;  // every chunk a sequence of its own: nothing flows back between chunks
+        if (cut.initial_state.empty() && m_b.cotangents.d_final_state.empty()) {
+            cut.sequences.clear();
+            for (const GdnSequence& s : m_r.problem.sequences) {
+                for (std::int64_t row = s.begin; row < s.end; row += c.chunk)
+                    cut.sequences.push_back({row, std::min(s.end, row + c.chunk)});
+            }
+            offer_pass("bwd_shared", "the state's gradient is not carried between chunks, and neither is the state",
+                       cut, c, m_b.cotangents);
+        }
+    }
+
+    void factors(const GradientEvidence& g) {
+        double product = 0;
+        double squares = 0;
+        const auto& got = *g.evidence.got;
+        const auto& want = g.truth->want;
+        for (std::size_t i = 0; i < want.size(); ++i) {
+            if (!std::isfinite(got[i]) || !std::isfinite(want[i])) continue;
+            product += got[i] * want[i];
+            squares += want[i] * want[i];
+        }
+        if (squares == 0) return;
+        const double factor = product / squares;
+        if (std::fabs(factor - 1) < 1e-6) return;
+        std::vector<double> other = want;
+        for (double& x : other) x *= factor;
+        const std::string& name = g.truth->canonical;
+        const auto r = static_cast<double>(m_r.problem.dims.Hv) / static_cast<double>(m_r.problem.dims.Hk);
+        const auto near = [&](double f) { return std::fabs(factor / f - 1) < 1e-3; };
+        if ((name == "dq" || name == "dk") && r > 1 && (near(1 / r) || near(r))) {
+            offer(g, "gva_grad",
+                  fmt::format("{} is {} over the {} value heads of a key head, not summed", name,
+                              factor < 1 ? "averaged" : "multiplied by their number", r),
+                  other);
+            return;
+        }
+        std::string text =
+            factor == 0 ? fmt::format("{} is 0", name) : fmt::format("{} is {:.6g} times the truth", name, factor);
+        if (near(-1)) text = name + " has the wrong sign";
+        offer(g, name == "d_initial_state" ? "dS0" : name, text, other);
+    }
+
+    // dg from its parts: dc_i = dg_i - dg_{i+1} inside a chunk.
+    void gates(const GradientEvidence& g) {
+        const GdnProblem& p = m_r.problem;
+        const auto heads = static_cast<std::size_t>(p.dims.Hv);
+        const auto chunk = static_cast<std::size_t>(m_r.contract.value.chunk);
+        const auto& dg = g.truth->want;
+        const auto over_chunks = [&](const std::function<void(std::vector<double>&)>& change) {
+            std::vector<double> other = dg;
+            for (const GdnSequence& s : p.sequences) {
+                const auto begin = static_cast<std::size_t>(s.begin);
+                const auto end = static_cast<std::size_t>(s.end);
+                for (std::size_t first = begin; first < end; first += chunk) {
+                    const std::size_t rows = std::min(chunk, end - first);
+                    for (std::size_t h = 0; h < heads; ++h) {
+                        std::vector<double> dc(rows);
+                        for (std::size_t i = 0; i < rows; ++i) {
+                            const double next = i + 1 < rows ? dg[(first + i + 1) * heads + h] : 0;
+                            dc[i] = dg[(first + i) * heads + h] - next;
+                        }
+                        change(dc);
+                        for (std::size_t i = 0; i < rows; ++i) other[(first + i) * heads + h] = dc[i];
+                    }
+                }
+            }
+            return other;
+        };
+        offer(g, "dg", "the reverse sum over the chunk is missing in dg", over_chunks([](std::vector<double>&) {}));
+        offer(g, "dg", "dg is summed forwards over the chunk instead of backwards",
+              over_chunks([](std::vector<double>& dc) {
+                  for (std::size_t i = 1; i < dc.size(); ++i) dc[i] += dc[i - 1];
+              }));
+        offer(g, "dg", "the reverse sum of dg is exclusive", over_chunks([](std::vector<double>& dc) {
+                  double sum = 0;
+                  for (std::size_t i = dc.size(); i-- > 0;) {
+                      const double own = dc[i];
+                      dc[i] = sum;
+                      sum += own;
+                  }
+              }));
+        offer(g, "dg", "dg lacks what the last row of each chunk gets (the state's decay)",
+              over_chunks([](std::vector<double>& dc) {
+                  dc.back() = 0;
+                  for (std::size_t i = dc.size() - 1; i-- > 0;) dc[i] += dc[i + 1];
+              }));
+        gate_kinds(g);
+    }
+
+    void gate_kinds(const GradientEvidence& g) {
+        const GdnProblem& p = m_r.problem;
+        const auto heads = static_cast<std::size_t>(p.dims.Hv);
+        const auto& dg = g.truth->want;
+        std::vector<double> alpha = dg;
+        const GdnGradients& all = m_b.gradients;
+        offer(g, "dg", "dg is the gradient of the gate as given", all.d_gate);
+        LaneInputs lane_gates;
+        for (std::size_t h = 0; h < heads; ++h) {
+            lane_gates.dk = 1;
+            lane_gates.gate.clear();
+            for (std::size_t row = 0; row < dg.size() / heads; ++row)
+                lane_gates.gate.push_back(p.gate[row * heads + h]);
+            if (!p.A_log.empty()) lane_gates.A_log = p.A_log[h];
+            if (!p.dt_bias.empty()) lane_gates.dt_bias = p.dt_bias[h];
+            const Lane lane = prepare_lane(lane_gates, m_r.contract.value);
+            for (std::size_t row = 0; row < lane.gate.size(); ++row) alpha[row * heads + h] /= std::exp(lane.gate[row]);
+        }
+        offer(g, "dg", "dg is the gradient of alpha = exp(g)", alpha);
+    }
+
+    void betas(const GradientEvidence& g) {
+        offer(g, "dbeta", "dbeta is the gradient of the logit", m_b.gradients.d_logit);
+        std::vector<double> other = g.truth->want;
+        for (std::size_t i = 0; i < other.size(); ++i) other[i] *= m_r.problem.beta[i];
+        offer(g, "dbeta", "dbeta is multiplied by beta", other);
+    }
+
+    void values(const GradientEvidence& g) {
+        if (m_r.contract.value.beta_kind != BetaKind::prob) return;
+        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
+        for (const bool twice : {false, true}) {
+            std::vector<double> other = g.truth->want;
+            for (std::size_t i = 0; i < other.size(); ++i) {
+                const double beta = m_r.problem.beta[i / dv];
+                other[i] = twice ? other[i] * beta : beta == 0 ? other[i] : other[i] / beta;
+            }
+            offer(g, "dv", twice ? "dv is multiplied by beta twice" : "dv is not multiplied by beta", other);
+        }
+    }
+
+    void states(const GradientEvidence& g) {
+        const GdnDims& d = m_r.problem.dims;
+        offer(g, "dS0", "the initial state's gradient is transposed",
+              to_layout(g.truth->want, d, StateLayout::value_key));
+        if (!m_b.cotangents.d_final_state.empty()) {
+            offer(g, "dS0", "the final state's gradient is returned as the initial state's",
+                  m_b.cotangents.d_final_state);
+        }
+    }
+
+    // dq and dk before the l2norm's gradient, and before the sum over a group of value heads.
+    void keys() {
+        const GradientEvidence* dq = wrong("dq");
+        const GradientEvidence* dk = wrong("dk");
+        if (dq == nullptr && dk == nullptr) return;
+        const GdnProblem& p = m_r.problem;
+        const GdnContract& c = m_r.contract.value;
+        if (c.l2norm != L2Norm::off) {
+            GdnProblem normalised = p;
+            const auto width = static_cast<std::size_t>(p.dims.dk);
+            std::vector<double> factors_q;
+            std::vector<double> factors_k;
+            for (const auto& [x, factors] : {std::pair{&normalised.q, &factors_q}, {&normalised.k, &factors_k}}) {
+                for (std::size_t at = 0; at < x->size(); at += width) {
+                    double squares = 0;
+                    for (std::size_t i = 0; i < width; ++i) squares += (*x)[at + i] * (*x)[at + i];
+                    factors->push_back(1 / std::sqrt(squares + c.eps));
+                    for (std::size_t i = 0; i < width; ++i) (*x)[at + i] *= factors->back();
+                }
+            }
+            GdnContract off = c;
+            off.l2norm = L2Norm::off;
+            const GdnGradients plain = run_adjoint64(normalised, off, m_b.cotangents, m_threads);
+            for (const auto& [g, values, factors] :
+                 {std::tuple{dq, &plain.dq, &factors_q}, {dk, &plain.dk, &factors_k}}) {
+                if (g == nullptr) continue;
+                offer(*g, "l2norm_grad",
+                      g->truth->canonical + " is that of the normalised vector: the l2norm's gradient is missing",
+                      *values);
+                std::vector<double> other = *values;
+                for (std::size_t i = 0; i < other.size(); ++i) other[i] *= (*factors)[i / width];
+                offer(*g, "l2norm_grad", g->truth->canonical + " lacks the l2norm's projection - y (y.dy)", other);
+            }
+        }
+        if (p.dims.Hv > p.dims.Hk) groups(dq, dk);
+    }
+
+    void groups(const GradientEvidence* dq, const GradientEvidence* dk) {
+        const GdnProblem& p = m_r.problem;
+        const GdnContract& c = m_r.contract.value;
+        for (const bool first : {true, false}) {
+            // Only one value head of each key head counts: the others' cotangents are taken away.
+            GdnCotangents some = m_b.cotangents;
+            const auto counted = [&](std::int64_t h) {
+                const std::int64_t key = key_head_of(h, p.dims, c.head_map);
+                for (std::int64_t other = 0; other < p.dims.Hv; ++other) {
+                    if (key_head_of(other, p.dims, c.head_map) == key && (first ? other < h : other > h)) return false;
+                }
+                return true;
+            };
+            const auto dv = static_cast<std::size_t>(p.dims.dv);
+            const auto state = static_cast<std::size_t>(p.dims.dk) * dv;
+            for (std::size_t i = 0; i < some.d_out.size(); ++i) {
+                if (!counted(static_cast<std::int64_t>(i / dv) % p.dims.Hv)) some.d_out[i] = 0;
+            }
+            for (std::size_t i = 0; i < some.d_final_state.size(); ++i) {
+                if (!counted(static_cast<std::int64_t>(i / state) % p.dims.Hv)) some.d_final_state[i] = 0;
+            }
+            const GdnGradients one = run_adjoint64(p, c, some, m_threads);
+            for (const GradientEvidence* g : {dq, dk}) {
+                if (g == nullptr) continue;
+                offer(*g, "gva_grad",
+                      fmt::format("{} holds the {} value head of each key head alone, not their sum",
+                                  g->truth->canonical, first ? "first" : "last"),
+                      g == dq ? one.dq : one.dk);
+            }
+        }
+    }
+
+    void by_tensor(Diagnosis& d) const {
+        const auto has = [&](std::string_view name) { return wrong(name) != nullptr; };
+        const bool keys_only = std::all_of(m_wrong.begin(), m_wrong.end(), [](const GradientEvidence* g) {
+            return g->truth->canonical == "dq" || g->truth->canonical == "dk";
+        });
+        std::string names;
+        for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
+        if (m_wrong.size() == 1) {
+            const std::string& name = m_wrong.front()->truth->canonical;
+            d.stages = {name == "d_initial_state" ? "dS0" : name, "bwd_shared"};
+        } else if (keys_only && has("dq") && has("dk")) {
+            const bool grouped = m_r.problem.dims.Hv > m_r.problem.dims.Hk;
+            d.stages = grouped ? std::vector<std::string>{"gva_grad", "l2norm_grad", "bwd_shared"}
+                               : std::vector<std::string>{"l2norm_grad", "bwd_shared"};
+        } else {
+            d.stages = {"bwd_shared"};
+            for (const GradientEvidence* g : m_wrong)
+                d.stages.push_back(g->truth->canonical == "d_initial_state" ? "dS0" : g->truth->canonical);
+        }
+        d.hints.push_back(
+            {d.stages.front(), fmt::format("{} wrong and no other gradient: no known mistake explains it", names), 1});
+    }
+
+    const GdnReference& m_r;
+    const GdnBackward& m_b;
+    const std::vector<GradientEvidence>& m_all;
+    int m_threads;
+    std::vector<const GradientEvidence*> m_wrong;
+    std::vector<Hint> m_hints;
+};
+
+}  // namespace
+
+Diagnosis diagnose_backward(const GdnReference& r, const std::vector<GradientEvidence>& all, int threads) {
+    return BackwardSearch(r, all, threads).run();
+}
+
+}  // namespace gdnctl::oracle

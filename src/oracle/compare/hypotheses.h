@@ -1,0 +1,47 @@
+// What may have gone wrong in a forward pass: each hypothesis is a known mistake that can be acted out on one lane.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/compare/lane.h"
+
+namespace gdnctl::oracle {
+
+// Which lane, and which part of it. Everything a hypothesis may need beyond the window.
+struct LanePlace {
+    const GdnReference* reference = nullptr;
+    std::size_t sequence = 0, head = 0;
+    std::size_t begin = 0, tokens = 0;  // of the window, in the sequence
+    std::vector<std::size_t> columns;   // of v
+};
+
+// The window's inputs as they were given, for the key head `key_head`; `state` is what the truth has before it.
+LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk,
+                       const std::vector<double>& state);
+// The truth's state of the lane before token `begin` of its sequence: [dk, dv].
+std::vector<double> state_before(const GdnReference& reference, std::size_t sequence, std::size_t head,
+                                 std::size_t begin);
+
+struct Hypothesis {
+    std::string_view stage;
+    std::string text;  // what the kernel then does, to follow "matches if"
+    // Changes the inputs or the contract before preprocessing; false: makes no sense here.
+    std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> given;
+    std::function<void(Lane&)> prepared;
+    ChunkEdit chunk;
+    bool rounding = false;  // cannot match to the last bit: an error 20 times smaller is enough
+
+    // nullopt where it makes no sense. `place` is where `inputs` come from.
+    std::optional<LaneResult> act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place) const;
+};
+
+// Mistakes in what the inputs mean, in a chunk's coefficients, in the order of operations, and in rounding.
+const std::vector<Hypothesis>& forward_hypotheses();
+
+std::vector<Hypothesis> input_hypotheses();
+std::vector<Hypothesis> chunk_hypotheses();
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,246 @@
+#include "oracle/compare/lane.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gdnctl/oracle/tensor.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+void normalise(std::vector<double>& x, std::size_t width, const GdnContract& c, DType dtype) {
+    if (c.l2norm == L2Norm::off) return;
+    for (std::size_t at = 0; at < x.size(); at += width) {
+        double squares = 0;
+        for (std::size_t i = 0; i < width; ++i) squares += x[at + i] * x[at + i];
+        const double factor = 1 / std::sqrt(squares + c.eps);
+        for (std::size_t i = 0; i < width; ++i) {
+            x[at + i] *= factor;
+            if (c.rounding == NormRounding::input) x[at + i] = rounded_to(x[at + i], dtype);
+        }
+    }
+}
+
+double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
+    double g = given;
+    if (c.g_kind == GateKind::alpha) g = std::log(given);
+    if (c.g_kind == GateKind::raw) {
+        const double z = given + in.dt_bias;
+        g = -std::exp(in.A_log) * (z > 20 ? z : std::log1p(std::exp(z)));
+    }
+    return c.exp_clip ? std::clamp(g, -*c.exp_clip, *c.exp_clip) : g;
+}
+
+// The chunk's coefficients as they should be.
+ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before) {
+    ChunkParts c;
+    c.lane = &lane;
+    c.first = first;
+    c.rows = std::min(lane.chunk, lane.tokens - first);
+    c.index = (lane.before + first) / lane.chunk;
+    c.last_of_sequence = lane.last && first + c.rows == lane.tokens;
+    c.gates_before = gates_before;
+    const std::size_t n = c.rows;
+    c.key_gram.assign(n * n, 0);
+    c.query_gram.assign(n * n, 0);
+    std::vector<double> row(n);  // one dimension of all keys: the inner loop runs over tokens
+    for (std::size_t x = 0; x < lane.dk; ++x) {
+        for (std::size_t j = 0; j < n; ++j) row[j] = lane.k[(first + j) * lane.dk + x];
+        for (std::size_t i = 0; i < n; ++i) {
+            const double k = row[i];
+            const double q = lane.q[(first + i) * lane.dk + x];
+            double* keys = c.key_gram.data() + i * n;
+            double* queries = c.query_gram.data() + i * n;
+            for (std::size_t j = 0; j < n; ++j) {
+                keys[j] += k * row[j];
+                queries[j] += q * row[j];
+            }
+        }
+    }
+    double sum = 0;
+    int closed = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        c.sum_before.push_back(sum);
+        if (c.gate(i) > -800) {
+            sum += c.gate(i);
+        } else {
+            ++closed;
+        }
+        c.sum.push_back(sum);
+        c.stretch.push_back(closed);
+    }
+    c.M.assign(n * n, 0);
+    c.P.assign(n * n, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) {
+            const double gamma = c.decay(i, j);
+            if (j < i) c.M[i * n + j] = c.beta(i) * c.key_gram[i * n + j] * gamma;
+            c.P[i * n + j] = c.scale() * c.query_gram[i * n + j] * gamma;
+        }
+        const double from_start = c.stretch[i] == 0 ? std::exp(c.sum[i]) : 0;
+        c.write.push_back(c.beta(i));
+        c.forget.push_back(c.beta(i) * from_start);
+        c.read.push_back(c.scale() * from_start);
+        c.insert.push_back(c.decay(n - 1, i));
+    }
+    c.keep = c.stretch[n - 1] == 0 ? std::exp(c.sum[n - 1]) : 0;
+    return c;
+}
+
+template <class Real>
+class LaneRun {
+public:
+    LaneRun(const Lane& lane, const ChunkEdit& edit) : m_lane(lane), m_edit(edit) {
+        m_result.out.assign(lane.tokens * lane.columns, 0);
+        m_state.assign(lane.state.begin(), lane.state.end());
+    }
+
+    LaneResult run() {
+        double gates = m_lane.gates_before;
+        for (std::size_t first = 0; first < m_lane.tokens; first += m_lane.chunk) {
+            ChunkParts parts = honest_parts(m_lane, first, gates);
+            gates += parts.sum.back();
+            if (m_edit) m_edit(parts);
+            step(parts);
+        }
+        m_result.state.assign(m_state.begin(), m_state.end());
+        return std::move(m_result);
+    }
+
+private:
+    static Real operand(double x, const ChunkParts& c) {
+        return static_cast<Real>(c.bf16_operands ? rounded_to(x, DType::bf16) : x);
+    }
+
+    // [rows, dk] times the state.
+    std::vector<Real> times_state(const std::vector<double>& rows, const ChunkParts& c,
+                                  const std::vector<Real>& state) const {
+        std::vector<Real> result(c.rows * m_lane.columns, 0);
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            Real* to = result.data() + i * m_lane.columns;
+            for (std::size_t x = 0; x < m_lane.dk; ++x) {
+                const Real factor = operand(rows[(c.first + i) * m_lane.dk + x], c);
+                const Real* from = state.data() + x * m_lane.columns;
+                for (std::size_t j = 0; j < m_lane.columns; ++j) to[j] += factor * from[j];
+            }
+        }
+        return result;
+    }
+
+    // target_i += sign * sum_j matrix_ij source_j, for all j or for those before i.
+    void multiply(const std::vector<double>& matrix, const std::vector<Real>& source, Real sign, const ChunkParts& c,
+                  std::size_t i, std::size_t end, Real* target) const {
+        for (std::size_t j = 0; j < end; ++j) {
+            const Real factor = sign * operand(matrix[i * c.rows + j], c);
+            if (factor == 0) continue;
+            const Real* from = source.data() + j * m_lane.columns;
+            for (std::size_t x = 0; x < m_lane.columns; ++x) target[x] += factor * from[x];
+        }
+    }
+
+    std::vector<Real> solve(std::vector<Real> rhs, const ChunkParts& c) const {
+        if (c.neumann == 0) {
+            for (std::size_t i = 0; i < c.rows; ++i) multiply(c.M, rhs, -1, c, i, i, rhs.data() + i * m_lane.columns);
+            return rhs;
+        }
+        std::vector<Real> power = rhs;
+        for (int term = 0; term < c.neumann; ++term) {
+            std::vector<Real> next(power.size(), 0);
+            for (std::size_t i = 0; i < c.rows; ++i) {
+                multiply(c.M, power, -1, c, i, c.rows, next.data() + i * m_lane.columns);
+            }
+            power = std::move(next);
+            for (std::size_t i = 0; i < rhs.size(); ++i) rhs[i] += power[i];
+        }
+        return rhs;
+    }
+
+    void step(const ChunkParts& c) {
+        const std::size_t width = m_lane.columns;
+        std::vector<Real> S = m_state;
+        for (Real& s : S) s = operand(static_cast<double>(s) * c.before, c);
+        std::vector<Real> U = times_state(m_lane.k, c, S);
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j < width; ++j) {
+                const auto v = static_cast<Real>(m_lane.v[(c.first + i) * width + j]);
+                U[i * width + j] =
+                    static_cast<Real>(c.write[i]) * v - static_cast<Real>(c.forget[i]) * U[i * width + j];
+            }
+        }
+        U = solve(std::move(U), c);
+        if (c.bf16_operands) {
+            for (Real& u : U) u = operand(static_cast<double>(u), c);
+        }
+        const std::vector<Real> QS = times_state(m_lane.q, c, S);
+        std::vector<Real> row(width);
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j < width; ++j) row[j] = static_cast<Real>(c.read[i]) * QS[i * width + j];
+            multiply(c.P, U, 1, c, i, c.rows, row.data());
+            std::copy(row.begin(), row.end(),
+                      m_result.out.begin() + static_cast<std::ptrdiff_t>((c.first + i) * width));
+        }
+        carry(c, U);
+    }
+
+    void carry(const ChunkParts& c, const std::vector<Real>& U) {
+        const std::size_t width = m_lane.columns;
+        if (c.handover == Handover::unchanged) return;
+        std::vector<Real> next(m_state.size(), 0);
+        if (c.handover != Handover::only_new) {
+            const auto keep = static_cast<Real>(c.keep * c.before);
+            std::transform(m_state.begin(), m_state.end(), next.begin(), [&](Real s) { return keep * s; });
+        }
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t x = 0; x < m_lane.dk; ++x) {
+                const Real factor = operand(c.insert[i] * m_lane.k[(c.first + i) * m_lane.dk + x], c);
+                if (factor == 0) continue;
+                Real* to = next.data() + x * width;
+                for (std::size_t j = 0; j < width; ++j) to[j] += factor * U[i * width + j];
+            }
+        }
+        m_state = std::move(next);
+        // The last chunk has nobody to hand over to: what it leaves is the final state, as it is.
+        if (c.handover == Handover::zeros && !c.last_of_sequence) std::fill(m_state.begin(), m_state.end(), Real{0});
+        if (c.handover == Handover::initial && !c.last_of_sequence) {
+            m_state.assign(m_lane.initial.begin(), m_lane.initial.end());
+        }
+        if (c.handover == Handover::bf16) {
+            for (Real& s : m_state) s = static_cast<Real>(rounded_to(static_cast<double>(s), DType::bf16));
+        }
+    }
+
+    const Lane& m_lane;
+    const ChunkEdit& m_edit;
+    std::vector<Real> m_state;
+    LaneResult m_result;
+};
+
+}  // namespace
+
+double ChunkParts::decay(std::size_t i, std::size_t j) const {
+    return stretch[i] == stretch[j] ? std::exp(sum[i] - sum[j]) : 0;
+}
+
+Lane prepare_lane(const LaneInputs& inputs, const GdnContract& c) {
+    Lane lane{inputs, 1};
+    normalise(lane.q, lane.dk, c, lane.qk_dtype);
+    normalise(lane.k, lane.dk, c, lane.qk_dtype);
+    for (double& g : lane.gate) g = log_gate(g, inputs, c);
+    if (c.beta_kind != BetaKind::prob) {
+        const double factor = c.beta_kind == BetaKind::twice_logit ? 2 : 1;
+        for (double& b : lane.beta) b = factor / (1 + std::exp(-b));
+    }
+    lane.scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(lane.dk)));
+    return lane;
+}
+
+template <class Real>
+LaneResult run_lane(const Lane& lane, const ChunkEdit& edit) {
+    return LaneRun<Real>(lane, edit).run();
+}
+
+template LaneResult run_lane<float>(const Lane&, const ChunkEdit&);
+template LaneResult run_lane<double>(const Lane&, const ChunkEdit&);
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,98 @@
+// A lane's window cut out of a problem.
+#include <algorithm>
+
+#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/compare/hypotheses.h"
+
+namespace gdnctl::oracle {
+
+std::vector<double> state_before(const GdnReference& reference, std::size_t sequence, std::size_t head,
+                                 std::size_t begin) {
+    const GdnProblem& p = reference.problem;
+    const GdnDims& d = p.dims;
+    const auto dk = static_cast<std::size_t>(d.dk);
+    const auto dv = static_cast<std::size_t>(d.dv);
+    const auto Hk = static_cast<std::size_t>(d.Hk);
+    const auto Hv = static_cast<std::size_t>(d.Hv);
+    std::vector<double> initial(dk * dv, 0);
+    if (!p.initial_state.empty()) {
+        std::copy_n(p.initial_state.begin() + static_cast<std::ptrdiff_t>((sequence * Hv + head) * dk * dv), dk * dv,
+                    initial.begin());
+    }
+    if (begin == 0) return initial;
+    GdnProblem one;
+    one.dims = {1, static_cast<std::int64_t>(begin), 1, 1, d.dk, d.dv};
+    one.sequences = {{0, one.dims.T}};
+    one.qk_dtype = p.qk_dtype;
+    one.initial_state = std::move(initial);
+    const auto key =
+        static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(head), d, reference.contract.value.head_map));
+    const auto first = static_cast<std::size_t>(p.sequences[sequence].begin);
+    for (std::size_t row = first; row < first + begin; ++row) {
+        const auto copy = [row](const std::vector<double>& from, std::size_t heads, std::size_t at, std::size_t width,
+                                std::vector<double>& to) {
+            const auto begin_of = from.begin() + static_cast<std::ptrdiff_t>((row * heads + at) * width);
+            to.insert(to.end(), begin_of, begin_of + static_cast<std::ptrdiff_t>(width));
+        };
+        copy(p.q, Hk, key, dk, one.q);
+        copy(p.k, Hk, key, dk, one.k);
+        copy(p.v, Hv, head, dv, one.v);
+        copy(p.gate, Hv, head, 1, one.gate);
+        copy(p.beta, Hv, head, 1, one.beta);
+    }
+    if (!p.A_log.empty()) one.A_log = {p.A_log[head]};
+    if (!p.dt_bias.empty()) one.dt_bias = {p.dt_bias[head]};
+    return run_recurrent64(one, reference.contract.value, 1).final_state;
+}
+
+LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk,
+                       const std::vector<double>& state) {
+    const GdnReference& r = *place.reference;
+    const GdnProblem& p = r.problem;
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    LaneInputs in;
+    in.tokens = place.tokens;
+    in.dk = static_cast<std::size_t>(p.dims.dk);
+    in.columns = place.columns.size();
+    in.chunk = chunk;
+    in.before = place.begin;
+    const auto begin = static_cast<std::size_t>(p.sequences[place.sequence].begin);
+    const auto end = static_cast<std::size_t>(p.sequences[place.sequence].end);
+    in.first = place.begin == 0;
+    in.last = begin + place.begin + place.tokens == end;
+    in.qk_dtype = p.qk_dtype;
+    if (!p.A_log.empty()) in.A_log = p.A_log[place.head];
+    if (!p.dt_bias.empty()) in.dt_bias = p.dt_bias[place.head];
+    for (std::size_t t = 0; t < place.tokens; ++t) {
+        const std::size_t row = begin + place.begin + t;
+        for (std::size_t x = 0; x < in.dk; ++x) {
+            in.q.push_back(p.q[(row * Hk + key_head) * in.dk + x]);
+            in.k.push_back(p.k[(row * Hk + key_head) * in.dk + x]);
+        }
+        for (const std::size_t column : place.columns) in.v.push_back(p.v[(row * Hv + place.head) * dv + column]);
+        in.gate.push_back(p.gate[row * Hv + place.head]);
+        in.beta.push_back(p.beta[row * Hv + place.head]);
+    }
+    const auto columns_of = [&](const std::vector<double>& from, std::size_t at) {
+        std::vector<double> to;
+        for (std::size_t x = 0; x < in.dk; ++x) {
+            for (const std::size_t column : place.columns) to.push_back(from.empty() ? 0 : from[at + x * dv + column]);
+        }
+        return to;
+    };
+    in.state = columns_of(state, 0);
+    in.initial = columns_of(p.initial_state, (place.sequence * Hv + place.head) * in.dk * dv);
+    if (place.begin > 0 && !state.empty()) {
+        LaneInputs gates;
+        gates.dk = 1;
+        gates.A_log = in.A_log;
+        gates.dt_bias = in.dt_bias;
+        for (std::size_t t = 0; t < place.begin; ++t) gates.gate.push_back(p.gate[(begin + t) * Hv + place.head]);
+        for (const double g : prepare_lane(gates, r.contract.value).gate) in.gates_before += std::max(g, -1e4);
+    }
+    return in;
+}
+
+}  // namespace gdnctl::oracle

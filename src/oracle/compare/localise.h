@@ -1,0 +1,52 @@
+// From "wrong" to where, at which stage, and by which known mistake.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "gdnctl/oracle/gdn_compare.h"
+
+namespace gdnctl::oracle {
+
+// One tensor of the dump in canonical axes, with the budgets that it was judged by.
+struct Evidence {
+    const std::vector<double>* got = nullptr;
+    const std::vector<double>* want = nullptr;
+    std::vector<GroupBudget> budgets;  // with output rounding
+    DType judged = DType::f32;
+};
+
+struct ForwardEvidence {
+    std::optional<Evidence> out, state;
+};
+
+// Error / budget by head and chunk, for every lane.
+std::vector<LaneErrors> map_errors(const GdnReference& reference, const ForwardEvidence& evidence);
+
+// Error / budget of each token of a sequence, the worst over its heads. Empty without out.
+std::vector<double> map_token_errors(const GdnReference& reference, const ForwardEvidence& evidence,
+                                     std::size_t sequence);
+
+// Heads, chunks and first wrong token. nullopt: every lane is within the band of OK.
+std::optional<FaultPlace> find_place(const GdnReference& reference, const ForwardEvidence& evidence,
+                                     const std::vector<LaneErrors>& errors);
+
+// Stage and hints of a forward fault at `place`.
+struct Diagnosis {
+    std::string stage;
+    std::vector<std::string> stages;
+    std::vector<Hint> hints;
+};
+Diagnosis diagnose(const GdnReference& reference, const ForwardEvidence& evidence,
+                   const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);
+
+// Mistakes that only move or scale whole values of the dump; no lane needs to be acted out.
+std::vector<Hint> match_rearranged(const GdnReference& reference, const ForwardEvidence& evidence);
+// Factors of the terms of the lane's first wrong chunk that make it right; nullopt: none do.
+std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,
+                                            const LaneErrors& errors);
+// What the pattern of errors says when no known mistake fits.
+Diagnosis match_pattern(const GdnReference& reference, const ForwardEvidence& evidence,
+                        const std::vector<LaneErrors>& errors, const FaultPlace& place);
+
+}  // namespace gdnctl::oracle

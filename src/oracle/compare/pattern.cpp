@@ -1,0 +1,292 @@
+// What is left when no known mistake fits: coefficients found by least squares, and the shape of the error.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "oracle/compare/hypotheses.h"
+#include "oracle/compare/localise.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+constexpr std::array k_all_stages = {"solve", "wu", "decay", "gate", "intra", "output", "carry", "beta"};
+
+Diagnosis guess(std::vector<std::string> stages, std::string text) {
+    Diagnosis d;
+    d.stage = stages.front();
+    d.hints.push_back({d.stage, std::move(text), 1});
+    d.stages = std::move(stages);
+    return d;
+}
+
+class PatternSearch {
+public:
+    PatternSearch(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
+                  const FaultPlace& place)
+        : m_r(r),
+          m_evidence(evidence),
+          m_errors(errors),
+          m_place(place),
+          m_heads(static_cast<std::size_t>(r.problem.dims.Hv)),
+          m_dv(static_cast<std::size_t>(r.problem.dims.dv)),
+          m_chunk(static_cast<std::size_t>(r.contract.value.chunk)) {
+        for (const LaneErrors& lane : errors) {
+            double score = lane.final_state.value_or(0);
+            m_state_wrong |= !(score <= k_ok_band);
+            for (const double x : lane.chunks) {
+                m_out_wrong |= !(x <= k_ok_band);
+                score = std::max(score, std::isnan(x) ? HUGE_VAL : x);
+            }
+            if (score > m_score) {
+                m_score = score;
+                m_lane = &lane;
+            }
+        }
+        if (m_lane != nullptr) {
+            m_begin = static_cast<std::size_t>(r.problem.sequences[static_cast<std::size_t>(m_lane->sequence)].begin);
+            m_end = static_cast<std::size_t>(r.problem.sequences[static_cast<std::size_t>(m_lane->sequence)].end);
+            m_group = static_cast<std::size_t>(m_lane->sequence) * m_heads + static_cast<std::size_t>(m_lane->head);
+        }
+    }
+
+    Diagnosis run() {
+        if (m_lane == nullptr) return guess({"rounding"}, "the error is spread thinly");
+        if (auto d = nonfinite()) return *d;
+        if (auto d = outside_sequences()) return *d;
+        if (auto d = unwritten()) return *d;
+        if (auto d = few_places()) return *d;
+        if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = rounding()) return *d;
+        return by_place();
+    }
+
+private:
+    double out_error(std::size_t row, std::size_t column) const {
+        const std::size_t at = (row * m_heads + static_cast<std::size_t>(m_lane->head)) * m_dv + column;
+        return (*m_evidence.out->got)[at] - (*m_evidence.out->want)[at];
+    }
+    double truth(std::size_t row, std::size_t column) const {
+        return (*m_evidence.out->want)[(row * m_heads + static_cast<std::size_t>(m_lane->head)) * m_dv + column];
+    }
+    bool wrong(std::size_t row, std::size_t column) const {
+        return std::fabs(out_error(row, column)) > k_ok_band * m_evidence.out->budgets[m_group].max_abs;
+    }
+
+    std::optional<Diagnosis> nonfinite() const {
+        if (!m_evidence.out) return std::nullopt;
+        for (std::size_t row = m_begin; row < m_end; ++row) {
+            for (std::size_t column = 0; column < m_dv; ++column) {
+                const double error = out_error(row, column);
+                if (std::isfinite(error) || !std::isfinite(truth(row, column))) continue;
+                return nonfinite_in((row - m_begin) / m_chunk);
+            }
+        }
+        return std::nullopt;
+    }
+
+    Diagnosis nonfinite_in(std::size_t chunk) const {
+        LanePlace place{&m_r,
+                        static_cast<std::size_t>(m_lane->sequence),
+                        static_cast<std::size_t>(m_lane->head),
+                        chunk * m_chunk,
+                        std::min(m_chunk, m_end - m_begin - chunk * m_chunk),
+                        {0}};
+        const Lane lane = prepare_lane(lane_inputs(place, 0, m_chunk, {}), m_r.contract.value);
+        double sum = 0;
+        for (const double g : lane.gate) {
+            if (std::isinf(g)) {
+                return guess({"gate", "decay"},
+                             "values are not finite where g = -inf: sums of gates are subtracted as -inf - -inf");
+            }
+            sum += g;
+        }
+        if (std::fabs(sum) > 85) {
+            return guess(
+                {"decay", "gate", "solve"},
+                fmt::format("values are not finite where the gates of a chunk sum to {:.3g}: exp(c_i) exp(-c_j) "
+                            "overflows fp32, exp(c_i - c_j) does not",
+                            sum));
+        }
+        return guess({"solve", "tile", "decay"},
+                     "values are not finite on ordinary gates: the inverse may explode (doubling), or memory is read "
+                     "that was never written");
+    }
+
+    // Rows that belong to no sequence must stay 0.
+    std::optional<Diagnosis> outside_sequences() const {
+        if (!m_evidence.out || m_out_wrong || m_state_wrong) return std::nullopt;
+        return guess({"padding"}, "rows outside every sequence are written");
+    }
+
+    std::optional<Diagnosis> unwritten() const {
+        if (!m_evidence.out || !m_out_wrong) return std::nullopt;
+        std::size_t wrong_rows = 0;
+        std::size_t zero_rows = 0;
+        std::size_t first = m_end;
+        for (std::size_t row = m_begin; row < m_end; ++row) {
+            bool any = false;
+            bool zero = true;
+            for (std::size_t column = 0; column < m_dv; ++column) {
+                any = any || wrong(row, column);
+                zero = zero && out_error(row, column) == -truth(row, column);
+            }
+            wrong_rows += any ? 1 : 0;
+            zero_rows += any && zero ? 1 : 0;
+            if (any) first = std::min(first, row);
+        }
+        if (wrong_rows == 0 || zero_rows != wrong_rows) return std::nullopt;
+        const bool tail = first > m_begin && m_end - first < m_chunk && (first - m_begin) % m_chunk == 0;
+        return guess(tail ? std::vector<std::string>{"padding", "tile"} : std::vector<std::string>{"tile", "padding"},
+                     fmt::format("out is 0 in {} rows of the lane: they were never written", zero_rows));
+    }
+
+    // One element, one token, or some columns only.
+    std::optional<Diagnosis> few_places() const {
+        if (!m_evidence.out || !m_out_wrong) return state_columns();
+        std::vector<bool> columns(m_dv, false);
+        std::size_t rows = 0;
+        std::size_t elements = 0;
+        for (std::size_t row = m_begin; row < m_end; ++row) {
+            bool any = false;
+            for (std::size_t column = 0; column < m_dv; ++column) {
+                if (!wrong(row, column)) continue;
+                any = true;
+                columns[column] = true;
+                ++elements;
+            }
+            rows += any ? 1 : 0;
+        }
+        const auto wide = static_cast<std::size_t>(std::count(columns.begin(), columns.end(), true));
+        if (elements > 0 && elements <= 3) return guess({"tile"}, fmt::format("{} elements alone are wrong", elements));
+        if (rows == 1 && m_end - m_begin > 1 && !m_state_wrong) {
+            return guess({"tile", "intra", "output"}, "one token alone is wrong, and nothing that comes from it");
+        }
+        if (m_dv >= 8 && wide * 2 <= m_dv) {
+            return guess({"tile"}, fmt::format("{} of {} columns of v are wrong, the others right", wide, m_dv));
+        }
+        return std::nullopt;
+    }
+
+    std::optional<Diagnosis> state_columns() const {
+        if (!m_evidence.state || m_dv < 8) return std::nullopt;
+        const auto dk = static_cast<std::size_t>(m_r.problem.dims.dk);
+        const Evidence& e = *m_evidence.state;
+        std::vector<bool> columns(m_dv, false);
+        std::vector<bool> rows(dk, false);
+        for (std::size_t x = 0; x < dk; ++x) {
+            for (std::size_t j = 0; j < m_dv; ++j) {
+                const std::size_t at = (m_group * dk + x) * m_dv + j;
+                if (std::fabs((*e.got)[at] - (*e.want)[at]) <= k_ok_band * e.budgets[m_group].max_abs) continue;
+                columns[j] = true;
+                rows[x] = true;
+            }
+        }
+        const auto wide = static_cast<std::size_t>(std::count(columns.begin(), columns.end(), true));
+        const auto high = static_cast<std::size_t>(std::count(rows.begin(), rows.end(), true));
+        if (wide * 2 <= m_dv) {
+            return guess({"tile", "carry"},
+                         fmt::format("{} of {} columns of final_state are wrong, the others right", wide, m_dv));
+        }
+        if (high * 2 <= dk) {
+            return guess({"tile", "carry"},
+                         fmt::format("{} of {} rows of final_state are wrong, the others right", high, dk));
+        }
+        return std::nullopt;
+    }
+
+    std::optional<Diagnosis> rounding() const;
+    Diagnosis by_place() const;
+
+    const GdnReference& m_r;
+    const ForwardEvidence& m_evidence;
+    const std::vector<LaneErrors>& m_errors;
+    const FaultPlace& m_place;
+    std::size_t m_heads, m_dv, m_chunk;
+    const LaneErrors* m_lane = nullptr;
+    double m_score = -1;
+    bool m_out_wrong = false, m_state_wrong = false;
+    std::size_t m_begin = 0, m_end = 0, m_group = 0;
+};
+
+// An error of about the same relative size everywhere is rounding, not a mistake in a formula.
+std::optional<Diagnosis> PatternSearch::rounding() const {
+    if (!m_evidence.out || !m_out_wrong) return std::nullopt;
+    std::vector<double> relative;
+    double error = 0;
+    double size = 0;
+    for (std::size_t row = m_begin; row < m_end; ++row) {
+        double row_error = 0;
+        double row_size = 0;
+        for (std::size_t j = 0; j < m_dv; ++j) {
+            row_error += out_error(row, j) * out_error(row, j);
+            row_size += truth(row, j) * truth(row, j);
+        }
+        error += row_error;
+        size += row_size;
+        if (row_size > 0) relative.push_back(std::sqrt(row_error / row_size));
+    }
+    const double whole = size > 0 ? std::sqrt(error / size) : HUGE_VAL;
+    if (relative.empty() || whole > 0.03 || whole < 1e-7) return std::nullopt;
+    const auto alike =
+        std::count_if(relative.begin(), relative.end(), [&](double x) { return x > whole / 6 && x < whole * 6; });
+    if (static_cast<double>(alike) < 0.75 * static_cast<double>(relative.size())) return std::nullopt;
+    const char* class_name = whole > 6e-4   ? "bf16 operands (2^-9)"
+                             : whole > 4e-5 ? "tf32 or fp16 operands (2^-11)"
+                                            : "three bf16 passes (2^-16)";
+    return guess({"rounding", "intra", "decay"},
+                 fmt::format("the relative error is about {:.1g} in every row, as of {}: declare it with --set matmul, "
+                             "or find where it happens",
+                             whole, class_name));
+}
+
+// Only the place of the error is left to go by.
+Diagnosis PatternSearch::by_place() const {
+    if (!m_out_wrong) {
+        return guess({"carry", "layout", "padding"},
+                     "out is right and the final state is not: its last update or hand-over is wrong");
+    }
+    std::size_t first = m_end;
+    for (std::size_t row = m_begin; row < m_end; ++row) {
+        for (std::size_t column = 0; column < m_dv; ++column) {
+            if (!wrong(row, column)) continue;
+            first = std::min(first, row);
+        }
+    }
+    const std::size_t token = first == m_end ? 0 : first - m_begin;
+    const std::size_t chunk = token / m_chunk;
+    const std::size_t offset = token % m_chunk;
+    const std::size_t chunks = (m_end - m_begin + m_chunk - 1) / m_chunk;
+    if (chunk > 0 && chunk + 1 == chunks && (m_end - m_begin) % m_chunk != 0 && chunks > 2) {
+        return guess({"padding", "carry", "tile"}, "the incomplete last chunk alone is wrong");
+    }
+    if (m_evidence.state && !m_state_wrong) {
+        return guess({"intra", "output", "scale", "tile"},
+                     "the final state is right and out is not: what is read from the state is wrong");
+    }
+    if (offset > 1) {
+        return guess({"solve", "intra", "decay", "wu"},
+                     fmt::format("the first {} tokens of a chunk are right: inverse or mask inside the chunk", offset));
+    }
+    if (chunk > 0) {
+        return guess({"carry", "wu", "output", "tile"},
+                     fmt::format("chunk {} is wrong from its first token, those before are right: the state handed to "
+                                 "it is wrong",
+                                 chunk));
+    }
+    if (m_errors.size() > 1 && m_place.heads.size() * m_place.sequences.size() == 1) {
+        return guess({"tile", "solve", "intra", "carry"}, "one head alone is wrong");
+    }
+    return guess({k_all_stages.begin(), k_all_stages.end()}, "no known mistake explains it");
+}
+
+}  // namespace
+
+Diagnosis match_pattern(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
+                        const FaultPlace& place) {
+    return PatternSearch(r, evidence, errors, place).run();
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,160 @@
+// Where a dump is wrong: error by head and chunk, and the first token that is beyond its budget.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "oracle/compare/localise.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct RowError {
+    double squares = 0, largest = 0;
+};
+
+// Elements whose truth is not finite say nothing; a dump that is not finite where the truth is, everything.
+void add_element(double got, double want, RowError& row) {
+    if (!std::isfinite(want)) return;
+    const double error = std::isfinite(got) ? std::fabs(got - want) : HUGE_VAL;
+    row.squares += error * error;
+    row.largest = std::max(row.largest, error);
+}
+
+double over(const RowError& row, std::size_t count, const GroupBudget& budget) {
+    if (count == 0) return 0;
+    return std::max(std::sqrt(row.squares / static_cast<double>(count)) / budget.rms, row.largest / budget.max_abs);
+}
+
+RowError row_error(const Evidence& e, std::size_t begin, std::size_t count) {
+    RowError row;
+    for (std::size_t i = begin; i < begin + count; ++i) add_element((*e.got)[i], (*e.want)[i], row);
+    return row;
+}
+
+// First token of a lane that is beyond the band by itself: a single row strays further than a group does.
+std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Evidence& out, std::size_t n,
+                                             std::size_t head) {
+    const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
+    const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
+    const GroupBudget& budget = out.budgets[n * heads + head];
+    const auto begin = static_cast<std::size_t>(r.problem.sequences[n].begin);
+    const auto end = static_cast<std::size_t>(r.problem.sequences[n].end);
+    for (std::size_t row = begin; row < end; ++row) {
+        const RowError error = row_error(out, (row * heads + head) * dv, dv);
+        const double rms = std::sqrt(error.squares / static_cast<double>(dv));
+        if (error.largest > k_ok_band * budget.max_abs || rms > 2 * k_ok_band * budget.rms) return row - begin;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<LaneErrors> map_errors(const GdnReference& r, const ForwardEvidence& evidence) {
+    const GdnDims& d = r.problem.dims;
+    const auto heads = static_cast<std::size_t>(d.Hv);
+    const auto dv = static_cast<std::size_t>(d.dv);
+    const auto state_size = static_cast<std::size_t>(d.dk * d.dv);
+    const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
+    std::vector<LaneErrors> lanes;
+    for (std::size_t n = 0; n < r.problem.sequences.size(); ++n) {
+        const auto begin = static_cast<std::size_t>(r.problem.sequences[n].begin);
+        const auto end = static_cast<std::size_t>(r.problem.sequences[n].end);
+        for (std::size_t head = 0; head < heads; ++head) {
+            LaneErrors lane{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
+            for (std::size_t first = begin; evidence.out && first < end; first += chunk) {
+                RowError sum;
+                const std::size_t rows = std::min(chunk, end - first);
+                for (std::size_t row = first; row < first + rows; ++row) {
+                    const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
+                    sum.squares += error.squares;
+                    sum.largest = std::max(sum.largest, error.largest);
+                }
+                lane.chunks.push_back(over(sum, rows * dv, evidence.out->budgets[n * heads + head]));
+            }
+            if (evidence.state) {
+                const std::size_t at = (n * heads + head) * state_size;
+                lane.final_state = over(row_error(*evidence.state, at, state_size), state_size,
+                                        evidence.state->budgets[n * heads + head]);
+            }
+            lanes.push_back(std::move(lane));
+        }
+    }
+    return lanes;
+}
+
+std::vector<double> map_token_errors(const GdnReference& reference, const ForwardEvidence& evidence,
+                                     std::size_t sequence) {
+    std::vector<double> errors;
+    if (!evidence.out || sequence >= reference.problem.sequences.size()) return errors;
+    const auto heads = static_cast<std::size_t>(reference.problem.dims.Hv);
+    const auto dv = static_cast<std::size_t>(reference.problem.dims.dv);
+    const GdnSequence s = reference.problem.sequences[sequence];
+    for (auto row = static_cast<std::size_t>(s.begin); row < static_cast<std::size_t>(s.end); ++row) {
+        double worst = 0;
+        for (std::size_t head = 0; head < heads; ++head) {
+            const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
+            worst = std::max(worst, over(error, dv, evidence.out->budgets[sequence * heads + head]));
+        }
+        errors.push_back(worst);
+    }
+    return errors;
+}
+
+std::optional<FaultPlace> find_place(const GdnReference& r, const ForwardEvidence& evidence,
+                                     const std::vector<LaneErrors>& errors) {
+    std::set<std::int64_t> sequences;
+    std::set<std::int64_t> heads;
+    std::set<std::int64_t> chunks;
+    std::optional<FaultPlace> place;
+    const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
+    const auto note = [&](const LaneErrors& lane, std::int64_t token, std::string tensor) {
+        // The earliest token within its sequence; out goes before final_state, which says nothing about tokens.
+        const bool earlier = !place || (place->tensor == tensor ? token < place->first_token : tensor == "out");
+        if (!earlier) return;
+        place.emplace();
+        place->tensor = std::move(tensor);
+        place->first_sequence = lane.sequence;
+        place->first_head = lane.head;
+        place->first_token = token;  // within its sequence, until the end of this function
+        place->first_chunk = token / chunk;
+    };
+    for (const LaneErrors& lane : errors) {
+        const bool state = lane.final_state && !(*lane.final_state <= k_ok_band);
+        std::optional<std::size_t> token;
+        if (evidence.out) {
+            const bool out =
+                std::any_of(lane.chunks.begin(), lane.chunks.end(), [](double x) { return !(x <= k_ok_band); });
+            if (out) {
+                token = first_wrong_token(r, *evidence.out, static_cast<std::size_t>(lane.sequence),
+                                          static_cast<std::size_t>(lane.head));
+            }
+        }
+        if (!token && !state) continue;
+        sequences.insert(lane.sequence);
+        heads.insert(lane.head);
+        const GdnSequence s = r.problem.sequences[static_cast<std::size_t>(lane.sequence)];
+        const std::int64_t last = std::max<std::int64_t>(s.end - s.begin - 1, 0);
+        if (token) {
+            chunks.insert(static_cast<std::int64_t>(*token) / chunk);
+            for (std::size_t c = 0; c < lane.chunks.size(); ++c) {
+                if (!(lane.chunks[c] <= k_ok_band)) chunks.insert(static_cast<std::int64_t>(c));
+            }
+            note(lane, static_cast<std::int64_t>(*token), "out");
+        } else {
+            chunks.insert(last / chunk);
+            note(lane, last, "final_state");
+        }
+    }
+    if (!place) return place;
+    place->sequences.assign(sequences.begin(), sequences.end());
+    place->heads.assign(heads.begin(), heads.end());
+    place->chunks.assign(chunks.begin(), chunks.end());
+    const std::int64_t row =
+        r.problem.sequences[static_cast<std::size_t>(place->first_sequence)].begin + place->first_token;
+    place->first_batch = r.problem.dims.T > 0 ? row / r.problem.dims.T : 0;
+    place->first_token = r.problem.dims.T > 0 ? row % r.problem.dims.T : 0;
+    return place;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_kernels.h"
+#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/selftest/mutants.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+GdnReference reference_of(const GdnCase& c, int threads) {
+    const TensorFile inputs = make_inputs(c);
+    // Our own cases are well-formed: a failure here is a defect of this program, and the empty optional would show it.
+    ResolvedContract contract = resolve_contract("marin", inputs.metadata, {}).value();
+    GdnProblem problem = read_problem(inputs, contract).value();
+    return make_reference(std::move(problem), std::move(contract), threads);
+}
+
+GdnCase mutant_case(bool real) {
+    GdnCase c;
+    c.name = real ? "real" : "small";
+    // A tail of 8 tokens in both: padding is part of what can be wrong.
+    c.dims = real ? GdnDims{1, 200, 2, 4, 64, 64} : GdnDims{2, 104, 2, 4, 16, 16};
+    c.seed = real ? 900 : 901;
+    c.state_scale = 0.3;
+    c.contract = {"head_map=interleaved", real ? "chunk=64" : "chunk=32"};
+    return c;
+}
+
+// What a mutant changed, seen against the honest run of the same kernel.
+struct Changed {
+    std::set<std::int64_t> heads;
+    std::int64_t first_chunk = -1;
+};
+
+Changed changed_places(const GdnReference& r, const GdnOutputs& honest, const GdnOutputs& x) {
+    const GdnProblem& p = r.problem;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    const auto state = static_cast<std::size_t>(p.dims.dk) * dv;
+    Changed changed;
+    const auto note = [&](std::size_t head, std::int64_t chunk) {
+        changed.heads.insert(static_cast<std::int64_t>(head));
+        if (changed.first_chunk < 0 || chunk < changed.first_chunk) changed.first_chunk = chunk;
+    };
+    const auto differs = [](double a, double b, double limit) { return !(std::fabs(a - b) <= limit); };
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
+        const GdnSequence s = p.sequences[n];
+        for (std::size_t at = static_cast<std::size_t>(s.begin) * heads * dv;
+             at < static_cast<std::size_t>(s.end) * heads * dv; ++at) {
+            const std::size_t head = at / dv % heads;
+            if (!differs(x.out[at], honest.out[at], k_ok_band * r.out.groups[n * heads + head].max_abs)) continue;
+            note(head, (static_cast<std::int64_t>(at / dv / heads) - s.begin) / r.contract.value.chunk);
+        }
+        for (std::size_t at = n * heads * state; at < (n + 1) * heads * state; ++at) {
+            const std::size_t head = at / state % heads;
+            if (!differs(x.final_state[at], honest.final_state[at],
+                         k_ok_band * r.final_state.groups[n * heads + head].max_abs))
+                continue;
+            changed.heads.insert(static_cast<std::int64_t>(head));
+            if (changed.first_chunk < 0) changed.first_chunk = (s.end - s.begin - 1) / r.contract.value.chunk;
+        }
+    }
+    return changed;
+}
+
+class Selftest {
+public:
+    explicit Selftest(const SelftestOptions& options) : m_options(options) {}
+
+    SelftestReport run() {
+        mutants();
+        variants();
+        return std::move(m_report);
+    }
+
+private:
+    bool skipped() { return m_seen++ % m_options.every != 0; }
+    bool stopped() const { return m_options.stop && m_options.stop(); }
+
+    void mutants() {
+        const auto all = all_mutants();
+        for (const bool real : {true, false}) {
+            const GdnReference r = reference_of(mutant_case(real), m_options.threads);
+            const GdnOutputs honest = run_mutant(r, nullptr, {}, m_options.threads);
+            for (const Mutant& m : all) {
+                if (stopped()) return;
+                if (skipped()) continue;
+                if (real) {
+                    judge_mutant(r, honest, m, {}, "real sizes");
+                    if (!m.whole_only) judge_mutant(r, honest, m, {{1}, 1}, "real sizes, chunk 1 of head 1");
+                } else {
+                    judge_mutant(r, honest, m, m.after ? MutantScope{} : MutantScope{{2}, -1},
+                                 m.after ? "small sizes" : "small sizes, head 2");
+                }
+            }
+        }
+    }
+
+    void judge_mutant(const GdnReference& r, const GdnOutputs& honest, const Mutant& m, const MutantScope& scope,
+                      std::string_view where) {
+        const GdnOutputs x = run_mutant(r, &m, scope, m_options.threads);
+        const Changed changed = changed_places(r, honest, x);
+        if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
+        const GdnReport report = judged(r, x, true);
+        SelftestTotals& totals = m_report.totals;
+        ++totals.mutants;
+        const std::string name = fmt::format("{} ({})", m.name, where);
+        if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) {
+            m_report.findings.push_back({"missed", name, "WRONG", std::string(name_of(report.verdict))});
+            return;
+        }
+        ++totals.caught;
+        if (std::find(m.stages.begin(), m.stages.end(), report.stage) != m.stages.end()) {
+            ++totals.right_stage;
+        } else {
+            m_report.findings.push_back(
+                {"stage", name, m.stages.front(),
+                 fmt::format("{} ({})", report.stage, report.hints.empty() ? "" : report.hints.front().text)});
+        }
+        if (right_place(report, changed, scope)) {
+            ++totals.right_place;
+        } else {
+            m_report.findings.push_back(
+                {"place", name, fmt::format("{} heads from chunk {} on", changed.heads.size(), changed.first_chunk),
+                 report.place
+                     ? fmt::format("{} heads from chunk {} on", report.place->heads.size(), report.place->first_chunk)
+                     : "nowhere"});
+        }
+    }
+
+    static bool right_place(const GdnReport& report, const Changed& changed, const MutantScope& scope) {
+        if (!report.place) return false;
+        const std::set<std::int64_t> heads(report.place->heads.begin(), report.place->heads.end());
+        const std::int64_t chunk = report.place->first_chunk;
+        // A state that is spoilt at the end of a chunk shows in the next one.
+        const bool right_chunk =
+            chunk == changed.first_chunk || (scope.chunk >= 0 && (chunk == scope.chunk || chunk == scope.chunk + 1));
+        return heads == changed.heads && right_chunk;
+    }
+
+    void variants() {
+        for (const GdnCase& c : gdn_cases()) {
+            // The longest case alone would take as long as all others.
+            if (c.expected != Verdict::ok || c.dims.T > 4096) continue;
+            if (stopped()) return;
+            if (skipped()) continue;
+            const GdnReference r = reference_of(c, m_options.threads);
+            const GdnProblem& p = r.problem;
+            const GdnContract& k = r.contract.value;
+            const int threads = m_options.threads;
+            judge_variant(r, c, "recurrence in fp32", run_recurrent32(p, k, threads));
+            judge_variant(r, c, "fused", run_fused32(p, k, threads));
+            judge_variant(r, c, "fused, scalar", run_fused32(p, k, threads, Isa::scalar));
+            judge_variant(r, c, "another chunked kernel", run_mutant(r, nullptr, {}, threads));
+            for (const int chunk : {1, 16, 64, 128}) {
+                judge_variant(r, c, fmt::format("chunks of {}", chunk),
+                              run_chunk32(p, k, {chunk, GateSum::fp64_with_resets, Matmul::f32}, threads));
+            }
+            judge_variant(r, c, "gates summed in fp32",
+                          run_chunk32(p, k, {k.chunk, GateSum::fp32, Matmul::f32}, threads));
+        }
+    }
+
+    void judge_variant(const GdnReference& r, const GdnCase& c, std::string_view what, const GdnOutputs& x) {
+        const GdnReport report = judged(r, x, false);
+        ++m_report.totals.variants;
+        if (report.verdict == Verdict::ok) return;
+        ++m_report.totals.false_alarms;
+        m_report.findings.push_back({"false alarm", fmt::format("{} ({})", what, c.name), "OK",
+                                     fmt::format("{}: {}", name_of(report.verdict), report.reason)});
+    }
+
+    GdnReport judged(const GdnReference& r, const GdnOutputs& x, bool hints) const {
+        CompareOptions options;
+        options.hints = hints;
+        options.threads = m_options.threads;
+        auto report = judge(
+            r, outputs_file(r.problem, r.contract.value, x, out_dtype_of(r.contract.value, r.problem), DType::f32),
+            options);
+        return report ? std::move(*report) : GdnReport{};
+    }
+
+    const SelftestOptions& m_options;
+    std::size_t m_seen = 0;
+    SelftestReport m_report;
+};
+
+}  // namespace
+
+bool SelftestReport::passed() const {
+    const auto share = [](std::size_t part, std::size_t whole) {
+        return static_cast<double>(part) / static_cast<double>(std::max<std::size_t>(whole, 1));
+    };
+    return totals.mutants > 0 && totals.variants > 0 && totals.caught == totals.mutants && totals.false_alarms == 0 &&
+           share(totals.right_stage, totals.mutants) >= 0.9 && share(totals.right_place, totals.mutants) >= 0.95;
+}
+
+SelftestReport run_selftest(const SelftestOptions& options) { return Selftest(options).run(); }
+
+}  // namespace gdnctl::oracle

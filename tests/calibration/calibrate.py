@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Measures error / budget of honest variants, the figures that the verdict's bands rest on.
+
+    tests/calibration/calibrate.py build/release/gdnctl [--quick]
+
+Every variant is honest arithmetic on inputs of `gdnctl oracle`: chunk lengths from 1 to 256, other orders of summation
+(recurrence, fused recurrence, chunked form), bf16 inputs, bf16 and three-pass bf16 operands (declared), strong decay,
+correlated and identical keys, up to 32768 tokens and 256 dimensions. Prints the table of docs/oracle.md; exit status 1
+when a variant is not OK.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+FREE = [  # B,Hk,Hv,T,dk,dv
+    ("1,2,2,64,8,8", "T 64, d 8"),
+    ("2,2,4,130,16,8", "T 130, d 16"),
+    ("1,2,4,257,64,64", "T 257, d 64"),
+    ("1,1,2,513,128,128", "T 513, d 128"),
+    ("1,1,1,512,256,256", "T 512, d 256"),
+    ("1,1,1,4096,64,64", "T 4096, d 64"),
+    ("1,1,1,32768,32,32", "T 32768, d 32"),
+]
+CASES = {
+    "correlated keys": ["keys_cos65", "keys_cos91", "keys_identical", "keys_identical_beta1"],
+    "strong decay": ["gates_strong", "gates_minus_30", "gates_sparse_200", "marin_extreme_gates"],
+    "one huge gate": ["gate_1e4", "gate_1e30", "gate_inf"],
+    "ill-conditioned": ["keys_identical_beta2", "beta_corners"],
+    "scales": ["keys_tiny", "values_1e18", "values_denormal", "long_no_decay"],
+}
+CHUNKS = [1, 7, 16, 32, 64, 128, 256]
+
+
+def variants(matmul):
+    for chunk in CHUNKS:
+        yield ["--method", "chunk", "--chunk", str(chunk)]
+    if matmul == "f32":
+        yield ["--method", "fused"]
+        yield ["--method", "recurrent32"]
+
+
+def main():
+    gdnctl = os.path.abspath(sys.argv[1])
+    quick = "--quick" in sys.argv
+    rows, bad, count = {}, [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+
+        def judge(group, matmul, source, variant):
+            nonlocal count
+            settings = ["--set", "head_map=interleaved"] if "--shape" in source else []
+            made = subprocess.run([gdnctl, "oracle", "run", "gdn", *source, *settings, "--set", f"matmul={matmul}",
+                                   *variant, "--out", "x.safetensors"], capture_output=True, text=True)
+            if made.returncode:
+                sys.exit(made.stderr)
+            # The budget is always that of chunks of 64, whatever the variant did.
+            done = subprocess.run([gdnctl, "oracle", "compare", "gdn", "--inputs", "x.safetensors", "--outputs",
+                                   "x.safetensors", "--set", "chunk=64", "--no-hints", "--json"],
+                                  capture_output=True, text=True)
+            report = json.loads(done.stdout)
+            if report["verdict"] == "UNSTABLE_INPUT":
+                return
+            count += 1
+            worst = max(float(t["error_over_budget"]) for t in report["tensors"])
+            rows.setdefault((matmul, group), []).append(worst)
+            if report["verdict"] != "OK":
+                bad.append(f"{matmul} {' '.join(source + variant)}: {report['verdict']}: {report['reason']}")
+
+        for matmul in ("f32", "bf16x3", "bf16"):
+            for variant in variants(matmul):
+                for shape, group in FREE[:3] if quick else FREE:
+                    if matmul != "f32" and group.startswith("T 32768"):
+                        continue
+                    for dtype in ("f32", "bf16"):
+                        for seed in ("1", "2"):
+                            if seed == "2" and group.startswith(("T 4096", "T 32768", "T 512,", "T 513")):
+                                continue
+                            judge(group + (", bf16 inputs" if dtype == "bf16" else ""), matmul,
+                                  ["--shape", shape, "--dtype", dtype, "--seed", seed], variant)
+                for group, names in CASES.items():
+                    for name in names:
+                        judge(group, matmul, ["--case", name], variant)
+    print("| operands | inputs | variants | median | largest |\n|---|---|---|---|---|")
+    for (matmul, group), values in rows.items():
+        print(f"| {matmul} | {group} | {len(values)} | {statistics.median(values):.2g} | {max(values):.2g} |")
+    print(f"\n{count} honest variants, {len(bad)} not OK")
+    for line in bad:
+        print("  " + line)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+// `lengths` and `offsets`: batch rows that end before T. The tokens after the end are no-ops and their outputs are 0.
+#include <algorithm>
+#include <cmath>
+
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+GdnCase padded_case() {
+    GdnCase c;
+    c.name = "padded";
+    c.dims = {2, 50, 2, 4, 16, 8};
+    c.seed = 21;
+    c.state_scale = 0.2;
+    c.contract = {"head_map=interleaved", "chunk=16"};
+    return c;
+}
+
+TensorFile with_sequences(std::string name, const std::vector<std::int64_t>& values, Shape shape) {
+    TensorFile inputs = make_inputs(padded_case());
+    inputs.tensors.push_back({std::move(name), from_i64(values, std::move(shape))});
+    return inputs;
+}
+
+std::string error_of(const TensorFile& inputs) {
+    auto contract = resolve_contract("marin", inputs.metadata, {});
+    REQUIRE(contract);
+    const auto problem = read_problem(inputs, *contract);
+    return problem ? std::string() : problem.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("lengths: given by row, by head, flat, or as prefix sums, they are the same sequences") {
+    const std::vector<TensorFile> all = {
+        with_sequences("lengths", {50, 23}, {2}),
+        with_sequences("lengths", {50, 50, 50, 50, 23, 23, 23, 23}, {2, 4}),
+        with_sequences("lengths", {50, 50, 50, 50, 23, 23, 23, 23}, {8}),
+        with_sequences("offsets", {50, 50, 50, 50, 23, 23, 23, 23}, {8}),
+        with_sequences("offsets", {0, 50, 100, 150, 200, 223, 246, 269, 292}, {9}),
+        with_sequences("offsets", {0, 50, 73}, {3}),
+    };
+    const GdnReference first = reference_for(all[0]);
+    REQUIRE(first.problem.sequences.size() == 2);
+    CHECK(first.problem.sequences[1].begin == 50);
+    CHECK(first.problem.sequences[1].end == 73);
+    for (const TensorFile& inputs : all) {
+        const GdnReference r = reference_for(inputs);
+        CHECK(r.truth.out == first.truth.out);
+        CHECK(r.truth.final_state == first.truth.final_state);
+    }
+    for (std::size_t i = (50 + 23) * 4UL * 8; i < first.truth.out.size(); ++i) CHECK(first.truth.out[i] == 0);
+}
+
+TEST_CASE("lengths: the truth is that of zeroed tokens") {
+    const GdnReference r = reference_for(with_sequences("lengths", {50, 23}, {2}));
+    GdnProblem zeroed = r.problem;
+    zeroed.sequences[1].end = 100;
+    for (std::size_t row = 73; row < 100; ++row) {
+        for (std::size_t h = 0; h < 4; ++h) zeroed.gate[row * 4 + h] = zeroed.beta[row * 4 + h] = 0;
+    }
+    const GdnOutputs x = run_recurrent64(zeroed, r.contract.value, 1);
+    CHECK(x.final_state == r.truth.final_state);
+}
+
+TEST_CASE("lengths: what cannot be meant is refused") {
+    CHECK(error_of(with_sequences("lengths", {50, 51}, {2})) ==
+          "tensor 'lengths': length 51 of batch row 1 is not within the 50 tokens");
+    CHECK(error_of(with_sequences("lengths", {50, 50, 50, 50, 23, 22, 23, 23}, {2, 4})) ==
+          "tensor 'lengths': the heads of batch row 1 have different lengths");
+    CHECK(error_of(with_sequences("lengths", {1, 2, 3}, {3})).find("expected [B,Hv], [B*Hv] or [B]") !=
+          std::string::npos);
+    TensorFile both = with_sequences("lengths", {50, 23}, {2});
+    both.tensors.push_back({"offsets", from_i64(std::vector<std::int64_t>{0, 50, 73}, {3})});
+    CHECK(error_of(both) == "tensor 'offsets': the sequences are given twice");
+}
+
+TEST_CASE("hint: masked tokens that still decay the state, and lengths that are ignored") {
+    const GdnReference r = reference_for(with_sequences("lengths", {50, 23}, {2}));
+    GdnOutputs decayed = r.truth;
+    for (std::size_t h = 0; h < 4; ++h) {
+        double sum = 0;
+        for (std::size_t row = 73; row < 100; ++row) sum += r.problem.gate[row * 4 + h];
+        for (std::size_t i = (4 + h) * 128; i < (5 + h) * 128; ++i) decayed.final_state[i] *= std::exp(sum);
+    }
+    const GdnReport report = judged(r, outputs_of(r, decayed));
+    CHECK(report.stage == "padding");
+    REQUIRE_FALSE(report.hints.empty());
+    CHECK(report.hints[0].text == "matches if masked tokens still decay the state");
+    GdnProblem all = r.problem;
+    all.sequences[1].end = 100;
+    GdnOutputs ignored = r.truth;
+    ignored.final_state = run_recurrent64(all, r.contract.value, 1).final_state;
+    const GdnReport other = judged(r, outputs_of(r, ignored));
+    CHECK(other.stage == "padding");
+    REQUIRE_FALSE(other.hints.empty());
+    CHECK(other.hints[0].text == "matches if tokens beyond the given lengths are not masked at all");
+}
+
+TEST_CASE("contract: every named one resolves, with the fields in which it differs") {
+    const auto field = [](std::string_view contract, std::string_view name) {
+        const auto resolved = resolve_contract(contract, {}, {});
+        REQUIRE(resolved);
+        for (const ContractField& f : resolved->fields) {
+            if (f.name == name) return f.value;
+        }
+        return std::string();
+    };
+    CHECK(field("ik", "beta_kind") == "logit");
+    CHECK(field("ik", "exp_clip") == "50");
+    CHECK(field("ik", "state_layout") == "B,H,K,V");
+    CHECK(field("sglang-cpu", "matmul") == "bf16");
+    CHECK(field("sglang-cpu", "out_dtype") == "query");
+    CHECK(field("hf-old", "head_map") == "equal");
+    CHECK(field("hf-old", "rounding") == "input");
+    CHECK(field("marin-01d1", "rounding") == "input");
+    CHECK(field("marin-654e", "rounding") == "none");
+    const std::vector<std::string> by_name = {"rounding=marin-01d1"};
+    const auto resolved = resolve_contract("marin", {}, by_name);
+    REQUIRE(resolved);
+    CHECK(resolved->value.rounding == NormRounding::input);
+}
