@@ -67,6 +67,7 @@ struct Gradient {
     std::string_view name;
     const std::vector<double>& (*values)(const GdnGradients&);
     std::string_view axes;
+    bool at_inputs = false;  // of a gate or beta as given: judged where the dump has it, not missed where it has not
 };
 
 constexpr std::array k_gradients = {
@@ -77,6 +78,11 @@ constexpr std::array k_gradients = {
     Gradient{"dbeta", [](const GdnGradients& g) -> const std::vector<double>& { return g.dbeta; }, "b,t,h"},
     Gradient{"d_initial_state", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_initial_state; },
              "b,h,k,v"},
+    Gradient{"d_alpha", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h", true},
+    Gradient{"d_a", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h", true},
+    Gradient{"d_b", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_logit; }, "b,t,h", true},
+    Gradient{"d_A_log", [](const GdnGradients& g) -> const std::vector<double>& { return g.dA_log; }, "h", true},
+    Gradient{"d_dt_bias", [](const GdnGradients& g) -> const std::vector<double>& { return g.ddt_bias; }, "h", true},
 };
 
 // Runs of a per-token tensor by (sequence, head); rows outside every sequence are the last group.
@@ -105,6 +111,9 @@ void describe(GradientTruth& t, const GdnReference& r) {
         tokens(p.dims.Hk, p.dims.dk);
     } else if (t.canonical == "dv") {
         tokens(p.dims.Hv, p.dims.dv);
+    } else if (t.canonical == "d_A_log" || t.canonical == "d_dt_bias") {
+        t.shape = {p.dims.Hv};
+        t.groups = {std::vector<std::size_t>(static_cast<std::size_t>(p.dims.Hv), 0), 1, 1};
     } else if (t.canonical == "d_initial_state") {
         t.shape = state_shape(p, r.contract.value.state_layout);
         t.groups = groups_of_state(p);
@@ -180,6 +189,15 @@ bool has_gradient(const TensorFile& dump) {
                        [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
 }
 
+// Whether the contract has an input of which this is the gradient, and the dump holds it.
+bool means_something(std::string_view name, const GdnContract& c, const TensorFile& dump) {
+    const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(),
+                                   [&](const NamedTensor& t) { return canonical_name(t.name).canonical == name; });
+    if (name == "d_alpha") return there && c.g_kind == GateKind::alpha;
+    if (name == "d_b") return there && c.beta_kind != BetaKind::prob;
+    return there && c.g_kind == GateKind::raw;
+}
+
 // An output that is stored in 16 bits had its cotangent rounded to them too.
 DType dtype_of_out(const GdnReference& r, const TensorFile& dump) {
     const auto found = find_gdn_tensor(dump, "out");
@@ -206,7 +224,9 @@ bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& s
 
 std::vector<std::string_view> gradient_names() {
     std::vector<std::string_view> names;
-    for (const Gradient& g : k_gradients) names.push_back(g.name);
+    for (const Gradient& g : k_gradients) {
+        if (!g.at_inputs) names.push_back(g.name);
+    }
     return names;
 }
 
@@ -265,6 +285,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
             dump.find("dh0") == nullptr) {
             continue;
         }
+        if (gradient.at_inputs && !means_something(gradient.name, c, dump)) continue;
         GradientTruth t{std::string(gradient.name), gradient.axes, {}, gradient.values(b.gradients), {}, {}};
         describe(t, r);
         std::vector<std::vector<GroupSums>> sums;
@@ -289,7 +310,7 @@ std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, con
     std::vector<std::int64_t> chunks;
     std::optional<FaultPlace> place;
     for (const GradientEvidence& g : all) {
-        if (!g.wrong) continue;
+        if (!g.wrong || g.truth->axes == "h") continue;  // sums over tokens have no place
         const GradientTruth& t = *g.truth;
         const bool state = t.canonical == "d_initial_state";
         const auto count =

@@ -75,12 +75,22 @@ private:
     }
 
     static const std::vector<double>& values_of(const GdnGradients& g, std::string_view name) {
-        return name == "dq"      ? g.dq
-               : name == "dk"    ? g.dk
-               : name == "dv"    ? g.dv
-               : name == "dg"    ? g.dg
-               : name == "dbeta" ? g.dbeta
-                                 : g.d_initial_state;
+        if (name == "dq") return g.dq;
+        if (name == "dk") return g.dk;
+        if (name == "dv") return g.dv;
+        if (name == "dg") return g.dg;
+        if (name == "dbeta") return g.dbeta;
+        if (name == "d_a" || name == "d_alpha") return g.d_gate;
+        if (name == "d_b") return g.d_logit;
+        if (name == "d_A_log") return g.dA_log;
+        return name == "d_dt_bias" ? g.ddt_bias : g.d_initial_state;
+    }
+
+    // The stage of a gradient: those of gates and beta as given belong to dg and dbeta.
+    static std::string stage_of(std::string_view name) {
+        if (name == "d_initial_state") return "dS0";
+        if (name == "d_b") return "dbeta";
+        return std::string(name.starts_with("d_") ? "dg" : name);
     }
 
     // A mistake that changes the whole pass must explain every wrong tensor, and none that is right.
@@ -174,7 +184,7 @@ private:
         std::string text =
             factor == 0 ? fmt::format("{} is 0", name) : fmt::format("{} is {:.6g} times the truth", name, factor);
         if (near(-1)) text = name + " has the wrong sign";
-        offer(g, name == "d_initial_state" ? "dS0" : name, text, other);
+        offer(g, stage_of(name), text, other);
     }
 
     // dg from its parts: dc_i = dg_i - dg_{i+1} inside a chunk.
@@ -353,15 +363,14 @@ private:
         for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
         if (m_wrong.size() == 1) {
             const std::string& name = m_wrong.front()->truth->canonical;
-            d.stages = {name == "d_initial_state" ? "dS0" : name, "bwd_shared"};
+            d.stages = {stage_of(name), "bwd_shared"};
         } else if (keys_only && has("dq") && has("dk")) {
             const bool grouped = m_r.problem.dims.Hv > m_r.problem.dims.Hk;
             d.stages = grouped ? std::vector<std::string>{"gva_grad", "l2norm_grad", "bwd_shared"}
                                : std::vector<std::string>{"l2norm_grad", "bwd_shared"};
         } else {
             d.stages = {"bwd_shared"};
-            for (const GradientEvidence* g : m_wrong)
-                d.stages.push_back(g->truth->canonical == "d_initial_state" ? "dS0" : g->truth->canonical);
+            for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of(g->truth->canonical));
         }
         d.hints.push_back(
             {d.stages.front(), fmt::format("{} wrong and no other gradient: no known mistake explains it", names), 1});

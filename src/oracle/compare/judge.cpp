@@ -100,21 +100,21 @@ Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report
     w.want = (*pair.want)[element];
     const GdnDims& d = r.problem.dims;
     const bool state = report.canonical == "final_state" || report.canonical == "d_initial_state";
-    const bool keys = report.canonical == "dq" || report.canonical == "dk";
-    const bool scalar = report.canonical == "dg" || report.canonical == "dbeta";
-    Shape axes = state  ? state_shape(r.problem, StateLayout::key_value)
-                 : keys ? Shape{d.B, d.T, d.Hk, d.dk}
-                        : Shape{d.B, d.T, d.Hv, d.dv};
-    if (scalar) axes.pop_back();
+    const GradientTruth* gradient = r.backward ? r.backward->find(report.canonical) : nullptr;
+    w.axes = gradient != nullptr ? std::string(gradient->axes) : "b,t,h,v";
+    if (state) w.axes = r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
+    const Shape axes = state                 ? state_shape(r.problem, StateLayout::key_value)
+                       : w.axes == "h"       ? Shape{d.Hv}
+                       : w.axes == "b,t,h"   ? Shape{d.B, d.T, d.Hv}
+                       : w.axes == "b,t,h,k" ? Shape{d.B, d.T, d.Hk, d.dk}
+                                             : Shape{d.B, d.T, d.Hv, d.dv};
     auto rest = static_cast<std::int64_t>(element);
     w.index.resize(axes.size());
     for (std::size_t axis = axes.size(); axis-- > 0;) {
         w.index[axis] = rest % axes[axis];
         rest /= axes[axis];
     }
-    w.axes = scalar ? "b,t,h" : keys ? "b,t,h,k" : "b,t,h,v";
-    if (state) w.axes = r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
-    if (!state && r.problem.packed) {
+    if (!state && w.axes != "h" && r.problem.packed) {
         w.index.erase(w.index.begin());
         w.axes = w.axes.substr(2);
     }

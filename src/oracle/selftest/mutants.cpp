@@ -225,12 +225,16 @@ void add_between(Mutants& all) {
         }
         c.keep = std::exp(c.sum_before[c.rows - 1]);
     }));
+}
+
+void add_orders(Mutants& all) {
     all.push_back(edit("decay after the write", {"order"}, [](ChunkParts& c) {
         for (std::size_t i = 0; i < c.rows; ++i) {
             for (std::size_t j = 0; j <= i; ++j) {
-                if (j < i)
+                if (j < i) {
                     c.M[i * c.rows + j] =
                         c.beta(i) * c.key_gram[i * c.rows + j] * std::exp(c.sum_before[i] - c.sum_before[j]);
+                }
                 c.P[i * c.rows + j] = c.scale() * c.query_gram[i * c.rows + j] * std::exp(c.sum[i] - c.sum_before[j]);
             }
             c.forget[i] = c.beta(i) * std::exp(c.sum_before[i]);
@@ -244,6 +248,9 @@ void add_between(Mutants& all) {
             c.forget[i] = c.beta(i) * std::exp(c.sum_before[i]);
         }
     }));
+}
+
+void add_tails(Mutants& all) {
     Mutant tail = edit("incomplete chunk left out", {"padding", "tile"}, [](ChunkParts& c) {
         if (!c.last_of_sequence || c.rows == c.lane->chunk) return;
         c.handover = Handover::unchanged;
@@ -302,6 +309,8 @@ std::vector<Mutant> all_mutants() {
     add_preparation(all);
     add_inside(all);
     add_between(all);
+    add_orders(all);
+    add_tails(all);
     add_places(all);
     return all;
 }
