@@ -177,7 +177,7 @@ int run(std::span<const Command> table, int argc, char** argv) {
     try {
         return finish(run_words(table, words));
     } catch (const std::bad_alloc&) {
-        return print_error({ErrorKind::internal, "out of memory", "", ""}, terminal);
+        return print_error({ErrorKind::bad_input, "not enough memory for this", "", ""}, terminal);
     } catch (const std::exception& e) {
         return print_error({ErrorKind::internal, fmt::format("unexpected exception: {}", e.what()), "", ""}, terminal);
     } catch (...) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/job_env.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/redact.h"
@@ -50,14 +51,16 @@ Json shown(const std::string& key, Json value) {
     return masked.substr(std::min(key.size() + 1, masked.size()));
 }
 
-// One row for each value that is no table.
+// One row for each value that is no table. Of an `env` table's secrets only the names are shown.
 void collect(const ConfigTable& table, const std::string& prefix, std::vector<Row>& rows) {
+    const bool is_env = prefix == "env" || prefix.ends_with(".env");
     for (const auto& [key, value] : table) {
         const std::string path = prefix.empty() ? key : prefix + "." + key;
         if (const ConfigTable* inner = value.as_table()) {
             collect(*inner, path, rows);
         } else {
-            rows.push_back({path, shown(key, to_json(value)), value.origin.text()});
+            const bool hidden = is_env && names_a_secret(key);
+            rows.push_back({path, hidden ? Json("***") : shown(key, to_json(value)), value.origin.text()});
         }
     }
 }

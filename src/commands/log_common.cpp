@@ -23,15 +23,27 @@ void describe_log_file(cli::Args& args, std::optional<std::string>& log_file) {
                            .complete = cli::Complete::file});
 }
 
+namespace {
+
+// Records lie beside the file itself, and it is replaced when it is written: a link to it must stay one.
+fs::path behind_links(const fs::path& path) {
+    std::error_code unresolved;
+    if (!fs::is_symlink(path, unresolved)) return path.lexically_normal();
+    const fs::path file = fs::weakly_canonical(path, unresolved);
+    return unresolved ? path.lexically_normal() : file;
+}
+
+}  // namespace
+
 Result<fs::path> log_path(const std::optional<std::string>& log_file, const Context& context) {
-    if (log_file) return (context.cwd / *log_file).lexically_normal();
+    if (log_file) return behind_links(context.cwd / *log_file);
     const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
     GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
     if (target.log.empty()) {
         return fail(ErrorKind::config, fmt::format("target `{}` names no running log", target.name),
                     fmt::format("give --log-file, or set `log` in [targets.{}]", target.name));
     }
-    return (root / target.log).lexically_normal();
+    return behind_links(root / target.log);
 }
 
 std::unique_ptr<CommitFacts> facts_for(const fs::path& log, Context& context) {

@@ -48,7 +48,8 @@ std::string shortfall(const Options& options, const Target& target, const JobOut
 
 void show_results(const Target& target, const JobOutput& output) {
     if (const auto& device = output.device()) log::info("device: {} x{}", device->backend, device->count);
-    if (const auto& counts = output.pytest()) {
+    const bool pytest = target.style == TargetStyle::levanter;
+    if (const auto& counts = output.pytest(); pytest && counts) {
         log::info("tests: {}", counts_text(*counts));
         const std::int64_t allowed = target.test->evidence.skipped_max.value_or(0);
         if (counts->skipped > allowed) {

@@ -106,6 +106,10 @@ Result<JobCommand> test_command(const Target& target, const TestSelection& selec
         return fail(ErrorKind::usage, "target '" + target.name + "' takes no --pytest-args",
                     "its test runs as it is written: " + text::shell_join(target.test->argv));
     }
+    if (selection.suite != TestSelection().suite) {
+        return fail(ErrorKind::usage, "target '" + target.name + "' has no suites to choose from with --tests",
+                    "its test runs as it is written: " + text::shell_join(target.test->argv));
+    }
     return as_written(*target.test, self);
 }
 
@@ -115,6 +119,13 @@ Result<JobCommand> profile_command(const Target& target, const ProfileSettings& 
                     "add [targets." + target.name + ".profile] with an argv to gdnctl.toml");
     }
     if (target.style == TargetStyle::levanter) return detail::levanter_profile(target, settings);
+    ProfileSettings recipe = settings;
+    recipe.tpu = ProfileSettings().tpu;
+    recipe.dry_run = false;
+    if (recipe != ProfileSettings()) {
+        return fail(ErrorKind::usage, "target '" + target.name + "' takes none of the options of the model and its run",
+                    "its profile runs as it is written: " + text::shell_join(target.profile->argv));
+    }
     return as_written(*target.profile, self);
 }
 

@@ -34,6 +34,7 @@ Target marin() {
 Target cpu_gdn() {
     Target t;
     t.name = "cpu-gdn";
+    t.log = "gdn-log.md";
     t.protected_paths = {"gdnctl.toml"};
     // Kernels of this binary: they are there wherever it is, and need no compiler.
     TargetJob test;

@@ -153,6 +153,9 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
     }
     if (replaced) {
         if (job.argv.empty() || job.argv.front().empty()) return wrong(place, *value, "a command with its arguments");
+        if (value->as_string() != nullptr && job.argv.front().find_first_of(" \t\n") != std::string::npos) {
+            return wrong(place, *value, R"(a list of words, as ["sh", "-c", "COMMAND LINE"])");
+        }
         own_argv = true;
     }
     into = std::move(job);

@@ -68,11 +68,12 @@ test_config_option_and_variable_name_the_file() {
 }
 
 test_show_masks_secrets() {
-  printf '[targets.t]\n[targets.t.test]\nargv = ["run", "hf_abcdefghijklmnopqrstuvwx"]\n[targets.t.test.env]\nRAY_AUTH_TOKEN = "0123456789abcdefghij"\nPLAIN = "shown"\n' >gdnctl.toml
+  printf '[targets.t]\n[targets.t.test]\nargv = ["run", "hf_abcdefghijklmnopqrstuvwx"]\n[targets.t.test.env]\nRAY_AUTH_TOKEN = "0123456789abcdefghij"\nWANDB_API_KEY = "wandbkey0123"\nPLAIN = "shown"\n' >gdnctl.toml
   for form in '' --json; do
     expect 0 "$GDNCTL" --target t config show $form
     out_lacks abcdefghijklmnopqrstuvwx
     out_lacks 0123456789abcdefghij
+    out_lacks wandbkey0123
     out_has shown
   done
 }

@@ -357,3 +357,27 @@ test_ctrl_c_while_packing_submits_nothing() {
   expect 6 "$GDNCTL" ray-wait --cluster local packed
   [ -z "$(find "$XDG_STATE_HOME" -name package.zip)" ] || fail "a package is left"
 }
+
+test_a_target_of_ones_own_has_no_pytest_and_no_recipe() {
+  printf 'target = "mine"\n[targets.mine]\ntest = ["sh", "-c", "echo 87 passed, 40 skipped in 1s"]\nprofile = ["true"]\n' >gdnctl.toml
+  expect 0 "$GDNCTL" ray-test --cluster local --json
+  out_has '"tests":null'
+  err_lacks 'passed, 40 skipped, 0 failed'
+  err_lacks 'torch'
+  expect 2 "$GDNCTL" ray-test --cluster local --tests kernels --dry-run
+  err_has 'has no suites to choose from'
+  expect 2 "$GDNCTL" ray-profile --cluster local --size 1_2b --dry-run
+  err_has 'takes none of the options'
+  printf 'target = "mine"\n[targets.mine]\ntest = "echo hi"\n' >gdnctl.toml
+  expect 2 "$GDNCTL" ray-test --cluster local --dry-run
+  err_has 'a list of words'
+}
+
+test_files_that_nobody_added_make_the_tree_dirty() {
+  git init -q . && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m start
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
+  out_has '"dirty":"false"'
+  echo new >new.txt
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
+  out_has '"dirty":"true"'
+}

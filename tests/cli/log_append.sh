@@ -277,3 +277,31 @@ test_append_from_a_job_that_was_taken_by_its_id() {
   expect 0 "$GDNCTL" log append --log-file log.md --from-job tests.json --title 'pytest'
   grep -q '  - Result: `87 passed, 2 skipped`' log.md || fail 'no pytest counts'
 }
+
+test_append_through_a_link_keeps_one_set_of_records() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 0 "$GDNCTL" log append --log-file log.md --title first
+  ln -s log.md link.md
+  expect 0 "$GDNCTL" log append --log-file link.md --title second
+  [ -L link.md ] || fail 'the link became a file'
+  [ ! -e link.records.jsonl ] || fail 'records beside the link'
+  [ "$(wc -l <log.records.jsonl)" = 2 ] || fail 'not two records beside the log'
+  expect 0 "$GDNCTL" log render --check --log-file link.md
+}
+
+test_append_wants_a_regular_file() {
+  mkfifo pipe
+  for place in /dev/null pipe; do
+    expect 2 "$GDNCTL" log append --log-file "$place" --title x
+    err_has 'no regular file'
+    [ ! -e "$place.records.jsonl" ] && [ ! -e "${place%.*}.records.jsonl" ] || fail "records beside $place"
+  done
+}
+
+test_context_states_changes_as_entries_do() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 0 "$GDNCTL" log append --log-file log.md --metric step_duration_ms=167.09:159.42 --comparison champion
+  expect 0 "$GDNCTL" log context --log-file log.md
+  out_has 'step_duration_ms 167.09 -> 159.42 (-4.59%)'
+  grep -q '^### Iteration 0$' "$WORK/out" || fail "a heading without title: $(grep '^###' "$WORK/out")"
+}

@@ -105,13 +105,15 @@ struct ProfileSettings {
     std::string ce_bwd_mode = "pallas";
     EnvList extra_env;  // --profile-env
     bool dry_run = false;
+
+    bool operator==(const ProfileSettings&) const = default;
 };
 
 // What to hand to a backend: one /bin/sh command line, run in the root of the working directory.
 struct JobCommand {
     std::string entrypoint;
     std::string workdir;  // the folder below that root that the command line goes to first; empty: none
-    EnvList env;  // in a fixed order; later entries win
+    EnvList env;          // in a fixed order; later entries win
     std::map<std::string, double> resources;
     std::optional<std::int64_t> timeout_s;
 };

@@ -24,12 +24,14 @@ std::string change_text(const Json& record, const Objective& objective) {
     if (!change || !change->after) return {};
     std::string text = change->before ? fmt::format("{} {} -> {}", objective.key, *change->before, *change->after)
                                       : fmt::format("{} {}", objective.key, *change->after);
-    if (const auto gain = change->gain_percent(objective.lower_is_better)) text += fmt::format(" ({:+.2f}%)", *gain);
+    // As an entry states it: the change of the number, whichever way is better.
+    if (const auto percent = change->percent()) text += fmt::format(" ({:+.2f}%)", *percent);
     return text;
 }
 
 std::string one_line(const Json& record, const Objective& objective) {
-    std::string line = fmt::format("- {} {}: ", iteration_of(record).text(), short_text(text_at(record, "/title"), 90));
+    const std::string title = short_text(text_at(record, "/title"), 90);
+    std::string line = fmt::format("- {}{}{}: ", iteration_of(record).text(), title.empty() ? "" : " ", title);
     std::string outcome = text_at(record, "/decision");
     if (outcome.empty()) outcome = text_at(record, "/outcome");
     line += outcome.empty() ? short_text(commit_text(record), 60) : outcome;
@@ -38,8 +40,9 @@ std::string one_line(const Json& record, const Objective& objective) {
 }
 
 std::string in_full(const Json& record, const Objective& objective) {
+    const std::string title = short_text(text_at(record, "/title"), 120);
     std::string text =
-        fmt::format("### Iteration {} - {}\n", iteration_of(record).text(), short_text(text_at(record, "/title"), 120));
+        fmt::format("### Iteration {}{}{}\n", iteration_of(record).text(), title.empty() ? "" : " - ", title);
     const auto add = [&](std::string_view label, const std::string& value) {
         if (!value.empty()) text += fmt::format("- {}: {}\n", label, short_text(value, k_text));
     };

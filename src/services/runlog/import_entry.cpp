@@ -42,6 +42,18 @@ constexpr std::array<TextLabel, 14> k_texts = {{{"hypothesis", "/idea/hypothesis
 
 std::string inside_marks(std::string_view value) { return std::string(strip_marks(value)); }
 
+// The command of a line such as "- `uv run pytest` -> `49 passed, 40 skipped`"; empty when it has another shape.
+std::string command_before_arrow(std::string_view line) {
+    const std::size_t begin = line.find('`');
+    if (begin == std::string_view::npos) return {};
+    const std::size_t end = line.find('`', begin + 1);
+    if (end == std::string_view::npos || line.substr(0, begin).find_first_not_of(" -*\t") != std::string_view::npos) {
+        return {};
+    }
+    return text::trim(line.substr(end + 1)).starts_with("->") ? std::string(line.substr(begin + 1, end - begin - 1))
+                                                              : std::string();
+}
+
 // Words of real logs -> decision. The first that occurs wins.
 struct DecisionWord {
     std::string_view word;
@@ -217,7 +229,8 @@ private:
             if (counts.line.data() < field.line.data() || counts.line.data() > field.body.data() + field.body.size()) {
                 continue;
             }
-            Json check = {{"name", nullptr}, {"command", command.empty() ? Json() : Json(command)}, {"exit", nullptr}};
+            const std::string ran = command.empty() ? command_before_arrow(counts.line) : command;
+            Json check = {{"name", nullptr}, {"command", ran.empty() ? Json() : Json(ran)}, {"exit", nullptr}};
             const auto put = [&](const char* name, const std::optional<std::int64_t>& n) {
                 if (n) check[name] = *n;
             };

@@ -80,6 +80,9 @@ LogWriter::LogWriter(fs::path log, FileLock lock) : m_log(std::move(log)), m_loc
 Result<LogWriter> LogWriter::open(const fs::path& log, const LockWait& wait) {
     std::error_code ec;
     if (!fs::exists(log, ec)) return tl::unexpected(missing_log(log));
+    if (!fs::is_regular_file(log, ec)) {
+        return fail(ErrorKind::usage, log.string() + " is no regular file, and no log can be kept in it");
+    }
     fs::path folder = log.parent_path();
     if (folder.empty()) folder = ".";
     GDNCTL_TRY_ASSIGN(auto lock, FileLock::acquire_folder(folder, wait));

@@ -54,10 +54,14 @@ std::optional<Change> change_of(const Json& record, const std::string& key) {
     return std::nullopt;
 }
 
-std::optional<double> Change::gain_percent(bool lower_is_better) const {
+std::optional<double> Change::percent() const {
     if (!before || !after || *before == 0) return std::nullopt;
-    const double change = (*after - *before) / std::abs(*before) * 100;
-    return lower_is_better ? -change : change;
+    return (*after - *before) / std::abs(*before) * 100;
+}
+
+std::optional<double> Change::gain_percent(bool lower_is_better) const {
+    const auto change = percent();
+    return change && lower_is_better ? -*change : change;
 }
 
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {

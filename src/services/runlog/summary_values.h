@@ -11,7 +11,9 @@ namespace gdnctl::runlog {
 
 struct Change {
     std::optional<double> before, after;
-    // In percent of `before`, positive for the better; nullopt where a value is missing or `before` is 0.
+    // In percent of `before`; nullopt where a value is missing or `before` is 0.
+    std::optional<double> percent() const;
+    // The same, positive for the better; nullopt where a value is missing or `before` is 0.
     std::optional<double> gain_percent(bool lower_is_better) const;
 };
 std::optional<Change> change_of(const Json& record, const std::string& key);

@@ -49,6 +49,17 @@ TEST_CASE("import: values of several arms stay with their arm; a heading that sa
     CHECK(imported("### Iteration 1 - a\n- Date: 2026-02-18\n")["comparison"]["kind"].is_null());
 }
 
+TEST_CASE("import: a command that stands before its counts on one line") {
+    const Json entry =
+        imported("### Iteration 1 - a\n- Correctness checks:\n  - `uv run pytest` -> `49 passed, 40 skipped`\n");
+    REQUIRE(entry["checks"].size() == 1);
+    CHECK(entry["checks"][0]["command"] == "uv run pytest");
+    CHECK(entry["checks"][0]["skipped"] == 40);
+    const Json other = imported("### Iteration 1 - a\n- Correctness checks:\n  - all of `kernels`: `3 passed`\n");
+    REQUIRE(other["checks"].size() == 1);
+    CHECK(other["checks"][0]["command"].is_null());
+}
+
 TEST_CASE("history: hand-written entries in brief, and one of them whole again") {
     const std::string log =
         "### Iteration 1 - a\n- Date: 2026-02-18\n- Commit: none (slow)\n- Unknown label: x\n"
