@@ -10,6 +10,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/zip.h"
 
 namespace gdnctl {
@@ -79,6 +80,7 @@ private:
         if (file.get() < 0) return io_error("write", path, errno);
         int write_errno = 0;
         const Status status = m_archive.read(member, [&](std::string_view piece) {
+            if (received_signal()) return false;
             while (!piece.empty()) {
                 const ssize_t written = ::write(file.get(), piece.data(), piece.size());
                 if (written < 0 && errno == EINTR) continue;
@@ -90,6 +92,7 @@ private:
             }
             return true;
         });
+        if (received_signal()) return tl::unexpected(stopped_error());
         if (write_errno != 0) return io_error("write", path, write_errno);
         GDNCTL_TRY(status);
         if (::close(file.release()) != 0) return io_error("write", path, errno);

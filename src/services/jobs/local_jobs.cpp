@@ -119,7 +119,7 @@ public:
     explicit LocalJobs(LocalJobsConfig config)
         : m_config(std::move(config)),
           m_clock(m_config.clock != nullptr ? *m_config.clock : system_clock()),
-          m_store(m_config.state_dir / "local", m_clock) {}
+          m_store(m_config.state_dir / "local", m_clock, m_config.stop) {}
 
     std::string name() const override { return "local"; }
     std::string cluster() const override { return "local"; }
@@ -132,6 +132,7 @@ public:
     Result<bool> stop(std::string_view id) override;
     Status remove(std::string_view id) override;
     Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override;
+    void ignore_stop_requests() override { m_store.ignore_stop_requests(); }
 
 private:
     std::map<std::string, std::string> job_environment(const JobRequest& request) const;

@@ -68,7 +68,7 @@ bool Store::exists(std::string_view id) const {
 }
 
 Result<FileLock> Store::lock() const {
-    return FileLock::acquire(m_root / "lock", {std::chrono::milliseconds(k_lock_wait), m_clock, {}});
+    return FileLock::acquire(m_root / "lock", {std::chrono::milliseconds(k_lock_wait), m_clock, m_stop});
 }
 
 Result<JobDetails> Store::read(std::string_view id) const {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,7 +56,8 @@ bool can_ever_fit(const Resources& wanted, const Resources& capacity);
 
 class Store {
 public:
-    Store(std::filesystem::path root, Clock& clock) : m_root(std::move(root)), m_clock(&clock) {}
+    Store(std::filesystem::path root, Clock& clock, std::stop_token stop = {})
+        : m_root(std::move(root)), m_clock(&clock), m_stop(std::move(stop)) {}
 
     const std::filesystem::path& root() const { return m_root; }
     std::filesystem::path jobs() const { return m_root / "jobs"; }
@@ -66,6 +68,7 @@ public:
     Status check() const;   // nothing there, or ours alone
     bool exists(std::string_view id) const;
     Result<FileLock> lock() const;
+    void ignore_stop_requests() { m_stop = {}; }
 
     // Error remote_missing: no such job.
     Result<JobDetails> read(std::string_view id) const;
@@ -105,6 +108,7 @@ private:
 
     std::filesystem::path m_root;
     Clock* m_clock;
+    std::stop_token m_stop;
 };
 
 }  // namespace gdnctl::local
