@@ -52,6 +52,29 @@ TEST_CASE("runlog 10.9 and 10.14 arithmetic that holds, and L403 where it does n
     CHECK(share.count("L403") == 1);
 }
 
+TEST_CASE("runlog 10.14 explained shares are those of their budgets") {
+    const auto stated = [](const char* shell, const char* generic) {
+        return "### Iteration 93\n- Hotspots observed (control -> hybrid):\n"
+               "  - Upper-bound gap: `0.000 ms -> 110.535018 ms`\n"
+               "  - Train-path budget: `8.557220 ms -> 42.682894 ms`\n"
+               "  - Decoder-layer shell budget: `1.000 ms -> 20.393711 ms`\n"
+               "  - Hybrid generic shell delta budget: `0.000 ms -> 20.106320 ms`\n"
+               "  - Gap explained by train-path: `0% -> 38.61%`\n"
+               "  - Gap explained by decoder-layer shell: `0% -> " +
+               std::string(shell) + "`\n  - Gap explained by hybrid generic shell delta: `0% -> " + generic + "`\n";
+    };
+    const Linted right(stated("18.45%", "18.19%"));
+    CHECK(right.count("L403") == 0);
+    // Both are read as the shares that they are, else nothing would have been checked.
+    const Linted swapped(stated("18.19%", "18.45%"));
+    REQUIRE(swapped.count("L403") == 2);
+    CHECK(swapped.find("L403").message.find("but budget / gap gives 18.45%") != std::string::npos);
+    const Linted one(stated("18.45%", "18.45%"));
+    REQUIRE(one.count("L403") == 1);
+    CHECK(one.find("L403").message.find("gap_explained_by_hybrid_generic_shell_delta (after) is 18.45%") !=
+          std::string::npos);
+}
+
 TEST_CASE("runlog 10.14 L406 holds for both arms") {
     const std::string head = "### Iteration 1\n- Throughput deltas (attention-only control -> hybrid):\n";
     CHECK(Linted(head + "  - throughput/mfu: `21.3070 -> 6.0369`\n  - throughput/duration: `0.05726 -> 0.16779`\n")
