@@ -112,7 +112,11 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
         record["id"] = make_record_id(options.now, iteration);
         record["started_at"] = format_iso8601(options.now);
     }
-    if (text_at(record, "/finished_at").empty()) record["finished_at"] = format_iso8601(options.now);
+    if (text_at(record, "/finished_at").empty()) {
+        // A draft may have been started before the clock was set back.
+        const auto started = parse_iso8601(text_at(record, "/started_at"));
+        record["finished_at"] = format_iso8601(std::max(options.now, started.value_or(options.now)));
+    }
     return {};
 }
 

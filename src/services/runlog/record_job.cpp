@@ -66,7 +66,8 @@ std::string verdict_of(const Json& job) {
 Json seconds_between(const Json& job) {
     const auto start = number_at(job, "/start_time");
     const auto end = number_at(job, "/end_time");
-    return start && end ? Json((*end - *start) / 1000.0) : Json();
+    // A clock that was set back in between tells nothing about the time it took.
+    return start && end && *end >= *start ? Json((*end - *start) / 1000.0) : Json();
 }
 
 Json check_of(const Json& job, const std::string& name) {

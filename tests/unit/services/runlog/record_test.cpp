@@ -242,6 +242,48 @@ TEST_CASE("records: when the log cannot be written the record is taken back") {
     }
 }
 
+TEST_CASE(
+    "records: a clock behind the last record changes neither numbers nor order, and nothing ends before it began") {
+    Folder folder;
+    const auto add = [&](Json record, WallTime now, bool keep_number) {
+        auto writer = LogWriter::open(folder.log(), {});
+        REQUIRE(writer);
+        REQUIRE(append_entry(*writer, record, {.now = now, .keep_number = keep_number, .on_step = {}}));
+        return record;
+    };
+    const auto yesterday = k_time - std::chrono::days(1);
+    const Json first = add(sample(), k_time, false);
+    const Json second = add(sample(), yesterday, false);
+    const Json third = add(sample(), yesterday, false);
+    CHECK(iteration_of(first).number == 0);
+    CHECK(iteration_of(second).number == 1);
+    CHECK(iteration_of(third).number == 2);
+    CHECK(id_of(second) == "20260309T165307Z-1");
+    CHECK(id_of(third) == "20260309T165307Z-2");
+    CHECK(text_at(second, "/finished_at") == "2026-03-09T16:53:07Z");
+    // A draft, started before the clock was set back.
+    const Json draft = add(sample(7), yesterday, true);
+    CHECK(text_at(draft, "/started_at") == "2026-03-10T16:53:07Z");
+    CHECK(text_at(draft, "/finished_at") == "2026-03-10T16:53:07Z");
+    const std::string text = Folder::read(folder.log());
+    CHECK(text.find("### Iteration 0") < text.find("### Iteration 1"));
+    CHECK(text.find("### Iteration 1") < text.find("### Iteration 2"));
+    CHECK(text.find("### Iteration 2") < text.find("### Iteration 7"));
+}
+
+TEST_CASE("record: a job whose clock was set back took no known time, not a negative one") {
+    const auto seconds = [](std::int64_t start, std::int64_t end) {
+        Json job = {{"schema", "gdnctl.ray-test/1"}, {"submission_id", "a"}, {"status", "SUCCEEDED"},
+                    {"failure_class", "none"},       {"start_time", start},  {"end_time", end}};
+        Json record = sample();
+        const auto added = add_job(record, job);
+        REQUIRE_MESSAGE(added, added.error().text());
+        return number_at(record, "/checks/0/seconds");
+    };
+    CHECK(seconds(1'000, 3'500) == 2.5);
+    CHECK_FALSE(seconds(3'500, 1'000));
+}
+
 TEST_CASE("records: a log that is missing, or a folder, is named with what to do") {
     const auto missing = LogWriter::open("/nonexistent/log.md", {});
     REQUIRE(!missing);
