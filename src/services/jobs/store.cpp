@@ -48,6 +48,11 @@ Status replace_quickly(const fs::path& path, std::string_view bytes) {
     return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
 }
 
+// Someone may have set the clock back while the job ran: nothing ends before it began.
+void keep_order(JobDetails& details) {
+    if (details.start_time && details.end_time) details.end_time = std::max(*details.end_time, *details.start_time);
+}
+
 }  // namespace
 
 Status Store::create() const {
@@ -146,6 +151,7 @@ Result<JobDetails> Store::settle(std::string_view id) const {
     details.message = "Job supervisor actor died: local supervisor " +
                       (record ? std::to_string(record->supervisor.id.pid) : std::string("process")) + " is gone";
     details.end_time = m_clock->wall();
+    keep_order(details);
     GDNCTL_TRY(finish(details));
     const auto request = read_request(id);
     if (request && !request->keep_workdir) remove_workdir(id);
@@ -154,6 +160,7 @@ Result<JobDetails> Store::settle(std::string_view id) const {
 
 Status Store::finish(JobDetails details) const {
     GDNCTL_TRY_ASSIGN(const JobDetails before, read(details.submission_id));
+    keep_order(details);
     if (!is_terminal(before.state)) GDNCTL_TRY(write(details));
     auto entries = queue();
     const auto mine = [&](const QueueEntry& entry) { return entry.id == details.submission_id; };
