@@ -33,6 +33,13 @@ std::string_view completion_word(Complete kind) {
         case Complete::cluster: return "cluster";
         case Complete::local_job: return "local-job";
         case Complete::command_name: return "command";
+        case Complete::contract: return "contract";
+        case Complete::oracle_case: return "case";
+        case Complete::kernel: return "kernel";
+        case Complete::timed_kernel: return "timed-kernel";
+        case Complete::outcome: return "outcome";
+        case Complete::lint_rule: return "rule";
+        case Complete::iteration: return "iteration";
         case Complete::nothing:
         case Complete::file:
         case Complete::directory: break;
@@ -40,7 +47,7 @@ std::string_view completion_word(Complete kind) {
     return {};
 }
 
-std::string completion_script(std::span<const Command> table, Shell shell) {
+std::string completion_script(const Table& table, Shell shell) {
     const auto all = describe_all(table);
     switch (shell) {
         case Shell::bash: return bash_completion(table, *all);

@@ -63,21 +63,45 @@ _gdnctl_offer() { # KIND [WORDS]
     directory) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur"));;
     ask) COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" __complete "$2" 2>/dev/null)" -- "$cur"));;
   esac
+  # `src:` goes on with a path.
+  case "${#COMPREPLY[@]} ${COMPREPLY[0]}" in '1 '*:) compopt -o nospace 2>/dev/null;; esac
+  # Bash replaces what follows the last of its word breaks only.
+  local head=${cur%"${cur##*[:=]}"}
+  [ -z "$head" ] || COMPREPLY=("${COMPREPLY[@]#"$head"}")
+}
+
+# The words before the cursor and, last, the one at the cursor, into the caller's `words`. Bash breaks words at : and =
+# too; here --option=value is two words and builtin:name is one.
+_gdnctl_words() {
+  local i word glue=''
+  words=()
+  for ((i = 1; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    case "$word" in
+      =)
+        case "${words[${#words[@]} - 1]}" in
+          --*) if [ "$i" = "$COMP_CWORD" ]; then words+=(''); fi; glue='';;
+          *) words[${#words[@]} - 1]+='='; glue=1;;
+        esac;;
+      :) if [ "${#words[@]}" = 0 ]; then words=(''); fi; words[${#words[@]} - 1]+=':'; glue=1;;
+      *) if [ -n "$glue" ]; then words[${#words[@]} - 1]+=$word; else words+=("$word"); fi; glue='';;
+    esac
+  done
 }
 
 _gdnctl() {
-  local IFS=$' \t\n' REPLY cur=${COMP_WORDS[COMP_CWORD]} previous='' command='' group='' index=0 i word
+  local IFS=$' \t\n' REPLY words cur previous='' command='' group='' index=0 i word
   COMPREPLY=()
-  # --option=value arrives as three words.
-  local option_at=$((COMP_CWORD - 1))
-  if [ "$cur" = '=' ]; then cur=''; elif [ "${COMP_WORDS[option_at]}" = '=' ]; then option_at=$((option_at - 1)); fi
-  [ "$option_at" -ge 1 ] && previous=${COMP_WORDS[option_at]}
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word=${COMP_WORDS[i]}
+  _gdnctl_words
+  local last=$((${#words[@]} - 1))
+  [ "$last" -ge 0 ] || return
+  cur=${words[last]}
+  [ "$last" -ge 1 ] && previous=${words[last - 1]}
+  for ((i = 0; i < last; i++)); do
+    word=${words[i]}
     case "$word" in
       --) return;;
       -*)
-        [ "${COMP_WORDS[i + 1]}" = '=' ] && { i=$((i + 2)); continue; }
         _gdnctl_value "$command $word"; [ -n "$REPLY" ] || _gdnctl_value " $word"
         [ -n "$REPLY" ] && i=$((i + 1))
         continue;;
@@ -106,7 +130,7 @@ complete -F _gdnctl gdnctl
 
 }  // namespace
 
-std::string bash_completion(std::span<const Command> table, const Descriptions& all) {
+std::string bash_completion(const Table& table, const Descriptions& all) {
     std::string values = value_rows("", all.globals);
     std::string options, positionals, commands;
     std::string first_words;

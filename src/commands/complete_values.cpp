@@ -3,18 +3,31 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "commands/job_place.h"
+#include "commands/log_append.h"
+#include "commands/log_common.h"
 #include "gdnctl/commands/table.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/target.h"
+#include "gdnctl/oracle/gdn_bench.h"
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_contract.h"
+#include "gdnctl/oracle/kernel_under_test.h"
 #include "gdnctl/platform/terminal.h"
 #include "gdnctl/services/cluster.h"
+#include "gdnctl/services/runlog/lint.h"
+#include "gdnctl/services/runlog/record.h"
 
 namespace gdnctl::commands::complete_values {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> k_kinds = {"target", "cluster", "local-job", "command"};
+constexpr std::array<std::string_view, 11> k_kinds = {"target",   "cluster", "local-job", "command",
+                                                      "contract", "case",    "kernel",    "timed-kernel",
+                                                      "outcome",  "rule",    "iteration"};
 
 std::vector<std::string> clusters(const Context& context) {
     std::vector<std::string> names = {"local"};
@@ -46,6 +59,53 @@ std::vector<std::string> command_names() {
     return names;
 }
 
+std::vector<std::string> case_names() {
+    std::vector<std::string> names;
+    for (const oracle::GdnCase& c : oracle::gdn_cases()) names.push_back(c.name);
+    return names;
+}
+
+// Whole names, and how the spellings begin that go on with a path or a command.
+std::vector<std::string> kernels() {
+    std::vector<std::string> names;
+    for (const std::string& name : oracle::builtin_kernel_names()) names.push_back("builtin:" + name);
+    names.insert(names.end(), {"src:", "lib:", "cmd:"});
+    return names;
+}
+
+std::vector<std::string> timed_kernels() {
+    std::vector<std::string> names = oracle::timed_kernel_names();
+    names.insert(names.end(), {"src:", "lib:"});
+    return names;
+}
+
+std::vector<std::string> outcomes() {
+    const auto words = log_append::outcome_words();
+    return {words.begin(), words.end()};
+}
+
+std::vector<std::string> rule_settings() {
+    std::vector<std::string> settings;
+    for (const runlog::RuleInfo& rule : runlog::lint_rules()) {
+        for (const std::string_view severity : {"off", "note", "warning", "error"}) {
+            settings.push_back(fmt::format("{}={}", rule.id, severity));
+        }
+    }
+    return settings;
+}
+
+// Nothing where the log cannot be read: the command itself says why.
+std::vector<std::string> iterations(const Context& context) {
+    std::vector<std::string> names;
+    const auto path = log_path(std::nullopt, context);
+    if (!path) return names;
+    const auto loaded = load_history(*path);
+    if (!loaded || loaded->history.empty()) return names;
+    for (const Json& record : loaded->history) names.push_back(runlog::iteration_of(record).text());
+    names.emplace_back("last");
+    return names;
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -60,6 +120,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "cluster") values = clusters(context);
     if (options.kind == "local-job") values = local_jobs(context.state_dir);
     if (options.kind == "command") values = command_names();
+    if (options.kind == "contract") values = oracle::contract_names();
+    if (options.kind == "case") values = case_names();
+    if (options.kind == "kernel") values = kernels();
+    if (options.kind == "timed-kernel") values = timed_kernels();
+    if (options.kind == "outcome") values = outcomes();
+    if (options.kind == "rule") values = rule_settings();
+    if (options.kind == "iteration") values = iterations(context);
     for (const std::string& value : values) context.terminal.out(value + "\n");
     return ExitCode::ok;
 }

@@ -321,7 +321,8 @@ void describe_rules_and_output(cli::Args& args, Options& options) {
               group("--allow-this-commit", {}, "accept `Commit: this commit` anywhere", "Rules"));
     args.flag(options.allow_non_monotonic, group("--allow-non-monotonic", {}, "accept any order of numbers", "Rules"));
     args.flag(options.strict, group("--strict", {}, "every warning is an error", "Rules"));
-    args.option(options.rules, group("--rule", "ID=SEVERITY", "off, note, warning or error for one rule", "Rules"));
+    args.option(options.rules, group("--rule", "ID=SEVERITY", "off, note, warning or error for one rule", "Rules",
+                                     Complete::lint_rule));
     args.option(options.rules_file, group("--rules-file", "FILE", "lines of the same shape", "Rules", Complete::file));
 
     args.flag(options.fix, group("--fix", {}, "apply the safe fixes", "Fixes"));

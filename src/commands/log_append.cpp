@@ -145,6 +145,8 @@ void report(const std::filesystem::path& path, const Json& record, const runlog:
 
 }  // namespace
 
+std::span<const std::string_view> outcome_words() { return k_outcomes; }
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Appends an iteration: its record to the records beside the log, and the entry rendered from it to the log. "
@@ -178,7 +180,8 @@ void describe(cli::Args& args, Options& options) {
                  .value = "WORD",
                  .help = "accepted, rejected, no-op, infra, environment, compile, oom, test-fail, flaky, "
                          "timeout or agent-error",
-                 .default_text = "the job's"});
+                 .default_text = "the job's",
+                 .complete = cli::Complete::outcome});
     args.option(options.change_class, {.names = "--change-class", .value = "TEXT", .help = "class of the change"});
     args.option(options.slot, {.names = "--slot", .value = "TEXT", .help = "coverage slot"});
     args.option(
@@ -191,10 +194,11 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
     args.check([&options] { return check_options(options); });
     args.example(
-        "gdnctl ray-test --cluster local --json | gdnctl log append --from-job - --hypothesis \"...\" --next \"...\"",
+        "gdnctl ray-test --cluster local --json |\n    gdnctl log append --from-job - --hypothesis \"...\" --next "
+        "\"...\"",
         "record a correctness run");
     args.example(
-        "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD "
+        "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
         "--metric step_duration_ms=167.09:159.42 --comparison champion");
     args.exit_code(static_cast<int>(ExitCode::conflict), "another writer holds the log; the record's number is taken");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gdnctl/cli/args.h"
@@ -32,6 +34,9 @@ struct Options {
     std::vector<std::string> interpretation;
     std::optional<std::string> next;
 };
+
+// The words that --outcome takes.
+std::span<const std::string_view> outcome_words();
 
 void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);

@@ -19,10 +19,13 @@ void describe(cli::Args& args, Options& options) {
         "Prints one iteration: the entry as it stands in the log, or, with --json, its record. An entry that has no "
         "record is shown as an import would read it.");
     describe_log_file(args, options.log_file);
-    args.positional(options.iteration, {.name = "N", .help = "iteration number (12, 12a), or `last`"});
+    args.positional(
+        options.iteration,
+        {.name = "N", .help = "iteration number (12, 12a), or `last`", .complete = cli::Complete::iteration});
     args.example("gdnctl log show 12");
     args.example("gdnctl log show last --json");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "the log has no such iteration");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
     args.see_also("log summary");
     args.see_also("log context");

@@ -45,9 +45,13 @@ void describe(cli::Args& args, Options& options) {
     oracle_gdn::describe_op(args, options.op);
     static const std::string k_kernel_help =
         "kernel to time: " + text::join(oracle::timed_kernel_names(), ", ") + ", lib:PATH, src:FILE.c";
-    args.option(options.kernel, {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help});
-    args.option(options.peers,
-                {.names = "--peer", .value = "KERNEL", .help = "another kernel to time in the same rounds"});
+    args.option(
+        options.kernel,
+        {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .complete = cli::Complete::timed_kernel});
+    args.option(options.peers, {.names = "--peer",
+                                .value = "KERNEL",
+                                .help = "another kernel to time in the same rounds",
+                                .complete = cli::Complete::timed_kernel});
     args.option(options.shape, {.names = "--shape", .value = "B,Hk,Hv,T,dk,dv", .help = "shape of the inputs"});
     args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed of the inputs"});
     oracle_gdn::describe_threads(args, options.threads);
@@ -70,6 +74,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
     args.exit_code(3, "this processor has no such instruction set");
+    args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
     args.exit_code(9, "not enough memory; a source does not compile, or a library is no kernel");
     args.exit_code(124, "a kernel met --time-limit");
     args.see_also("oracle verify");

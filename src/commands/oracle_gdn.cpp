@@ -16,8 +16,11 @@ void describe_contract(cli::Args& args, ContractOptions& options) {
         "what the implementation means by its tensors: " + text::join(oracle::contract_names(), ", ");
     static const std::string k_set_help =
         "change one contract field: " + text::join(oracle::contract_field_names(), ", ");
-    args.option(options.contract,
-                {.names = "--contract", .value = "NAME", .help = k_contract_help, .group = "Contract"});
+    args.option(options.contract, {.names = "--contract",
+                                   .value = "NAME",
+                                   .help = k_contract_help,
+                                   .group = "Contract",
+                                   .complete = cli::Complete::contract});
     args.option(options.sets, {.names = "--set", .value = "FIELD=VALUE", .help = k_set_help, .group = "Contract"});
 }
 

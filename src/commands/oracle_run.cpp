@@ -159,9 +159,11 @@ void describe(cli::Args& args, Options& options) {
                                 .value = "B,Hk,Hv,T,dk,dv",
                                 .help = "generate random inputs of this shape",
                                 .group = "Inputs"});
-    args.option(
-        options.case_name,
-        {.names = "--case", .value = "NAME", .help = "generate a named case (see oracle cases)", .group = "Inputs"});
+    args.option(options.case_name, {.names = "--case",
+                                    .value = "NAME",
+                                    .help = "generate a named case (see oracle cases)",
+                                    .group = "Inputs",
+                                    .complete = cli::Complete::oracle_case});
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
                                  .help = "read inputs (.safetensors, .npz or .npy)",
@@ -198,7 +200,7 @@ void describe(cli::Args& args, Options& options) {
                  "and the exact gradients, for the d_out and d_final_state of the file");
     args.example("gdnctl oracle run gdn --inputs in.safetensors --method chunk --chunk 32 --out chunked.safetensors",
                  "the chunked form on inputs of your own");
-    args.exit_code(8, "cannot write the file");
+    args.exit_code(8, "the inputs cannot be read, or the file cannot be written");
     args.exit_code(9, "malformed inputs, wrong shape or dtype, not enough memory");
     args.see_also("oracle cases");
     args.see_also("oracle compare");

@@ -325,13 +325,19 @@ void describe(cli::Args& args, Options& options) {
         "implementations are judged too: each NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
         "The last line is the verdict over all; only the forward pass is judged.");
     oracle_gdn::describe_op(args, options.op);
-    args.option(options.kernel,
-                {.names = "--kernel", .value = "KERNEL", .help = oracle_kernel::kernel_help(), .required = true});
+    args.option(options.kernel, {.names = "--kernel",
+                                 .value = "KERNEL",
+                                 .help = oracle_kernel::kernel_help(),
+                                 .complete = cli::Complete::kernel,
+                                 .required = true});
     args.option(options.vectors, {.names = "--vectors",
                                   .value = "DIR",
                                   .help = "folder of recorded inputs and outputs",
                                   .complete = cli::Complete::directory});
-    args.option(options.cases, {.names = "--case", .value = "NAME", .help = "only this case, vector or relation"});
+    args.option(options.cases, {.names = "--case",
+                                .value = "NAME",
+                                .help = "only this case, vector or relation",
+                                .complete = cli::Complete::oracle_case});
     args.flag(options.metamorphic, {.names = "--metamorphic",
                                     .help = "check relations between the kernel's own results, without any reference"});
     args.check([&options]() -> Status {
@@ -351,6 +357,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(1,
                    "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, took too much memory, wrote "
                    "beside its arrays, left outputs unwritten, or depends on more than its inputs");
+    args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
     args.exit_code(9,
                    "a vector cannot be read or judged; the source does not compile, the library is no kernel, or a "
                    "program's outputs have the wrong shape");

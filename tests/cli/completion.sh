@@ -56,6 +56,60 @@ test_bash_values() {
   has_offer mine
 }
 
+test_bash_closed_sets_that_the_command_checks() {
+  prepare
+  for command in compare run; do
+    offers gdnctl oracle $command gdn --contract '' >"$WORK/offers"
+    has_offer hf
+    has_offer marin
+  done
+  offers gdnctl oracle run gdn --case g >"$WORK/offers"
+  has_offer g1
+  offers gdnctl oracle verify gdn --case g >"$WORK/offers"
+  has_offer g1
+  offers gdnctl oracle verify gdn --kernel '' >"$WORK/offers"
+  for word in builtin:chunk builtin:recurrent64 src: lib: cmd:; do has_offer "$word"; done
+  offers gdnctl oracle bench gdn --kernel '' >"$WORK/offers"
+  has_offer builtin:fused
+  has_offer src:
+  lacks_offer cmd:
+  offers gdnctl log append --outcome te >"$WORK/offers"
+  has_offer test-fail
+  offers gdnctl lint-log --rule L00 >"$WORK/offers"
+  has_offer L001=off
+}
+
+# Bash breaks words at : and = and replaces only what follows.
+test_bash_values_with_the_breaks_of_bash() {
+  prepare
+  offers gdnctl oracle verify gdn --kernel builtin : ch >"$WORK/offers"
+  [ "$(cat "$WORK/offers")" = chunk ] || fail "not chunk alone: $(cat "$WORK/offers")"
+  offers gdnctl oracle verify gdn --kernel = builtin : >"$WORK/offers"
+  has_offer chunk
+  offers gdnctl lint-log --rule L001 = w >"$WORK/offers"
+  [ "$(cat "$WORK/offers")" = warning ] || fail "not warning alone: $(cat "$WORK/offers")"
+  offers gdnctl lint-log --rule = L001 = >"$WORK/offers"
+  has_offer off
+  # What follows is completed as if the value were one word.
+  offers gdnctl oracle verify gdn --kernel builtin : chunk --allow >"$WORK/offers"
+  has_offer --allow-suspect
+  offers gdnctl --config a : b oracle ver >"$WORK/offers"
+  has_offer verify
+}
+
+test_iterations_of_the_log() {
+  prepare
+  expect 0 "$GDNCTL" __complete iteration
+  out_empty
+  expect 0 "$GDNCTL" log init
+  expect 0 "$GDNCTL" log append --title First --change one --commit 'none (nothing)' --outcome rejected
+  expect 0 "$GDNCTL" __complete iteration
+  [ "$(cat "$WORK/out")" = "$(printf '1\nlast')" ] || fail "wrong iterations: $(cat "$WORK/out")"
+  offers gdnctl log show '' >"$WORK/offers"
+  has_offer 1
+  has_offer last
+}
+
 test_bash_files_and_folders() {
   prepare
   mkdir folder
@@ -102,6 +156,13 @@ test_zsh_script_is_read_by_zsh() {
   [ ! -s "$WORK/err" ] || fail "zsh complains"
 }
 
+test_zsh_script_asks_for_the_closed_sets() {
+  "$GDNCTL" completion zsh >_gdnctl
+  for kind in contract case kernel timed-kernel outcome rule iteration; do
+    grep -q ":_gdnctl_ask $kind'" _gdnctl || fail "nothing asks for $kind"
+  done
+}
+
 test_fish_script_is_read_by_fish_and_completes() {
   command -v fish >/dev/null || skip 'fish is not installed'
   "$GDNCTL" completion fish >gdnctl.fish
@@ -112,6 +173,10 @@ test_fish_script_is_read_by_fish_and_completes() {
   grep -q '^always' "$WORK/out" || fail "always is not offered"
   PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl config init --fo"'
   grep -q '^--force' "$WORK/out" || fail "--force is not offered"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl oracle verify gdn --kernel builtin:ch"'
+  grep -q '^builtin:chunk' "$WORK/out" || fail "builtin:chunk is not offered"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl lint-log --rule L001=w"'
+  grep -q '^L001=warning' "$WORK/out" || fail "L001=warning is not offered"
 }
 
 test_every_option_of_every_command_is_in_every_script() {

@@ -16,7 +16,22 @@
 namespace gdnctl::cli {
 
 // What a shell may offer for a value.
-enum class Complete { nothing, file, directory, target, cluster, local_job, command_name };
+enum class Complete {
+    nothing,
+    file,
+    directory,
+    target,
+    cluster,
+    local_job,
+    command_name,
+    contract,      // of the oracle
+    oracle_case,   // a named case of the oracle
+    kernel,        // builtin:NAME, and how the other spellings begin
+    timed_kernel,  // the same for what can be timed
+    outcome,       // of an iteration
+    lint_rule,     // ID=SEVERITY
+    iteration      // in the target's log
+};
 
 struct OptionSpec {
     std::string_view names;       // "--tail", "-f,--follow"; a negated spelling after a bar: "--wait|--no-wait"
@@ -120,7 +135,8 @@ public:
     // Prose under the synopsis; paragraphs are wrapped.
     void about(std::string_view text);
     void example(std::string_view command, std::string_view text = {});
-    // Replaces or adds to the exit codes on the help page; 0, 2 and 70 are always there.
+    // Replaces or adds to the exit codes on the help page; 0, 2, 8, 70 and "130, 143" are always there. Words on 130
+    // stand for both.
     void exit_code(int code, std::string_view text);
     void see_also(std::string_view name);
     // Checked after parsing, before run(): combinations that no single option can judge.
