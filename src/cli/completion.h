@@ -18,8 +18,8 @@ std::string single_quoted(std::string_view text);
 // First words of commands of two words, each once.
 std::vector<std::string> group_names(const Descriptions& all);
 
-std::string bash_completion(std::span<const Command> table, const Descriptions& all);
-std::string zsh_completion(std::span<const Command> table, const Descriptions& all);
-std::string fish_completion(std::span<const Command> table, const Descriptions& all);
+std::string bash_completion(const Table& table, const Descriptions& all);
+std::string zsh_completion(const Table& table, const Descriptions& all);
+std::string fish_completion(const Table& table, const Descriptions& all);
 
 }  // namespace gdnctl::cli

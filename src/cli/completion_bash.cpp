@@ -78,12 +78,12 @@ _gdnctl_words() {
   for ((i = 1; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     case "$word" in
-      =)
-        case "${words[${#words[@]} - 1]}" in
-          --*) if [ "$i" = "$COMP_CWORD" ]; then words+=(''); fi; glue='';;
-          *) words[${#words[@]} - 1]+='='; glue=1;;
+      [:=]*)
+        [ "${#words[@]}" -gt 0 ] || words=('')
+        case "$word ${words[${#words[@]} - 1]}" in
+          '= --'*) if [ "$i" = "$COMP_CWORD" ]; then words+=(''); fi; glue='';;
+          *) words[${#words[@]} - 1]+=$word; glue=1;;
         esac;;
-      :) if [ "${#words[@]}" = 0 ]; then words=(''); fi; words[${#words[@]} - 1]+=':'; glue=1;;
       *) if [ -n "$glue" ]; then words[${#words[@]} - 1]+=$word; else words+=("$word"); fi; glue='';;
     esac
   done

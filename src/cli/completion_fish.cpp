@@ -79,11 +79,12 @@ complete -c gdnctl -f
 
 }  // namespace
 
-std::string fish_completion(std::span<const Command> table, const Descriptions& all) {
+std::string fish_completion(const Table& table, const Descriptions& all) {
     std::string out(k_engine);
     out += option_lines("", all.globals);
     for (const std::string& group : group_names(all)) {
-        out += fmt::format("complete -c gdnctl -n __gdnctl_at -a {} -d 'a group of commands'\n", fish_quoted(group));
+        out += fmt::format("complete -c gdnctl -n __gdnctl_at -a {} -d {}\n", fish_quoted(group),
+                           fish_quoted(table.group(group).purpose));
         for (const Command* command : members_of(table, group)) {
             out += fmt::format("complete -c gdnctl -n '__gdnctl_at {}' -a {} -d {}\n", group,
                                fish_quoted(command->name.substr(group.size() + 1)), fish_quoted(command->summary));

@@ -104,7 +104,7 @@ if [[ $funcstack[1] == _gdnctl ]]; then _gdnctl "$@"; else compdef _gdnctl gdnct
 
 }  // namespace
 
-std::string zsh_completion(std::span<const Command> table, const Descriptions& all) {
+std::string zsh_completion(const Table& table, const Descriptions& all) {
     std::string is_command, arguments, first_words;
     for (const Described& one : all.commands) {
         const std::string name(one.command->name);
@@ -115,7 +115,7 @@ std::string zsh_completion(std::span<const Command> table, const Descriptions& a
     }
     std::string next;
     for (const std::string& group : group_names(all)) {
-        first_words += described_word(group, "a group of commands");
+        first_words += described_word(group, table.group(group).purpose);
         std::string members;
         for (const Command* command : members_of(table, group)) {
             members += described_word(command->name.substr(group.size() + 1), command->summary);

@@ -4,7 +4,7 @@
 
 namespace gdnctl::cli {
 
-std::unique_ptr<Descriptions> describe_all(std::span<const Command> table) {
+std::unique_ptr<Descriptions> describe_all(const Table& table) {
     auto all = std::make_unique<Descriptions>();
     describe_globals(all->globals, all->flags);
     for (const Command& command : table) {

@@ -22,6 +22,6 @@ struct Descriptions {
     std::vector<Described> commands;  // visible ones, in the order of the table
 };
 
-std::unique_ptr<Descriptions> describe_all(std::span<const Command> table);
+std::unique_ptr<Descriptions> describe_all(const Table& table);
 
 }  // namespace gdnctl::cli

@@ -14,12 +14,12 @@ namespace {
 
 std::string_view first_word(std::string_view name) { return name.substr(0, name.find(' ')); }
 
-const Command* find_command(std::span<const Command> table, std::string_view name) {
+const Command* find_command(const Table& table, std::string_view name) {
     const auto it = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.name == name; });
     return it == table.end() ? nullptr : &*it;
 }
 
-bool is_group(std::span<const Command> table, std::string_view word) {
+bool is_group(const Table& table, std::string_view word) {
     return std::any_of(table.begin(), table.end(), [&](const Command& c) {
         return c.name.size() > word.size() && c.name.starts_with(word) && c.name[word.size()] == ' ';
     });
@@ -67,7 +67,7 @@ std::vector<std::string> without(const std::vector<std::string>& words, std::spa
     return rest;
 }
 
-std::string hint_for(std::span<const Command> table, std::string_view typed, std::string_view second) {
+std::string hint_for(const Table& table, std::string_view typed, std::string_view second) {
     std::vector<std::string> names;
     std::set<std::string> groups;
     for (const Command& command : table) {
@@ -93,8 +93,8 @@ std::string hint_for(std::span<const Command> table, std::string_view typed, std
 }
 
 // `--colr never lint-log`: the value of a misspelt option stands where the command is looked for.
-tl::unexpected<Error> unknown_command(std::span<const Command> table, const std::vector<std::string>& words,
-                                      std::size_t at, std::string_view second) {
+tl::unexpected<Error> unknown_command(const Table& table, const std::vector<std::string>& words, std::size_t at,
+                                      std::string_view second) {
     const std::string before = at > 0 ? words[at - 1] : std::string();
     const std::vector<std::string> known = global_names().all;
     if (before.starts_with("--") && before.find('=') == std::string::npos &&
@@ -106,8 +106,7 @@ tl::unexpected<Error> unknown_command(std::span<const Command> table, const std:
     return fail(ErrorKind::usage, fmt::format("unknown command '{}'", words[at]), hint_for(table, words[at], second));
 }
 
-tl::unexpected<Error> unknown_member(std::span<const Command> table, const std::string& group,
-                                     const std::string& word) {
+tl::unexpected<Error> unknown_member(const Table& table, const std::string& group, const std::string& word) {
     std::vector<std::string> members;
     for (const Command* command : members_of(table, group)) {
         members.emplace_back(command->name.substr(group.size() + 1));
@@ -120,7 +119,7 @@ tl::unexpected<Error> unknown_member(std::span<const Command> table, const std::
 
 }  // namespace
 
-std::vector<const Command*> members_of(std::span<const Command> table, std::string_view group) {
+std::vector<const Command*> members_of(const Table& table, std::string_view group) {
     std::vector<const Command*> members;
     for (const Command& command : table) {
         if (!is_hidden(command) && command.name.find(' ') != std::string_view::npos &&
@@ -131,7 +130,7 @@ std::vector<const Command*> members_of(std::span<const Command> table, std::stri
     return members;
 }
 
-Result<Dispatch> dispatch(std::span<const Command> table, const std::vector<std::string>& words) {
+Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& words) {
     Dispatch result;
     std::vector<std::size_t> at = bare_words(words, 0, 3);
     std::vector<std::size_t> taken;

@@ -20,12 +20,12 @@ struct Dispatch {
 
 // Finds the command's name among the words; global options may stand before and inside it. Names of one and of two
 // words exist ("lint-log", "log append"). Error: usage, with a suggestion.
-Result<Dispatch> dispatch(std::span<const Command> table, const std::vector<std::string>& words);
+Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& words);
 
 // Commands whose group is empty are for scripts and builds; overviews and suggestions leave them out.
 inline bool is_hidden(const Command& command) { return command.group.empty(); }
 
 // Visible commands "GROUP NAME".
-std::vector<const Command*> members_of(std::span<const Command> table, std::string_view group);
+std::vector<const Command*> members_of(const Table& table, std::string_view group);
 
 }  // namespace gdnctl::cli

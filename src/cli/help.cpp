@@ -71,16 +71,65 @@ std::string positional_label(const PositionalDef& def) {
     return def.required ? label : '[' + label + ']';
 }
 
-std::string examples_text(const Args& args, const PageStyle& style) {
+std::string examples_text(std::span<const Example> examples, const PageStyle& style) {
     std::string out;
-    for (const Example& example : args.examples()) {
+    for (const Example& example : examples) {
         out += "  " + example.command + '\n';
         if (!example.text.empty()) out += wrap(example.text, 6, style.columns);
     }
     return out;
 }
 
+constexpr int k_interrupted = static_cast<int>(ExitCode::interrupted);
+
+// Any command reads a configuration and prints; any can be interrupted.
+std::map<int, std::string> common_codes() {
+    std::map<int, std::string> codes;
+    for (const ExitCode code : {ExitCode::ok, ExitCode::usage, ExitCode::local_io, ExitCode::internal}) {
+        codes[static_cast<int>(code)] = describe(code);
+    }
+    codes[k_interrupted] = "interrupted by SIGINT / SIGTERM, after cleaning up";
+    return codes;
+}
+
+std::vector<ExitRow> rows_of(const std::map<int, std::string>& codes) {
+    std::vector<ExitRow> rows;
+    for (const auto& [code, text] : codes) {
+        rows.push_back({code == k_interrupted ? fmt::format("{}, {}", code, static_cast<int>(ExitCode::terminated))
+                                              : std::to_string(code),
+                        text});
+    }
+    return rows;
+}
+
+std::string exit_codes_text(std::vector<ExitRow> codes, const PageStyle& style) {
+    std::vector<Row> rows;
+    for (ExitRow& row : codes) rows.push_back({std::move(row.codes), std::move(row.text)});
+    return heading("Exit codes", style) + table_text(rows, style);
+}
+
+std::string see_also_text(std::span<const std::string> pages, const PageStyle& style) {
+    if (pages.empty()) return {};
+    std::vector<std::string> names;
+    for (const std::string& name : pages) names.push_back(name.starts_with("docs/") ? name : "gdnctl " + name);
+    return heading("See also", style) + wrap(text::join(names, ", "), 2, style.columns);
+}
+
+std::string group_examples(const Group& group, const PageStyle& style) {
+    if (group.example.empty()) return {};
+    const Example example{std::string(group.example), std::string(group.example_text)};
+    return heading("Examples", style) + examples_text(std::span(&example, 1), style);
+}
+
 }  // namespace
+
+std::vector<std::string> see_also_names(const Group& group) {
+    std::vector<std::string> names;
+    for (const std::string_view name : group.see_also) {
+        if (!name.empty()) names.emplace_back(name);
+    }
+    return names;
+}
 
 std::string option_label(const OptionDef& option) {
     std::string label = text::join(option.names, ", ");
@@ -102,15 +151,24 @@ std::string option_text(const OptionDef& option) {
     return notes.empty() ? text : fmt::format("{} ({})", text, text::join(notes, "; "));
 }
 
-std::vector<ExitNote> exit_codes(const Args& args) {
-    std::map<int, std::string> codes;
-    for (const ExitCode code : {ExitCode::ok, ExitCode::usage, ExitCode::internal}) {
-        codes[static_cast<int>(code)] = describe(code);
-    }
+std::vector<ExitRow> exit_codes(const Args& args) {
+    std::map<int, std::string> codes = common_codes();
     for (const ExitNote& note : args.exit_notes()) codes[note.code] = note.text;
-    std::vector<ExitNote> notes;
-    for (auto& [code, text] : codes) notes.push_back({code, std::move(text)});
-    return notes;
+    return rows_of(codes);
+}
+
+std::vector<ExitRow> exit_codes(const Table& table, std::string_view group) {
+    std::map<int, std::string> codes = common_codes();
+    for (const Command& command : table) {
+        if (is_hidden(command) || !(group.empty() || command.name.starts_with(fmt::format("{} ", group)))) continue;
+        Args args;
+        const auto invocation = command.create();
+        invocation->describe(args);
+        for (const ExitNote& note : args.exit_notes()) {
+            codes.try_emplace(note.code, describe(static_cast<ExitCode>(note.code)));
+        }
+    }
+    return rows_of(codes);
 }
 
 std::vector<std::string> option_groups(const Args& args) {
@@ -121,7 +179,7 @@ std::vector<std::string> option_groups(const Args& args) {
     return groups;
 }
 
-std::vector<std::string_view> command_groups(std::span<const Command> table) {
+std::vector<std::string_view> command_groups(const Table& table) {
     std::vector<std::string_view> groups;
     for (const Command& command : table) {
         if (is_hidden(command)) continue;
@@ -148,7 +206,7 @@ std::string help_page(const Command& command, const Args& args, const Args& glob
     std::string page = wrap(fmt::format("gdnctl {}: {}", command.name, command.summary), 0, style.columns);
     page += heading("Usage", style) + wrap(synopsis(command.name, args), 2, style.columns);
     for (const std::string& paragraph : args.paragraphs()) page += '\n' + wrap(paragraph, 0, style.columns);
-    if (!args.examples().empty()) page += heading("Examples", style) + examples_text(args, style);
+    if (!args.examples().empty()) page += heading("Examples", style) + examples_text(args.examples(), style);
     const auto arguments = argument_rows(args);
     if (!arguments.empty()) page += heading("Arguments", style) + table_text(arguments, style);
     for (const Args* part : {&args, &globals}) {
@@ -156,23 +214,13 @@ std::string help_page(const Command& command, const Args& args, const Args& glob
             page += heading(group, style) + table_text(option_rows(*part, group), style);
         }
     }
-    std::vector<Row> codes;
-    for (const ExitNote& note : exit_codes(args)) codes.push_back({std::to_string(note.code), note.text});
-    page += heading("Exit codes", style) + table_text(codes, style);
-    if (!args.see_also_names().empty()) {
-        std::vector<std::string> names;
-        for (const std::string& name : args.see_also_names()) {
-            names.push_back(name.starts_with("docs/") ? name : "gdnctl " + name);
-        }
-        page += heading("See also", style) + wrap(text::join(names, ", "), 2, style.columns);
-    }
-    return page;
+    return page + exit_codes_text(exit_codes(args), style) + see_also_text(args.see_also_names(), style);
 }
 
-std::string overview(std::span<const Command> table, const Args& globals, const PageStyle& style) {
-    std::string page =
-        wrap("gdnctl: tests, measures and records the hill-climb on Gated DeltaNet kernels", 0, style.columns);
-    page += heading("Usage", style) + "  gdnctl COMMAND [OPTIONS] ...\n";
+std::string overview(const Table& table, const Args& globals, const PageStyle& style) {
+    const Group program = table.group("");
+    std::string page = wrap(fmt::format("gdnctl: {}", program.purpose), 0, style.columns);
+    page += heading("Usage", style) + "  gdnctl COMMAND [OPTIONS] ...\n" + group_examples(program, style);
     for (const std::string_view group : command_groups(table)) {
         std::vector<Row> rows;
         for (const Command& command : table) {
@@ -183,17 +231,20 @@ std::string overview(std::span<const Command> table, const Args& globals, const 
     for (const std::string& group : option_groups(globals)) {
         page += heading(group, style) + table_text(option_rows(globals, group), style);
     }
+    page += exit_codes_text(exit_codes(table, {}), style) + see_also_text(see_also_names(program), style);
     return page + "\n`gdnctl COMMAND --help` shows the options of a command, with examples.\n";
 }
 
-std::string group_overview(std::span<const Command> table, std::string_view group, const PageStyle& style) {
+std::string group_overview(const Table& table, std::string_view group, const PageStyle& style) {
     std::vector<Row> rows;
     for (const Command* command : members_of(table, group)) {
         rows.push_back({std::string(command->name), std::string(command->summary)});
     }
-    std::string page = wrap(fmt::format("gdnctl {}: a group of commands", group), 0, style.columns);
+    const Group about = table.group(group);
+    std::string page = wrap(fmt::format("gdnctl {}: {}", group, about.purpose), 0, style.columns);
     page += heading("Usage", style) + fmt::format("  gdnctl {} COMMAND [OPTIONS] ...\n", group);
-    page += heading("Commands", style) + table_text(rows, style);
+    page += heading("Commands", style) + table_text(rows, style) + group_examples(about, style);
+    page += exit_codes_text(exit_codes(table, group), style) + see_also_text(see_also_names(about), style);
     return page + fmt::format("\n`gdnctl {} COMMAND --help` shows the options of one, with examples.\n", group);
 }
 

@@ -23,22 +23,34 @@ std::string option_label(const OptionDef& option);
 // The option's help with what is known about its default, environment variable and repetition.
 std::string option_text(const OptionDef& option);
 
-// 0, 2, 70 and what the command says, in order of the codes.
-std::vector<ExitNote> exit_codes(const Args& args);
+struct ExitRow {
+    std::string codes;  // "2"; "130, 143"
+    std::string text;
+};
+
+// What every command can end with (0, 2, 8, 70 and, in one row, 130 and 143) and what the command says, in order of the
+// codes.
+std::vector<ExitRow> exit_codes(const Args& args);
+
+// The codes that any of the commands of a group can end with, in general words; of all commands for an empty name.
+std::vector<ExitRow> exit_codes(const Table& table, std::string_view group);
 
 // Names of the option groups in the order of their first option.
 std::vector<std::string> option_groups(const Args& args);
 
 // Headings of the table in the order of their first command.
-std::vector<std::string_view> command_groups(std::span<const Command> table);
+std::vector<std::string_view> command_groups(const Table& table);
+
+// The pages that a group refers to.
+std::vector<std::string> see_also_names(const Group& group);
 
 // The page of one command.
 std::string help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style);
 
 // All commands by group.
-std::string overview(std::span<const Command> table, const Args& globals, const PageStyle& style);
+std::string overview(const Table& table, const Args& globals, const PageStyle& style);
 
 // The commands "GROUP NAME".
-std::string group_overview(std::span<const Command> table, std::string_view group, const PageStyle& style);
+std::string group_overview(const Table& table, std::string_view group, const PageStyle& style);
 
 }  // namespace gdnctl::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/completion.h"
 #include "cli/described.h"
 #include "cli/help.h"
 #include "gdnctl/cli/reference.h"
@@ -70,6 +71,33 @@ std::string arguments(const Args& args) {
     return out.empty() ? out : ".SH ARGUMENTS\n" + out;
 }
 
+std::string exit_status(const std::vector<ExitRow>& rows) {
+    std::string out = ".SH \"EXIT STATUS\"\n";
+    for (const ExitRow& row : rows) out += item(row.codes, row.text);
+    return out;
+}
+
+std::string examples(std::span<const Example> list) {
+    std::string out = list.empty() ? "" : ".SH EXAMPLES\n";
+    for (const Example& example : list) {
+        out += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(example.command));
+        if (!example.text.empty()) out += ".RS\n" + roff(example.text) + "\n.RE\n";
+    }
+    return out;
+}
+
+// Pages of the documentation are no manual pages.
+std::string see_also(const std::vector<std::string>& names, std::string_view parent) {
+    std::vector<std::string> pages;
+    if (!parent.empty()) pages.emplace_back(parent);
+    for (const std::string& name : names) {
+        if (!name.starts_with("docs/")) pages.push_back(page_name(name));
+    }
+    if (pages.empty()) return {};
+    for (std::string& page : pages) page = fmt::format(".BR {} (1)", roff(page));
+    return ".SH \"SEE ALSO\"\n" + text::join(pages, ",\n") + "\n";
+}
+
 std::string command_page(const Described& one, const Args& globals) {
     std::string out = header(page_name(one.command->name), one.command->summary);
     out += ".SH SYNOPSIS\n" + roff(synopsis(one.command->name, one.args)) + "\n";
@@ -78,27 +106,30 @@ std::string command_page(const Described& one, const Args& globals) {
         for (const std::string& paragraph : one.args.paragraphs()) out += ".PP\n" + roff(paragraph) + "\n";
     }
     out += arguments(one.args) + options(one.args) + options(globals);
-    out += ".SH \"EXIT STATUS\"\n";
-    for (const ExitNote& note : exit_codes(one.args)) out += item(std::to_string(note.code), note.text);
-    if (!one.args.examples().empty()) {
-        out += ".SH EXAMPLES\n";
-        for (const Example& example : one.args.examples()) {
-            out += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(example.command));
-            if (!example.text.empty()) out += ".RS\n" + roff(example.text) + "\n.RE\n";
-        }
-    }
-    out += ".SH \"SEE ALSO\"\n.BR gdnctl (1)";
-    for (const std::string& name : one.args.see_also_names()) {
-        if (!name.starts_with("docs/")) out += fmt::format(",\n.BR {} (1)", roff(page_name(name)));
-    }
-    return out + "\n";
+    out += exit_status(exit_codes(one.args));
+    return out + examples(one.args.examples()) + see_also(one.args.see_also_names(), "gdnctl");
+}
+
+// The program's page and those of the groups end alike.
+std::string group_end(const Table& table, std::string_view name, std::string_view parent) {
+    const Group group = table.group(name);
+    const Example example{std::string(group.example), std::string(group.example_text)};
+    return exit_status(exit_codes(table, name)) + examples(std::span(&example, group.example.empty() ? 0U : 1U)) +
+           see_also(see_also_names(group), parent);
+}
+
+std::string group_page(const Table& table, std::string_view name) {
+    std::string out = header(page_name(name), table.group(name).purpose);
+    out += fmt::format(".SH SYNOPSIS\n.B gdnctl {}\nCOMMAND [OPTIONS] ...\n.SH COMMANDS\n", roff(name));
+    for (const Command* command : members_of(table, name)) out += item(command->name, command->summary);
+    return out + group_end(table, name, "gdnctl");
 }
 
 }  // namespace
 
-std::vector<ReferenceFile> man_pages(std::span<const Command> table) {
+std::vector<ReferenceFile> man_pages(const Table& table) {
     const auto all = describe_all(table);
-    std::string main = header("gdnctl", "test, measure and record work on Gated DeltaNet kernels");
+    std::string main = header("gdnctl", table.group("").purpose);
     main += ".SH SYNOPSIS\n.B gdnctl\nCOMMAND [OPTIONS] ...\n";
     for (const std::string_view group : command_groups(table)) {
         main += fmt::format(".SH \"{}\"\n", roff(group));
@@ -106,8 +137,10 @@ std::vector<ReferenceFile> man_pages(std::span<const Command> table) {
             if (one.command->group == group) main += item(one.command->name, one.command->summary);
         }
     }
-    main += options(all->globals);
+    main += options(all->globals) + group_end(table, "", "");
     std::vector<ReferenceFile> files = {{"gdnctl.1", main}};
+    for (const std::string& group : group_names(*all))
+        files.push_back({page_name(group) + ".1", group_page(table, group)});
     for (const Described& one : all->commands) {
         files.push_back({page_name(one.command->name) + ".1", command_page(one, all->globals)});
     }

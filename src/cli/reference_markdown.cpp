@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/completion.h"
 #include "cli/described.h"
 #include "cli/help.h"
 #include "gdnctl/cli/reference.h"
@@ -61,9 +62,15 @@ std::string argument_table(const Args& args) {
     return out;
 }
 
-std::string see_also(const Args& args) {
+std::string exit_code_table(const std::vector<ExitRow>& rows) {
+    std::string out = "\n| exit code | meaning |\n|---|---|\n";
+    for (const ExitRow& exit : rows) out += row(exit.codes, exit.text);
+    return out;
+}
+
+std::string see_also(const std::vector<std::string>& names) {
     std::vector<std::string> links;
-    for (const std::string& name : args.see_also_names()) {
+    for (const std::string& name : names) {
         if (name.starts_with("docs/")) {
             links.push_back(fmt::format("[{}]({})", name, name.substr(5)));
         } else {
@@ -89,14 +96,27 @@ std::string section(const Described& one) {
     for (const std::string& group : option_groups(one.args)) {
         out += fmt::format("\n{}\n\n{}", group == "Options" ? "" : "**" + group + "**", option_table(one.args, group));
     }
-    out += "\n| exit code | meaning |\n|---|---|\n";
-    for (const ExitNote& note : exit_codes(one.args)) out += row(std::to_string(note.code), note.text);
-    return out + see_also(one.args);
+    return out + exit_code_table(exit_codes(one.args)) + see_also(one.args.see_also_names());
+}
+
+std::string group_text(const Group& group, const Table& table) {
+    std::string out;
+    if (!group.example.empty()) out += fmt::format("\n```sh\n# {}\n{}\n```\n", group.example_text, group.example);
+    return out + exit_code_table(exit_codes(table, group.name)) + see_also(see_also_names(group));
+}
+
+// Before the first of its commands.
+std::string group_section(const std::string& name, const Table& table) {
+    std::string out = fmt::format("\n## gdnctl {}\n\n{}.\n\n", name, table.group(name).purpose);
+    for (const Command* command : members_of(table, name)) {
+        out += fmt::format("- [gdnctl {}](#gdnctl-{}): {}\n", command->name, anchor(command->name), command->summary);
+    }
+    return out + group_text(table.group(name), table);
 }
 
 }  // namespace
 
-ReferenceFile markdown_reference(std::span<const Command> table) {
+ReferenceFile markdown_reference(const Table& table) {
     const auto all = describe_all(table);
     std::string out =
         "# Command line reference\n\n"
@@ -112,7 +132,16 @@ ReferenceFile markdown_reference(std::span<const Command> table) {
     }
     out += "\n## Global options\n";
     for (const std::string& group : option_groups(all->globals)) out += '\n' + option_table(all->globals, group);
-    for (const Described& one : all->commands) out += section(one);
+    out += "\n## gdnctl\n\n" + std::string(table.group("").purpose) + ".\n" + group_text(table.group(""), table);
+    std::vector<std::string> groups = group_names(*all);
+    for (const Described& one : all->commands) {
+        const std::string first(one.command->name.substr(0, one.command->name.find(' ')));
+        if (const auto at = std::find(groups.begin(), groups.end(), first); at != groups.end()) {
+            out += group_section(first, table);
+            groups.erase(at);
+        }
+        out += section(one);
+    }
     // An empty heading leaves two empty lines behind.
     for (std::size_t at = 0; (at = out.find("\n\n\n", at)) != std::string::npos;) out.erase(at, 1);
     return {"cli-reference.md", out};

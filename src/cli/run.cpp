@@ -77,7 +77,7 @@ Error with_help_hint(Error error, std::string_view command) {
     return error;
 }
 
-Status show_overview(std::span<const Command> table, const Dispatch& called, const Args& globals, bool asked) {
+Status show_overview(const Table& table, const Dispatch& called, const Args& globals, bool asked) {
     Terminal& terminal = system_terminal(ColorMode::automatic);
     const PageStyle style = page_style(terminal, asked ? terminal.color_out() : terminal.color_err());
     const std::string page =
@@ -119,7 +119,7 @@ Result<ExitCode> call(const Command& command, Invocation& invocation, const Glob
 }
 
 // Help, version, or the command itself.
-Result<ExitCode> run_words(std::span<const Command> table, const std::vector<std::string>& words) {
+Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& words) {
     GlobalFlags flags;
     Args globals;
     describe_globals(globals, flags);
@@ -170,7 +170,7 @@ int finish(const Result<ExitCode>& result) {
 
 }  // namespace
 
-int run(std::span<const Command> table, int argc, char** argv) {
+int run(const Table& table, int argc, char** argv) {
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     Terminal& terminal = system_terminal(color_asked_for(words));
     log::configure({log::Level::info, terminal.color_err()});

@@ -88,6 +88,7 @@ void describe(cli::Args& args, Options& /*options*/) {
     args.about("All tables [targets.NAME] are checked, also those that are not selected.");
     args.example("gdnctl config show", "what is in force here, and why");
     args.example("gdnctl --target cpu-gdn config show --json", "the same as gdnctl.config-show/1");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "a configuration file cannot be read");
     args.see_also("config init");
     args.see_also("docs/configuration.md");
     args.see_also("doctor");

@@ -92,6 +92,7 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
                                  .group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
     args.exit_code(5, "the cluster refused the token, or there is none to be had");
+    args.exit_code(8, "the state folder, a job's record in it, or a file cannot be used");
     args.check([&options]() -> Status {
         if (options.cluster && options.cluster_config) {
             return fail(ErrorKind::usage, "--cluster and --cluster-config both name a cluster: leave out one");

@@ -18,6 +18,7 @@ void describe(cli::Args& args, Options& options) {
         return fail(ErrorKind::usage, "--bytes: less than 64 or more than 1 GiB");
     });
     args.example("gdnctl log context --bytes 4096");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
     args.see_also("log summary");
 }

@@ -15,6 +15,7 @@ void describe(cli::Args& args, Options& options) {
     describe_log_file(args, options.log_file);
     args.example("gdnctl log summary");
     args.example("gdnctl log summary --json | jq .failures");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
     args.see_also("log context");
     args.see_also("log show");

@@ -68,6 +68,7 @@ void describe(cli::Args& args, Options& options) {
         "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors --heatmap --html page.html",
         "where it is wrong, in the terminal and as a page");
     args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
+    args.exit_code(8, "a file cannot be read");
     args.exit_code(9, "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT");
     args.see_also("oracle run");
     args.see_also("oracle verify");

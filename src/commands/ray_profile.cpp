@@ -141,6 +141,7 @@ void describe(cli::Args& args, Options& options) {
                                       .group = "Run"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
+    args.exit_code(8, "the state folder or a file cannot be used, or a link of the tree leads out of it");
     args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
                  "a short profiled run");
     args.example("gdnctl ray-profile --cluster local --target mine", "the profile of a target of your own");

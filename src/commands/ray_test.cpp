@@ -130,6 +130,7 @@ void describe(cli::Args& args, Options& options) {
                 {.names = "--max-skipped", .value = "N", .help = "fail if more tests than that were skipped"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
+    args.exit_code(8, "the state folder or a file cannot be used, or a link of the tree leads out of it");
     args.example("gdnctl ray-test --cluster local", "judge the target on this machine");
     args.example("gdnctl ray-test --cluster us-central1 --tpu auto --tests both", "both suites on a cluster's TPU");
     args.example("gdnctl ray-test --cluster local --no-wait", "submit only");

@@ -104,8 +104,36 @@ constexpr cli::Command k_table[] = {
         .without_config(),
 };
 
+constexpr cli::Group k_groups[] = {
+    {"",
+     "tests, measures and records the hill-climb on Gated DeltaNet kernels",
+     "gdnctl ray-test --cluster local",
+     "judge the target on this machine",
+     {"doctor", "docs/cli-reference.md", "docs/jobs.md"}},
+    {"cluster",
+     "which clusters there are, and whether they answer",
+     "gdnctl cluster check us-central1",
+     "cluster file, dashboard and token, and what the dashboard says",
+     {"ray-test", "ray-list", "docs/ray.md"}},
+    {"oracle",
+     "judges and times kernels against the exact result",
+     "gdnctl oracle verify gdn --kernel src:kernel.c",
+     "a kernel of your own on every case",
+     {"ray-test", "docs/oracle.md", "docs/writing-a-kernel.md"}},
+    {"log",
+     "keeps the running log of iterations and its records",
+     "gdnctl log show last",
+     "the entry of the last iteration",
+     {"lint-log", "docs/running-log.md"}},
+    {"config",
+     "shows and starts the configuration",
+     "gdnctl config show",
+     "what is in force here, and why",
+     {"doctor", "docs/configuration.md"}},
+};
+
 }  // namespace
 
-std::span<const cli::Command> table() { return k_table; }
+cli::Table table() { return {k_table, k_groups}; }
 
 }  // namespace gdnctl::commands

@@ -6,23 +6,46 @@ each_command() { # FUNCTION
   while read -r name; do "$1" "$name"; done <"$WORK/names"
 }
 
+# The overview, whose name is empty, the pages of the groups, and those of the commands.
+each_page() { # FUNCTION
+  local group
+  "$1" ''
+  "$GDNCTL" __complete command | sed -n 's/ .*//p' | sort -u >"$WORK/groups"
+  [ -s "$WORK/groups" ] || fail "no groups"
+  while read -r group; do "$1" "$group"; done <"$WORK/groups"
+  each_command "$1"
+}
+
 page_is_whole() {
   # shellcheck disable=SC2086
   expect 0 "$GDNCTL" $1 --help
   [ ! -s "$WORK/err" ] || fail "$1: stderr is not empty"
-  head -1 "$WORK/out" | grep -q "^gdnctl $1: ." || fail "$1: no purpose on the first line"
-  for heading in Usage Examples 'Global options' 'Exit codes' 'See also'; do
+  head -1 "$WORK/out" | grep -q "^gdnctl${1:+ $1}: ." || fail "$1: no purpose on the first line"
+  ! head -1 "$WORK/out" | grep -q 'a group of commands' || fail "$1: a purpose that says nothing"
+  for heading in Usage Examples 'Exit codes' 'See also'; do
     grep -qx "$heading:" "$WORK/out" || fail "$1: no heading $heading"
   done
   grep -qE "^  .*gdnctl .*${1##* }" "$WORK/out" || fail "$1: no example of itself"
+  local code
+  for code in 0 2 8 70 '130, 143'; do
+    grep -qE "^  $code +[a-z]" "$WORK/out" || fail "$1: no exit code $code"
+  done
 }
-test_every_page_has_purpose_usage_example_exit_codes_and_see_also() { each_command page_is_whole; }
+test_every_page_has_purpose_usage_example_exit_codes_and_see_also() { each_page page_is_whole; }
+
+has_global_options() {
+  # shellcheck disable=SC2086
+  "$GDNCTL" $1 --help | grep -qx 'Global options:' || fail "$1: no global options"
+}
+test_every_command_shows_the_global_options() { each_command has_global_options; }
 
 page_fits() {
   for columns in 80 100; do
     # shellcheck disable=SC2086
     COLUMNS=$columns expect 0 "$GDNCTL" $1 --help
-    # An example is copied by people and therefore never broken.
+    # An example is copied by people and therefore never broken; it fits the width of the documentation.
+    awk -v page="$1" 'length($0) > 100 { print page ": " length($0) " columns: " $0; bad = 1 } END { exit bad }' \
+      "$WORK/out" >&2 || fail "$1 does not fit 100 columns"
     sed '/^Examples:/,/^$/d' "$WORK/out" | awk -v max=$columns -v page="$1" \
       'length($0) > max { print page ": " length($0) " columns: " $0; bad = 1 } END { exit bad }' >&2 ||
       fail "$1 does not fit $columns columns"
@@ -30,7 +53,7 @@ page_fits() {
   done
   true
 }
-test_every_page_fits_80_and_100_columns() { each_command page_fits; }
+test_every_page_fits_80_and_100_columns() { each_page page_fits; }
 
 same_page() {
   # shellcheck disable=SC2086
@@ -42,7 +65,7 @@ same_page() {
   expect 0 "$GDNCTL" help $1
   cmp -s "$WORK/long" "$WORK/out" || fail "$1: help $1 and $1 --help differ"
 }
-test_the_three_ways_to_ask_give_the_same_page() { each_command same_page; }
+test_the_three_ways_to_ask_give_the_same_page() { each_page same_page; }
 
 test_overview_lists_every_command() {
   expect 0 "$GDNCTL" --help
@@ -77,4 +100,24 @@ test_help_and_version_open_no_library_that_is_opened_on_first_use() {
     LD_DEBUG=libs "$GDNCTL" $page 2>"$WORK/trace" >/dev/null
     ! grep -E 'lib(curl|git2|crypto|isal)\.so' "$WORK/trace" || fail "$page opens a library"
   done
+}
+
+lists_code() { # CODE PATTERN COMMAND...
+  # shellcheck disable=SC2086
+  "$GDNCTL" ${*:3} --help | sed -n '/^Exit codes:/,/^$/p' | grep -qE "^  $1 +.*$2" || fail "${*:3}: no code $1: $2"
+}
+test_local_faults_are_named_where_files_are_used() {
+  lists_code 8 'leads out' ray-test
+  lists_code 8 'leads out' ray-profile
+  for command in ray-wait ray-logs ray-stop ray-list; do lists_code 8 'state folder' $command; done
+  lists_code 8 compiler oracle verify
+  lists_code 8 compiler oracle bench
+  for command in show summary context; do lists_code 8 'cannot be read' log $command; done
+  lists_code 8 'cannot be read' config show
+  for code in 1 3 4 5 6 7 9 124; do lists_code $code . ''; done
+}
+
+test_the_codes_of_local_faults_occur() {
+  echo 'x = 1' >gdnctl.toml
+  CC=/no/such/compiler expect 8 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case g1
 }

@@ -2,6 +2,7 @@
 // the constexpr table of commands/table.cpp.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -38,6 +39,34 @@ struct Command {
     }
 };
 
+// The first word that some commands share ("log"), or, with an empty name, the whole program: what its page says.
+struct Group {
+    std::string_view name;
+    std::string_view purpose;  // one line, no final period
+    std::string_view example, example_text;
+    std::array<std::string_view, 3> see_also = {};  // commands and "docs/PAGE.md"; empty ones are left out
+};
+
+// All commands in the order of the overview, and the pages of what groups them.
+struct Table {
+    std::span<const Command> commands;
+    std::span<const Group> groups = {};
+
+    constexpr Table(std::span<const Command> rows, std::span<const Group> pages = {}) : commands(rows), groups(pages) {}
+    template <std::size_t N>
+    constexpr Table(const Command (&rows)[N]) : commands(rows) {}
+
+    constexpr auto begin() const { return commands.begin(); }
+    constexpr auto end() const { return commands.end(); }
+    // Nothing is said about a group without a page but its name.
+    constexpr Group group(std::string_view name) const {
+        for (const Group& page : groups) {
+            if (page.name == name) return page;
+        }
+        return {name, "a group of commands", {}, {}};
+    }
+};
+
 namespace detail {
 
 template <class Options>
@@ -68,6 +97,6 @@ constexpr Command make(std::string_view name, std::string_view group, std::strin
 
 // Parses argv against the table, builds the Context for the command's tier, runs it, prints what is wrong, and returns
 // the process's exit code. Catches everything.
-int run(std::span<const Command> table, int argc, char** argv);
+int run(const Table& table, int argc, char** argv);
 
 }  // namespace gdnctl::cli

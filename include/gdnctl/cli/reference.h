@@ -13,7 +13,7 @@ enum class Shell { bash, zsh, fish };
 
 // A script to source. Values that only the running system knows (targets, clusters, local jobs) come from the hidden
 // command `gdnctl __complete KIND`.
-std::string completion_script(std::span<const Command> table, Shell shell);
+std::string completion_script(const Table& table, Shell shell);
 
 // The word for `kind` in `gdnctl __complete WORD`; empty for kinds that a shell completes itself.
 std::string_view completion_word(Complete kind);
@@ -23,7 +23,7 @@ struct ReferenceFile {
     std::string text;
 };
 
-ReferenceFile markdown_reference(std::span<const Command> table);
-std::vector<ReferenceFile> man_pages(std::span<const Command> table);
+ReferenceFile markdown_reference(const Table& table);
+std::vector<ReferenceFile> man_pages(const Table& table);
 
 }  // namespace gdnctl::cli

@@ -63,10 +63,12 @@ Global options:
   -q, --quiet  warnings and errors only
 
 Exit codes:
-  0   done, and what was checked holds
-  1   the sample failed
-  2   usage or configuration error
-  70  internal error (a bug)
+  0         done, and what was checked holds
+  1         the sample failed
+  2         usage or configuration error
+  8         local I/O: disk full, permission, unsafe path
+  70        internal error (a bug)
+  130, 143  interrupted by SIGINT / SIGTERM, after cleaning up
 
 See also:
   gdnctl sample list, docs/samples.md
@@ -114,10 +116,12 @@ Global options:
   -q, --quiet  warnings and errors only
 
 Exit codes:
-  0   done, and what was checked holds
-  1   the sample failed
-  2   usage or configuration error
-  70  internal error (a bug)
+  0         done, and what was checked holds
+  1         the sample failed
+  2         usage or configuration error
+  8         local I/O: disk full, permission, unsafe path
+  70        internal error (a bug)
+  130, 143  interrupted by SIGINT / SIGTERM, after cleaning up
 
 See also:
   gdnctl sample list, docs/samples.md
@@ -145,17 +149,43 @@ TEST_CASE("the overview lists visible commands under their headings, in the orde
     CHECK(page.find("__hidden") == std::string::npos);
 }
 
-TEST_CASE("exit codes: 0, 2 and 70 are always there, in order, and a command's own words win") {
+TEST_CASE("exit codes: 0, 2, 8, 70 and 130, 143 are always there, in order, and a command's own words win") {
     Args args;
     args.exit_code(6, "no such job");
     args.exit_code(0, "the job succeeded");
-    const auto codes = exit_codes(args);
-    REQUIRE(codes.size() == 4);
-    CHECK(codes[0].code == 0);
-    CHECK(codes[0].text == "the job succeeded");
-    CHECK(codes[1].code == 2);
-    CHECK(codes[2].text == "no such job");
-    CHECK(codes[3].code == 70);
+    const auto rows = exit_codes(args);
+    std::string codes;
+    for (const ExitRow& row : rows) codes += row.codes + ';';
+    REQUIRE(codes == "0;2;6;8;70;130, 143;");
+    CHECK(rows[0].text == "the job succeeded");
+    CHECK(rows[2].text == "no such job");
+    CHECK(rows[3].text == "local I/O: disk full, permission, unsafe path");
+    CHECK(rows[5].text == "interrupted by SIGINT / SIGTERM, after cleaning up");
+    args.exit_code(130, "interrupted; the job goes on");
+    args.exit_code(8, "no folder");
+    REQUIRE(exit_codes(args).size() == 6);
+    CHECK(exit_codes(args)[3].text == "no folder");
+    CHECK(exit_codes(args)[5].codes == "130, 143");
+    CHECK(exit_codes(args)[5].text == "interrupted; the job goes on");
+}
+
+TEST_CASE("the page of a group has its purpose, an example, the codes of its commands and where to read on") {
+    static constexpr Group k_groups[] = {
+        {"", "samples of everything", "gdnctl sample run x", "one", {"lint-log", "docs/samples.md"}},
+        {"sample", "runs and lists samples", "gdnctl sample list", "all of them", {"lint-log", "docs/samples.md"}}};
+    const Table table{test::k_sample_table, k_groups};
+    const std::string page = group_overview(table, "sample", {80, false});
+    CHECK(page.starts_with("gdnctl sample: runs and lists samples\n\nUsage:\n"));
+    CHECK(page.find("\nExamples:\n  gdnctl sample list\n      all of them\n") != std::string::npos);
+    CHECK(page.find("\n  1         the checked thing failed\n") != std::string::npos);
+    CHECK(page.find("\n  130, 143  ") != std::string::npos);
+    CHECK(page.find("\nSee also:\n  gdnctl lint-log, docs/samples.md\n") != std::string::npos);
+    CHECK(group_overview(table, "log", {80, false}).find("\n  1  ") == std::string::npos);
+    const std::string all = overview(table, Args(), {80, false});
+    CHECK(all.starts_with("gdnctl: samples of everything\n\nUsage:\n"));
+    CHECK(all.find("\nExamples:\n  gdnctl sample run x\n      one\n") != std::string::npos);
+    CHECK(all.find("\n  1         the checked thing failed\n") != std::string::npos);
+    CHECK(all.find("\nSee also:\n  gdnctl lint-log, docs/samples.md\n") != std::string::npos);
 }
 
 TEST_CASE("a synopsis shows what must be given") {

@@ -41,6 +41,9 @@ TEST_CASE("the reference has every visible command, option, example and exit cod
     CHECK(has(page, "**Tolerances**"));
     CHECK(has(page, "# five times\ngdnctl sample run data.npz --iterations 5\n"));
     CHECK(has(page, "| `1` | the sample failed |\n"));
+    CHECK(has(page, "| `130, 143` | interrupted by SIGINT / SIGTERM, after cleaning up |\n"));
+    CHECK(has(page, "\n## gdnctl sample\n"));
+    CHECK(page.find("\n## gdnctl log\n") < page.find("\n## gdnctl log append\n"));
     CHECK(has(page, "[gdnctl sample list](#gdnctl-sample-list), [docs/samples.md](samples.md)"));
     CHECK(!has(page, "__hidden"));
     CHECK(!has(page, "\n\n\n"));
@@ -48,16 +51,21 @@ TEST_CASE("the reference has every visible command, option, example and exit cod
 
 TEST_CASE("there is one manual page a command and one for all") {
     const auto pages = man_pages(test::k_sample_table);
-    REQUIRE(pages.size() == 6);
+    REQUIRE(pages.size() == 8);
     CHECK(pages[0].name == "gdnctl.1");
     CHECK(has(pages[0].text, ".B log append\nappend an entry\n"));
-    CHECK(pages[1].name == "gdnctl-sample-run.1");
-    CHECK(pages[1].text.starts_with(".TH \"gdnctl-sample-run\" 1 "));
+    CHECK(has(pages[0].text, ".SH \"EXIT STATUS\"\n"));
+    CHECK(pages[1].name == "gdnctl-sample.1");
+    CHECK(has(pages[1].text, ".B sample run\nrun the sample\n"));
+    CHECK(has(pages[1].text, ".B 130, 143\n"));
+    CHECK(pages[2].name == "gdnctl-log.1");
+    CHECK(pages[3].name == "gdnctl-sample-run.1");
+    CHECK(pages[3].text.starts_with(".TH \"gdnctl-sample-run\" 1 "));
     for (const char* heading : {".SH NAME", ".SH SYNOPSIS", ".SH ARGUMENTS", ".SH \"OPTIONS\"", ".SH \"TOLERANCES\"",
                                 ".SH \"EXIT STATUS\"", ".SH EXAMPLES", ".SH \"SEE ALSO\""}) {
-        CHECK_MESSAGE(has(pages[1].text, heading), heading);
+        CHECK_MESSAGE(has(pages[3].text, heading), heading);
     }
-    CHECK(has(pages[1].text, ".B \\-\\-iterations N\n"));
+    CHECK(has(pages[3].text, ".B \\-\\-iterations N\n"));
 }
 
 TEST_CASE("text that means something to roff or Markdown is only text there") {
