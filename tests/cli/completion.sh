@@ -101,12 +101,15 @@ test_iterations_of_the_log() {
   prepare
   expect 0 "$GDNCTL" __complete iteration
   out_empty
+  printf 'target = "mine"\n[targets.mine]\nlog = "log.md"\n' >gdnctl.toml
+  expect 0 "$GDNCTL" __complete iteration
+  out_empty
   expect 0 "$GDNCTL" log init
   expect 0 "$GDNCTL" log append --title First --change one --commit 'none (nothing)' --outcome rejected
   expect 0 "$GDNCTL" __complete iteration
-  [ "$(cat "$WORK/out")" = "$(printf '1\nlast')" ] || fail "wrong iterations: $(cat "$WORK/out")"
+  [ "$(cat "$WORK/out")" = "$(printf '0\nlast')" ] || fail "wrong iterations: $(cat "$WORK/out")"
   offers gdnctl log show '' >"$WORK/offers"
-  has_offer 1
+  has_offer 0
   has_offer last
 }
 

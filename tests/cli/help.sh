@@ -118,6 +118,6 @@ test_local_faults_are_named_where_files_are_used() {
 }
 
 test_the_codes_of_local_faults_occur() {
-  echo 'x = 1' >gdnctl.toml
+  echo 'int x;' >kernel.c
   CC=/no/such/compiler expect 8 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case g1
 }
