@@ -65,7 +65,8 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
                  "transformers' contract with one field changed");
     args.example(
-        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors --heatmap --html page.html",
+        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
+        "--heatmap --html page.html",
         "where it is wrong, in the terminal and as a page");
     args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
     args.exit_code(8, "a file cannot be read");
