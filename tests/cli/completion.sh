@@ -101,7 +101,7 @@ test_iterations_of_the_log() {
   prepare
   expect 0 "$GDNCTL" __complete iteration
   out_empty
-  printf 'target = "mine"\n[targets.mine]\nlog = "log.md"\n' >gdnctl.toml
+  printf 'target = "mine"\n[targets.mine]\ntest = ["true"]\nlog = "log.md"\n' >gdnctl.toml
   expect 0 "$GDNCTL" __complete iteration
   out_empty
   expect 0 "$GDNCTL" log init
