@@ -93,7 +93,7 @@ TEST_CASE("a usage error that a command finds points to its help page") {
 }
 
 TEST_CASE("what escapes a command is 70 and asks for a report") {
-    for (const char* how : {"throw", "throw-int", "memory", "internal"}) {
+    for (const char* how : {"throw", "throw-int", "internal"}) {
         CAPTURE(how);
         CHECK(call({"fail", how}) == 70);
         REQUIRE(g_lines.size() == 2);
@@ -101,6 +101,11 @@ TEST_CASE("what escapes a command is 70 and asks for a report") {
     }
     call({"fail", "throw"});
     CHECK(g_lines[0] == "[gdnctl] error: unexpected exception: boom");
+}
+
+TEST_CASE("too little memory is the input's size, not a bug") {
+    CHECK(call({"fail", "memory"}) == 9);
+    CHECK(g_lines == Lines{"[gdnctl] error: not enough memory for this"});
 }
 
 TEST_CASE("a usage error stops before the command runs") {
