@@ -45,7 +45,12 @@ Result<Json> read_json(const std::string& name, const Context& context) {
     const bool standard_input = name == "-";
     auto text = standard_input ? read_descriptor(STDIN_FILENO, "standard input") : read_file(context.cwd / name);
     if (!text) return tl::unexpected(std::move(text).error());
-    return parse_json(*text, standard_input ? "standard input" : name);
+    const std::string place = standard_input ? "standard input" : name;
+    if (text::trim(*text).empty()) {
+        return fail(ErrorKind::bad_input, place + " is empty",
+                    "what should have written it failed: see its own message");
+    }
+    return parse_json(*text, place);
 }
 
 // KEY=VALUE or KEY=BEFORE:AFTER

@@ -58,6 +58,8 @@ test_append_failed_and_unfinished_jobs() {
   expect 9 "$GDNCTL" log append --log-file log.md --from-job job.json
   printf 'not json' >job.json
   expect 9 "$GDNCTL" log append --log-file log.md --from-job job.json
+  expect 9 bash -c 'false | "$0" log append --log-file log.md --from-job -' "$GDNCTL"
+  err_has 'standard input is empty'
   expect 2 "$GDNCTL" log append --log-file log.md --from-job absent.json
   expect 2 "$GDNCTL" log append --log-file log.md --outcome acepted
   err_has 'did you mean accepted?'
