@@ -161,6 +161,24 @@ bool stop_if_taken(JobRun& run, const SubmitOptions& options, JobBackend& backen
     return false;
 }
 
+// Submits within --timeout. Error timeout: nobody answered in that time.
+Result<Submitted> submit_in_time(const JobRequest& request, const SubmitOptions& options, JobBackend& backend,
+                                 Context& context) {
+    if (!options.timeout_s) return backend.submit(request);
+    const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(*options.timeout_s * 1000.0));
+    const auto deadline = context.clock.monotonic() + patience;
+    backend.set_deadline(deadline);
+    auto submitted = backend.submit(request);
+    backend.set_deadline(std::nullopt);
+    // The next try would have come too late; between two of them lie 5 s at most.
+    const bool ran_out = context.clock.monotonic() + std::chrono::seconds(5) > deadline;
+    if (submitted || submitted.error().kind != ErrorKind::infrastructure || !ran_out) return submitted;
+    Error error = std::move(submitted).error();
+    error.kind = ErrorKind::timeout;
+    error.message = fmt::format("the job was not submitted within {}: {}", format_duration(patience), error.message);
+    return tl::unexpected(std::move(error));
+}
+
 Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
                         Context& context) {
     JobRun run;
@@ -171,7 +189,7 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
     const std::string& id = run.request.submission_id;
     run.place = place_of(backend, id);
     run.details.submission_id = id;
-    const auto submitted = backend.submit(run.request);
+    const auto submitted = submit_in_time(run.request, options, backend, context);
     if (!submitted) {
         if (!is_interruption(submitted.error())) return tl::unexpected(submitted.error());
         run.submitted =
