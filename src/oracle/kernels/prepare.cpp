@@ -113,6 +113,21 @@ std::vector<double> log_gates(const GdnProblem& p, const GdnContract& c) {
     return g;
 }
 
+Forward32 forward_inputs(const GdnProblem& problem, const GdnContract& contract, const Prepared<float>& prepared) {
+    Forward32 f;
+    f.dims = problem.dims;
+    f.sequences = problem.sequences;
+    f.head_map = contract.head_map;
+    f.q = prepared.q.data();
+    f.k = prepared.k.data();
+    f.v = prepared.v.data();
+    f.g = prepared.g.data();
+    f.beta = prepared.beta.data();
+    f.initial_state = prepared.state.data();
+    f.scale = prepared.scale;
+    return f;
+}
+
 template <class Real>
 void apply_empty_policy(const GdnProblem& p, EmptySequence policy, std::vector<Real>& state) {
     if (policy != EmptySequence::zeros) return;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "gdnctl/oracle/forward32.h"
 #include "gdnctl/oracle/gdn_problem.h"
 
 namespace gdnctl::oracle {
@@ -32,6 +33,9 @@ struct Prepared {
 // `problem` must outlive the result.
 template <class Real>
 Prepared<Real> prepare(const GdnProblem& problem, const GdnContract& contract, int threads);
+
+// The inputs of a fp32 kernel, without places for its outputs. All three must outlive the result.
+Forward32 forward_inputs(const GdnProblem& problem, const GdnContract& contract, const Prepared<float>& prepared);
 
 // The gates alone, as log decay in fp64: [B*T, Hv].
 std::vector<double> log_gates(const GdnProblem& problem, const GdnContract& contract);

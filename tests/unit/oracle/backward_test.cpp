@@ -5,26 +5,20 @@
 #include "gdnctl/oracle/gdn_gradients.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
+#include "unit/oracle/loaded_case.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;
 
 namespace {
 
-struct Loaded {
-    GdnProblem problem;
-    GdnContract contract;
+struct Loaded : LoadedCase {
     GdnCotangents cotangents;
     GdnGradients truth;
 };
 
 Loaded load(const GdnCase& c) {
-    const TensorFile inputs = make_inputs(c);
-    auto contract = resolve_contract("marin", inputs.metadata, {});
-    REQUIRE(contract);
-    auto problem = read_problem(inputs, *contract);
-    REQUIRE(problem);
-    Loaded x{std::move(*problem), contract->value, {}, {}};
+    Loaded x{load_case(c), {}, {}};
     x.cotangents = random_cotangents(x.problem, 7);
     x.truth = run_adjoint64(x.problem, x.contract, x.cotangents, 2);
     return x;

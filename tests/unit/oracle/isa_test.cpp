@@ -5,29 +5,10 @@
 #include "oracle/kernels/chunk_rounded.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
+#include "unit/oracle/loaded_case.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;
-
-namespace {
-
-struct Loaded {
-    GdnProblem problem;
-    GdnContract contract;
-};
-
-Loaded load(std::string_view name) {
-    const GdnCase* c = find_gdn_case(name);
-    REQUIRE(c != nullptr);
-    const TensorFile inputs = make_inputs(*c);
-    auto contract = resolve_contract("marin", inputs.metadata, {});
-    REQUIRE(contract);
-    auto problem = read_problem(inputs, *contract);
-    REQUIRE(problem);
-    return {std::move(*problem), contract->value};
-}
-
-}  // namespace
 
 TEST_CASE("isa: scalar is always there, and the best is the last") {
     const auto isas = available_isas();
@@ -41,7 +22,7 @@ TEST_CASE("isa: the recurrences give equal bits on every instruction set, fp64 a
     for (const char* name :
          {"g1", "odd_dims", "marin_47_state", "gva_4", "varlen", "gate_inf", "beta_corners", "d128"}) {
         CAPTURE(std::string(name));
-        const Loaded x = load(name);
+        const LoadedCase x = load_case(name);
         const GdnOutputs truth = run_recurrent64(x.problem, x.contract, 1, Isa::scalar);
         const GdnOutputs single = run_recurrent32(x.problem, x.contract, 1, Isa::scalar);
         for (const Isa isa : available_isas()) {
@@ -84,7 +65,7 @@ TEST_CASE("isa: the fused and the chunked kernel are judged as expected on every
 
 TEST_CASE("isa: the fused kernel is as robust as the recurrence where gates are extreme") {
     for (const char* name : {"gate_1e4", "gate_1e30", "gate_inf", "gates_minus_30", "gates_strong", "gates_positive"}) {
-        const Loaded x = load(name);
+        const LoadedCase x = load_case(name);
         const GdnOutputs truth = run_recurrent64(x.problem, x.contract, 2);
         const double recurrence = max_difference(run_recurrent32(x.problem, x.contract, 2).out, truth.out);
         for (const Isa isa : available_isas()) {
@@ -97,7 +78,7 @@ TEST_CASE("isa: the fused kernel is as robust as the recurrence where gates are 
 
 TEST_CASE("threads: the fused and the chunked kernel are bit-equal for every thread count and instruction set") {
     for (const char* name : {"g1", "d128", "odd_dims", "varlen"}) {
-        const Loaded x = load(name);
+        const LoadedCase x = load_case(name);
         for (const Isa isa : available_isas()) {
             const GdnOutputs one = run_fused32(x.problem, x.contract, 1, isa);
             const GdnOutputs chunked = run_chunk32(x.problem, x.contract, {16}, 1, isa);
@@ -161,7 +142,7 @@ TEST_CASE("fused: outputs written past the caches and through them are the same,
 TEST_CASE("chunk: the plain kernel and the one that rounds operands agree where nothing is rounded") {
     for (const char* name : {"g1", "odd_dims", "varlen", "gate_inf", "tail_17_C16"}) {
         CAPTURE(std::string(name));
-        const Loaded x = load(name);
+        const LoadedCase x = load_case(name);
         for (const GateSum how : {GateSum::fp64_with_resets, GateSum::fp32}) {
             const ChunkOptions options{16, how, Matmul::f32};
             const GdnOutputs staged = run_chunk_rounded(x.problem, x.contract, options, 1);

@@ -4,33 +4,14 @@
 
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
+#include "unit/oracle/loaded_case.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;
 
 namespace {
 
-struct Loaded {
-    GdnProblem problem;
-    GdnContract contract;
-};
-
-Loaded load(const GdnCase& c) {
-    const TensorFile inputs = make_inputs(c);
-    auto contract = resolve_contract("marin", inputs.metadata, {});
-    REQUIRE(contract);
-    auto problem = read_problem(inputs, *contract);
-    REQUIRE(problem);
-    return {std::move(*problem), contract->value};
-}
-
-Loaded load(std::string_view name) {
-    const GdnCase* c = find_gdn_case(name);
-    REQUIRE(c != nullptr);
-    return load(*c);
-}
-
-GdnOutputs chunked(const Loaded& x, int chunk) {
+GdnOutputs chunked(const LoadedCase& x, int chunk) {
     return run_chunk32(x.problem, x.contract, {chunk, GateSum::fp64_with_resets, Matmul::f32}, 2);
 }
 
@@ -56,7 +37,7 @@ double rel_rms(const std::vector<double>& x, const std::vector<double>& y) {
 }  // namespace
 
 TEST_CASE("closed form (a): identical unit keys") {
-    Loaded x = load("keys_identical");
+    LoadedCase x = load_case("keys_identical");
     x.contract.l2norm = L2Norm::off;
     // The keys of the file are rounded to fp32; the law is about exact ones.
     for (std::size_t i = 0; i < x.problem.k.size(); ++i) x.problem.k[i] = i % 64 == 0 ? 1 : 0;
@@ -78,7 +59,7 @@ TEST_CASE("closed form (a): identical unit keys") {
 TEST_CASE("closed form (b): orthonormal keys") {
     GdnCase c = *find_gdn_case("random_normed");
     c.dims.T = 64;
-    Loaded x = load(c);
+    LoadedCase x = load_case(c);
     x.contract.l2norm = L2Norm::off;
     for (std::size_t t = 0; t < 64; ++t) {
         for (std::size_t i = 0; i < 64; ++i) x.problem.k[t * 64 + i] = i == t ? 1 : 0;
@@ -95,10 +76,10 @@ TEST_CASE("closed form (b): orthonormal keys") {
 }
 
 TEST_CASE("closed form (c) and marin: with beta = 0 the state only decays, and out is 0 without one") {
-    const Loaded plain = load("marin_beta0");
+    const LoadedCase plain = load_case("marin_beta0");
     CHECK(max_abs(run_recurrent64(plain.problem, plain.contract, 1).out) == 0);
     CHECK(max_abs(chunked(plain, 16).out) == 0);
-    Loaded x = load("marin_47_state");
+    LoadedCase x = load_case("marin_47_state");
     for (double& b : x.problem.beta) b = 0;
     const GdnOutputs r = run_recurrent64(x.problem, x.contract, 1);
     for (std::size_t h = 0; h < 3; ++h) {
@@ -111,7 +92,7 @@ TEST_CASE("closed form (c) and marin: with beta = 0 the state only decays, and o
 }
 
 TEST_CASE("marin: perfect fit, the state recalls v for the last key") {
-    const Loaded x = load("marin_perfect_fit");
+    const LoadedCase x = load_case("marin_perfect_fit");
     const GdnOutputs r = run_recurrent64(x.problem, x.contract, 1);
     for (std::size_t h = 0; h < 2; ++h) {
         const double* k = x.problem.k.data() + (20 + h) * 8;  // token 10, two heads
@@ -129,7 +110,7 @@ TEST_CASE("marin: perfect fit, the state recalls v for the last key") {
 TEST_CASE("marin: chunked equals recurrent for every chunk length, out and state") {
     for (const char* name : {"marin_57_C1", "marin_61_C32", "marin_47_state", "marin_29_C1_no_l2norm",
                              "marin_extreme_gates", "marin_7_C4", "marin_64_C32", "marin_short_1", "marin_short_7"}) {
-        const Loaded x = load(name);
+        const LoadedCase x = load_case(name);
         const GdnOutputs truth = run_recurrent64(x.problem, x.contract, 1);
         for (const int chunk : {1, 2, 7, 16, 32, 64}) {
             CAPTURE(std::string(name));
@@ -142,7 +123,7 @@ TEST_CASE("marin: chunked equals recurrent for every chunk length, out and state
 
 TEST_CASE("marin: continuation, 47 tokens in one pass and split at 21") {
     GdnCase c = *find_gdn_case("marin_47_state");
-    const Loaded x = load(c);
+    const LoadedCase x = load_case(c);
     const GdnOutputs whole = run_recurrent64(x.problem, x.contract, 1);
     const GdnOutputs first = run_recurrent64(part(x.problem, 0, 21), x.contract, 1);
     GdnProblem rest = part(x.problem, 21, 47);
@@ -155,7 +136,7 @@ TEST_CASE("marin: continuation, 47 tokens in one pass and split at 21") {
 }
 
 TEST_CASE("causality: a changed token leaves earlier outputs bit-equal") {
-    Loaded x = load("marin_47_state");
+    LoadedCase x = load_case("marin_47_state");
     const GdnOutputs before = run_recurrent64(x.problem, x.contract, 1);
     const GdnOutputs chunk_before = chunked(x, 16);
     for (std::size_t i = 0; i < 24; ++i) x.problem.k[720 + i] += 1;  // token 30
@@ -168,7 +149,7 @@ TEST_CASE("causality: a changed token leaves earlier outputs bit-equal") {
 }
 
 TEST_CASE("linearity in (v, S0)") {
-    Loaded x = load("marin_47_state");
+    LoadedCase x = load_case("marin_47_state");
     const GdnOutputs one = run_recurrent64(x.problem, x.contract, 1);
     for (double& v : x.problem.v) v *= -3;
     for (double& s : x.problem.initial_state) s *= -3;
@@ -178,7 +159,7 @@ TEST_CASE("linearity in (v, S0)") {
 }
 
 TEST_CASE("varlen [16,32,8,64]: each sequence alone gives the same bits") {
-    const Loaded x = load("varlen");
+    const LoadedCase x = load_case("varlen");
     for (const bool chunk_form : {false, true}) {
         const auto run = [&](const GdnProblem& p) {
             return chunk_form ? chunked({p, x.contract}, 16) : run_recurrent64(p, x.contract, 2);
@@ -225,7 +206,7 @@ TEST_CASE("varlen with empty sequences under both policies") {
 }
 
 TEST_CASE("garbage behind the last sequence has no effect, and its outputs stay 0") {
-    const Loaded x = load("varlen_nan_padding");
+    const LoadedCase x = load_case("varlen_nan_padding");
     for (const GdnOutputs& r :
          {run_recurrent64(x.problem, x.contract, 1), run_recurrent32(x.problem, x.contract, 1), chunked(x, 16)}) {
         CHECK(std::isfinite(max_abs(r.final_state)));
@@ -235,7 +216,7 @@ TEST_CASE("garbage behind the last sequence has no effect, and its outputs stay 
 }
 
 TEST_CASE("T = 0 returns the initial state") {
-    const Loaded x = load("no_tokens");
+    const LoadedCase x = load_case("no_tokens");
     CHECK(run_recurrent64(x.problem, x.contract, 2).final_state == x.problem.initial_state);
     CHECK(chunked(x, 64).out.empty());
 }
@@ -249,18 +230,18 @@ TEST_CASE("numerics: the chunked kernel is within 2x of forward substitution's k
          {Row{"random_normed", 7e-8}, Row{"keys_cos65", 1e-7}, Row{"keys_cos91", 1e-7}, Row{"keys_identical", 6e-8},
           Row{"keys_identical_beta1", 9e-8}, Row{"keys_identical_beta2", 1.8e-4}, Row{"gates_strong", 7e-8},
           Row{"gates_minus_30", 7e-8}, Row{"gates_sparse_200", 7e-8}, Row{"keys_tiny", 5e-9}}) {
-        const Loaded x = load(row.name);
+        const LoadedCase x = load_case(row.name);
         const double error = max_difference(chunked(x, 64).out, run_recurrent64(x.problem, x.contract, 2).out);
         CAPTURE(std::string(row.name));
         CHECK(error <= 2 * row.max_abs_error);
     }
-    const Loaded huge = load("values_1e18");
+    const LoadedCase huge = load_case("values_1e18");
     CHECK(rel_rms(chunked(huge, 64).out, run_recurrent64(huge.problem, huge.contract, 2).out) <= 2 * 2.5e-7);
 }
 
 TEST_CASE("numerics: g of -1e4, -1e30 and -inf cost the chunked kernel at most twice the recurrence's error") {
     for (const char* name : {"gate_1e4", "gate_1e30", "gate_inf"}) {
-        const Loaded x = load(name);
+        const LoadedCase x = load_case(name);
         const GdnOutputs truth = run_recurrent64(x.problem, x.contract, 2);
         const double recurrence = max_difference(run_recurrent32(x.problem, x.contract, 2).out, truth.out);
         CAPTURE(std::string(name));

@@ -1,0 +1,35 @@
+// A generated case as kernels take it.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_contract.h"
+#include "gdnctl/oracle/gdn_problem.h"
+
+namespace gdnctl::oracle::testing {
+
+struct LoadedCase {
+    GdnProblem problem;
+    GdnContract contract;
+};
+
+inline LoadedCase load_case(const GdnCase& c) {
+    const TensorFile inputs = make_inputs(c);
+    auto contract = resolve_contract("marin", inputs.metadata, {});
+    REQUIRE(contract);
+    auto problem = read_problem(inputs, *contract);
+    REQUIRE(problem);
+    return {std::move(*problem), contract->value};
+}
+
+inline LoadedCase load_case(std::string_view name) {
+    const GdnCase* c = find_gdn_case(name);
+    REQUIRE(c != nullptr);
+    return load_case(*c);
+}
+
+}  // namespace gdnctl::oracle::testing
