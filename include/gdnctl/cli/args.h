@@ -35,7 +35,7 @@ enum class Complete {
 
 struct OptionSpec {
     std::string_view names;       // "--tail", "-f,--follow"; a negated spelling after a bar: "--wait|--no-wait"
-    std::string_view value = {};  // placeholder ("N", "PATH"); empty for flags
+    std::string_view value = {};  // what stands for the value on help pages ("N", "PATH"); empty for flags
     std::string_view help;        // one sentence without final period
     std::string_view group = "Options";
     std::string_view default_text = {};  // shown instead of the variable's initial value

@@ -128,7 +128,7 @@ public:
     virtual ~JobLog() = default;
     // Hands over, in order and in pieces, everything that was not handed over yet; returns how many bytes, 0: nothing
     // new. A byte is handed over once, whatever happens on the way. After an error pumping may go on where it was.
-    // Errors: infrastructure (out of reach for now); remote_missing (the log is gone for good).
+    // Errors: infrastructure (out of reach, which may pass); remote_missing (the log is gone for good).
     virtual Result<std::size_t> pump(const Sink& sink) = 0;
 };
 

@@ -309,6 +309,7 @@ std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, con
     std::vector<std::int64_t> heads;
     std::vector<std::int64_t> chunks;
     std::optional<FaultPlace> place;
+    std::int64_t latest = -1;  // its token, counted in its sequence: a backward goes wrong from the end on
     for (const GradientEvidence& g : all) {
         if (!g.wrong || g.truth->axes == "h") continue;  // sums over tokens have no place
         const GradientTruth& t = *g.truth;
@@ -333,19 +334,18 @@ std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, con
                     heads.push_back(h);
             }
             chunks.push_back(token / chunk);
-            const bool later = !place || token > place->first_chunk;  // token for now
-            if (!later) continue;
+            if (token <= latest) continue;
+            latest = token;
             place.emplace();
             place->tensor = t.canonical;
             place->first_sequence = n;
             place->first_head = head;
             place->first_batch = p.dims.T > 0 ? row / p.dims.T : 0;
             place->first_token = p.dims.T > 0 ? row % p.dims.T : 0;
-            place->first_chunk = token;
+            place->first_chunk = token / chunk;
         }
     }
     if (!place) return place;
-    place->first_chunk /= chunk;
     for (auto* list : {&sequences, &heads, &chunks}) {
         std::sort(list->begin(), list->end());
         list->erase(std::unique(list->begin(), list->end()), list->end());
