@@ -72,7 +72,7 @@ std::string Bench::text() const {
     }
     out += m_no_sgemm.empty()
                ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)
-               : fmt::format("sgemm: not measured ({})\n", m_no_sgemm);
+               : fmt::format("sgemm: not measured\n  {}\n", m_no_sgemm);
     out += fmt::format("multiply-add peak: {:.1f} GFLOP/s\n", m_peak.gflops);
     for (std::size_t i = 1; i < m_entries.size(); ++i) {
         if (!m_entries[0].verified || !m_entries[i].verified || m_entries[i].pass != m_entries[0].pass) continue;

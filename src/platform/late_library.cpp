@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <dlfcn.h>
@@ -11,9 +12,14 @@ namespace gdnctl {
 
 namespace {
 
-std::string dl_reason() {
-    const char* reason = dlerror();
-    return reason != nullptr ? reason : "unknown reason";
+// What the loader says, without the name that it repeats: "No such file or directory", or the version that is missing.
+std::string dl_reason(std::string_view soname) {
+    const char* said = dlerror();
+    if (said == nullptr) return "unknown reason";
+    const std::string absent = fmt::format("{}: cannot open shared object file: ", soname);
+    std::string reason = said;
+    if (reason.starts_with(absent)) reason.erase(0, absent.size());
+    return reason;
 }
 
 std::string install_hint(const LateLibrary& library) {
@@ -26,8 +32,8 @@ Status open_late_library(const LateLibrary& library, std::span<const LateSymbol>
     void* handle = dlopen(library.soname, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         return fail(ErrorKind::infrastructure,
-                    fmt::format("cannot open {} ({}, Debian package {}): {}", library.name, library.soname,
-                                library.debian_package, dl_reason()),
+                    fmt::format("cannot open {} (Debian package {}): {}", library.soname, library.debian_package,
+                                dl_reason(library.soname)),
                     install_hint(library));
     }
     std::vector<void*> found;

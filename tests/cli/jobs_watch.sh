@@ -196,11 +196,7 @@ test_state_directory_others_may_write_to_is_exit_8() {
 }
 
 test_a_state_directory_that_cannot_be_written_to_is_exit_8() {
-  local as=()
-  if [ "$(id -u)" = 0 ]; then
-    command -v setpriv >/dev/null || skip 'runs as root without setpriv'
-    as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-  fi
+  powerless
   mkdir -p "$XDG_STATE_HOME/gdnctl"
   setup '"true"' && chmod -R a+rX "$WORK"
   [ ${#as[@]} = 0 ] || chown 65534:65534 "$XDG_STATE_HOME/gdnctl"
@@ -317,12 +313,9 @@ test_a_damaged_supervisor_record_ends_no_job() {
 }
 
 test_a_read_only_state_directory() {
-  local as=() state=$XDG_STATE_HOME/gdnctl
-  if [ "$(id -u)" = 0 ]; then
-    command -v setpriv >/dev/null || skip 'runs as root without setpriv'
-    as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-    mkdir -p "$XDG_STATE_HOME" && chmod -R a+rwX "$WORK"
-  fi
+  local state=$XDG_STATE_HOME/gdnctl
+  mkdir -p "$XDG_STATE_HOME" && powerless
+  chmod -R a+rwX "$WORK"
   setup '"[ $GDNCTL_SUBMISSION_ID = ended ] || { echo up; sleep 300; }"' && chmod a+r gdnctl.toml
   for id in ended running dead; do
     "${as[@]}" "$GDNCTL" ray-test --cluster local --no-wait --submission-id $id >/dev/null 2>"$WORK/err" || fail "cannot submit $id"

@@ -2,6 +2,7 @@
 # run_cli_test.sh SCRIPT FUNCTION GDNCTL: runs one black-box test in a fresh folder with a pinned environment.
 # Inside a test: $GDNCTL is the binary, $WORK the folder (also the working directory), $FIXTURES the fixtures;
 # expect CODE COMMAND... runs a command, checks its exit code and leaves $WORK/out and $WORK/err;
+# powerless leaves in $as what makes "${as[@]}" COMMAND obey permissions (root obeys none), with $WORK readable to it;
 # out_has / err_has / out_lacks / err_lacks TEXT look into them; fail TEXT ends the test; skip REASON skips it visibly.
 set -u
 exec </dev/null
@@ -30,6 +31,15 @@ expect() {
   "$@" >"$WORK/out" 2>"$WORK/err"
   got=$?
   [ "$got" = "$want" ] || fail "exit code $got, expected $want, of: $*"
+}
+powerless() {
+  as=()
+  [ "$(id -u)" = 0 ] || return 0
+  command -v setpriv >/dev/null || skip 'runs as root without setpriv'
+  as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  chmod -R a+rX "$WORK"
+  "${as[@]}" test -x "$GDNCTL" && return 0
+  cp "$GDNCTL" "$WORK/gdnctl" && GDNCTL=$WORK/gdnctl  # the tree lies in a home that is closed to others
 }
 out_has() { grep -qF -- "$1" "$WORK/out" || fail "stdout lacks: $1"; }
 err_has() { grep -qF -- "$1" "$WORK/err" || fail "stderr lacks: $1"; }
