@@ -41,7 +41,6 @@ for f in "${tidied[@]}"; do
 done
 echo "[lint] clang-tidy over ${#pending[@]} of ${#tidied[@]} sources, $jobs at a time" >&2
 [ ${#pending[@]} -gt 0 ] || exit $status
-# shellcheck disable=SC2016  # expanded by the inner shell
-printf '%s\n' "${pending[@]}" | xargs -P "$jobs" -n 2 bash -c '
-    if out=$(clang-tidy-19 -p build/lint --quiet "$1" 2>/dev/null); then : >"$2"; else printf "%s\n" "$out"; exit 1; fi' tidy || status=1
+# shellcheck disable=SC2086  # two words each
+python3 tests/lint/tidy.py "$jobs" ${pending[*]} || status=1
 exit $status
