@@ -28,13 +28,13 @@ class Unavailable(Exception):
     """Something that the machine lacks; what needs it is skipped."""
 
 
-def pip(*words):
+def pip(*words, limit_s=PIP_LIMIT_S):
     command = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-input", "--no-compile", "--retries", "5",
                "--timeout", "30", *words]
     try:
-        got = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PIP_LIMIT_S)
+        got = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s)
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"pip was not done within {PIP_LIMIT_S} s") from None
+        raise Unavailable(f"pip was not done within {limit_s} s") from None
     if got.returncode != 0:
         last = (got.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise Unavailable(f"pip cannot install what is compared with: {last[:160]}")
@@ -60,7 +60,7 @@ def install(torch):
         with open(stamp, "w") as f:
             f.write(wanted)
     if torch and subprocess.run([PYTHON, "-c", "import torch, transformers"], capture_output=True).returncode != 0:
-        pip("-r", path("torch.txt"))
+        pip("-r", path("torch.txt"), limit_s=3600)
 
 
 def main():
