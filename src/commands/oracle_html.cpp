@@ -78,6 +78,10 @@ std::string tensors_table(const GdnReport& report) {
 // What the verdict says nothing about: one paragraph for each reason.
 std::string gaps(const GdnReport& report) {
     std::string html;
+    const bool gradients = std::any_of(report.tensors.begin(), report.tensors.end(), [](const auto& t) {
+        return t.canonical != "out" && t.canonical != "final_state";
+    });
+    if (!gradients) html += "<p><b>Forward only: no gradient was compared</b></p>\n";
     std::vector<std::string> reasons;
     for (const auto& item : report.not_compared) {
         if (std::find(reasons.begin(), reasons.end(), item.reason) == reasons.end()) reasons.push_back(item.reason);

@@ -7,7 +7,7 @@ self_contained() {
 import html.parser, re, sys
 
 text = open(sys.argv[1], encoding="utf-8").read()
-elements = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "span", "i", "pre", "code", "div", "table", "tr", "th", "td",
+elements = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "span", "i", "b", "pre", "code", "div", "table", "tr", "th", "td",
             "svg", "text", "rect", "line", "circle", "polyline"}
 attributes = {"lang", "charset", "http-equiv", "content", "name", "class", "width", "height", "role", "aria-label", "x", "y", "x1", "x2",
               "y1", "y2", "cx", "cy", "r", "points", "text-anchor"}
@@ -47,6 +47,7 @@ test_a_page_is_self_contained() {
     page_has 'B 1, T 130, 2 key heads, 4 value heads, dk 32, dv 32, 1 sequence; chunks of 64 tokens'
     page_has '<title>sequence 0, head 1, chunk 2: '
     page_has 'first wrong: token 0'
+    ! grep -q 'Forward only' page.html || fail 'gradients were compared'
     page_has '<td>head_map<td><code>tiled</code><td class=soft>--set</tr>'
     expect 0 "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs x.safetensors --html page.html
     self_contained page.html
@@ -78,6 +79,7 @@ test_large_maps_stay_small_pages() {
     [ "$(wc -c <page.html)" -lt 1500000 ] || fail "the page has $(wc -c <page.html) bytes"
     page_has 'aria-label="error by head and chunk"'
     page_has '2 chunks a column'
+    page_has 'Forward only: no gradient was compared'
     # 600 sequences of one head each: the worst 512.
     wrong_page --shape 300,2,4,3,4,4
     self_contained page.html
