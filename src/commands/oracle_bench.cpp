@@ -59,6 +59,9 @@ void describe(cli::Args& args, Options& options) {
                 {.names = "--isa", .value = "ISA", .help = "instruction set to use"});
     args.option(options.rounds, {.names = "--rounds", .value = "N", .help = "rounds; times are over these"});
     args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs a round, of which the least counts"});
+    args.flag(options.phases, {.names = "--phases",
+                               .help = "show how long each phase of our kernels takes, and what bounds it: arithmetic, "
+                                       "memory or packing"});
     oracle_kernel::describe_limits(args, options.limits);
     args.check([&options]() -> Status {
         if (options.rounds < 1 || options.runs < 1)
@@ -70,6 +73,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients");
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "64 sequences, 64 tokens one by one, against moving the states");
+    args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "where its time goes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");

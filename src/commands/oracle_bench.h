@@ -24,6 +24,7 @@ struct Options {
     std::int64_t rounds = 8;
     std::int64_t runs = 5;
     IsaChoice isa = IsaChoice::best;
+    bool phases = false;
     oracle_kernel::LimitOptions limits;
 };
 

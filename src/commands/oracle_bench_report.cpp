@@ -31,7 +31,8 @@ Json Bench::json_of(const Entry& e) const {
                        {"bandwidth_fraction", e.of_floor},
                        {"verified", true},
                        {"error_over_budget", e.error_over_budget},
-                       {"noisy", t.noisy}});
+                       {"noisy", t.noisy},
+                       {"phases", phases_json(e.phases)}});
         return common;
     }
     common.update({{"gflops", t.gflops},
@@ -39,7 +40,8 @@ Json Bench::json_of(const Entry& e) const {
                    {"fma_peak_fraction", t.of_peak},
                    {"verified", true},
                    {"error_over_budget", e.error_over_budget},
-                   {"noisy", t.noisy}});
+                   {"noisy", t.noisy},
+                   {"phases", phases_json(e.phases)}});
     return common;
 }
 
@@ -74,6 +76,12 @@ std::string Bench::text() const {
                ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)
                : fmt::format("sgemm: not measured\n  {}\n", m_no_sgemm);
     out += fmt::format("multiply-add peak: {:.1f} GFLOP/s\n", m_peak.gflops);
+    if (m_options.phases) {
+        out += fmt::format("memory, read and written: {:.1f} GB/s\n", m_ceilings.gigabytes_a_second);
+        for (const Entry& e : m_entries) {
+            if (e.verified) out += phases_text(e.name, e.phases);
+        }
+    }
     for (std::size_t i = 1; i < m_entries.size(); ++i) {
         if (!m_entries[0].verified || !m_entries[i].verified || m_entries[i].pass != m_entries[0].pass) continue;
         out += fmt::format("{} takes {:.2f} times as long as {}\n", m_entries[i].name,
@@ -118,9 +126,13 @@ Json Bench::json() const {
         report["sgemm"] = {{"gflops", m_sgemm.gflops}, {"size", k_sgemm_size}, {"library", m_sgemm_name}};
     }
     report["machine"] = {
-        {"cpu", m_load.cpu},           {"isa", oracle::name_of(m_isa)},
-        {"threads", m_threads},        {"compiler", m_load.compiler},
-        {"load_average", m_load.load}, {"fma_peak_gflops", m_entries.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
+        {"cpu", m_load.cpu},
+        {"isa", oracle::name_of(m_isa)},
+        {"threads", m_threads},
+        {"compiler", m_load.compiler},
+        {"load_average", m_load.load},
+        {"memory_gigabytes_per_s", m_options.phases ? Json(m_ceilings.gigabytes_a_second) : Json(nullptr)},
+        {"fma_peak_gflops", m_entries.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
     report["shape"] = {{"B", m_dims.B}, {"Hk", m_dims.Hk}, {"Hv", m_dims.Hv},
                        {"T", m_dims.T}, {"dk", m_dims.dk}, {"dv", m_dims.dv}};
     report["nominal_gflop"] = {{"forward", nominal_flop(oracle::Pass::forward) * 1e-9},

@@ -134,11 +134,22 @@ Status Bench::time_kernels(const std::vector<Contestant>& kernels, oracle::Bench
         m_subjects.push_back({kernels[i].name(), nominal_flop(kernels[i].own.pass), run, check, {}});
     }
     inputs.poison_outputs();
+    if (m_options.phases) add_phases(kernels, inputs, first);
     GDNCTL_TRY(run_rounds(m_subjects, m_options.rounds, m_options.runs, m_context.clock, m_context.stop));
+    sum_up(kernels, first, reports, gradient_errors);
+    return {};
+}
+
+void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first, std::vector<oracle::GdnReport>& reports,
+                   const std::vector<double>& gradient_errors) {
     m_subjects[0].flop = m_peak_flop;
     const Subject* sgemm = m_no_sgemm.empty() ? &m_subjects[1] : nullptr;
     m_peak = timing_of(m_subjects[0], nullptr, m_subjects[0]);
     if (sgemm != nullptr) m_sgemm = timing_of(*sgemm, nullptr, m_subjects[0]);
+    if (m_options.phases) {
+        const oracle::Spread memory = oracle::spread_of(m_subjects[m_memory].seconds);
+        m_ceilings = {m_peak.gflops, m_memory_bytes / memory.median * 1e-9};
+    }
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         const Subject& subject = m_subjects[first + i];
         Entry e{kernels[i].name(), kernels[i].own.pass, timing_of(subject, sgemm, m_subjects[0]), 0, false, {}, 0};
@@ -147,10 +158,22 @@ Status Bench::time_kernels(const std::vector<Contestant>& kernels, oracle::Bench
             e.fault = kernels[i].foreign->fault();
         }
         set_verdict(reports[i], gradient_errors[i], e);
+        if (m_options.phases && e.verified) e.phases = m_phases[i].rows(m_ceilings);
         if (e.pass == oracle::Pass::decode) e.of_floor = ratio_of_times(m_subjects[m_floor], subject);
         m_entries.push_back(std::move(e));
     }
-    return {};
+}
+
+// Measuring phases costs a little time: that happens in runs of their own, whose outputs must be those of the others.
+void Bench::add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first) {
+    m_memory = m_subjects.size();
+    m_subjects.push_back({"memory", 0, [&] { m_memory_bytes = inputs.move_memory(m_threads, m_isa); }, {}, {}});
+    m_phases.resize(kernels.size());
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+        if (kernels[i].foreign || kernels[i].own.pass == oracle::Pass::decode) continue;
+        const auto run = [&, i] { m_phases[i].run(kernels[i].own, inputs, m_threads, m_isa, m_context.clock); };
+        m_subjects.push_back({kernels[i].name(), 0, run, m_subjects[first + i].check, {}});
+    }
 }
 
 }  // namespace gdnctl::commands::oracle_bench

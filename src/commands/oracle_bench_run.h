@@ -11,6 +11,7 @@
 
 #include "commands/oracle_bench.h"
 #include "commands/oracle_bench_kernel.h"
+#include "commands/oracle_bench_phases.h"
 #include "commands/oracle_bench_rounds.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/oracle/gdn_bench.h"
@@ -36,6 +37,7 @@ struct Entry {
     std::string reason;   // why not
     double of_floor = 0;  // decode only: median over rounds of the time that moving the states takes, over the kernel's
     std::optional<oracle::KernelFault> fault = {};
+    std::vector<PhaseRow> phases = {};
 };
 
 // A kernel to time: one of ours, or someone else's in a child.
@@ -69,6 +71,10 @@ public:
 
 private:
     Status add_yardsticks();
+    // After the rounds: the entries, of the subjects from `first` on.
+    void sum_up(const std::vector<Contestant>& kernels, std::size_t first, std::vector<oracle::GdnReport>& reports,
+                const std::vector<double>& gradient_errors);
+    void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
 
     Status time_kernels(const std::vector<Contestant>& kernels, oracle::BenchInputs inputs,
                         const oracle::GdnReference& reference);
@@ -110,6 +116,11 @@ private:
     std::vector<Subject> m_subjects;  // multiply-adds, sgemm if there is one, the kernels
     Timing m_peak, m_sgemm;
     std::vector<Entry> m_entries;
+    // With --phases.
+    std::vector<PhaseRuns> m_phases;  // of each kernel
+    std::size_t m_memory = 0;         // the subject that reads and writes memory
+    double m_memory_bytes = 0;
+    Ceilings m_ceilings;
 };
 
 }  // namespace gdnctl::commands::oracle_bench

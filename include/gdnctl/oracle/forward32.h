@@ -7,6 +7,7 @@
 
 #include "gdnctl/oracle/gdn_problem.h"
 #include "gdnctl/oracle/isa.h"
+#include "gdnctl/oracle/phases.h"
 
 namespace gdnctl::oracle {
 
@@ -26,6 +27,7 @@ struct Forward32 {
     float* final_state = nullptr;          // [N, Hv, dk, dv]
     float scale = 1;                       // factor on q
     std::optional<float> l2norm_eps;       // q and k are divided by sqrt(|x|^2 + eps)
+    PhaseSums* phases = nullptr;           // the time of each phase is added; nullptr: not measured, at no cost
 };
 
 // How the chunk kernel sums gates inside a chunk.

@@ -36,6 +36,12 @@ public:
     // that decoding them can take.
     void scale_states(int threads, Isa isa);
 
+    // Reads and writes an array as large as all inputs and outputs of a forward pass; returns the bytes moved.
+    double move_memory(int threads, Isa isa);
+
+    // Where the passes below add what their phases take; nullptr: nowhere.
+    void set_phases(PhaseSums* phases);
+
     // Arrays of this object; `out` and `final_state` are those that outputs() reads.
     Forward32 forward() const;
     // The same for a backward pass. The first call runs the forward that saves for it.

@@ -74,6 +74,25 @@ struct Array {
     }
 };
 
+Array ones(std::size_t count) {
+    Array array(count);
+    std::fill_n(array.values.get(), count, 1.0F);
+    return array;
+}
+
+// Multiplies by -1, `times` times, each thread its own part.
+void negate(Array& array, std::int64_t times, int threads, Isa isa) {
+    const auto run = isa == Isa::avx512 ? negate_avx512 : isa == Isa::avx2 ? negate_avx2 : negate_scalar;
+    const auto parts = static_cast<std::size_t>(std::max(threads, 1));
+    run_tasks(parts, threads, [&] {
+        return [&](std::size_t part) {
+            float* begin = array.values.get() + array.size * part / parts;
+            float* end = array.values.get() + array.size * (part + 1) / parts;
+            for (std::int64_t t = 0; t < times; ++t) run(begin, static_cast<std::size_t>(end - begin));
+        };
+    });
+}
+
 }  // namespace
 
 struct BenchInputs::Arrays {
@@ -88,6 +107,8 @@ struct BenchInputs::Arrays {
     std::vector<std::vector<GdnSequence>> steps;  // one token of each row
     std::optional<DecodeCache> cache;
     Array scaled;
+    Array moved;
+    PhaseSums* phases = nullptr;
 
     std::vector<Array*> gradients() { return {&dq, &dk, &dv, &dg, &dbeta, &d_initial_state}; }
 };
@@ -177,6 +198,7 @@ Forward32 BenchInputs::forward() const {
     f.out = a.out.values.get();
     f.final_state = a.final_state.values.get();
     f.scale = 1 / std::sqrt(static_cast<float>(a.dims.dk));
+    f.phases = a.phases;
     return f;
 }
 
@@ -209,7 +231,11 @@ Backward32 BenchInputs::backward(int threads, Isa isa) {
     b.dg = a.dg.values.get();
     b.dbeta = a.dbeta.values.get();
     b.d_initial_state = a.d_initial_state.values.get();
-    if (first) saving_forward(b.inputs, b.saves, threads, isa);
+    if (first) {
+        b.inputs.phases = nullptr;
+        saving_forward(b.inputs, b.saves, threads, isa);
+        b.inputs.phases = a.phases;
+    }
     return b;
 }
 
@@ -243,20 +269,18 @@ void BenchInputs::decode(int threads, Isa isa, bool deferred) {
 
 void BenchInputs::scale_states(int threads, Isa isa) {
     Arrays& a = *m_arrays;
-    const auto negate = isa == Isa::avx512 ? negate_avx512 : isa == Isa::avx2 ? negate_avx2 : negate_scalar;
-    if (a.scaled.size == 0) {
-        a.scaled = Array(a.initial_state.size);
-        std::fill_n(a.scaled.values.get(), a.scaled.size, 1.0F);
-    }
-    const auto parts = static_cast<std::size_t>(std::max(threads, 1));
-    run_tasks(parts, threads, [&] {
-        return [&](std::size_t part) {
-            float* begin = a.scaled.values.get() + a.scaled.size * part / parts;
-            float* end = a.scaled.values.get() + a.scaled.size * (part + 1) / parts;
-            for (std::int64_t t = 0; t < a.dims.T; ++t) negate(begin, static_cast<std::size_t>(end - begin));
-        };
-    });
+    if (a.scaled.size == 0) a.scaled = ones(a.initial_state.size);
+    negate(a.scaled, a.dims.T, threads, isa);
 }
+
+double BenchInputs::move_memory(int threads, Isa isa) {
+    Arrays& a = *m_arrays;
+    if (a.moved.size == 0) a.moved = ones(2 * (a.q.size + a.v.size + a.g.size + a.initial_state.size));
+    negate(a.moved, 1, threads, isa);
+    return 2.0 * sizeof(float) * static_cast<double>(a.moved.size);
+}
+
+void BenchInputs::set_phases(PhaseSums* phases) { m_arrays->phases = phases; }
 
 void BenchInputs::poison_outputs() {
     std::vector<Array*> arrays = m_arrays->gradients();

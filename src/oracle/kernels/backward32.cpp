@@ -113,7 +113,10 @@ void chunk_backward(const Backward32& b, int threads, Isa isa) {
             task.value_head_count = heads[task.key_head].size();
             task.segment = segment;
             task.scratch = scratch.get();
+            PhaseTimes times;
+            task.phases = f.phases == nullptr ? nullptr : &times;
             kernel.run(task);
+            if (f.phases != nullptr) f.phases->add(times);
         };
     });
 }

@@ -5,6 +5,8 @@
 
 #include "oracle/kernels/simd/backward_data.h"
 #include "oracle/kernels/simd/backward_pairs.h"
+#include "oracle/kernels/simd/backward_work.h"
+#include "oracle/kernels/simd/phase_timer.h"
 #include "oracle/kernels/simd/prefetch.h"
 
 namespace gdnctl::oracle {
@@ -20,7 +22,7 @@ class BackwardSweep {
     static constexpr std::size_t k_columns = Data::k_columns;
 
 public:
-    explicit BackwardSweep(const BackwardTask& task) : m_t(task), m_(task), m_pairs(m_t, m_) {
+    explicit BackwardSweep(const BackwardTask& task) : m_t(task), m_(task), m_pairs(m_t, m_), m_timer(task.phases) {
         m_direct = m_.dk == task.dk && m_.dv == task.dv;
     }
 
@@ -40,6 +42,7 @@ public:
             m_.store_gradient(m_t, gradient(h), m_t.d_initial_state + head_state(h));
         }
         if (m_t.stream_out) end_of_stream();
+        m_timer.end(Phase::packing, 0, 2 * m_t.value_head_count * m_t.dk * m_t.dv);
     }
 
 private:
@@ -69,6 +72,8 @@ private:
                 m_.pack_values(m_t, m_t.u + gate_at(c, h) * m_t.dv, k_rows, nullptr, m_.decay.to_end, m_.u);
                 carry(state_at(begin, h, c - begin), state_room(h, c - begin + 1));
             }
+            m_timer.end(Phase::restoring, m_t.value_head_count * m_work.product(),
+                        k_rows * (m_t.dk + m_t.value_head_count * m_t.dv));
         }
     }
 
@@ -98,12 +103,15 @@ private:
         m_.pack_keys(m_t, m_t.q + key_at(c), count, m_.q, m_.q_factor);
         transpose<Bytes>(m_.k, m_.dk, m_.kt, k_rows, k_rows, m_.dk);
         transpose<Bytes>(m_.q, m_.dk, m_.qt, k_rows, k_rows, m_.dk);
+        m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
         m_pairs.gram();
+        m_timer.end(Phase::gram, m_work.gram(), 0);
         for (std::size_t i = 0; i < k_rows * m_.dk; ++i) m_.dqt[i] = m_.dkt[i] = 0;
         for (std::size_t h = 0; h < m_t.value_head_count; ++h) {
             const std::size_t at = gate_at(c, h);
             decays(c, h);
             m_pairs.decayed();
+            m_timer.end(Phase::decay, 0, 2 * count);
             expect(c, h, index);
             m_.pack_values(m_t, m_t.d_out + at * m_t.dv, count, m_.d_out, m_.scale_out, m_.d_out_scaled);
             m_.transpose_values(m_.d_out, m_.d_out_t);
@@ -111,17 +119,28 @@ private:
             m_.transpose_values(m_.u, m_.u_t);
             for (std::size_t i = 0; i < k_rows; ++i) m_.q_out[i] = m_.k_y[i] = m_.k_u[i] = 0;
             const float* S = state_at(c - index, h, index);
+            m_timer.end(Phase::packing, 0, 2 * count * m_t.dv);
             solve(gradient(h), at, count);
+            m_timer.end(Phase::trsm, m_work.trsm(), 2 * count * m_t.dv);
             m_.transpose_values(m_.y, m_.y_t);
+            m_timer.end(Phase::packing, 0, 0);
             m_pairs.scores();
             m_pairs.weights();
+            m_timer.end(Phase::scores, m_work.scores(), 0);
             queries(S);
+            m_timer.end(Phase::dq, m_work.dq(), index == 0 ? m_t.dk * m_t.dv : 0);
             keys_from_state(S);
+            m_timer.end(Phase::dk_from_state, m_work.product(), 0);
             keys_from_gradient(gradient(h));
-            gates(at, count, state(gradient(h), S));
+            m_timer.end(Phase::dk_from_gradient, m_work.dk_from_gradient(), 0);
+            const float dot = state(gradient(h), S);
+            m_timer.end(Phase::state, m_work.state(), 0);
+            gates(at, count, dot);
+            m_timer.end(Phase::decay, 0, 2 * count);
         }
-        write_keys(m_.dqt, m_.q, m_.q_factor, m_t.dq + key_at(c), count);
-        write_keys(m_.dkt, m_.k, m_.k_factor, m_t.dk_out + key_at(c), count);
+        m_.write_keys(m_t, m_.dqt, m_.q, m_.q_factor, m_t.dq + key_at(c), count);
+        m_.write_keys(m_t, m_.dkt, m_.k, m_.k_factor, m_t.dk_out + key_at(c), count);
+        m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
     }
 
     // What the next value head or chunk will read is fetched little by little during the tiles of this one: rows lie
@@ -218,7 +237,7 @@ private:
                 const std::size_t first = row + v * k_lanes;
                 if (whole) {
                     sum += load<float, Bytes>(m_t.v + first) * y;
-                    put(m_t.dv_out + first, dv);
+                    m_.put(m_t, m_t.dv_out + first, dv);
                     continue;
                 }
                 for (std::size_t lane = 0; lane < k_lanes && column + v * k_lanes + lane < m_t.dv; ++lane) {
@@ -286,14 +305,6 @@ private:
         }
     }
 
-    void put(float* to, Vector x) const {
-        if (m_t.stream_out) {
-            stream<Bytes>(to, x);
-        } else {
-            store<float, Bytes>(to, x);
-        }
-    }
-
     static void add_to(float* to, const Sums& sums) {
         for (std::size_t r = 0; r < Height; ++r) {
             for (std::size_t v = 0; v < 2; ++v) {
@@ -350,33 +361,12 @@ private:
         }
     }
 
-    // Rows of a gradient that lies in columns; through x / sqrt(|x|^2 + eps) with the rows x as they became.
-    void write_keys(const float* columns, const float* rows, const float* factors, float* to, std::size_t count) {
-        transpose<Bytes>(columns, k_rows, m_.turned, m_.dk, m_.dk, k_rows);
-        for (std::size_t i = 0; i < count; ++i) {
-            float* row = to + i * m_t.Hk * m_t.dk;
-            const float* from = m_.turned + i * m_.dk;
-            const float* y = rows + i * m_.dk;
-            float dot = 0;
-            if (m_t.normalise) {
-                Vector sums = {};
-                for (std::size_t x = 0; x < m_.dk; x += k_lanes) {
-                    sums += load<float, Bytes>(y + x) * load<float, Bytes>(from + x);
-                }
-                for (std::size_t lane = 0; lane < k_lanes; ++lane) dot += sums[lane];
-            }
-            std::size_t x = 0;
-            for (; x + k_lanes <= m_t.dk; x += k_lanes) {
-                put(row + x, (load<float, Bytes>(from + x) - load<float, Bytes>(y + x) * dot) * factors[i]);
-            }
-            for (; x < m_t.dk; ++x) row[x] = (from[x] - y[x] * dot) * factors[i];
-        }
-    }
-
     const BackwardTask& m_t;
     Data m_;
     BackwardPairs<Bytes, Height> m_pairs;
     Prefetch m_next;
+    PhaseTimer m_timer;
+    BackwardWork<Bytes, Height> m_work{m_.dk, m_.dv};
     bool m_direct = false;  // saved states are used where they lie
 };
 

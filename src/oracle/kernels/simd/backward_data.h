@@ -100,6 +100,39 @@ public:
         }
     }
 
+    // Rows of a gradient that lies in columns; through x / sqrt(|x|^2 + eps) with the rows x as they became.
+    void write_keys(const BackwardTask& task, const float* columns, const float* rows, const float* factors, float* to,
+                    std::size_t count) const {
+        transpose<Bytes>(columns, k_rows, turned, dk, dk, k_rows);
+        for (std::size_t i = 0; i < count; ++i) {
+            float* row = to + i * task.Hk * task.dk;
+            const float* from = turned + i * dk;
+            const float* y = rows + i * dk;
+            float dot = 0;
+            if (task.normalise) {
+                Vector sums = {};
+                for (std::size_t x = 0; x < dk; x += k_lanes) {
+                    sums += load<float, Bytes>(y + x) * load<float, Bytes>(from + x);
+                }
+                for (std::size_t lane = 0; lane < k_lanes; ++lane) dot += sums[lane];
+            }
+            std::size_t x = 0;
+            for (; x + k_lanes <= task.dk; x += k_lanes) {
+                put(task, row + x, (load<float, Bytes>(from + x) - load<float, Bytes>(y + x) * dot) * factors[i]);
+            }
+            for (; x < task.dk; ++x) row[x] = (from[x] - y[x] * dot) * factors[i];
+        }
+    }
+
+    // Past the caches, if the task says so.
+    static void put(const BackwardTask& task, float* to, Vector x) {
+        if (task.stream_out) {
+            stream<Bytes>(to, x);
+        } else {
+            store<float, Bytes>(to, x);
+        }
+    }
+
     void transpose_values(const float* panels, float* to) const {
         for (std::size_t column = 0; column < dv; column += k_columns) {
             transpose<Bytes>(panels + column * k_rows, k_columns, to + column * k_rows, k_rows, k_rows, k_columns);

@@ -14,6 +14,8 @@
 
 #include <cstddef>
 
+#include "gdnctl/oracle/phases.h"
+
 namespace gdnctl::oracle {
 
 inline constexpr std::size_t k_backward_chunk = 32;
@@ -45,7 +47,8 @@ struct BackwardTask {
     bool normalise = false;  // q and k are multiplied by 1 / sqrt(|x|^2 + eps)
     float eps = 0;
     bool stream_out = false;  // write dq, dk and dv past the caches; they are aligned to 64 bytes then, and so are rows
-    float* scratch = nullptr;  // aligned to 64 bytes
+    float* scratch = nullptr;      // aligned to 64 bytes
+    PhaseTimes* phases = nullptr;  // what they took is added; nullptr: not asked for
 };
 
 struct BackwardKernel {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "oracle/kernels/simd/chunk_task.h"
+#include "oracle/kernels/simd/phase_timer.h"
 #include "oracle/kernels/simd/vector.h"
 
 namespace gdnctl::oracle {
@@ -24,7 +25,8 @@ public:
         return s.total() + units * s.rows * k_columns;
     }
 
-    explicit ChunkSweep(const ChunkTask& task) : m_task(task), m_t(task.what), m_s(m_t.dk, task.chunk) {
+    explicit ChunkSweep(const ChunkTask& task)
+        : m_task(task), m_t(task.what), m_s(m_t.dk, task.chunk), m_timer(m_t.phases) {
         float* next = m_t.scratch;
         const auto take = [&next](std::size_t count) {
             float* begin = next;
@@ -50,12 +52,14 @@ public:
 
     void run() {
         for (std::size_t u = 0; u < m_t.unit_count; ++u) begin(u);
+        m_timer.end(Phase::packing, 0, m_t.unit_count * m_t.dk * k_columns);
         for (std::size_t first = 0; first < m_t.tokens; first += m_task.chunk) {
             const std::size_t left = m_t.tokens - first;
             chunk(first, left < m_task.chunk ? left : m_task.chunk);
         }
         for (std::size_t u = 0; u < m_t.unit_count; ++u) end(u);
         if (m_t.stream_out) end_of_stream();
+        m_timer.end(Phase::packing, 0, m_t.unit_count * m_t.dk * k_columns);
     }
 
 private:
@@ -122,12 +126,15 @@ private:
             const bool new_key = u == 0 || m_t.units[u - 1].key_head != unit.key_head;
             if (new_key) {
                 pack(unit.key_head, first, count);
+                m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
                 gram();
+                m_timer.end(Phase::gram, gram_flop(), 0);
             }
             if (new_key || m_t.units[u - 1].value_head != unit.value_head) {
                 const std::size_t at = first * m_t.Hv + unit.value_head;
                 chunk_decay({m_t.g + at, m_t.beta + at, m_t.Hv}, m_task.fp32_sums, count, m_padded, m_decay);
                 decayed();
+                m_timer.end(Phase::decay, 0, 2 * count);
             }
             panel_of(u, first, count);
         }
@@ -194,6 +201,17 @@ private:
         }
     }
 
+    static std::size_t tile_flop(std::size_t steps) { return 2 * Rows * k_columns * steps; }
+
+    // Of gram().
+    std::size_t gram_flop() const {
+        std::size_t flop = 0;
+        for (std::size_t j = 0; j < m_rows; j += Rows) {
+            flop += 2 * tile_flop(m_t.dk) * ((m_padded - j / k_columns * k_columns + k_columns - 1) / k_columns);
+        }
+        return flop;
+    }
+
     // kk[j][i] = K_j . K_i and qk[j][i] = K_j . Q_i, for tiles that have some i >= j.
     void gram() {
         for (std::size_t j = 0; j < m_rows; j += Rows) {
@@ -237,7 +255,10 @@ private:
         const std::size_t at = first * stride + unit.value_head * m_t.dv + unit.column;
         const std::size_t columns = columns_of(unit);
         float* S = panel(u);
-        if (m_task.states != nullptr && first / m_task.chunk % m_task.segment == 0) save_state(u, first);
+        if (m_task.states != nullptr && first / m_task.chunk % m_task.segment == 0) {
+            save_state(u, first);
+            m_timer.end(Phase::saving, 0, m_t.dk * columns);
+        }
         for (std::size_t i = 0; i < m_rows; i += Rows) {
             Tile acc;
             clear(acc);
@@ -246,6 +267,7 @@ private:
             solve(acc, i);
             keep(acc, m_u + i * k_columns, k_columns);
             if (m_task.u != nullptr) write(acc, i, count, m_task.u + at, stride, columns);
+            m_timer.end(Phase::trsm, tile_flop(m_t.dk + i + Rows / 2), (m_task.u == nullptr ? 1 : 2) * Rows * columns);
             clear(acc);
             accumulate(acc, m_qt + i, m_s.chunk, S, k_columns, m_t.dk);
             for (std::size_t y = 0; y < Rows; ++y) {
@@ -253,8 +275,10 @@ private:
             }
             accumulate(acc, m_p + i, m_s.chunk, m_u, k_columns, i + Rows);
             write(acc, i, count, m_t.out + at, stride, columns);
+            m_timer.end(Phase::output, tile_flop(m_t.dk + i + Rows), Rows * columns);
         }
         carry(S, count);
+        m_timer.end(Phase::state, 2 * m_t.dk * k_columns * count, 0);
     }
 
     // beta (v - e^c K S), with K S in acc
@@ -333,6 +357,7 @@ private:
     std::size_t m_rows = 0;    // and in whole tiles
     float *m_k, *m_kt, *m_qt, *m_kk, *m_qk, *m_m, *m_p, *m_u;
     float* m_panels;
+    PhaseTimer m_timer;
     ChunkDecay m_decay;
 };
 

@@ -13,6 +13,8 @@
 
 #include <cstddef>
 
+#include "gdnctl/oracle/phases.h"
+
 namespace gdnctl::oracle {
 
 inline constexpr std::size_t k_fused_segment = 64;  // tokens whose K and Q are packed at a time
@@ -51,7 +53,8 @@ struct FusedTask {
     bool stream_out = false;  // write `out` past the caches; it is aligned then
     const FusedUnit* units = nullptr;
     std::size_t unit_count = 0;
-    float* scratch = nullptr;  // fused_scratch(dk, unit_count) floats, aligned to 64 bytes
+    float* scratch = nullptr;      // fused_scratch(dk, unit_count) floats, aligned to 64 bytes
+    PhaseTimes* phases = nullptr;  // what they took is added; nullptr: not asked for
 };
 
 // How a kernel of this instruction set cuts a head, and what it needs.
