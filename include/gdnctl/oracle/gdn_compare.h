@@ -60,7 +60,7 @@ struct CompareOptions {
     // Both or neither: every element within atol + rtol |truth| instead of the budget.
     std::optional<double> rtol, atol;
     bool hints = true;  // look for the mistake that explains a WRONG or SUSPECT dump
-    int threads = 1;    // for that search
+    int threads = 1;    // results do not depend on it
 };
 
 struct UlpDistance {

@@ -14,6 +14,7 @@
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/groups.h"
 #include "oracle/kernels/prepare.h"
+#include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
@@ -169,14 +170,26 @@ GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int t
     const Groups state = groups_of_state(r.problem);
     Measured for_out;
     Measured for_state;
-    const auto measure = [&](const GdnOutputs& run, std::vector<GroupSums> Measured::* slot) {
-        for_out.*slot = sum_groups(out, run.out, r.truth.out);
-        for_state.*slot = sum_groups(state, run.final_state, r.truth.final_state);
+    // Side by side, because in each some work is a single thread's: conversions, sums. The longest first.
+    const int inside = (threads + 3) / 4;
+    const auto measure = [&](std::size_t which) {
+        using Slot = std::vector<GroupSums> Measured::*;
+        const auto [slot, run] = [&]() -> std::pair<Slot, GdnOutputs> {
+            switch (which) {
+                case 0: return {&Measured::base_b, run_perturbed(r.problem, c, roundoff, inside)};
+                case 1: return {&Measured::base_a, run_recurrent32(r.problem, c, inside)};
+                case 2:
+                    return {&Measured::chunk_a, run_chunk32(r.problem, c, {c.chunk, GateSum::fp32, c.matmul}, inside)};
+                default: break;
+            }
+            const ChunkOptions exact_sums{c.chunk, GateSum::fp64_with_resets, c.matmul};
+            return {&Measured::chunk_b, run_chunk32(r.problem, c, exact_sums, inside)};
+        }();
+        for_out.*slot = sum_groups(out, run.out, r.truth.out, inside);
+        for_state.*slot = sum_groups(state, run.final_state, r.truth.final_state, inside);
     };
-    measure(run_recurrent32(r.problem, c, threads), &Measured::base_a);
-    measure(run_perturbed(r.problem, c, roundoff, threads), &Measured::base_b);
-    measure(run_chunk32(r.problem, c, {c.chunk, GateSum::fp32, c.matmul}, threads), &Measured::chunk_a);
-    measure(run_chunk32(r.problem, c, {c.chunk, GateSum::fp64_with_resets, c.matmul}, threads), &Measured::chunk_b);
+    run_tasks(4, threads,
+              [&] { return [&](std::size_t task) { measure(c.matmul == Matmul::f32 ? task : 3 - task); }; });
     const std::vector<double> gate_sums = largest_gate_sums(r.problem, c);
     r.out = combine(for_out, gate_sums, roundoff);
     r.final_state = combine(for_state, gate_sums, roundoff);

@@ -110,8 +110,7 @@ private:
         const LanePlace place{
             &m_r, m_sequence, m_head, first * m_chunk, std::min(count * m_chunk, length - first * m_chunk), m_columns};
         const auto key = key_head_of(static_cast<std::int64_t>(m_head), m_r.problem.dims, m_r.contract.value.head_map);
-        m_lane = prepare_lane(lane_inputs(place, static_cast<std::size_t>(key), m_chunk,
-                                          state_before(m_r, m_sequence, m_head, place.begin)),
+        m_lane = prepare_lane(lane_inputs(place, static_cast<std::size_t>(key), m_chunk, state_before(place)),
                               m_r.contract.value);
         m_target.clear();
         m_before = 0;

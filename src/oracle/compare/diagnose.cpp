@@ -14,6 +14,7 @@ namespace gdnctl::oracle {
 namespace {
 
 constexpr std::size_t k_columns = 16;  // of v that a hypothesis is acted out on
+constexpr std::size_t k_few = 4;       // of those, which most hypotheses fail on already
 constexpr std::size_t k_chunks = 4;    // of tokens
 
 // The dump beside some computed values, in units of the budget.
@@ -28,6 +29,7 @@ struct Window {
     std::size_t chunk = 64;
     std::optional<std::size_t> only;  // chunk of the sequence
     LaneInputs inputs;                // for the lane's own key head
+    LaneGrams grams;                  // of these
     bool ends = false;                // with the sequence, and there is a final state to compare
 };
 
@@ -46,11 +48,33 @@ public:
         w.chunk = chunk;
         w.only = only;
         w.ends = m_evidence.state && w.place.begin + w.place.tokens == length;
-        w.place.columns = worst_columns(w);
+        w.place.columns.resize(static_cast<std::size_t>(m_r.problem.dims.dv));
+        std::iota(w.place.columns.begin(), w.place.columns.end(), 0);
+        w.place.columns = worst_columns(w, k_columns);
         const auto own = key_head_of(static_cast<std::int64_t>(head), m_r.problem.dims, m_r.contract.value.head_map);
-        w.inputs =
-            lane_inputs(w.place, static_cast<std::size_t>(own), chunk, state_before(m_r, n, head, w.place.begin));
+        w.inputs = lane_inputs(w.place, static_cast<std::size_t>(own), chunk, state_before(w.place));
+        w.grams = grams_of(prepare_lane(w.inputs, m_r.contract.value));
         return w;
+    }
+
+    // The same with a few of its columns.
+    Window narrowed(const Window& w) const {
+        Window few = w;
+        few.place.columns = worst_columns(w, k_few);
+        few.inputs.columns = few.place.columns.size();
+        for (auto* x : {&few.inputs.v, &few.inputs.state, &few.inputs.initial}) {
+            std::vector<double> kept;
+            for (std::size_t row = 0; row < x->size(); row += w.inputs.columns) {
+                for (std::size_t j = 0; j < w.inputs.columns; ++j) {
+                    const std::size_t column = w.place.columns[j];
+                    if (std::binary_search(few.place.columns.begin(), few.place.columns.end(), column)) {
+                        kept.push_back((*x)[row + j]);
+                    }
+                }
+            }
+            *x = std::move(kept);
+        }
+        return few;
     }
 
     Misfit misfit(const Window& w, const LaneResult& acted) const {
@@ -77,14 +101,7 @@ public:
 
     // How many times smaller the error is under the hypothesis; 0: it does not explain the dump.
     double improvement(const Window& w, const Misfit& before, const Hypothesis& h) const {
-        Hypothesis acted = h;
-        if (w.only) {
-            if (!h.chunk) return 0;
-            acted.chunk = [&h, only = *w.only](ChunkParts& c) {
-                if (c.index == only) h.chunk(c);
-            };
-        }
-        const auto result = acted.act_out(w.inputs, m_r.contract.value, w.place);
+        const auto result = act_out(w, h);
         if (!result) return 0;
         const Misfit after = misfit(w, *result);
         const double out = gain(before.out, after.out, after.out_room, h.rounding);
@@ -94,7 +111,35 @@ public:
         return best > 2 ? best : 0;
     }
 
+    // Whether a window of a few of w's columns leaves it open that the hypothesis explains w: the error there, were it
+    // 0 in all other columns, must be small enough.
+    bool possible(const Window& few, const Window& w, const Misfit& before, const Hypothesis& h) const {
+        const auto result = act_out(few, h);
+        if (!result) return false;
+        const Misfit after = misfit(few, *result);
+        const double part =
+            std::sqrt(static_cast<double>(few.place.columns.size()) / static_cast<double>(w.place.columns.size()));
+        const auto fails = [part](double wrong, double left) {
+            return wrong > k_ok_band && part * left > k_least_gain * wrong;
+        };
+        return !fails(before.out, after.out) && !fails(before.state, after.state);
+    }
+
 private:
+    // What every explanation leaves of the error, at most; with room for sums in another order.
+    static constexpr double k_least_gain = 0.334;
+
+    std::optional<LaneResult> act_out(const Window& w, const Hypothesis& h) const {
+        Hypothesis acted = h;
+        if (w.only) {
+            if (!h.chunk) return std::nullopt;
+            acted.chunk = [&h, only = *w.only](ChunkParts& c) {
+                if (c.index == only) h.chunk(c);
+            };
+        }
+        return acted.act_out(w.inputs, m_r.contract.value, w.place, &w.grams);
+    }
+
     // 1: right before and after; 0: not explained.
     static double gain(double before, double after, double room, bool rounding) {
         if (std::isnan(after)) return 0;
@@ -148,27 +193,26 @@ private:
         return at.empty() ? 0 : std::sqrt(error / static_cast<double>(at.size()));
     }
 
-    // Half of them where the dump is worst, the others spread over the rest.
-    std::vector<std::size_t> worst_columns(const Window& w) const {
-        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
-        std::vector<std::size_t> columns(dv);
-        std::iota(columns.begin(), columns.end(), 0);
-        if (dv <= k_columns) return columns;
-        std::vector<double> errors(dv, 0);
-        Window all = w;
-        all.place.columns = columns;
+    // `count` of the window's columns: half of them where the dump is worst, the others spread over the rest.
+    std::vector<std::size_t> worst_columns(const Window& w, std::size_t count) const {
+        const std::vector<std::size_t>& all = w.place.columns;
+        if (all.size() <= count) return all;
+        std::vector<double> errors(all.size(), 0);
         const auto add = [&](const Evidence& e, const std::vector<std::size_t>& at) {
             for (std::size_t i = 0; i < at.size(); ++i) {
                 const double error = (*e.got)[at[i]] - (*e.want)[at[i]];
-                errors[i % dv] += std::isfinite(error) ? error * error : 0;
+                errors[i % all.size()] += std::isfinite(error) ? error * error : 0;
             }
         };
-        if (m_evidence.out) add(*m_evidence.out, out_at(all));
-        if (w.ends) add(*m_evidence.state, state_at(all));
-        std::stable_sort(columns.begin(), columns.end(), [&](auto a, auto b) { return errors[a] > errors[b]; });
-        std::vector<std::size_t> chosen(columns.begin(), columns.begin() + k_columns / 2);
-        for (std::size_t i = 0; i < k_columns / 2; ++i) {
-            chosen.push_back(columns[k_columns / 2 + i * (dv - k_columns / 2) / (k_columns / 2)]);
+        if (m_evidence.out) add(*m_evidence.out, out_at(w));
+        if (w.ends) add(*m_evidence.state, state_at(w));
+        std::vector<std::size_t> order(all.size());
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return errors[a] > errors[b]; });
+        std::vector<std::size_t> chosen;
+        for (std::size_t i = 0; i < count / 2; ++i) {
+            chosen.push_back(all[order[i]]);
+            chosen.push_back(all[order[count / 2 + i * (all.size() - count / 2) / (count / 2)]]);
         }
         std::sort(chosen.begin(), chosen.end());
         return chosen;
@@ -188,9 +232,13 @@ struct Match {
 std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int threads, std::string_view where) {
     const auto& all = forward_hypotheses();
     const Misfit before = search.misfit_of_truth(w);
+    const Window few = search.narrowed(w);
     std::vector<double> improvements(all.size(), 0);
-    run_tasks(all.size(), threads,
-              [&] { return [&](std::size_t i) { improvements[i] = search.improvement(w, before, all[i]); }; });
+    run_tasks(all.size(), threads, [&] {
+        return [&](std::size_t i) {
+            if (search.possible(few, w, before, all[i])) improvements[i] = search.improvement(w, before, all[i]);
+        };
+    });
     std::vector<Match> found;
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (improvements[i] > 0) found.push_back({&all[i], improvements[i], std::string(where)});
@@ -282,11 +330,12 @@ bool has_nonfinite(const ForwardEvidence& evidence) {
 
 }  // namespace
 
-std::optional<LaneResult> Hypothesis::act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place) const {
+std::optional<LaneResult> Hypothesis::act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place,
+                                              const LaneGrams* grams) const {
     if (given && !given(inputs, contract, place)) return std::nullopt;
     Lane lane = prepare_lane(inputs, contract);
     if (prepared) prepared(lane);
-    return run_lane<double>(lane, chunk);
+    return run_lane<double>(lane, chunk, grams);
 }
 
 const std::vector<Hypothesis>& forward_hypotheses() {
@@ -300,7 +349,7 @@ const std::vector<Hypothesis>& forward_hypotheses() {
 
 Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
                    const FaultPlace& place, int threads) {
-    const auto rearranged = match_rearranged(r, evidence);
+    const auto rearranged = match_rearranged(r, evidence, threads);
     const auto lanes = wrong_lanes(r, errors);
     if (lanes.empty()) return match_pattern(r, evidence, errors, place);
     std::vector<Hint> hints = rearranged;

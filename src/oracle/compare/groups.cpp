@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "oracle/compare/blocks.h"
+#include "oracle/kernels/tasks.h"
+
 namespace gdnctl::oracle {
 
 Groups groups_of_out(const GdnProblem& p) {
@@ -28,12 +31,12 @@ Groups groups_of_state(const GdnProblem& p) {
 double GroupSums::error_rms() const { return count == 0 ? 0 : std::sqrt(error_squares / static_cast<double>(count)); }
 double GroupSums::truth_rms() const { return count == 0 ? 0 : std::sqrt(truth_squares / static_cast<double>(count)); }
 
-std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double>& got,
-                                  const std::vector<double>& want) {
-    std::vector<GroupSums> sums(groups.count);
-    for (std::size_t i = 0; i < want.size(); ++i) {
+namespace {
+
+void add_run(const double* got, const double* want, std::size_t width, GroupSums& to) {
+    GroupSums s = to;
+    for (std::size_t i = 0; i < width; ++i) {
         if (!std::isfinite(want[i])) continue;
-        GroupSums& s = sums[groups.of(i)];
         const double error = std::fabs(got[i] - want[i]);
         s.error_squares += error * error;
         // A NaN must not be lost in a comparison.
@@ -42,7 +45,36 @@ std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double
         s.max_truth = std::max(s.max_truth, std::fabs(want[i]));
         ++s.count;
     }
-    return sums;
+    to = s;
+}
+
+void add_sums(const GroupSums& from, GroupSums& to) {
+    to.error_squares += from.error_squares;
+    to.max_error = std::max(to.max_error, from.max_error);
+    to.truth_squares += from.truth_squares;
+    to.max_truth = std::max(to.max_truth, from.max_truth);
+    to.count += from.count;
+}
+
+}  // namespace
+
+std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double>& got, const std::vector<double>& want,
+                                  int threads) {
+    const std::size_t runs = want.size() / std::max<std::size_t>(groups.width, 1);
+    const Blocks blocks(runs, groups.width);
+    std::vector<std::vector<GroupSums>> parts(blocks.count, std::vector<GroupSums>(groups.count));
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t block) {
+            for (std::size_t run = blocks.begin(block); run < blocks.end(block); ++run) {
+                const std::size_t at = run * groups.width;
+                add_run(got.data() + at, want.data() + at, groups.width, parts[block][groups.of_run[run]]);
+            }
+        };
+    });
+    for (std::size_t block = 1; block < parts.size(); ++block) {
+        for (std::size_t g = 0; g < groups.count; ++g) add_sums(parts[block][g], parts[0][g]);
+    }
+    return parts.empty() ? std::vector<GroupSums>(groups.count) : std::move(parts[0]);
 }
 
 }  // namespace gdnctl::oracle

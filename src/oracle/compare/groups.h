@@ -31,7 +31,8 @@ struct GroupSums {
     double truth_rms() const;
 };
 
-std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double>& got,
-                                  const std::vector<double>& want);
+// The same for any number of threads.
+std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double>& got, const std::vector<double>& want,
+                                  int threads = 1);
 
 }  // namespace gdnctl::oracle

@@ -18,12 +18,11 @@ struct LanePlace {
     std::vector<std::size_t> columns;   // of v
 };
 
-// The window's inputs as they were given, for the key head `key_head`; `state` is what the truth has before it.
-LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk,
-                       const std::vector<double>& state);
-// The truth's state of the lane before token `begin` of its sequence: [dk, dv].
-std::vector<double> state_before(const GdnReference& reference, std::size_t sequence, std::size_t head,
-                                 std::size_t begin);
+// The window's inputs as they were given, for the key head `key_head`; `state` is what the truth has before it,
+// [dk, columns], or empty for zeros.
+LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk, std::vector<double> state);
+// The truth's state of the place's lane and columns before its first token: [dk, columns].
+std::vector<double> state_before(const LanePlace& place);
 
 struct Hypothesis {
     std::string_view stage;
@@ -34,8 +33,10 @@ struct Hypothesis {
     ChunkEdit chunk;
     bool rounding = false;  // cannot match to the last bit: an error 20 times smaller is enough
 
-    // nullopt where it makes no sense. `place` is where `inputs` come from.
-    std::optional<LaneResult> act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place) const;
+    // nullopt where it makes no sense. `place` is where `inputs` come from, `grams` may be those of them when they are
+    // honest.
+    std::optional<LaneResult> act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place,
+                                      const LaneGrams* grams = nullptr) const;
 };
 
 // Mistakes in what the inputs mean, in a chunk's coefficients, in the order of operations, and in rounding.

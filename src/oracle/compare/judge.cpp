@@ -6,9 +6,11 @@
 
 #include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/backward.h"
+#include "oracle/compare/blocks.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/localise.h"
 #include "oracle/compare/metrics.h"
+#include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
@@ -30,18 +32,19 @@ DType judged_dtype(const Tensor& tensor, std::string_view canonical, const GdnRe
 
 // Whether a finite value of the truth stays finite in the dtype that the dump stands for; nothing is held in fp64.
 bool fits(double want, DType judged) {
+    if (std::fabs(want) < 6e4) return true;  // in every dtype
     return std::isfinite(rounded_to(want, judged == DType::f64 ? DType::f32 : judged));
 }
 
 // The budget of each group with the rounding of the stored dtype added: its error is the truth's distance to it.
-std::vector<GroupBudget> with_output_rounding(const Pair& pair) {
+std::vector<GroupBudget> with_output_rounding(const Pair& pair, int threads) {
     std::vector<GroupBudget> budgets = pair.budget->groups;
     if (pair.judged == DType::f64 || pair.judged == DType::f32) return budgets;
     std::vector<double> rounded(pair.want->size());
     // A value beyond the dtype's range is no rounding: it must not make the budget infinite.
     std::transform(pair.want->begin(), pair.want->end(), rounded.begin(),
                    [&](double y) { return fits(y, pair.judged) ? rounded_to(y, pair.judged) : y; });
-    const auto sums = sum_groups(pair.groups, rounded, *pair.want);
+    const auto sums = sum_groups(pair.groups, rounded, *pair.want, threads);
     for (std::size_t g = 0; g < budgets.size(); ++g) {
         budgets[g].rms = std::hypot(budgets[g].rms, sums[g].error_rms());
         budgets[g].max_abs += sums[g].max_error;
@@ -49,40 +52,62 @@ std::vector<GroupBudget> with_output_rounding(const Pair& pair) {
     return budgets;
 }
 
+// Of equal scores the earlier element is worse.
+using Scored = std::pair<double, std::size_t>;
+bool worse(const Scored& a, const Scored& b) {
+    return a.first > b.first || (a.first == b.first && a.second < b.second);
+}
+
+// The worst elements of some runs, in no order.
+std::vector<Scored> worst_of_runs(const Pair& pair, const std::vector<GroupBudget>& budgets, std::size_t first,
+                                  std::size_t last) {
+    std::vector<Scored> worst;  // a heap: the least bad one in front
+    for (std::size_t run = first; run < last; ++run) {
+        const double budget = budgets[pair.groups.of_run[run]].max_abs;
+        for (std::size_t i = run * pair.groups.width; i < (run + 1) * pair.groups.width; ++i) {
+            const double want = (*pair.want)[i];
+            const double error = std::fabs(pair.got[i] - want);
+            const bool full = worst.size() == k_worst_elements;
+            // Most are far from it, and need no quotient.
+            if (full && error < 0.999 * worst.front().first * budget) continue;
+            if (!std::isfinite(want)) continue;
+            double score = error / budget;
+            if (!std::isfinite(pair.got[i])) {
+                if (!fits(want, pair.judged)) continue;
+                score = HUGE_VAL;
+            }
+            if (full && !worse({score, i}, worst.front())) continue;
+            if (full) {
+                std::pop_heap(worst.begin(), worst.end(), worse);
+                worst.pop_back();
+            }
+            worst.emplace_back(score, i);
+            std::push_heap(worst.begin(), worst.end(), worse);
+        }
+    }
+    return worst;
+}
+
 // Where the dump is worst: values that are not finite where the truth is, then the largest errors in units of their
 // groups' budgets. The worst first.
-std::vector<std::size_t> worst_elements(const Pair& pair, const std::vector<GroupBudget>& budgets) {
-    using Scored = std::pair<double, std::size_t>;
-    // Of equal scores the earlier element is worse.
-    const auto worse = [](const Scored& a, const Scored& b) {
-        return a.first > b.first || (a.first == b.first && a.second < b.second);
-    };
-    std::vector<Scored> worst;  // a heap: the least bad one in front
-    for (std::size_t i = 0; i < pair.want->size(); ++i) {
-        const double want = (*pair.want)[i];
-        if (!std::isfinite(want)) continue;
-        double score = std::fabs(pair.got[i] - want) / budgets[pair.groups.of(i)].max_abs;
-        if (!std::isfinite(pair.got[i])) {
-            if (!fits(want, pair.judged)) continue;
-            score = HUGE_VAL;
-        }
-        if (worst.size() == k_worst_elements && !worse({score, i}, worst.front())) continue;
-        if (worst.size() == k_worst_elements) {
-            std::pop_heap(worst.begin(), worst.end(), worse);
-            worst.pop_back();
-        }
-        worst.emplace_back(score, i);
-        std::push_heap(worst.begin(), worst.end(), worse);
-    }
+std::vector<std::size_t> worst_elements(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads) {
+    const Blocks blocks(pair.groups.of_run.size(), pair.groups.width);
+    std::vector<std::vector<Scored>> parts(blocks.count);
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t b) { parts[b] = worst_of_runs(pair, budgets, blocks.begin(b), blocks.end(b)); };
+    });
+    std::vector<Scored> worst;
+    for (const auto& part : parts) worst.insert(worst.end(), part.begin(), part.end());
     std::sort(worst.begin(), worst.end(), worse);
+    worst.resize(std::min(worst.size(), k_worst_elements));
     std::vector<std::size_t> elements;
     for (const Scored& s : worst) elements.push_back(s.second);
     if (elements.empty()) elements.push_back(0);
     return elements;
 }
 
-double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets) {
-    const auto sums = sum_groups(pair.groups, pair.got, *pair.want);
+double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads) {
+    const auto sums = sum_groups(pair.groups, pair.got, *pair.want, threads);
     double score = 0;
     for (std::size_t g = 0; g < sums.size(); ++g) {
         if (sums[g].count == 0) continue;
@@ -172,15 +197,15 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
     report.stored = entry.tensor.dtype;
     report.judged = judged_dtype(entry.tensor, canonical, r);
     pair.judged = report.judged;
-    const auto budgets = with_output_rounding(pair);
-    measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report);
+    const auto budgets = with_output_rounding(pair, options.threads);
+    measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report, options.threads);
     report.budget_relative = pair.budget->relative;
-    report.error_over_budget = error_over_budget(pair, budgets);
+    report.error_over_budget = error_over_budget(pair, budgets, options.threads);
     report.verdict = verdict_of(report, options);
     report.beyond_range = static_cast<std::size_t>(std::count_if(
         pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
     if (!pair.got.empty()) {
-        for (const std::size_t i : worst_elements(pair, budgets)) {
+        for (const std::size_t i : worst_elements(pair, budgets, options.threads)) {
             report.worst_elements.push_back(place_of(i, pair, report, r));
         }
         report.worst = report.worst_elements.front();
@@ -303,8 +328,8 @@ Status compare_tensors(const GdnReference& r, const TensorFile& dump, const Comp
 // Where and why. An unstable input has no fault to look for, and a dump within the budget neither. A wrong forward pass
 // makes wrong gradients: those are looked into only where it is right.
 void locate(const GdnReference& r, const Compared& all, const CompareOptions& options, GdnReport& report) {
-    report.errors = map_errors(r, all.forward);
-    report.token_errors = map_token_errors(r, all.forward, 0);
+    report.errors = map_errors(r, all.forward, options.threads);
+    report.token_errors = map_token_errors(r, all.forward, 0, options.threads);
     if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) return;
     report.place = find_place(r, all.forward, report.errors);
     const bool forward = std::any_of(report.tensors.begin(), report.tensors.end(), [](const TensorReport& t) {
@@ -315,7 +340,8 @@ void locate(const GdnReference& r, const Compared& all, const CompareOptions& op
         report.place = find_gradient_place(r, all.gradients);
     }
     if (report.place && report.place->first_sequence > 0) {
-        report.token_errors = map_token_errors(r, all.forward, static_cast<std::size_t>(report.place->first_sequence));
+        report.token_errors =
+            map_token_errors(r, all.forward, static_cast<std::size_t>(report.place->first_sequence), options.threads);
     }
     if (!options.hints) return;
     Diagnosis d;

@@ -32,8 +32,35 @@ double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
     return c.exp_clip ? std::clamp(g, -*c.exp_clip, *c.exp_clip) : g;
 }
 
+// [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.
+std::vector<double> gram(const std::vector<double>& a, const std::vector<double>& b, std::size_t dk, std::size_t first,
+                         std::size_t n) {
+    std::vector<double> result(n * n, 0);
+    std::vector<double> row(n);  // one dimension of all keys: the inner loop runs over tokens
+    for (std::size_t x = 0; x < dk; ++x) {
+        for (std::size_t j = 0; j < n; ++j) row[j] = b[(first + j) * dk + x];
+        for (std::size_t i = 0; i < n; ++i) {
+            const double factor = a[(first + i) * dk + x];
+            double* to = result.data() + i * n;
+            for (std::size_t j = 0; j < n; ++j) to[j] += factor * row[j];
+        }
+    }
+    return result;
+}
+
+// The grams of a lane's chunks that are known already.
+struct KnownGrams {
+    const std::vector<std::vector<double>>* keys = nullptr;
+    const std::vector<std::vector<double>>* queries = nullptr;
+};
+
+KnownGrams usable(const Lane& lane, const LaneGrams* known) {
+    if (known == nullptr || known->chunk != lane.chunk || known->k != lane.k) return {};
+    return {&known->key_gram, known->q == lane.q ? &known->query_gram : nullptr};
+}
+
 // The chunk's coefficients as they should be.
-ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before) {
+ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before, const KnownGrams& known) {
     ChunkParts c;
     c.lane = &lane;
     c.first = first;
@@ -42,22 +69,9 @@ ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before
     c.last_of_sequence = lane.last && first + c.rows == lane.tokens;
     c.gates_before = gates_before;
     const std::size_t n = c.rows;
-    c.key_gram.assign(n * n, 0);
-    c.query_gram.assign(n * n, 0);
-    std::vector<double> row(n);  // one dimension of all keys: the inner loop runs over tokens
-    for (std::size_t x = 0; x < lane.dk; ++x) {
-        for (std::size_t j = 0; j < n; ++j) row[j] = lane.k[(first + j) * lane.dk + x];
-        for (std::size_t i = 0; i < n; ++i) {
-            const double k = row[i];
-            const double q = lane.q[(first + i) * lane.dk + x];
-            double* keys = c.key_gram.data() + i * n;
-            double* queries = c.query_gram.data() + i * n;
-            for (std::size_t j = 0; j < n; ++j) {
-                keys[j] += k * row[j];
-                queries[j] += q * row[j];
-            }
-        }
-    }
+    const std::size_t index = first / lane.chunk;
+    c.key_gram = known.keys != nullptr ? (*known.keys)[index] : gram(lane.k, lane.k, lane.dk, first, n);
+    c.query_gram = known.queries != nullptr ? (*known.queries)[index] : gram(lane.q, lane.k, lane.dk, first, n);
     double sum = 0;
     int closed = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -91,7 +105,8 @@ ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before
 template <class Real>
 class LaneRun {
 public:
-    LaneRun(const Lane& lane, const ChunkEdit& edit) : m_lane(lane), m_edit(edit) {
+    LaneRun(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known)
+        : m_lane(lane), m_edit(edit), m_known(usable(lane, known)) {
         m_result.out.assign(lane.tokens * lane.columns, 0);
         m_state.assign(lane.state.begin(), lane.state.end());
     }
@@ -99,7 +114,7 @@ public:
     LaneResult run() {
         double gates = m_lane.gates_before;
         for (std::size_t first = 0; first < m_lane.tokens; first += m_lane.chunk) {
-            ChunkParts parts = honest_parts(m_lane, first, gates);
+            ChunkParts parts = honest_parts(m_lane, first, gates, m_known);
             gates += parts.sum.back();
             if (m_edit) m_edit(parts);
             step(parts);
@@ -212,6 +227,7 @@ private:
 
     const Lane& m_lane;
     const ChunkEdit& m_edit;
+    KnownGrams m_known;
     std::vector<Real> m_state;
     LaneResult m_result;
 };
@@ -235,12 +251,22 @@ Lane prepare_lane(const LaneInputs& inputs, const GdnContract& c) {
     return lane;
 }
 
-template <class Real>
-LaneResult run_lane(const Lane& lane, const ChunkEdit& edit) {
-    return LaneRun<Real>(lane, edit).run();
+LaneGrams grams_of(const Lane& lane) {
+    LaneGrams grams{lane.chunk, lane.q, lane.k, {}, {}};
+    for (std::size_t first = 0; first < lane.tokens; first += lane.chunk) {
+        const std::size_t n = std::min(lane.chunk, lane.tokens - first);
+        grams.key_gram.push_back(gram(lane.k, lane.k, lane.dk, first, n));
+        grams.query_gram.push_back(gram(lane.q, lane.k, lane.dk, first, n));
+    }
+    return grams;
 }
 
-template LaneResult run_lane<float>(const Lane&, const ChunkEdit&);
-template LaneResult run_lane<double>(const Lane&, const ChunkEdit&);
+template <class Real>
+LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known) {
+    return LaneRun<Real>(lane, edit, known).run();
+}
+
+template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
+template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
 
 }  // namespace gdnctl::oracle

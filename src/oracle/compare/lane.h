@@ -63,16 +63,24 @@ struct ChunkParts {
 };
 using ChunkEdit = std::function<void(ChunkParts&)>;
 
+// K K^T and Q K^T of a lane's chunks, for lanes that have the same keys (and queries).
+struct LaneGrams {
+    std::size_t chunk = 0;
+    std::vector<double> q, k;                               // normalised
+    std::vector<std::vector<double>> key_gram, query_gram;  // of each chunk
+};
+LaneGrams grams_of(const Lane& lane);
+
 struct LaneResult {
     std::vector<double> out;    // [tokens, columns]
     std::vector<double> state;  // [dk, columns], after the window
 };
 
-// Products and sums in Real (float or double).
+// Products and sums in Real (float or double). `known` saves time where it has the lane's own keys; nullptr: none.
 template <class Real>
-LaneResult run_lane(const Lane& lane, const ChunkEdit& edit);
+LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known = nullptr);
 
-extern template LaneResult run_lane<float>(const Lane&, const ChunkEdit&);
-extern template LaneResult run_lane<double>(const Lane&, const ChunkEdit&);
+extern template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
+extern template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
 
 }  // namespace gdnctl::oracle

@@ -6,47 +6,49 @@
 
 namespace gdnctl::oracle {
 
-std::vector<double> state_before(const GdnReference& reference, std::size_t sequence, std::size_t head,
-                                 std::size_t begin) {
+std::vector<double> state_before(const LanePlace& place) {
+    const GdnReference& reference = *place.reference;
     const GdnProblem& p = reference.problem;
     const GdnDims& d = p.dims;
     const auto dk = static_cast<std::size_t>(d.dk);
     const auto dv = static_cast<std::size_t>(d.dv);
     const auto Hk = static_cast<std::size_t>(d.Hk);
     const auto Hv = static_cast<std::size_t>(d.Hv);
-    std::vector<double> initial(dk * dv, 0);
-    if (!p.initial_state.empty()) {
-        std::copy_n(p.initial_state.begin() + static_cast<std::ptrdiff_t>((sequence * Hv + head) * dk * dv), dk * dv,
-                    initial.begin());
+    const std::size_t columns = place.columns.size();
+    std::vector<double> initial(dk * columns, 0);
+    for (std::size_t x = 0; x < dk && !p.initial_state.empty(); ++x) {
+        const std::size_t row = ((place.sequence * Hv + place.head) * dk + x) * dv;
+        for (std::size_t j = 0; j < columns; ++j) initial[x * columns + j] = p.initial_state[row + place.columns[j]];
     }
-    if (begin == 0) return initial;
+    if (place.begin == 0) return initial;
     GdnProblem one;
-    one.dims = {1, static_cast<std::int64_t>(begin), 1, 1, d.dk, d.dv};
+    one.dims = {1, static_cast<std::int64_t>(place.begin), 1, 1, d.dk, static_cast<std::int64_t>(columns)};
     one.sequences = {{0, one.dims.T}};
     one.qk_dtype = p.qk_dtype;
     one.initial_state = std::move(initial);
-    const auto key =
-        static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(head), d, reference.contract.value.head_map));
-    const auto first = static_cast<std::size_t>(p.sequences[sequence].begin);
-    for (std::size_t row = first; row < first + begin; ++row) {
-        const auto copy = [row](const std::vector<double>& from, std::size_t heads, std::size_t at, std::size_t width,
-                                std::vector<double>& to) {
-            const auto begin_of = from.begin() + static_cast<std::ptrdiff_t>((row * heads + at) * width);
-            to.insert(to.end(), begin_of, begin_of + static_cast<std::ptrdiff_t>(width));
+    const auto key = static_cast<std::size_t>(
+        key_head_of(static_cast<std::int64_t>(place.head), d, reference.contract.value.head_map));
+    const auto first = static_cast<std::size_t>(p.sequences[place.sequence].begin);
+    one.q.reserve(place.begin * dk);
+    one.k.reserve(place.begin * dk);
+    one.v.reserve(place.begin * columns);
+    for (std::size_t row = first; row < first + place.begin; ++row) {
+        const auto keys = [&](const std::vector<double>& from, std::vector<double>& to) {
+            const auto at = from.begin() + static_cast<std::ptrdiff_t>((row * Hk + key) * dk);
+            to.insert(to.end(), at, at + static_cast<std::ptrdiff_t>(dk));
         };
-        copy(p.q, Hk, key, dk, one.q);
-        copy(p.k, Hk, key, dk, one.k);
-        copy(p.v, Hv, head, dv, one.v);
-        copy(p.gate, Hv, head, 1, one.gate);
-        copy(p.beta, Hv, head, 1, one.beta);
+        keys(p.q, one.q);
+        keys(p.k, one.k);
+        for (const std::size_t column : place.columns) one.v.push_back(p.v[(row * Hv + place.head) * dv + column]);
+        one.gate.push_back(p.gate[row * Hv + place.head]);
+        one.beta.push_back(p.beta[row * Hv + place.head]);
     }
-    if (!p.A_log.empty()) one.A_log = {p.A_log[head]};
-    if (!p.dt_bias.empty()) one.dt_bias = {p.dt_bias[head]};
+    if (!p.A_log.empty()) one.A_log = {p.A_log[place.head]};
+    if (!p.dt_bias.empty()) one.dt_bias = {p.dt_bias[place.head]};
     return run_recurrent64(one, reference.contract.value, 1).final_state;
 }
 
-LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk,
-                       const std::vector<double>& state) {
+LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk, std::vector<double> state) {
     const GdnReference& r = *place.reference;
     const GdnProblem& p = r.problem;
     const auto Hk = static_cast<std::size_t>(p.dims.Hk);
@@ -82,9 +84,10 @@ LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t
         }
         return to;
     };
-    in.state = columns_of(state, 0);
+    const bool given = !state.empty();
+    in.state = given ? std::move(state) : std::vector<double>(in.dk * in.columns, 0);
     in.initial = columns_of(p.initial_state, (place.sequence * Hv + place.head) * in.dk * dv);
-    if (place.begin > 0 && !state.empty()) {
+    if (place.begin > 0 && given) {
         LaneInputs gates;
         gates.dk = 1;
         gates.A_log = in.A_log;

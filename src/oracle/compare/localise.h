@@ -21,11 +21,11 @@ struct ForwardEvidence {
 };
 
 // Error / budget by head and chunk, for every lane.
-std::vector<LaneErrors> map_errors(const GdnReference& reference, const ForwardEvidence& evidence);
+std::vector<LaneErrors> map_errors(const GdnReference& reference, const ForwardEvidence& evidence, int threads);
 
 // Error / budget of each token of a sequence, the worst over its heads. Empty without out.
 std::vector<double> map_token_errors(const GdnReference& reference, const ForwardEvidence& evidence,
-                                     std::size_t sequence);
+                                     std::size_t sequence, int threads);
 
 // Heads, chunks and first wrong token. nullopt: every lane is within the band of OK.
 std::optional<FaultPlace> find_place(const GdnReference& reference, const ForwardEvidence& evidence,
@@ -41,7 +41,7 @@ Diagnosis diagnose(const GdnReference& reference, const ForwardEvidence& evidenc
                    const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);
 
 // Mistakes that only move or scale whole values of the dump; no lane needs to be acted out.
-std::vector<Hint> match_rearranged(const GdnReference& reference, const ForwardEvidence& evidence);
+std::vector<Hint> match_rearranged(const GdnReference& reference, const ForwardEvidence& evidence, int threads);
 // Factors of the terms of the lane's first wrong chunk that make it right; nullopt: none do.
 std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,
                                             const LaneErrors& errors);

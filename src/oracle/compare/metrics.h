@@ -13,6 +13,7 @@ struct Rule {
 
 // Fills every metric of `report` but budget, verdict and worst. `report.judged` must be set. Elements that are not
 // finite on either side are counted and take part in no average; a rule counts them as outside unless both sides agree.
-void measure(const std::vector<double>& got, const std::vector<double>& want, const Rule& rule, TensorReport& report);
+void measure(const std::vector<double>& got, const std::vector<double>& want, const Rule& rule, TensorReport& report,
+             int threads);
 
 }  // namespace gdnctl::oracle

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <set>
 
+#include "oracle/compare/blocks.h"
 #include "oracle/compare/localise.h"
+#include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
@@ -50,54 +52,59 @@ std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Eviden
 
 }  // namespace
 
-std::vector<LaneErrors> map_errors(const GdnReference& r, const ForwardEvidence& evidence) {
+std::vector<LaneErrors> map_errors(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
     const GdnDims& d = r.problem.dims;
     const auto heads = static_cast<std::size_t>(d.Hv);
     const auto dv = static_cast<std::size_t>(d.dv);
     const auto state_size = static_cast<std::size_t>(d.dk * d.dv);
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
-    std::vector<LaneErrors> lanes;
-    for (std::size_t n = 0; n < r.problem.sequences.size(); ++n) {
+    const auto map_lane = [&](std::size_t n, std::size_t head) {
         const auto begin = static_cast<std::size_t>(r.problem.sequences[n].begin);
         const auto end = static_cast<std::size_t>(r.problem.sequences[n].end);
-        for (std::size_t head = 0; head < heads; ++head) {
-            LaneErrors lane{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
-            for (std::size_t first = begin; evidence.out && first < end; first += chunk) {
-                RowError sum;
-                const std::size_t rows = std::min(chunk, end - first);
-                for (std::size_t row = first; row < first + rows; ++row) {
-                    const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
-                    sum.squares += error.squares;
-                    sum.largest = std::max(sum.largest, error.largest);
-                }
-                lane.chunks.push_back(over(sum, rows * dv, evidence.out->budgets[n * heads + head]));
+        LaneErrors lane{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
+        for (std::size_t first = begin; evidence.out && first < end; first += chunk) {
+            RowError sum;
+            const std::size_t rows = std::min(chunk, end - first);
+            for (std::size_t row = first; row < first + rows; ++row) {
+                const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
+                sum.squares += error.squares;
+                sum.largest = std::max(sum.largest, error.largest);
             }
-            if (evidence.state) {
-                const std::size_t at = (n * heads + head) * state_size;
-                lane.final_state = over(row_error(*evidence.state, at, state_size), state_size,
-                                        evidence.state->budgets[n * heads + head]);
-            }
-            lanes.push_back(std::move(lane));
+            lane.chunks.push_back(over(sum, rows * dv, evidence.out->budgets[n * heads + head]));
         }
-    }
+        if (evidence.state) {
+            const std::size_t at = (n * heads + head) * state_size;
+            lane.final_state =
+                over(row_error(*evidence.state, at, state_size), state_size, evidence.state->budgets[n * heads + head]);
+        }
+        return lane;
+    };
+    std::vector<LaneErrors> lanes(r.problem.sequences.size() * heads);
+    run_tasks(lanes.size(), threads,
+              [&] { return [&](std::size_t lane) { lanes[lane] = map_lane(lane / heads, lane % heads); }; });
     return lanes;
 }
 
 std::vector<double> map_token_errors(const GdnReference& reference, const ForwardEvidence& evidence,
-                                     std::size_t sequence) {
+                                     std::size_t sequence, int threads) {
     std::vector<double> errors;
     if (!evidence.out || sequence >= reference.problem.sequences.size()) return errors;
     const auto heads = static_cast<std::size_t>(reference.problem.dims.Hv);
     const auto dv = static_cast<std::size_t>(reference.problem.dims.dv);
     const GdnSequence s = reference.problem.sequences[sequence];
-    for (auto row = static_cast<std::size_t>(s.begin); row < static_cast<std::size_t>(s.end); ++row) {
-        double worst = 0;
-        for (std::size_t head = 0; head < heads; ++head) {
-            const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
-            worst = std::max(worst, over(error, dv, evidence.out->budgets[sequence * heads + head]));
-        }
-        errors.push_back(worst);
-    }
+    const auto first = static_cast<std::size_t>(s.begin);
+    errors.resize(static_cast<std::size_t>(s.end) - first);
+    const Blocks blocks(errors.size(), heads * dv);
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t b) {
+            for (std::size_t t = blocks.begin(b); t < blocks.end(b); ++t) {
+                for (std::size_t head = 0; head < heads; ++head) {
+                    const RowError error = row_error(*evidence.out, ((first + t) * heads + head) * dv, dv);
+                    errors[t] = std::max(errors[t], over(error, dv, evidence.out->budgets[sequence * heads + head]));
+                }
+            }
+        };
+    });
     return errors;
 }
 

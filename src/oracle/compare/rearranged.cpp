@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/compare/blocks.h"
 #include "oracle/compare/localise.h"
 #include "oracle/kernels/prepare.h"
+#include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
@@ -16,13 +18,26 @@ namespace {
 
 double square(double x) { return x * x; }
 
-// Sum of squares of got - other over every `step`th element; values that are not finite are left out on both sides.
-double distance(const std::vector<double>& got, const std::vector<double>& other) {
-    double sum = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-        if (std::isfinite(got[i]) && std::isfinite(other[i])) sum += square(got[i] - other[i]);
-    }
-    return sum;
+// Sum over elements of of(got, other), where both are finite.
+template <class Of>
+double sum_over(const std::vector<double>& got, const std::vector<double>& other, int threads, const Of& of) {
+    const Blocks blocks(got.size());
+    std::vector<double> sums(blocks.count, 0);
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t b) {
+            double sum = 0;
+            for (std::size_t i = blocks.begin(b); i < blocks.end(b); ++i) {
+                if (std::isfinite(got[i]) && std::isfinite(other[i])) sum += of(got[i], other[i]);
+            }
+            sums[b] = sum;
+        };
+    });
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+// Sum of squares of got - other.
+double distance(const std::vector<double>& got, const std::vector<double>& other, int threads = 1) {
+    return sum_over(got, other, threads, [](double x, double y) { return square(x - y); });
 }
 
 // What an honest tensor may be off by, as a sum of squares.
@@ -113,22 +128,14 @@ void match_runs(const Evidence& e, const Runs& runs, std::string_view stage, std
          distance(*e.got, *e.want), distance(*e.got, rearranged(e, runs, from)), allowed(e));
 }
 
-void match_factor(const Evidence& e, std::string_view tensor, double dk, std::vector<Hint>& hints) {
-    double product = 0;
-    double squares = 0;
-    for (std::size_t i = 0; i < e.got->size(); ++i) {
-        const double x = (*e.got)[i];
-        const double y = (*e.want)[i];
-        if (!std::isfinite(x) || !std::isfinite(y)) continue;
-        product += x * y;
-        squares += y * y;
-    }
+void match_factor(const Evidence& e, std::string_view tensor, double dk, int threads, std::vector<Hint>& hints) {
+    const double product = sum_over(*e.got, *e.want, threads, [](double x, double y) { return x * y; });
+    const double squares = sum_over(*e.got, *e.want, threads, [](double, double y) { return y * y; });
     const double factor = squares > 0 ? product / squares : 1;
     if (std::fabs(factor - 1) < 1e-6 || factor == 0) return;
-    std::vector<double> scaled = *e.want;
-    for (double& y : scaled) y *= factor;
-    const double before = distance(*e.got, *e.want);
-    const double after = distance(*e.got, scaled);
+    const double before = distance(*e.got, *e.want, threads);
+    const double after =
+        sum_over(*e.got, *e.want, threads, [factor](double x, double y) { return square(x - factor * y); });
     const double limit = allowed(e) * std::max(1.0, square(factor));
     note(hints, tensor == "out" ? "scale" : "carry",
          fmt::format("{} is {:.6g} times the truth (dk = {})", tensor, factor, dk), before, after, limit);
@@ -139,12 +146,13 @@ void match_rounding(const Evidence& e, std::string_view tensor, std::vector<Hint
     for (const DType dtype : {DType::bf16, DType::f16}) {
         const bool held = std::all_of(e.got->begin(), e.got->end(),
                                       [&](double x) { return !std::isfinite(x) || rounded_to(x, dtype) == x; });
+        if (!held) continue;
         std::vector<double> rounded = *e.want;
         for (double& y : rounded) y = rounded_to(y, dtype);
         const double before = distance(*e.got, *e.want);
         const double after = distance(*e.got, rounded);
         // Where honest noise crosses a boundary of rounding, a few values differ by a whole step.
-        if (!held || after > before / 4) continue;
+        if (after > before / 4) continue;
         hints.push_back(
             {"rounding",
              fmt::format("matches if {} is rounded to {} (declare it: {})", tensor, name_of(dtype),
@@ -172,17 +180,20 @@ void match_empty_policy(const GdnReference& r, const Evidence& e, std::vector<Hi
 }
 
 // Tokens between the end of a sequence and that of its batch row.
-void match_masked(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
+void match_masked(const GdnReference& r, const Evidence& e, int threads, std::vector<Hint>& hints) {
     const GdnProblem& p = r.problem;
+    bool masked = false;
+    for (std::size_t n = 0; !p.has_cu_seqlens && n < p.sequences.size(); ++n) {
+        masked = masked || p.sequences[n].end < static_cast<std::int64_t>(n + 1) * p.dims.T;
+    }
+    if (!masked) return;
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
     const std::vector<double> gates = log_gates(p, r.contract.value);
     std::vector<double> decayed = *e.want;
-    bool masked = false;
     GdnProblem unmasked = p;
-    for (std::size_t n = 0; !p.has_cu_seqlens && n < p.sequences.size(); ++n) {
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
         const std::int64_t end = static_cast<std::int64_t>(n + 1) * p.dims.T;
-        masked = masked || p.sequences[n].end < end;
         unmasked.sequences[n].end = end;
         for (std::size_t h = 0; h < heads; ++h) {
             double sum = 0;
@@ -193,16 +204,15 @@ void match_masked(const GdnReference& r, const Evidence& e, std::vector<Hint>& h
                 decayed[i] *= std::exp(sum);
         }
     }
-    if (!masked) return;
     const double before = distance(*e.got, *e.want);
     note(hints, "padding", "masked tokens still decay the state", before, distance(*e.got, decayed), allowed(e));
     note(hints, "padding", "tokens beyond the given lengths are not masked at all", before,
-         distance(*e.got, run_recurrent64(unmasked, r.contract.value, 1).final_state), allowed(e));
+         distance(*e.got, run_recurrent64(unmasked, r.contract.value, threads).final_state), allowed(e));
 }
 
 }  // namespace
 
-std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence& evidence) {
+std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
     std::vector<Hint> hints;
     const GdnDims& d = r.problem.dims;
     const auto heads = static_cast<std::size_t>(d.Hv);
@@ -216,7 +226,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
         match_runs(e, {heads, rows, dv, dv, heads * dv}, "head_map", "the value heads of out", hints);
         match_runs(e, {batches, per_batch, heads * dv, per_batch * heads * dv, heads * dv}, "layout",
                    "the batch rows of out", hints);
-        match_factor(e, "out", static_cast<double>(d.dk), hints);
+        match_factor(e, "out", static_cast<double>(d.dk), threads, hints);
         match_rounding(e, "out", hints);
     }
     if (evidence.state) {
@@ -230,12 +240,12 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
         match_runs(e, {sequences, 1, heads * dk * dv, heads * dk * dv, 0}, "layout", "the sequences of final_state",
                    hints);
         // Where out is wrong too, the state's factor is but a consequence.
-        if (!evidence.out || distance(*evidence.out->got, *evidence.out->want) <= allowed(*evidence.out)) {
-            match_factor(e, "final_state", static_cast<double>(d.dk), hints);
+        if (!evidence.out || distance(*evidence.out->got, *evidence.out->want, threads) <= allowed(*evidence.out)) {
+            match_factor(e, "final_state", static_cast<double>(d.dk), threads, hints);
         }
         match_rounding(e, "final_state", hints);
         match_empty_policy(r, e, hints);
-        match_masked(r, e, hints);
+        match_masked(r, e, threads, hints);
     }
     return hints;
 }

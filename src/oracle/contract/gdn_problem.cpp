@@ -341,8 +341,8 @@ std::optional<std::size_t> memory_estimate(const GdnDims& d, std::int64_t sequen
     const auto states = element_count({sequences, d.Hv, d.dk, d.dv});
     constexpr std::size_t k_values = std::size_t{1} << 50U;
     if (!tokens || !states || *tokens > k_values || *states > k_values) return std::nullopt;
-    // Inputs once in fp64 and once prepared, the truth, one perturbed and two fp32 results at a time.
-    return (*tokens + *states) * sizeof(double) * 4;
+    // Inputs in fp64, the truth, and beside each other one perturbed run and three in fp32, each with its own inputs.
+    return (*tokens + *states) * sizeof(double) * 6;
 }
 
 }  // namespace gdnctl::oracle

@@ -61,15 +61,31 @@ double decode_small(std::uint16_t bits, SmallFormat f) {
     const int bias = (1 << (f.exponent_bits - 1)) - 1;
     const int field = (bits & 0x7FFF) >> f.fraction_bits;
     const int fraction = bits & ((1 << f.fraction_bits) - 1);
+    if (field != 0 && field != (1 << f.exponent_bits) - 1) {
+        const std::uint64_t sign = static_cast<std::uint64_t>(bits & 0x8000U) << 48U;
+        const std::uint64_t exponent = static_cast<std::uint64_t>(field - bias + 1023) << 52U;
+        const auto shift = static_cast<unsigned>(52 - f.fraction_bits);
+        return std::bit_cast<double>(sign | exponent | (static_cast<std::uint64_t>(fraction) << shift));
+    }
     double magnitude = 0;
-    if (field == (1 << f.exponent_bits) - 1) {
-        magnitude = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-    } else if (field == 0) {
+    if (field == 0) {
         magnitude = std::ldexp(fraction, 1 - bias - f.fraction_bits);
     } else {
-        magnitude = std::ldexp(fraction + (1 << f.fraction_bits), field - bias - f.fraction_bits);
+        magnitude = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     }
     return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+// Where the format is normal, rounding is dropping bits of the double; the carry may reach the exponent, which is what
+// it should do.
+double rounded_small(double x, SmallFormat f) {
+    const auto bits = std::bit_cast<std::uint64_t>(x);
+    const int exponent = static_cast<int>((bits >> 52U) & 0x7FFU) - 1023;
+    const int bias = (1 << (f.exponent_bits - 1)) - 1;
+    if (exponent < 1 - bias || exponent >= bias) return decode_small(encode_small(x, f), f);
+    const auto dropped = static_cast<unsigned>(52 - f.fraction_bits);
+    const std::uint64_t to_even = (std::uint64_t{1} << (dropped - 1)) - 1 + ((bits >> dropped) & 1U);
+    return std::bit_cast<double>(((bits + to_even) >> dropped) << dropped);
 }
 
 template <class T>
@@ -159,7 +175,20 @@ double element(const Tensor& tensor, std::size_t i) {
 
 std::vector<double> to_f64(const Tensor& tensor) {
     std::vector<double> values(tensor.count());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(tensor, i);
+    const std::uint8_t* bytes = tensor.bytes.data();
+    const auto convert = [&](std::size_t size, const auto& decoded) {
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = decoded(bytes + i * size);
+    };
+    switch (tensor.dtype) {
+        case DType::f32: convert(4, [](const auto* at) { return static_cast<double>(load<float>(at)); }); break;
+        case DType::f16: convert(2, [](const auto* at) { return decode_small(load<std::uint16_t>(at), k_f16); }); break;
+        case DType::bf16:
+            convert(2, [](const auto* at) { return decode_small(load<std::uint16_t>(at), k_bf16); });
+            break;
+        default:
+            for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(tensor, i);
+            break;
+    }
     return values;
 }
 
@@ -190,8 +219,8 @@ double rounded_to(double x, DType dtype) {
     switch (dtype) {
         case DType::f64: return x;
         case DType::f32: return static_cast<double>(static_cast<float>(x));
-        case DType::f16: return decode_small(encode_small(x, k_f16), k_f16);
-        case DType::bf16: return decode_small(encode_small(x, k_bf16), k_bf16);
+        case DType::f16: return rounded_small(x, k_f16);
+        case DType::bf16: return rounded_small(x, k_bf16);
         default: return std::nearbyint(x);
     }
 }

@@ -335,7 +335,7 @@ GdnOutputs run_mutant(const GdnReference& r, const Mutant* mutant, const MutantS
             std::iota(place.columns.begin(), place.columns.end(), 0);
             const auto key = key_head_of(static_cast<std::int64_t>(head), p.dims, r.contract.value.head_map);
             LaneInputs in = lane_inputs(place, static_cast<std::size_t>(key),
-                                        static_cast<std::size_t>(r.contract.value.chunk), state_before(r, n, head, 0));
+                                        static_cast<std::size_t>(r.contract.value.chunk), state_before(place));
             GdnContract contract = r.contract.value;
             const bool faulty = mutant != nullptr && in_scope(head);
             if (faulty && mutant->fault.given) mutant->fault.given(in, contract, place);
