@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle_bench_run.h"
+#include "commands/oracle_bench_sweep.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
 #include "gdnctl/core/json.h"
@@ -62,10 +63,15 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.phases, {.names = "--phases",
                                .help = "show how long each phase of our kernels takes, and what bounds it: arithmetic, "
                                        "memory or packing"});
+    args.flag(options.sweep, {.names = "--sweep",
+                              .help = "time the kernels on twelve shapes, on one thread and on all, and mark what is "
+                                      "more than 15 % below what docs/benchmarks.md promises"});
     oracle_kernel::describe_limits(args, options.limits);
     args.check([&options]() -> Status {
         if (options.rounds < 1 || options.runs < 1)
             return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
+        if (options.sweep && (options.phases || options.shape != k_default_shape))
+            return fail(ErrorKind::usage, "--sweep has its own shapes and shows no phases");
         if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
         return {};
     });
@@ -74,6 +80,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "64 sequences, 64 tokens one by one, against moving the states");
     args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "where its time goes");
+    args.example("gdnctl oracle bench gdn --sweep --peer builtin:backward --rounds 3 --runs 3", "on many shapes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
@@ -86,6 +93,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    if (options.sweep) return run_sweep(options, context, threads, isa_of(options.isa));
     Bench bench(options, context, threads, isa_of(options.isa));
     GDNCTL_TRY(bench.run());
     context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands/oracle_kernel.h"
@@ -14,17 +15,20 @@ namespace gdnctl::commands::oracle_bench {
 
 enum class IsaChoice { best, scalar, avx2, avx512 };
 
+inline constexpr std::string_view k_default_shape = "1,4,8,4096,128,128";
+
 struct Options {
     std::string op;
     std::string kernel = "builtin:fused";
     std::vector<std::string> peers;
-    std::string shape = "1,4,8,4096,128,128";
+    std::string shape{k_default_shape};
     std::int64_t seed = 1;
     std::int64_t threads = 0;
     std::int64_t rounds = 8;
     std::int64_t runs = 5;
     IsaChoice isa = IsaChoice::best;
     bool phases = false;
+    bool sweep = false;
     oracle_kernel::LimitOptions limits;
 };
 

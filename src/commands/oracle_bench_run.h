@@ -58,6 +58,7 @@ public:
     std::string decode_text(const Entry& e) const;
     Json json() const;
     bool measured() const { return m_missing.empty(); }
+    const std::vector<Entry>& entries() const { return m_entries; }
     // Of the first kernel that has a fault.
     ExitCode exit_code() const {
         for (const Entry& e : m_entries) {

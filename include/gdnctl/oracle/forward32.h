@@ -41,7 +41,7 @@ enum class GateSum {
 void fused_forward(const Forward32& forward, int threads, Isa isa);
 
 // The chunked form with forward substitution, K K^T and Q K^T computed once for the value heads of a key head. Scratch:
-// one copy of the state, and per thread 3 dk + 4 chunk values a row of a chunk.
+// one copy of the state, and per thread 4 dk + 4 chunk values a row of a chunk.
 void chunk_forward(const Forward32& forward, int chunk, GateSum gate_sum, int threads, Isa isa);
 
 }  // namespace gdnctl::oracle

@@ -5,7 +5,8 @@
 
 #include "oracle/kernels/simd/chunk_task.h"
 #include "oracle/kernels/simd/phase_timer.h"
-#include "oracle/kernels/simd/vector.h"
+#include "oracle/kernels/simd/prefetch.h"
+#include "oracle/kernels/simd/tile.h"
 
 namespace gdnctl::oracle {
 namespace {
@@ -15,7 +16,7 @@ class ChunkSweep {
     using Vector = typename VectorOf<float, Bytes>::type;
     static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
     static constexpr std::size_t k_vectors = 2;
-    using Tile = Vector[Rows][k_vectors];
+    using Sums = Tile<Bytes, Rows, k_vectors>;
 
 public:
     static constexpr std::size_t k_columns = k_vectors * k_lanes;
@@ -34,6 +35,7 @@ public:
             return begin;
         };
         m_k = take(m_s.chunk * m_s.rows);
+        m_q = take(m_s.chunk * m_s.rows);
         m_kt = take(m_s.chunk * m_s.rows);
         m_qt = take(m_s.chunk * m_s.rows);
         m_kk = take(m_s.chunk * m_s.chunk);
@@ -69,7 +71,7 @@ private:
         std::size_t chunk;  // rows of a chunk, and
         std::size_t rows;   // of a panel: padded to whole tiles and vectors
         Sizes(std::size_t dk, std::size_t c) : chunk(rounded(c, 32)), rows(rounded(dk, 16)) {}
-        std::size_t total() const { return 3 * chunk * rows + 4 * chunk * chunk + chunk * k_columns + 6 * chunk; }
+        std::size_t total() const { return 4 * chunk * rows + 4 * chunk * chunk + chunk * k_columns + 6 * chunk; }
     };
 
     float* panel(std::size_t u) const { return m_panels + u * m_s.rows * k_columns; }
@@ -117,6 +119,34 @@ private:
         }
     }
 
+    std::size_t count_at(std::size_t first) const {
+        const std::size_t left = first < m_t.tokens ? m_t.tokens - first : 0;
+        return left < m_task.chunk ? left : m_task.chunk;
+    }
+
+    // What is read next is fetched little by little during the tiles of unit u, because rows lie pages apart: the
+    // values of the next unit, and of the keys that are packed when this key head's units are done, this unit's share.
+    void expect(std::size_t u, std::size_t first) {
+        std::size_t begin = u;
+        std::size_t end = u + 1;
+        while (begin > 0 && m_t.units[begin - 1].key_head == m_t.units[u].key_head) --begin;
+        while (end < m_t.unit_count && m_t.units[end].key_head == m_t.units[u].key_head) ++end;
+        m_next.clear();
+        const std::size_t value_row = u + 1 < m_t.unit_count ? first : first + m_task.chunk;
+        const FusedUnit& unit = m_t.units[u + 1 < m_t.unit_count ? u + 1 : 0];
+        m_next.add(m_t.v + (value_row * m_t.Hv + unit.value_head) * m_t.dv + unit.column, m_t.Hv * m_t.dv,
+                   count_at(value_row), columns_of(unit));
+        const std::size_t key_row = end < m_t.unit_count ? first : first + m_task.chunk;
+        const std::size_t rows = count_at(key_row);
+        const std::size_t from = rows * (u - begin) / (end - begin);
+        const std::size_t to = rows * (u - begin + 1) / (end - begin);
+        const std::size_t at =
+            ((key_row + from) * m_t.Hk + m_t.units[end < m_t.unit_count ? end : 0].key_head) * m_t.dk;
+        m_next.add(m_t.k + at, m_t.Hk * m_t.dk, to - from, m_t.dk);
+        m_next.add(m_t.q + at, m_t.Hk * m_t.dk, to - from, m_t.dk);
+        m_next.spread(2 * (m_rows / Rows) + (m_t.dk + Rows - 1) / Rows);
+    }
+
     void chunk(std::size_t first, std::size_t count) {
         const std::size_t padded = rounded(count, k_columns > Rows ? k_columns : Rows);
         m_padded = padded < m_s.chunk ? padded : m_s.chunk;
@@ -140,65 +170,36 @@ private:
         }
     }
 
-    float factor_of(const float* row) const {
-        if (!m_t.normalise) return 1;
-        float sum = 0;
-        for (std::size_t i = 0; i < m_t.dk; ++i) sum += row[i] * row[i];
-        return 1 / __builtin_sqrtf(sum + m_t.eps);
-    }
-
     // K by rows, and K and Q by columns; rows beyond `count` and columns beyond dk are 0.
     void pack(std::size_t key_head, std::size_t first, std::size_t count) {
-        constexpr std::size_t k_block = 16;
-        for (std::size_t i0 = 0; i0 < m_padded; i0 += k_block) {
-            for (std::size_t y = 0; y < k_block; ++y) {
-                const std::size_t i = i0 + y;
-                const std::size_t at = ((first + i) * m_t.Hk + key_head) * m_t.dk;
-                const bool there = i < count;
-                const float k_factor = there ? factor_of(m_t.k + at) : 0;
-                const float q_factor = there ? factor_of(m_t.q + at) : 0;
-                float* k = m_k + i * m_s.rows;
-                for (std::size_t x = 0; x < m_s.rows; ++x) {
-                    const bool inside = there && x < m_t.dk;
-                    k[x] = inside ? m_t.k[at + x] * k_factor : 0;
-                    m_kt[x * m_s.chunk + i] = k[x];
-                    m_qt[x * m_s.chunk + i] = inside ? m_t.q[at + x] * q_factor : 0;
-                }
-            }
+        for (std::size_t i = 0; i < m_padded; ++i) {
+            const std::size_t at = ((first + i) * m_t.Hk + key_head) * m_t.dk;
+            pack_row(m_t.k + at, i < count ? m_t.dk : 0, m_k + i * m_s.rows);
+            pack_row(m_t.q + at, i < count ? m_t.dk : 0, m_q + i * m_s.rows);
         }
+        transpose<Bytes>(m_k, m_s.rows, m_kt, m_s.chunk, m_padded, m_s.rows);
+        transpose<Bytes>(m_q, m_s.rows, m_qt, m_s.chunk, m_padded, m_s.rows);
     }
 
-    // acc[y] += sum over x of a[x][y] b[x], a and b with rows `a_stride` and `b_stride` apart.
-    static void accumulate(Tile& acc, const float* a, std::size_t a_stride, const float* b, std::size_t b_stride,
-                           std::size_t count) {
-        Tile sum;
-        for (std::size_t y = 0; y < Rows; ++y) {
-            for (std::size_t v = 0; v < k_vectors; ++v) sum[y][v] = acc[y][v];
+    // The first `width` elements of a row, normalised if asked.
+    void pack_row(const float* from, std::size_t width, float* to) const {
+        std::size_t x = 0;
+        Vector sums = {};
+        for (; x + k_lanes <= width; x += k_lanes) {
+            const Vector part = load<float, Bytes>(from + x);
+            sums += part * part;
+            store<float, Bytes>(to + x, part);
         }
-        for (std::size_t x = 0; x < count; ++x, a += a_stride, b += b_stride) {
-            Vector row[k_vectors];
-            for (std::size_t v = 0; v < k_vectors; ++v) row[v] = load<float, Bytes>(b + v * k_lanes);
-#pragma GCC unroll 8
-            for (std::size_t y = 0; y < Rows; ++y) {
-                const Vector factor = broadcast<Bytes>(a + y);
-                for (std::size_t v = 0; v < k_vectors; ++v) sum[y][v] += factor * row[v];
-            }
+        float sum = 0;
+        for (; x < width; ++x) {
+            to[x] = from[x];
+            sum += from[x] * from[x];
         }
-        for (std::size_t y = 0; y < Rows; ++y) {
-            for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] = sum[y][v];
-        }
-    }
-
-    static void clear(Tile& acc) {
-        for (std::size_t y = 0; y < Rows; ++y) {
-            for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] = Vector{};
-        }
-    }
-
-    static void keep(const Tile& acc, float* to, std::size_t stride) {
-        for (std::size_t y = 0; y < Rows; ++y) {
-            for (std::size_t v = 0; v < k_vectors; ++v) store<float, Bytes>(to + y * stride + v * k_lanes, acc[y][v]);
-        }
+        for (; x < m_s.rows; ++x) to[x] = 0;
+        if (width == 0 || !m_t.normalise) return;
+        for (std::size_t lane = 0; lane < k_lanes; ++lane) sum += sums[lane];
+        const float factor = 1 / __builtin_sqrtf(sum + m_t.eps);
+        for (x = 0; x < m_s.rows; x += k_lanes) store<float, Bytes>(to + x, load<float, Bytes>(to + x) * factor);
     }
 
     static std::size_t tile_flop(std::size_t steps) { return 2 * Rows * k_columns * steps; }
@@ -216,13 +217,13 @@ private:
     void gram() {
         for (std::size_t j = 0; j < m_rows; j += Rows) {
             for (std::size_t i = j / k_columns * k_columns; i < m_padded; i += k_columns) {
-                Tile acc;
-                clear(acc);
-                accumulate(acc, m_kt + j, m_s.chunk, m_kt + i, m_s.chunk, m_t.dk);
-                keep(acc, m_kk + j * m_s.chunk + i, m_s.chunk);
-                clear(acc);
-                accumulate(acc, m_kt + j, m_s.chunk, m_qt + i, m_s.chunk, m_t.dk);
-                keep(acc, m_qk + j * m_s.chunk + i, m_s.chunk);
+                Sums acc;
+                acc.clear();
+                acc.add({m_kt + j, m_s.chunk, 1}, {m_kt + i, m_s.chunk}, m_t.dk);
+                acc.keep(m_kk + j * m_s.chunk + i, m_s.chunk);
+                acc.clear();
+                acc.add({m_kt + j, m_s.chunk, 1}, {m_qt + i, m_s.chunk}, m_t.dk);
+                acc.keep(m_qk + j * m_s.chunk + i, m_s.chunk);
             }
         }
     }
@@ -255,25 +256,28 @@ private:
         const std::size_t at = first * stride + unit.value_head * m_t.dv + unit.column;
         const std::size_t columns = columns_of(unit);
         float* S = panel(u);
+        expect(u, first);
         if (m_task.states != nullptr && first / m_task.chunk % m_task.segment == 0) {
             save_state(u, first);
             m_timer.end(Phase::saving, 0, m_t.dk * columns);
         }
         for (std::size_t i = 0; i < m_rows; i += Rows) {
-            Tile acc;
-            clear(acc);
-            accumulate(acc, m_kt + i, m_s.chunk, S, k_columns, m_t.dk);
+            Sums acc;
+            acc.clear();
+            m_next.fetch();
+            acc.add({m_kt + i, m_s.chunk, 1}, {S, k_columns}, m_t.dk);
             right_hand_side(acc, i, count, m_t.v + at, stride, columns);
             solve(acc, i);
-            keep(acc, m_u + i * k_columns, k_columns);
+            acc.keep(m_u + i * k_columns, k_columns);
             if (m_task.u != nullptr) write(acc, i, count, m_task.u + at, stride, columns);
             m_timer.end(Phase::trsm, tile_flop(m_t.dk + i + Rows / 2), (m_task.u == nullptr ? 1 : 2) * Rows * columns);
-            clear(acc);
-            accumulate(acc, m_qt + i, m_s.chunk, S, k_columns, m_t.dk);
+            acc.clear();
+            m_next.fetch();
+            acc.add({m_qt + i, m_s.chunk, 1}, {S, k_columns}, m_t.dk);
             for (std::size_t y = 0; y < Rows; ++y) {
-                for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] *= m_t.scale * m_decay.from_start[i + y];
+                for (std::size_t v = 0; v < k_vectors; ++v) acc.at[y][v] *= m_t.scale * m_decay.from_start[i + y];
             }
-            accumulate(acc, m_p + i, m_s.chunk, m_u, k_columns, i + Rows);
+            acc.add({m_p + i, m_s.chunk, 1}, {m_u, k_columns}, i + Rows);
             write(acc, i, count, m_t.out + at, stride, columns);
             m_timer.end(Phase::output, tile_flop(m_t.dk + i + Rows), Rows * columns);
         }
@@ -282,7 +286,7 @@ private:
     }
 
     // beta (v - e^c K S), with K S in acc
-    void right_hand_side(Tile& acc, std::size_t i, std::size_t count, const float* v, std::size_t stride,
+    void right_hand_side(Sums& acc, std::size_t i, std::size_t count, const float* v, std::size_t stride,
                          std::size_t columns) const {
         for (std::size_t y = 0; y < Rows; ++y) {
             float padded[k_columns] = {};
@@ -292,40 +296,36 @@ private:
                 row = padded;
             }
             for (std::size_t x = 0; x < k_vectors; ++x) {
-                acc[y][x] = m_decay.beta[i + y] *
-                            (load<float, Bytes>(row + x * k_lanes) - m_decay.from_start[i + y] * acc[y][x]);
+                acc.at[y][x] = m_decay.beta[i + y] *
+                               (load<float, Bytes>(row + x * k_lanes) - m_decay.from_start[i + y] * acc.at[y][x]);
             }
         }
     }
 
-    void solve(Tile& acc, std::size_t i) const {
-        // acc -= M U, as the sum of -acc.
-        for (std::size_t y = 0; y < Rows; ++y) {
-            for (std::size_t v = 0; v < k_vectors; ++v) acc[y][v] = -acc[y][v];
-        }
-        accumulate(acc, m_m + i, m_s.chunk, m_u, k_columns, i);
+    void solve(Sums& acc, std::size_t i) const {
+        acc.template add<-1>({m_m + i, m_s.chunk, 1}, {m_u, k_columns}, i);
         for (std::size_t y = 0; y < Rows; ++y) {
             for (std::size_t v = 0; v < k_vectors; ++v) {
-                Vector x = -acc[y][v];
-                for (std::size_t z = 0; z < y; ++z) x -= m_m[(i + z) * m_s.chunk + i + y] * acc[z][v];
-                acc[y][v] = x;
+                Vector x = acc.at[y][v];
+                for (std::size_t z = 0; z < y; ++z) x -= m_m[(i + z) * m_s.chunk + i + y] * acc.at[z][v];
+                acc.at[y][v] = x;
             }
         }
     }
 
-    void write(const Tile& acc, std::size_t i, std::size_t count, float* out, std::size_t stride,
+    void write(const Sums& acc, std::size_t i, std::size_t count, float* out, std::size_t stride,
                std::size_t columns) const {
         for (std::size_t y = 0; y < Rows && i + y < count; ++y) {
             float* row = out + (i + y) * stride;
             for (std::size_t v = 0; v < k_vectors; ++v) {
                 if (columns < k_columns) {
                     for (std::size_t lane = 0; lane < k_lanes && v * k_lanes + lane < columns; ++lane) {
-                        row[v * k_lanes + lane] = acc[y][v][lane];
+                        row[v * k_lanes + lane] = acc.at[y][v][lane];
                     }
                 } else if (m_t.stream_out) {
-                    stream<Bytes>(row + v * k_lanes, acc[y][v]);
+                    stream<Bytes>(row + v * k_lanes, acc.at[y][v]);
                 } else {
-                    store<float, Bytes>(row + v * k_lanes, acc[y][v]);
+                    store<float, Bytes>(row + v * k_lanes, acc.at[y][v]);
                 }
             }
         }
@@ -339,14 +339,15 @@ private:
             }
         }
         for (std::size_t x = 0; x < m_t.dk; x += Rows) {
-            Tile acc;
+            Sums acc;
+            m_next.fetch();
             for (std::size_t y = 0; y < Rows; ++y) {
                 for (std::size_t v = 0; v < k_vectors; ++v) {
-                    acc[y][v] = load<float, Bytes>(S + (x + y) * k_columns + v * k_lanes) * m_decay.whole;
+                    acc.at[y][v] = load<float, Bytes>(S + (x + y) * k_columns + v * k_lanes) * m_decay.whole;
                 }
             }
-            accumulate(acc, m_k + x, m_s.rows, m_u, k_columns, count);
-            keep(acc, S + x * k_columns, k_columns);
+            acc.add({m_k + x, m_s.rows, 1}, {m_u, k_columns}, count);
+            acc.keep(S + x * k_columns, k_columns);
         }
     }
 
@@ -355,8 +356,9 @@ private:
     Sizes m_s;
     std::size_t m_padded = 0;  // rows of this chunk in whole vectors
     std::size_t m_rows = 0;    // and in whole tiles
-    float *m_k, *m_kt, *m_qt, *m_kk, *m_qk, *m_m, *m_p, *m_u;
+    float *m_k, *m_q, *m_kt, *m_qt, *m_kk, *m_qk, *m_m, *m_p, *m_u;
     float* m_panels;
+    Prefetch m_next;
     PhaseTimer m_timer;
     ChunkDecay m_decay;
 };
