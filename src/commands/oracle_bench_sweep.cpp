@@ -92,7 +92,9 @@ Json json_of(const Options& options, const std::vector<Cell>& cells, oracle::Isa
 Result<ExitCode> run_sweep(const Options& options, Context& context, int threads, oracle::Isa isa) {
     std::vector<Cell> cells;
     ExitCode code = ExitCode::ok;
-    for (const char* shape : k_shapes) {
+    std::vector<std::string> shapes(std::begin(k_shapes), std::end(k_shapes));
+    if (options.shape != k_default_shape) shapes = {options.shape};
+    for (const std::string& shape : shapes) {
         for (const int count : std::set<int>{1, threads}) {
             Options one = options;
             one.shape = shape;

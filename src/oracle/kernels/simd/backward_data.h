@@ -107,20 +107,20 @@ public:
         for (std::size_t i = 0; i < count; ++i) {
             float* row = to + i * task.Hk * task.dk;
             const float* from = turned + i * dk;
-            const float* y = rows + i * dk;
+            const float* normal = rows + i * dk;
             float dot = 0;
             if (task.normalise) {
                 Vector sums = {};
                 for (std::size_t x = 0; x < dk; x += k_lanes) {
-                    sums += load<float, Bytes>(y + x) * load<float, Bytes>(from + x);
+                    sums += load<float, Bytes>(normal + x) * load<float, Bytes>(from + x);
                 }
                 for (std::size_t lane = 0; lane < k_lanes; ++lane) dot += sums[lane];
             }
             std::size_t x = 0;
             for (; x + k_lanes <= task.dk; x += k_lanes) {
-                put(task, row + x, (load<float, Bytes>(from + x) - load<float, Bytes>(y + x) * dot) * factors[i]);
+                put(task, row + x, (load<float, Bytes>(from + x) - load<float, Bytes>(normal + x) * dot) * factors[i]);
             }
-            for (; x < task.dk; ++x) row[x] = (from[x] - y[x] * dot) * factors[i];
+            for (; x < task.dk; ++x) row[x] = (from[x] - normal[x] * dot) * factors[i];
         }
     }
 
