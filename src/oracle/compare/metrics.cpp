@@ -158,12 +158,14 @@ void measure(const std::vector<double>& got, const std::vector<double>& want, co
     report.numpy_rule.fraction = static_cast<double>(report.numpy_rule.count) / total;
     report.flashinfer_rule.fraction = static_cast<double>(report.flashinfer_rule.count) / total;
     if (all.finite == 0) return;
-    const auto percentile = [&](double fraction) {
-        const auto rank = static_cast<std::uint64_t>(fraction * static_cast<double>(all.finite - 1));
-        return ulp_of_rank(got, want, report.judged, bins, rank);
-    };
-    report.ulp.p50 = percentile(0.5);
-    report.ulp.p99 = percentile(0.99);
+    const std::pair<double, double*> percentiles[] = {{0.5, &report.ulp.p50}, {0.99, &report.ulp.p99}};
+    run_tasks(std::size(percentiles), threads, [&] {
+        return [&](std::size_t i) {
+            const auto& [fraction, ulp] = percentiles[i];
+            const auto rank = static_cast<std::uint64_t>(fraction * static_cast<double>(all.finite - 1));
+            *ulp = ulp_of_rank(got, want, report.judged, bins, rank);
+        };
+    });
 }
 
 }  // namespace gdnctl::oracle
