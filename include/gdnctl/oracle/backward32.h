@@ -47,8 +47,9 @@ struct Backward32 {
 };
 
 // Chunked, in segments from the last to the first. Results are bit-equal for any number of threads; instruction sets
-// differ by rounding. The gradient of a gate whose exp is 0 in fp32 is 0. A key head of a sequence is one task. Scratch
-// per thread: the states of one segment and one gradient for the value heads of a key head, and a few chunks of rows.
+// differ by rounding. The gradient of a gate whose exp is 0 in fp32 is 0. Some key heads of a sequence are one task.
+// Scratch per thread: the states of one segment and one gradient for the value heads of a key head, and a few chunks of
+// rows.
 void chunk_backward(const Backward32& backward, int threads, Isa isa);
 
 // Bytes that a forward and a backward pass need in all: inputs, outputs, cotangents, gradients, saves and scratch.

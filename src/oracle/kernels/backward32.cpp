@@ -1,5 +1,5 @@
-// The fp32 backward on plain arrays: who computes what. A task is a key head of a sequence with its value heads, so
-// that no sum crosses tasks.
+// The fp32 backward on plain arrays: who computes what. A task is some key heads of a sequence with their value heads,
+// so that no sum crosses tasks.
 #include "gdnctl/oracle/backward32.h"
 
 #include <algorithm>
@@ -75,12 +75,36 @@ BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment) {
     return t;
 }
 
-std::vector<std::vector<std::size_t>> heads_by_key(const GdnDims& dims, HeadMap map) {
-    std::vector<std::vector<std::size_t>> heads(static_cast<std::size_t>(dims.Hk));
-    for (std::int64_t h = 0; h < dims.Hv; ++h) {
-        heads[static_cast<std::size_t>(key_head_of(h, dims, map))].push_back(static_cast<std::size_t>(h));
+// Key heads that one task goes through chunk by chunk, and their value heads.
+struct Part {
+    std::vector<BackwardKey> keys;
+    std::vector<std::size_t> value_heads;
+};
+
+// Gradients of the states of a task: as much as the second-level cache holds beside everything else.
+constexpr std::size_t k_part_bytes = std::size_t{1} << 20U;
+
+std::size_t keys_a_part(const GdnDims& d, int threads) {
+    const auto Hk = static_cast<std::size_t>(std::max<std::int64_t>(d.Hk, 1));
+    const auto of_key = static_cast<std::size_t>(d.Hv) / Hk * static_cast<std::size_t>(d.dk * d.dv) * sizeof(float);
+    const std::size_t fit = std::max<std::size_t>(1, k_part_bytes / std::max<std::size_t>(of_key, 1));
+    const auto busy = static_cast<std::size_t>(std::max(threads, 1));
+    return std::min(fit, (Hk + busy - 1) / busy);
+}
+
+std::vector<Part> parts_of(const GdnDims& dims, HeadMap map, int threads) {
+    const std::size_t size = keys_a_part(dims, threads);
+    std::vector<Part> parts;
+    for (std::int64_t key = 0; key < dims.Hk; ++key) {
+        if (static_cast<std::size_t>(key) % size == 0) parts.emplace_back();
+        Part& part = parts.back();
+        const std::size_t begin = part.value_heads.size();
+        for (std::int64_t h = 0; h < dims.Hv; ++h) {
+            if (key_head_of(h, dims, map) == key) part.value_heads.push_back(static_cast<std::size_t>(h));
+        }
+        part.keys.push_back({static_cast<std::size_t>(key), begin, part.value_heads.size()});
     }
-    return heads;
+    return parts;
 }
 
 // No more chunks to a segment than the longest sequence has.
@@ -96,21 +120,23 @@ std::size_t longest_segment(std::span<const GdnSequence> sequences, int segment_
 void chunk_backward(const Backward32& b, int threads, Isa isa) {
     const BackwardKernel kernel = kernel_for(isa);
     const Forward32& f = b.inputs;
-    const auto heads = heads_by_key(f.dims, f.head_map);
+    const auto parts = parts_of(f.dims, f.head_map, threads);
     std::vector<std::size_t> first_segments;
     for (std::size_t n = 0; n < f.sequences.size(); ++n) {
         first_segments.push_back(segment_count(f.sequences.first(n), b.saves.segment_chunks));
     }
     const std::size_t segment = longest_segment(f.sequences, b.saves.segment_chunks);
     const std::size_t room = kernel.scratch(static_cast<std::size_t>(f.dims.dk), static_cast<std::size_t>(f.dims.dv),
-                                            heads.front().size(), segment);
-    run_tasks(f.sequences.size() * heads.size(), threads, [&] {
+                                            parts.front().value_heads.size(), segment);
+    run_tasks(f.sequences.size() * parts.size(), threads, [&] {
         return [&, scratch = aligned_floats(room)](std::size_t index) {
-            const std::size_t n = index / heads.size();
+            const std::size_t n = index / parts.size();
+            const Part& part = parts[index % parts.size()];
             BackwardTask task = task_of(b, n, first_segments[n]);
-            task.key_head = index % heads.size();
-            task.value_heads = heads[task.key_head].data();
-            task.value_head_count = heads[task.key_head].size();
+            task.keys = part.keys.data();
+            task.key_count = part.keys.size();
+            task.value_heads = part.value_heads.data();
+            task.value_head_count = part.value_heads.size();
             task.segment = segment;
             task.scratch = scratch.get();
             PhaseTimes times;
@@ -138,9 +164,10 @@ std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const Gdn
     const std::size_t gates = product({of(d.B), of(d.T), of(d.Hv)});
     const std::size_t states = product({of(d.Hv), of(d.dk), of(d.dv)});
     const std::size_t state_sets = segment_count(sequences, segment_chunks) + 4 * sequences.size();
-    const std::size_t scratch = kernel_for(best_isa())
-                                    .scratch(of(d.dk), of(d.dv), of(d.Hv / std::max<std::int64_t>(d.Hk, 1)),
-                                             longest_segment(sequences, segment_chunks));
+    const std::size_t scratch =
+        kernel_for(best_isa())
+            .scratch(of(d.dk), of(d.dv), keys_a_part(d, threads) * of(d.Hv / std::max<std::int64_t>(d.Hk, 1)),
+                     longest_segment(sequences, segment_chunks));
     // q, k, dq, dk; v, out, u, d_out, dv; g, beta, dg, dbeta; states, and the first and last of each sequence twice.
     const std::size_t floats[] = {product({4, keys}), product({5, values}), product({4, gates}),
                                   product({state_sets, states}), product({of(std::max(threads, 1)), scratch})};

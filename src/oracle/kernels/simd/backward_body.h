@@ -35,7 +35,9 @@ public:
         for (std::size_t end = chunks; end > 0;) {
             const std::size_t begin = (end - 1) / m_t.segment * m_t.segment;
             restore(begin, end);
-            for (std::size_t c = end; c-- > begin;) chunk(c, c - begin);
+            for (std::size_t c = end; c-- > begin;) {
+                for (std::size_t k = 0; k < m_t.key_count; ++k) chunk(c, c - begin, k);
+            }
             end = begin;
         }
         for (std::size_t h = 0; h < m_t.value_head_count; ++h) {
@@ -51,7 +53,9 @@ private:
         return left < k_rows ? left : k_rows;
     }
     std::size_t head_state(std::size_t h) const { return m_t.value_heads[h] * m_t.dk * m_t.dv; }
-    std::size_t key_at(std::size_t chunk) const { return (chunk * k_rows * m_t.Hk + m_t.key_head) * m_t.dk; }
+    std::size_t key_at(std::size_t chunk, std::size_t k) const {
+        return (chunk * k_rows * m_t.Hk + m_t.keys[k].head) * m_t.dk;
+    }
     std::size_t gate_at(std::size_t chunk, std::size_t h) const { return chunk * k_rows * m_t.Hv + m_t.value_heads[h]; }
     float* gradient(std::size_t h) const { return m_.gradient + h * m_.dk * m_.dv; }
     float* state_room(std::size_t h, std::size_t index) const {
@@ -65,15 +69,17 @@ private:
             const float* saved = m_t.states + begin / m_t.segment * m_t.Hv * m_t.dk * m_t.dv + head_state(h);
             if (!m_direct) m_.pack_state(m_t, saved, state_room(h, 0));
         }
-        for (std::size_t c = begin; c + 1 < end; ++c) {
-            m_.pack_keys(m_t, m_t.k + key_at(c), k_rows, m_.k, m_.k_factor);
-            for (std::size_t h = 0; h < m_t.value_head_count; ++h) {
+        for (std::size_t i = 0; i < (end - begin - 1) * m_t.key_count; ++i) {
+            const std::size_t c = begin + i / m_t.key_count;
+            const BackwardKey& key = m_t.keys[i % m_t.key_count];
+            m_.pack_keys(m_t, m_t.k + key_at(c, i % m_t.key_count), k_rows, m_.k, m_.k_factor);
+            for (std::size_t h = key.begin; h < key.end; ++h) {
                 decays(c, h);
                 m_.pack_values(m_t, m_t.u + gate_at(c, h) * m_t.dv, k_rows, nullptr, m_.decay.to_end, m_.u);
                 carry(state_at(begin, h, c - begin), state_room(h, c - begin + 1));
             }
-            m_timer.end(Phase::restoring, m_t.value_head_count * m_work.product(),
-                        k_rows * (m_t.dk + m_t.value_head_count * m_t.dv));
+            m_timer.end(Phase::restoring, (key.end - key.begin) * m_work.product(),
+                        k_rows * (m_t.dk + (key.end - key.begin) * m_t.dv));
         }
     }
 
@@ -97,22 +103,24 @@ private:
         }
     }
 
-    void chunk(std::size_t c, std::size_t index) {
+    // Chunk c, the index-th of its segment, of the task's k-th key head.
+    void chunk(std::size_t c, std::size_t index, std::size_t k) {
         const std::size_t count = count_of(c);
-        m_.pack_keys(m_t, m_t.k + key_at(c), count, m_.k, m_.k_factor);
-        m_.pack_keys(m_t, m_t.q + key_at(c), count, m_.q, m_.q_factor);
+        const std::size_t keys = key_at(c, k);
+        m_.pack_keys(m_t, m_t.k + keys, count, m_.k, m_.k_factor);
+        m_.pack_keys(m_t, m_t.q + keys, count, m_.q, m_.q_factor);
         transpose<Bytes>(m_.k, m_.dk, m_.kt, k_rows, k_rows, m_.dk);
         transpose<Bytes>(m_.q, m_.dk, m_.qt, k_rows, k_rows, m_.dk);
         m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
         m_pairs.gram();
         m_timer.end(Phase::gram, m_work.gram(), 0);
         for (std::size_t i = 0; i < k_rows * m_.dk; ++i) m_.dqt[i] = m_.dkt[i] = 0;
-        for (std::size_t h = 0; h < m_t.value_head_count; ++h) {
+        for (std::size_t h = m_t.keys[k].begin; h < m_t.keys[k].end; ++h) {
             const std::size_t at = gate_at(c, h);
             decays(c, h);
             m_pairs.decayed();
             m_timer.end(Phase::decay, 0, 2 * count);
-            expect(c, h, index);
+            expect(c, h, index, k);
             m_.pack_values(m_t, m_t.d_out + at * m_t.dv, count, m_.d_out, m_.scale_out, m_.d_out_scaled);
             m_.transpose_values(m_.d_out, m_.d_out_t);
             m_.pack_values(m_t, m_t.u + at * m_t.dv, count, m_.u, nullptr, nullptr);
@@ -138,24 +146,26 @@ private:
             gates(at, count, dot);
             m_timer.end(Phase::decay, 0, 2 * count);
         }
-        m_.write_keys(m_t, m_.dqt, m_.q, m_.q_factor, m_t.dq + key_at(c), count);
-        m_.write_keys(m_t, m_.dkt, m_.k, m_.k_factor, m_t.dk_out + key_at(c), count);
+        m_.write_keys(m_t, m_.dqt, m_.q, m_.q_factor, m_t.dq + keys, count);
+        m_.write_keys(m_t, m_.dkt, m_.k, m_.k_factor, m_t.dk_out + keys, count);
         m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
     }
 
     // What the next value head or chunk will read is fetched little by little during the tiles of this one: rows lie
     // pages apart, where no processor looks ahead by itself.
-    void expect(std::size_t c, std::size_t h, std::size_t index) {
+    void expect(std::size_t c, std::size_t h, std::size_t index, std::size_t k) {
         m_next.clear();
-        if (h + 1 < m_t.value_head_count) {
-            expect_values(c, h + 1);
-            if (index == 0) expect_state(c, h + 1);
-        } else if (c > 0) {
-            const std::size_t count = count_of(c - 1);
-            m_next.add(m_t.k + key_at(c - 1), m_t.Hk * m_t.dk, count, m_t.dk);
-            m_next.add(m_t.q + key_at(c - 1), m_t.Hk * m_t.dk, count, m_t.dk);
-            expect_values(c - 1, 0);
-            if (m_t.segment == 1) expect_state(c - 1, 0);
+        const bool here = h + 1 < m_t.value_head_count;  // the next one is of this chunk
+        if (here || c > 0) {
+            const std::size_t chunk = here ? c : c - 1;
+            const std::size_t head = here ? h + 1 : 0;
+            if (head == 0 || head == m_t.keys[k].end) {
+                const std::size_t at = key_at(chunk, head == 0 ? 0 : k + 1);
+                m_next.add(m_t.k + at, m_t.Hk * m_t.dk, count_of(chunk), m_t.dk);
+                m_next.add(m_t.q + at, m_t.Hk * m_t.dk, count_of(chunk), m_t.dk);
+            }
+            expect_values(chunk, head);
+            if (here ? index == 0 : m_t.segment == 1) expect_state(chunk, head);
         }
         m_next.spread(tiles());
     }

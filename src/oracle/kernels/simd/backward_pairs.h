@@ -59,12 +59,17 @@ public:
         }
     }
 
-    // dp = dO U^T and dm = -Y U^T, on and below the diagonal.
+    // dp = dO U^T and dm = -Y U^T, on and below the diagonal. Some columns of v after others, so that the three
+    // factors' parts are in the first-level cache together.
     void scores() {
-        for (std::size_t i = 0; i < k_rows; i += Height) {
-            std::size_t j = 0;
-            for (; j + k_lanes < i + Height; j += k_columns) score<2>(i, j);
-            if (j < i + Height) score<1>(i, j);
+        constexpr std::size_t k_part = 64;
+        for (std::size_t first = 0; first < m_t.dv; first += k_part) {
+            const std::size_t count = m_t.dv - first < k_part ? m_t.dv - first : k_part;
+            for (std::size_t i = 0; i < k_rows; i += Height) {
+                std::size_t j = 0;
+                for (; j + k_lanes < i + Height; j += k_columns) score<2>(i, j, first, count);
+                if (j < i + Height) score<1>(i, j, first, count);
+            }
         }
     }
 
@@ -111,14 +116,17 @@ private:
     }
 
     template <std::size_t Vectors>
-    void score(std::size_t i, std::size_t j) {
+    void score(std::size_t i, std::size_t j, std::size_t first, std::size_t count) {
+        const Rows u{m_.u_t + first * k_rows + j, k_rows};
+        float* dp = m_.dp + i * k_rows + j;
+        float* dm = m_.dm + i * k_rows + j;
         Tile<Bytes, Height, Vectors> sums;
-        sums.clear();
-        sums.add({m_.d_out_t + i, k_rows, 1}, {m_.u_t + j, k_rows}, m_t.dv);
-        sums.keep(m_.dp + i * k_rows + j, k_rows);
-        sums.clear();
-        sums.template add<-1>({m_.y_t + i, k_rows, 1}, {m_.u_t + j, k_rows}, m_t.dv);
-        sums.keep(m_.dm + i * k_rows + j, k_rows);
+        first == 0 ? sums.clear() : sums.take(dp, k_rows);
+        sums.add({m_.d_out_t + first * k_rows + i, k_rows, 1}, u, count);
+        sums.keep(dp, k_rows);
+        first == 0 ? sums.clear() : sums.take(dm, k_rows);
+        sums.template add<-1>({m_.y_t + first * k_rows + i, k_rows, 1}, u, count);
+        sums.keep(dm, k_rows);
     }
 
     const BackwardTask& m_t;

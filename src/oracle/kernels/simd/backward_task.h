@@ -20,8 +20,13 @@ namespace gdnctl::oracle {
 
 inline constexpr std::size_t k_backward_chunk = 32;
 
-// One key head of one sequence with all its value heads: gradients of q and k are summed inside a task. Pointers are to
-// the sequence's first token and the first head.
+// A key head and its value heads, which are [begin, end) of the task's.
+struct BackwardKey {
+    std::size_t head = 0, begin = 0, end = 0;
+};
+
+// Some key heads of one sequence with all their value heads: gradients of q and k are summed inside a task, and rows
+// of several heads share pages. Pointers are to the sequence's first token and the first head.
 struct BackwardTask {
     const float* q = nullptr;  // [tokens, Hk, dk]
     const float* k = nullptr;
@@ -39,7 +44,8 @@ struct BackwardTask {
     float* dbeta = nullptr;
     float* d_initial_state = nullptr;  // [Hv, dk, dv]
     std::size_t tokens = 0, Hk = 0, Hv = 0, dk = 0, dv = 0;
-    std::size_t key_head = 0;
+    const BackwardKey* keys = nullptr;
+    std::size_t key_count = 0;
     const std::size_t* value_heads = nullptr;
     std::size_t value_head_count = 0;
     std::size_t segment = 1;  // chunks between two saved states
