@@ -12,7 +12,7 @@ namespace {
 
 // A phase that reaches less than this of either ceiling is held up by something else: shuffles, scalar work, waiting
 // for caches.
-constexpr double k_bounded = 0.5;
+constexpr double k_bounded = 0.3;
 
 std::string_view bound_of(const PhaseRow& row) {
     if (std::max(row.of_peak, row.of_memory) < k_bounded) return "packing";
