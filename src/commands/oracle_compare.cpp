@@ -17,6 +17,27 @@
 
 namespace gdnctl::commands::oracle_compare {
 
+namespace {
+
+// A dump, or a dataset: one of the two.
+void describe_files_check(cli::Args& args, const Options& options) {
+    args.check([&options]() -> Status {
+        const bool dataset = options.flashinfer.root.has_value();
+        if (dataset && !(options.inputs.empty() && options.outputs.empty())) {
+            return fail(ErrorKind::usage, "--flashinfer excludes --inputs and --outputs");
+        }
+        if (!dataset && options.inputs.empty()) {
+            return fail(ErrorKind::usage, "--inputs is required", "give the dump: --inputs FILE --outputs FILE");
+        }
+        if (!dataset && options.outputs.empty()) {
+            return fail(ErrorKind::usage, "--outputs is required", "give the dump: --inputs FILE --outputs FILE");
+        }
+        return {};
+    });
+}
+
+}  // namespace
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Judges tensors that a kernel wrote. The truth is the recurrence in fp64 on the inputs as dumped; the error is "
@@ -32,18 +53,20 @@ void describe(cli::Args& args, Options& options) {
         "For a dump that is wrong, heads, chunks and the first wrong token are named, the stage of the computation, "
         "and "
         "each known mistake under which the dump would be right.");
+    args.about(
+        "With --flashinfer, no dump is judged but every solution in C of a FlashInfer-Bench dataset, on every workload "
+        "of its definition: FlashInfer-Bench's own status and speedup go into a trace line, our verdict beside them.");
     oracle_gdn::describe_op(args, options.op);
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
                                  .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
-                                 .complete = cli::Complete::file,
-                                 .required = true});
+                                 .complete = cli::Complete::file});
     args.option(options.outputs,
                 {.names = "--outputs",
                  .value = "FILE",
                  .help = "out, final_state, dq, dk, dv, dg, dbeta, d_initial_state (.safetensors, .npz or .npy)",
-                 .complete = cli::Complete::file,
-                 .required = true});
+                 .complete = cli::Complete::file});
+    describe_files_check(args, options);
     args.flag(options.u2_as_bf16, {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16"});
     oracle_gdn::describe_threads(args, options.threads);
     oracle_gdn::describe_contract(args, options.contract);
@@ -58,6 +81,7 @@ void describe(cli::Args& args, Options& options) {
                                .help = "write one self-contained page: map, error by token, worst elements, hints",
                                .group = "Report",
                                .complete = cli::Complete::file});
+    oracle_flashinfer::describe(args, options.flashinfer);
     args.flag(options.no_hints, {.names = "--no-hints",
                                  .help = "do not look for the mistake that explains a wrong dump",
                                  .group = "Judgement"});
@@ -69,15 +93,25 @@ void describe(cli::Args& args, Options& options) {
         "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
         "--heatmap --html page.html",
         "where it is wrong, in the terminal and as a page");
-    args.exit_code(1, "WRONG, or SUSPECT without --allow-suspect");
-    args.exit_code(8, "a file cannot be read");
-    args.exit_code(9, "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT");
+    args.example("gdnctl oracle compare gdn --flashinfer dataset --definition gdn_decode_qk4_v8_d128_k_last",
+                 "a dataset's solutions, one trace line for each workload");
+    args.exit_code(1,
+                   "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
+    args.exit_code(3, "the dataset holds no workload of the definition");
+    args.exit_code(8, "a file cannot be read or written");
+    args.exit_code(9,
+                   "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
+                   "that does not compile or is not in C");
+    args.exit_code(124, "a solution met --time-limit");
     args.see_also("oracle run");
     args.see_also("oracle verify");
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    if (options.flashinfer.root) {
+        return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
+    }
     const oracle::NpyOptions npy{options.u2_as_bf16};
     // Both at once: half a second for a large dump on a cold disk.
     auto later = std::async(std::launch::async, [&] { return oracle_files::read(context, options.outputs, npy); });

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/oracle_flashinfer.h"
 #include "commands/oracle_gdn.h"
 #include "gdnctl/cli/args.h"
 #include "gdnctl/platform/context.h"
@@ -23,6 +24,7 @@ struct Options {
     std::optional<std::string> html;
     bool u2_as_bf16 = false;
     std::int64_t threads = 0;
+    oracle_flashinfer::Options flashinfer;
 };
 
 void describe(cli::Args& args, Options& options);

@@ -56,7 +56,7 @@ constexpr cli::Command k_table[] = {
     cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
                                                              "judge a kernel on generated cases", Tier::process),
     cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",
-                                                               "judge tensors dumped from a run", Tier::none),
+                                                               "judge tensors dumped from a run", Tier::process),
     cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
                                                        Tier::none),
     cli::make<&oracle_bench::describe, &oracle_bench::run>("oracle bench", "Oracle", "time the kernels beside sgemm",

@@ -1,0 +1,30 @@
+// gdnctl oracle compare --flashinfer: the workloads of a FlashInfer-Bench dataset, one trace line for each
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "commands/oracle_kernel.h"
+#include "gdnctl/cli/args.h"
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::oracle_flashinfer {
+
+struct Options {
+    std::optional<std::string> root;
+    std::optional<std::string> definition;
+    std::optional<std::string> solution;
+    std::optional<std::string> kernel;
+    std::optional<std::string> traces;
+    bool resume = false;
+    std::int64_t warmup_runs = 10, iterations = 50, num_trials = 3;
+    oracle_kernel::LimitOptions limits;
+};
+
+// Adds the options and the check that they are given with --flashinfer only.
+void describe(cli::Args& args, Options& options);
+// For options with a root.
+Result<ExitCode> run(const Options& options, int threads, bool allow_suspect, Context& context);
+
+}  // namespace gdnctl::commands::oracle_flashinfer

@@ -1,0 +1,271 @@
+#include "commands/oracle_flashinfer_evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle_bench_kernel.h"
+#include "commands/oracle_files.h"
+#include "commands/oracle_report.h"
+#include "gdnctl/cli/version.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/core/time.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fs.h"
+
+namespace gdnctl::commands::oracle_flashinfer {
+
+namespace {
+
+using oracle::KernelFault;
+using oracle::KernelFaultKind;
+using oracle::flashinfer::Evaluation;
+using oracle::flashinfer::GdnDefinition;
+using oracle::flashinfer::RuleResult;
+using oracle::flashinfer::Stage;
+using oracle::flashinfer::Trace;
+using oracle::flashinfer::TraceStatus;
+
+constexpr std::string_view k_own_entry = "gdn_kernel";
+constexpr std::string_view k_reference_kernel = "builtin:recurrent32";
+constexpr const char* k_timed_reference = "builtin:fused";
+
+TraceStatus status_of(KernelFaultKind kind) {
+    switch (kind) {
+        case KernelFaultKind::build_failed:
+        case KernelFaultKind::no_entry_point: return TraceStatus::compile_error;
+        case KernelFaultKind::timed_out: return TraceStatus::timeout;
+        case KernelFaultKind::wrong_shape: return TraceStatus::incorrect_shape;
+        case KernelFaultKind::incomplete:
+        case KernelFaultKind::non_finite:
+        case KernelFaultKind::unsteady: return TraceStatus::incorrect_numerical;
+        default: return TraceStatus::runtime_error;
+    }
+}
+
+std::string cpu_name() {
+    constexpr std::string_view k_key = "model name";
+    const auto info = read_file_if_exists("/proc/cpuinfo");
+    if (info && *info) {
+        for (const std::string_view line : text::split(**info, '\n')) {
+            const std::size_t colon = line.find(':');
+            if (line.starts_with(k_key) && colon != std::string_view::npos) {
+                return std::string(text::trim(line.substr(colon + 1)));
+            }
+        }
+    }
+    return "cpu";
+}
+
+// One evaluation, step by step; a step after a fault does nothing.
+class Evaluator {
+public:
+    Evaluator(const Contender& contender, const GdnDefinition& definition, const EvaluateOptions& options,
+              const Context& context)
+        : m_contender(contender), m_definition(definition), m_options(options), m_context(context) {}
+
+    Result<Item> run(const Trace& workload, const Dataset& dataset) {
+        m_item.trace = workload;
+        m_item.fault = m_contender.build_fault();
+        if (!m_item.fault) {
+            GDNCTL_TRY(prepare(dataset));
+            GDNCTL_TRY(judge());
+            if (m_rule.status == TraceStatus::passed && !m_item.fault) GDNCTL_TRY(time());
+        }
+        finish();
+        return std::move(m_item);
+    }
+
+private:
+    Status prepare(const Dataset& dataset) {
+        const auto& workload = m_item.trace.workload;
+        GDNCTL_TRY_ASSIGN(const auto size, workload_size(m_definition, workload));
+        GDNCTL_TRY(oracle_files::check_memory(size.dims, static_cast<std::size_t>(size.sequences)));
+        GDNCTL_TRY_ASSIGN(const auto loaded, dataset.tensors(workload));
+        GDNCTL_TRY_ASSIGN(m_inputs, make_workload_inputs(m_definition, workload, loaded));
+        for (const std::string& warning : m_inputs.warnings) log::warning("{}", warning);
+        GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract("flashinfer", {}, {}));
+        auto problem = oracle::read_problem(m_inputs.file, contract);
+        if (!problem) return tl::unexpected(std::move(problem).error().within("workload " + workload.uuid));
+        m_reference = oracle::make_reference(std::move(*problem), std::move(contract), m_options.threads);
+        return {};
+    }
+
+    Status judge() {
+        oracle::KernelUnderTest& kernel = m_contender.kernel();
+        GDNCTL_TRY_ASSIGN(const auto own, oracle::find_builtin_kernel(k_reference_kernel));
+        GDNCTL_TRY_ASSIGN(auto wanted, own->run(m_inputs.file, m_reference.contract, m_options.threads));
+        GDNCTL_TRY_ASSIGN(const auto got, kernel.run(m_inputs.file, m_reference.contract, m_options.threads));
+        m_item.fault = got.fault;
+        if (got.fault) return {};
+        if (m_definition.stage == Stage::mtp) {
+            // What that definition calls its final state is the pool as it was.
+            std::erase_if(wanted.outputs.tensors, [](const auto& t) { return t.name == "final_state"; });
+        }
+        m_rule = oracle::flashinfer::apply_rule(got.outputs, wanted.outputs);
+        m_judged = true;
+        GDNCTL_TRY_ASSIGN(const auto verdict,
+                          oracle::judge_kernel(kernel, m_inputs.file, m_reference, m_options.threads, k_seed));
+        m_item.fault = verdict.fault;
+        m_item.verdict = verdict.report.verdict;
+        m_item.reason = verdict.report.reason;
+        for (const auto& t : verdict.report.tensors) {
+            m_item.error_over_budget = std::max(m_item.error_over_budget, t.error_over_budget);
+        }
+        return {};
+    }
+
+    Status time() {
+        std::unique_ptr<oracle_bench::ForeignKernel> foreign;
+        std::unique_ptr<OwnKernel> own;
+        oracle_bench::Subject subject;
+        const std::string& spelling = m_contender.spelling();
+        // What a kernel writes itself, before it is laid out as the contract has it.
+        m_reference.problem.packed = false;
+        m_reference.contract.value.state_layout = oracle::StateLayout::key_value;
+        if (oracle_kernel::is_library(spelling)) {
+            GDNCTL_TRY_ASSIGN(foreign, oracle_bench::ForeignKernel::open(spelling, m_options.limits, m_context));
+            GDNCTL_TRY_ASSIGN(subject, foreign->subject(m_reference, m_options.threads, 0));
+        } else {
+            GDNCTL_TRY_ASSIGN(own, OwnKernel::make(spelling, m_reference, m_options.threads));
+            subject = own->subject();
+        }
+        GDNCTL_TRY_ASSIGN(const auto reference_kernel,
+                          OwnKernel::make(k_timed_reference, m_reference, m_options.threads));
+        oracle_bench::Subject reference = reference_kernel->subject();
+        const auto failed = [&] { return foreign && foreign->fault().has_value(); };
+        GDNCTL_TRY_ASSIGN(m_latencies, measure(subject, reference, m_options.trials, make_chill(), failed,
+                                               m_context.clock, m_context.stop));
+        if (failed()) m_item.fault = foreign->fault();
+        return {};
+    }
+
+    void finish() {
+        const bool right = !m_item.fault && m_item.verdict == oracle::Verdict::ok;
+        m_item.verdict_name = m_item.fault ? oracle::name_of(m_item.fault->kind) : oracle::name_of(m_item.verdict);
+        if (m_judged) {
+            m_item.holes = rule_holes(m_rule, m_definition.stage, right, m_item.error_over_budget);
+        }
+        Evaluation e;
+        e.status = m_rule.status;
+        // What failed after the one call that the rule looks at has failed all the same.
+        if (m_item.fault && (!m_judged || e.status == TraceStatus::passed)) e.status = status_of(m_item.fault->kind);
+        e.hardware = cpu_name();
+        e.libs = {{"gdnctl", std::string(cli::version())},
+                  {"reference", k_timed_reference},
+                  {"threads", fmt::format("{}", m_options.threads)}};
+        e.timestamp = format_iso8601(m_context.clock.wall());
+        e.log = log_text();
+        if (e.status == TraceStatus::passed || e.status == TraceStatus::incorrect_numerical) e.correctness = figures();
+        if (e.status == TraceStatus::passed) {
+            e.performance = oracle::flashinfer::Performance{m_latencies.solution_ms, m_latencies.reference_ms,
+                                                            m_latencies.reference_ms / m_latencies.solution_ms};
+        }
+        m_item.trace.solution = m_contender.name();
+        m_item.trace.evaluation = std::move(e);
+    }
+
+    oracle::flashinfer::Correctness figures() const {
+        oracle::flashinfer::Correctness c{m_rule.max_relative_error, m_rule.max_absolute_error, {}};
+        if (m_rule.status == TraceStatus::passed && m_item.fault) {
+            // The figures of the call that was right say nothing of the one that was not.
+            c.max_relative_error = c.max_absolute_error = std::numeric_limits<double>::quiet_NaN();
+        }
+        Json extra = {{"verdict", m_item.verdict_name},
+                      {"error_over_budget", oracle_report::number(m_item.error_over_budget)},
+                      {"outside", m_rule.outside},
+                      {"non_finite_reference", m_rule.non_finite_reference},
+                      {"own_random_inputs", m_inputs.has_random},
+                      {"holes", m_item.holes}};
+        c.extra = to_text(Json{{"gdnctl", std::move(extra)}});
+        return c;
+    }
+
+    std::string log_text() const {
+        std::string log = fmt::format("gdnctl: {}", m_item.verdict_name);
+        if (m_item.fault) {
+            log += ": " + m_item.fault->text;
+            if (!m_item.fault->output.empty()) log += "\n" + m_item.fault->output;
+        } else if (!m_item.reason.empty()) {
+            log += ": " + m_item.reason;
+        }
+        for (const std::string& hole : m_item.holes) log += "\n" + hole;
+        return log;
+    }
+
+    static constexpr std::uint64_t k_seed = 1;
+
+    const Contender& m_contender;
+    const GdnDefinition& m_definition;
+    const EvaluateOptions& m_options;
+    const Context& m_context;
+    oracle::flashinfer::WorkloadInputs m_inputs;
+    oracle::GdnReference m_reference;
+    RuleResult m_rule;
+    bool m_judged = false;
+    Latencies m_latencies;
+    Item m_item;
+};
+
+}  // namespace
+
+Result<Contender> Contender::from_solution(const oracle::flashinfer::Solution& solution,
+                                           const oracle_kernel::Limits& limits, const Context& context) {
+    GDNCTL_TRY(check_runnable(solution));
+    if (solution.entry_function != k_own_entry) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("solution '{}' cannot be run here: its entry point is '{}', expected '{}'",
+                                solution.name, solution.entry_function, k_own_entry),
+                    "solutions in C can: docs/flashinfer-bench.md");
+    }
+    Contender c;
+    c.m_name = solution.name;
+    c.m_author = solution.author;
+    GDNCTL_TRY_ASSIGN(c.m_sources, oracle_kernel::Folder::make(context));
+    for (const auto& source : solution.sources) {
+        const auto path = c.m_sources.path() / source.path;
+        std::error_code error;
+        std::filesystem::create_directories(path.parent_path(), error);
+        GDNCTL_TRY(atomic_replace(path, source.content));
+    }
+    GDNCTL_TRY(c.open_library("src:" + (c.m_sources.path() / solution.entry_file).string(), limits, context));
+    return c;
+}
+
+Result<Contender> Contender::from_kernel(const std::string& spelling, const oracle_kernel::Limits& limits,
+                                         const Context& context) {
+    Contender c;
+    c.m_name = spelling;
+    if (oracle_kernel::is_library(spelling)) {
+        GDNCTL_TRY(c.open_library(spelling, limits, context));
+        return c;
+    }
+    if (spelling != "builtin:fused" && spelling != "builtin:chunk") {
+        return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed, and a trace needs a time", spelling),
+                    "kernels that can: lib:PATH, src:FILE.c, builtin:fused, builtin:chunk");
+    }
+    c.m_spelling = spelling;
+    GDNCTL_TRY_ASSIGN(c.m_kernel, oracle::find_builtin_kernel(spelling));
+    return c;
+}
+
+Status Contender::open_library(const std::string& source, const oracle_kernel::Limits& limits, const Context& context) {
+    GDNCTL_TRY_ASSIGN(m_library, oracle_kernel::Library::open(source, context));
+    m_fault = m_library->build_fault();
+    if (m_fault) return {};
+    m_spelling = "lib:" + m_library->path().string();
+    GDNCTL_TRY_ASSIGN(m_kernel, oracle_kernel::open_kernel(m_spelling, limits, context));
+    return {};
+}
+
+Result<Item> evaluate(const Contender& contender, const GdnDefinition& definition, const Trace& workload,
+                      const Dataset& dataset, const EvaluateOptions& options, const Context& context) {
+    return Evaluator(contender, definition, options, context).run(workload, dataset);
+}
+
+}  // namespace gdnctl::commands::oracle_flashinfer
