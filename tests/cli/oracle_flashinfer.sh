@@ -102,11 +102,15 @@ test_faults() {
 
 test_results_that_depend_on_the_call() {
     dataset
-    spoiled 'static int n; if (++n > 5) ((float *)c->out.data)[3] += 1;'
+    spoiled 'static int n; if (++n > 3) ((float *)c->out.data)[3] += 1;'
     expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c --traces t.jsonl
     out_has 'UNSTEADY'
     last_trace t.jsonl | jq -e '.evaluation | .status == "INCORRECT_NUMERICAL" and .correctness.max_absolute_error == "NaN"' \
         >/dev/null || fail "the trace"
+    # Right as long as it is judged, wrong once it is timed.
+    spoiled 'static int n; if (++n > 4) ((float *)c->out.data)[3] += 1;'
+    expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c --traces t.jsonl --iterations 8
+    out_has 'INCORRECT_NUMERICAL UNSTEADY'
 }
 
 test_what_the_rule_lets_pass_is_named() {
