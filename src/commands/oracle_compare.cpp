@@ -36,6 +36,29 @@ void describe_files_check(cli::Args& args, const Options& options) {
     });
 }
 
+void describe_examples(cli::Args& args) {
+    args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
+                 "judge a dump of Marin's kernel");
+    args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
+                 "transformers' contract with one field changed");
+    args.example(
+        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
+        "--heatmap --html page.html",
+        "where it is wrong, in the terminal and as a page");
+    args.example("gdnctl oracle compare gdn --flashinfer dataset --definition gdn_decode_qk4_v8_d128_k_last",
+                 "a dataset's solutions, one trace line for each workload");
+    args.exit_code(1,
+                   "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
+    args.exit_code(3, "the dataset holds no workload of the definition");
+    args.exit_code(8, "a file cannot be read or written");
+    args.exit_code(9,
+                   "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
+                   "that does not compile or is not in C");
+    args.exit_code(124, "a solution met --time-limit");
+    args.see_also("oracle run");
+    args.see_also("oracle verify");
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -85,26 +108,7 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.no_hints, {.names = "--no-hints",
                                  .help = "do not look for the mistake that explains a wrong dump",
                                  .group = "Judgement"});
-    args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
-                 "judge a dump of Marin's kernel");
-    args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
-                 "transformers' contract with one field changed");
-    args.example(
-        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
-        "--heatmap --html page.html",
-        "where it is wrong, in the terminal and as a page");
-    args.example("gdnctl oracle compare gdn --flashinfer dataset --definition gdn_decode_qk4_v8_d128_k_last",
-                 "a dataset's solutions, one trace line for each workload");
-    args.exit_code(1,
-                   "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
-    args.exit_code(3, "the dataset holds no workload of the definition");
-    args.exit_code(8, "a file cannot be read or written");
-    args.exit_code(9,
-                   "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
-                   "that does not compile or is not in C");
-    args.exit_code(124, "a solution met --time-limit");
-    args.see_also("oracle run");
-    args.see_also("oracle verify");
+    describe_examples(args);
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
