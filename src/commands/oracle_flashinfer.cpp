@@ -181,10 +181,12 @@ private:
 
 std::string Runner::text_of(const Item& item) {
     const auto& e = *item.trace.evaluation;
-    std::string line =
-        fmt::format("{:<38} {:<19} {:<14}", item.trace.workload.uuid, name_of(e.status), item.verdict_name);
+    std::string line = fmt::format("{:<38} {:<19} ", item.trace.workload.uuid, name_of(e.status));
     if (e.performance) {
-        line += fmt::format(" {:.4g} ms, {:.3g}x", e.performance->latency_ms, e.performance->speedup_factor);
+        line += fmt::format("{:<14} {:.4g} ms, {:.3g}x", item.verdict_name, e.performance->latency_ms,
+                            e.performance->speedup_factor);
+    } else {
+        line += item.verdict_name;
     }
     line += "\n";
     if (item.fault) {
