@@ -28,11 +28,22 @@ GDN_EXPORT void gdn_call_init(gdn_call* call, int64_t batch, int64_t tokens, int
 GDN_EXPORT void gdn_call_arrays(gdn_call* call, const float* q, const float* k, const float* v, const float* g,
                                 const float* beta, const float* initial_state, float* out, float* final_state);
 
+/* The same with q, k, v and out in bf16: the upper halves of fp32 values. Gates, beta and states are fp32. */
+GDN_EXPORT void gdn_call_arrays_bf16(gdn_call* call, const uint16_t* q, const uint16_t* k, const uint16_t* v,
+                                     const float* g, const float* beta, const float* initial_state, uint16_t* out,
+                                     float* final_state);
+
 /* The fp32 arrays of a backward pass, besides those of the forward; d_final_state and d_initial_state may be NULL. */
 GDN_EXPORT void gdn_call_gradients(gdn_call* call, const float* d_out, const float* d_final_state, float* dq, float* dk,
                                    float* dv, float* dg, float* dbeta, float* d_initial_state);
 
-/* out and final_state. The result does not depend on `threads`, bit for bit. GDN_UNSUPPORTED: not fp32, or strides. */
+/* The same with d_out, dq, dk and dv in bf16. */
+GDN_EXPORT void gdn_call_gradients_bf16(gdn_call* call, const uint16_t* d_out, const float* d_final_state, uint16_t* dq,
+                                        uint16_t* dk, uint16_t* dv, float* dg, float* dbeta, float* d_initial_state);
+
+/* out and final_state. The result does not depend on `threads`, bit for bit. q, k, v, out and their gradients may each
+ * be fp32 or bf16; all arithmetic is fp32, and what is written as bf16 is rounded to nearest even.
+ * GDN_UNSUPPORTED: another dtype, or strides. */
 GDN_EXPORT int gdn_forward(const gdn_call* call);
 
 /* The same for at most 8 tokens a sequence, bound by reading and writing the states; final_state is a must and may be

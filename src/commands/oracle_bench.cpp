@@ -24,6 +24,11 @@ constexpr std::array<cli::Choice<IsaChoice>, 4> k_isas = {{
     {"avx512", IsaChoice::avx512, "AVX-512"},
 }};
 
+constexpr std::array<cli::Choice<DTypeChoice>, 2> k_dtypes = {{
+    {"f32", DTypeChoice::f32, "single precision"},
+    {"bf16", DTypeChoice::bf16, "computed with in fp32; gates, beta and states stay fp32"},
+}};
+
 oracle::Isa isa_of(IsaChoice choice) {
     switch (choice) {
         case IsaChoice::scalar: return oracle::Isa::scalar;
@@ -54,6 +59,8 @@ void describe(cli::Args& args, Options& options) {
                                 .help = "another kernel to time in the same rounds",
                                 .complete = cli::Complete::timed_kernel});
     args.option(options.shape, {.names = "--shape", .value = "B,Hk,Hv,T,dk,dv", .help = "shape of the inputs"});
+    args.option(options.dtype, std::span<const cli::Choice<DTypeChoice>>(k_dtypes),
+                {.names = "--dtype", .value = "DTYPE", .help = "how q, k, v, out and their gradients are stored"});
     args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed of the inputs"});
     oracle_gdn::describe_threads(args, options.threads);
     args.option(options.isa, std::span<const cli::Choice<IsaChoice>>(k_isas),

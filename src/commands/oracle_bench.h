@@ -14,6 +14,7 @@
 namespace gdnctl::commands::oracle_bench {
 
 enum class IsaChoice { best, scalar, avx2, avx512 };
+enum class DTypeChoice { f32, bf16 };
 
 inline constexpr std::string_view k_default_shape = "1,4,8,4096,128,128";
 
@@ -29,6 +30,7 @@ struct Options {
     IsaChoice isa = IsaChoice::best;
     bool phases = false;
     bool sweep = false;
+    DTypeChoice dtype = DTypeChoice::f32;
     oracle_kernel::LimitOptions limits;
 };
 

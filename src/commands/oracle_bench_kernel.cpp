@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "gdn/gdn_kernel.h"
 #include "gdnctl/oracle/gdn_contract.h"
 
 namespace gdnctl::commands::oracle_bench {
@@ -50,10 +51,11 @@ Result<Subject> ForeignKernel::subject(const oracle::GdnReference& reference, in
     m_reference = &reference;
     m_threads = threads;
     m_seed = secret_seed();
-    m_plain = make_call(reference.problem, reference.contract.value, false);
     if (!m_fault) {
         GDNCTL_TRY_ASSIGN(m_fault, m_process.open());
     }
+    const bool takes_bf16 = !m_fault && (m_process.dtypes() & (1U << GDN_BF16)) != 0;
+    m_plain = make_call(reference.problem, reference.contract.value, takes_bf16);
     Subject subject{m_spelling, flop, [this] { run(); }, {}, {}};
     subject.before = [this] { return place(); };
     subject.after = [this] { return check(); };

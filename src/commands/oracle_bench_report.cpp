@@ -48,8 +48,8 @@ Json Bench::json_of(const Entry& e) const {
 std::string Bench::text() const {
     if (!measured()) return fmt::format("{}: not measured ({})\n", m_options.kernel, m_missing);
     std::string out =
-        fmt::format("B,Hk,Hv,T,dk,dv = {}, f32, nominal {:.3g} GFLOP forward, {:.3g} backward\n", m_options.shape,
-                    nominal_flop(oracle::Pass::forward) * 1e-9, nominal_flop(oracle::Pass::backward) * 1e-9);
+        fmt::format("B,Hk,Hv,T,dk,dv = {}, {}, nominal {:.3g} GFLOP forward, {:.3g} backward\n", m_options.shape,
+                    dtype(), nominal_flop(oracle::Pass::forward) * 1e-9, nominal_flop(oracle::Pass::backward) * 1e-9);
     out += fmt::format("inputs {:016x}\n", m_checksum);
     out += fmt::format("{}, {} thread{}, {}, {}, load {:.2f}\n", m_load.cpu, m_threads, m_threads == 1 ? "" : "s",
                        oracle::name_of(m_isa), m_load.compiler, m_load.load);
@@ -135,6 +135,7 @@ Json Bench::json() const {
         {"fma_peak_gflops", m_entries.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
     report["shape"] = {{"B", m_dims.B}, {"Hk", m_dims.Hk}, {"Hv", m_dims.Hv},
                        {"T", m_dims.T}, {"dk", m_dims.dk}, {"dv", m_dims.dv}};
+    report["dtype"] = dtype();
     report["nominal_gflop"] = {{"forward", nominal_flop(oracle::Pass::forward) * 1e-9},
                                {"backward", nominal_flop(oracle::Pass::backward) * 1e-9}};
     report["inputs_checksum"] = fmt::format("{:016x}", m_checksum);

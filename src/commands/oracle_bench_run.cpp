@@ -57,7 +57,10 @@ Status Bench::run() {
     m_load = this_machine();
     GDNCTL_TRY(add_yardsticks());
     log::info("generating inputs and the exact result");
-    GDNCTL_TRY_ASSIGN(const auto inputs, oracle::BenchInputs::make(m_dims, static_cast<std::uint64_t>(m_options.seed)));
+    GDNCTL_TRY_ASSIGN(
+        const auto inputs,
+        oracle::BenchInputs::make(m_dims, static_cast<std::uint64_t>(m_options.seed),
+                                  m_options.dtype == DTypeChoice::bf16 ? oracle::Storage::bf16 : oracle::Storage::f32));
     GDNCTL_TRY_ASSIGN(const auto reference, inputs.reference(m_threads));
     m_checksum = inputs.checksum();
     GDNCTL_TRY(time_kernels(kernels, inputs, reference));

@@ -92,6 +92,8 @@ private:
         e.reason = e.fault ? fmt::format("{}: {}", oracle::name_of(e.fault->kind), e.fault->text) : report.reason;
     }
 
+    std::string_view dtype() const { return m_options.dtype == DTypeChoice::bf16 ? "bf16" : "f32"; }
+
     double nominal_flop(oracle::Pass pass) const {
         return pass == oracle::Pass::backward ? oracle::nominal_backward_flop(m_dims)
                                               : oracle::nominal_forward_flop(m_dims);

@@ -68,11 +68,13 @@ Result<oracle::TensorFile> generate(const Options& options) {
 
 oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& problem,
                            const oracle::GdnContract& contract, int threads) {
+    const oracle::Storage storage = oracle::storage_of(problem);
     switch (options.method) {
         case Method::chunk:
             return oracle::run_chunk32(problem, contract,
-                                       {contract.chunk, oracle::GateSum::fp64_with_resets, contract.matmul}, threads);
-        case Method::fused: return oracle::run_fused32(problem, contract, threads);
+                                       {contract.chunk, oracle::GateSum::fp64_with_resets, contract.matmul, storage},
+                                       threads);
+        case Method::fused: return oracle::run_fused32(problem, contract, threads, oracle::best_isa(), storage);
         case Method::recurrent32: return oracle::run_recurrent32(problem, contract, threads);
         case Method::recurrent64: break;
     }
@@ -95,8 +97,11 @@ Status add_gradients(const Options& options, const oracle::GdnProblem& problem, 
     }
     const bool exact = options.method == Method::recurrent64;
     const auto gradients = exact ? oracle::run_adjoint64(problem, contract, *cotangents, threads)
-                                 : oracle::run_backward32(problem, contract, *cotangents, threads);
-    append(oracle::gradients_file(problem, contract, gradients, exact ? oracle::DType::f64 : oracle::DType::f32));
+                                 : oracle::run_backward32(problem, contract, *cotangents, threads, oracle::best_isa(),
+                                                          oracle::storage_of(problem));
+    const oracle::DType plain = exact ? oracle::DType::f64 : oracle::DType::f32;
+    append(oracle::gradients_file(problem, contract, gradients, !exact && problem.in_bf16 ? oracle::DType::bf16 : plain,
+                                  plain));
     return {};
 }
 

@@ -18,11 +18,11 @@ namespace {
 
 using namespace gdnctl::oracle;
 
-gdn_tensor array_of(const float* data, std::initializer_list<std::int64_t> shape) {
+gdn_tensor array_of(const void* data, std::uint32_t dtype, std::initializer_list<std::int64_t> shape) {
     gdn_tensor t{};
     if (data == nullptr) return t;
-    t.data = const_cast<float*>(data);  // one type serves inputs and outputs; inputs are not written
-    t.dtype = GDN_F32;
+    t.data = const_cast<void*>(data);  // one type serves inputs and outputs; inputs are not written
+    t.dtype = dtype;
     t.rank = static_cast<std::uint32_t>(shape.size());
     std::int64_t stride = 1;
     for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -35,13 +35,13 @@ gdn_tensor array_of(const float* data, std::initializer_list<std::int64_t> shape
 
 enum class Need { required, optional };
 
-// fp32, the shape that the call's sizes give, no gaps.
-int check(const gdn_tensor& t, std::initializer_list<std::int64_t> shape, Need need) {
+// fp32 (or bf16, where that is `allowed`), the shape that the call's sizes give, no gaps.
+int check(const gdn_tensor& t, std::initializer_list<std::int64_t> shape, Need need, Storage allowed = Storage::f32) {
     std::int64_t count = 1;
     for (const std::int64_t n : shape) count *= n;
     if (t.data == nullptr) return need == Need::optional || count == 0 ? GDN_OK : GDN_INVALID;
-    if (t.dtype != GDN_F32) return GDN_UNSUPPORTED;
-    const gdn_tensor plain = array_of(static_cast<const float*>(t.data), shape);
+    if (t.dtype != GDN_F32 && (t.dtype != GDN_BF16 || allowed != Storage::bf16)) return GDN_UNSUPPORTED;
+    const gdn_tensor plain = array_of(t.data, t.dtype, shape);
     if (t.rank != plain.rank || std::memcmp(t.shape, plain.shape, sizeof t.shape) != 0) return GDN_INVALID;
     for (std::uint32_t axis = 0; axis < t.rank; ++axis) {
         if (t.shape[axis] > 1 && t.strides[axis] != plain.strides[axis]) return GDN_UNSUPPORTED;
@@ -76,9 +76,9 @@ int check_sizes(const gdn_call& c) {
 
 int check_inputs(const gdn_call& c) {
     if (const int bad = check_sizes(c); bad != GDN_OK) return bad;
-    return first_of({check(c.q, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
-                     check(c.k, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
-                     check(c.v, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+    return first_of({check(c.q, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required, Storage::bf16),
+                     check(c.k, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required, Storage::bf16),
+                     check(c.v, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required, Storage::bf16),
                      check(c.g, {c.batch, c.tokens, c.value_heads}, Need::required),
                      check(c.beta, {c.batch, c.tokens, c.value_heads}, Need::required),
                      check(c.initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, Need::optional)});
@@ -98,18 +98,25 @@ std::vector<GdnSequence> sequences_of(const gdn_call& c) {
 
 float* floats(const gdn_tensor& t) { return static_cast<float*>(t.data); }
 
+// fp32 or bf16, as its dtype says.
+template <class Result>
+Result values(const gdn_tensor& t) {
+    if (t.dtype == GDN_BF16) return Result(static_cast<Bf16*>(t.data));
+    return Result(static_cast<float*>(t.data));
+}
+
 Forward32 forward_of(const gdn_call& c, std::span<const GdnSequence> sequences) {
     Forward32 f;
     f.dims = {c.batch, c.tokens, c.key_heads, c.value_heads, c.key_dim, c.value_dim};
     f.sequences = sequences;
     f.head_map = c.head_map == GDN_HEADS_TILED ? HeadMap::tiled : HeadMap::interleaved;
-    f.q = floats(c.q);
-    f.k = floats(c.k);
-    f.v = floats(c.v);
+    f.q = values<ConstValues>(c.q);
+    f.k = values<ConstValues>(c.k);
+    f.v = values<ConstValues>(c.v);
     f.g = floats(c.g);
     f.beta = floats(c.beta);
     f.initial_state = floats(c.initial_state);
-    f.out = floats(c.out);
+    f.out = values<Values>(c.out);
     f.final_state = floats(c.final_state);
     f.scale = static_cast<float>(c.scale);
     if (c.l2norm != 0) f.l2norm_eps = static_cast<float>(c.l2norm_eps);
@@ -137,7 +144,8 @@ struct Free {
 };
 
 int check_forward(const gdn_call& c, Need final_state) {
-    return first_of({check_inputs(c), check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+    return first_of({check_inputs(c),
+                     check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required, Storage::bf16),
                      check(c.final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, final_state)});
 }
 
@@ -166,11 +174,12 @@ int decode(const gdn_call& c) {
 
 int check_gradients(const gdn_call& c) {
     const auto state = {c.sequences, c.value_heads, c.key_dim, c.value_dim};
-    return first_of({check(c.d_out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
-                     check(c.d_final_state, state, Need::optional),
-                     check(c.dq, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
-                     check(c.dk, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required),
-                     check(c.dv, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required),
+    const auto keys = {c.batch, c.tokens, c.key_heads, c.key_dim};
+    const auto of_values = {c.batch, c.tokens, c.value_heads, c.value_dim};
+    return first_of({check(c.d_out, of_values, Need::required, Storage::bf16),
+                     check(c.d_final_state, state, Need::optional), check(c.dq, keys, Need::required, Storage::bf16),
+                     check(c.dk, keys, Need::required, Storage::bf16),
+                     check(c.dv, of_values, Need::required, Storage::bf16),
                      check(c.dg, {c.batch, c.tokens, c.value_heads}, Need::required),
                      check(c.dbeta, {c.batch, c.tokens, c.value_heads}, Need::required),
                      check(c.d_initial_state, state, Need::optional)});
@@ -192,21 +201,53 @@ int backward(const gdn_call& c) {
     saves.states = saves.u + parts.u;
     Backward32 b;
     b.inputs = forward_of(c, sequences);
-    b.inputs.out = saves.states + parts.states;
-    b.inputs.final_state = b.inputs.out + parts.out;
+    float* out = saves.states + parts.states;
+    b.inputs.out = out;
+    b.inputs.final_state = out + parts.out;
     saving_forward(b.inputs, saves, c.threads, best_isa());
     b.saves = saves;
-    b.d_out = floats(c.d_out);
+    b.d_out = values<ConstValues>(c.d_out);
     b.d_final_state = floats(c.d_final_state);
-    b.dq = floats(c.dq);
-    b.dk = floats(c.dk);
-    b.dv = floats(c.dv);
+    b.dq = values<Values>(c.dq);
+    b.dk = values<Values>(c.dk);
+    b.dv = values<Values>(c.dv);
     b.dg = floats(c.dg);
     b.dbeta = floats(c.dbeta);
     b.d_initial_state = floats(c.d_initial_state);
     if (b.d_initial_state == nullptr) b.d_initial_state = b.inputs.final_state + parts.final_state;
     chunk_backward(b, c.threads, best_isa());
     return GDN_OK;
+}
+
+// Arrays with a token axis, all of one dtype; `out` or its gradient.
+struct TokenArrays {
+    const void *q, *k, *v, *out;
+};
+
+void set_arrays(gdn_call* call, std::uint32_t dtype, const TokenArrays& arrays, const float* g, const float* beta,
+                const float* initial_state, const float* final_state) {
+    const gdn_call& c = *call;
+    call->q = array_of(arrays.q, dtype, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->k = array_of(arrays.k, dtype, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->v = array_of(arrays.v, dtype, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->g = array_of(g, GDN_F32, {c.batch, c.tokens, c.value_heads});
+    call->beta = array_of(beta, GDN_F32, {c.batch, c.tokens, c.value_heads});
+    call->initial_state = array_of(initial_state, GDN_F32, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+    call->out = array_of(arrays.out, dtype, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->final_state = array_of(final_state, GDN_F32, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+}
+
+void set_gradients(gdn_call* call, std::uint32_t dtype, const TokenArrays& arrays, const float* d_final_state,
+                   const float* dg, const float* dbeta, const float* d_initial_state) {
+    const gdn_call& c = *call;
+    call->d_out = array_of(arrays.out, dtype, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->d_final_state = array_of(d_final_state, GDN_F32, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+    call->dq = array_of(arrays.q, dtype, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->dk = array_of(arrays.k, dtype, {c.batch, c.tokens, c.key_heads, c.key_dim});
+    call->dv = array_of(arrays.v, dtype, {c.batch, c.tokens, c.value_heads, c.value_dim});
+    call->dg = array_of(dg, GDN_F32, {c.batch, c.tokens, c.value_heads});
+    call->dbeta = array_of(dbeta, GDN_F32, {c.batch, c.tokens, c.value_heads});
+    call->d_initial_state = array_of(d_initial_state, GDN_F32, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
 }
 
 template <class Run>
@@ -230,7 +271,7 @@ const char* gdn_version(void) { return GDNCTL_VERSION; }
 const char* gdn_status_text(int status) {
     switch (status) {
         case GDN_OK: return "done";
-        case GDN_UNSUPPORTED: return "not supported: a dtype other than fp32, or strides";
+        case GDN_UNSUPPORTED: return "not supported: a dtype other than fp32 or bf16, or strides";
         case GDN_INVALID: return "the call contradicts itself, or an array is missing";
         case GDN_NO_MEMORY: return "out of memory";
         case GDN_FAILED: return "failed";
@@ -256,28 +297,22 @@ void gdn_call_init(gdn_call* call, int64_t batch, int64_t tokens, int64_t key_he
 
 void gdn_call_arrays(gdn_call* call, const float* q, const float* k, const float* v, const float* g, const float* beta,
                      const float* initial_state, float* out, float* final_state) {
-    const gdn_call& c = *call;
-    call->q = array_of(q, {c.batch, c.tokens, c.key_heads, c.key_dim});
-    call->k = array_of(k, {c.batch, c.tokens, c.key_heads, c.key_dim});
-    call->v = array_of(v, {c.batch, c.tokens, c.value_heads, c.value_dim});
-    call->g = array_of(g, {c.batch, c.tokens, c.value_heads});
-    call->beta = array_of(beta, {c.batch, c.tokens, c.value_heads});
-    call->initial_state = array_of(initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
-    call->out = array_of(out, {c.batch, c.tokens, c.value_heads, c.value_dim});
-    call->final_state = array_of(final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+    set_arrays(call, GDN_F32, {q, k, v, out}, g, beta, initial_state, final_state);
+}
+
+void gdn_call_arrays_bf16(gdn_call* call, const uint16_t* q, const uint16_t* k, const uint16_t* v, const float* g,
+                          const float* beta, const float* initial_state, uint16_t* out, float* final_state) {
+    set_arrays(call, GDN_BF16, {q, k, v, out}, g, beta, initial_state, final_state);
 }
 
 void gdn_call_gradients(gdn_call* call, const float* d_out, const float* d_final_state, float* dq, float* dk, float* dv,
                         float* dg, float* dbeta, float* d_initial_state) {
-    const gdn_call& c = *call;
-    call->d_out = array_of(d_out, {c.batch, c.tokens, c.value_heads, c.value_dim});
-    call->d_final_state = array_of(d_final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
-    call->dq = array_of(dq, {c.batch, c.tokens, c.key_heads, c.key_dim});
-    call->dk = array_of(dk, {c.batch, c.tokens, c.key_heads, c.key_dim});
-    call->dv = array_of(dv, {c.batch, c.tokens, c.value_heads, c.value_dim});
-    call->dg = array_of(dg, {c.batch, c.tokens, c.value_heads});
-    call->dbeta = array_of(dbeta, {c.batch, c.tokens, c.value_heads});
-    call->d_initial_state = array_of(d_initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
+    set_gradients(call, GDN_F32, {dq, dk, dv, d_out}, d_final_state, dg, dbeta, d_initial_state);
+}
+
+void gdn_call_gradients_bf16(gdn_call* call, const uint16_t* d_out, const float* d_final_state, uint16_t* dq,
+                             uint16_t* dk, uint16_t* dv, float* dg, float* dbeta, float* d_initial_state) {
+    set_gradients(call, GDN_BF16, {dq, dk, dv, d_out}, d_final_state, dg, dbeta, d_initial_state);
 }
 
 int gdn_forward(const gdn_call* call) { return guarded(call, forward); }
@@ -291,8 +326,14 @@ size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
     return Parts(*call, sequences_of(*call)).bytes();
 }
 
-const gdn_kernel_info gdn_kernel = {
-    GDN_ABI_VERSION, sizeof(gdn_kernel_info), "libgdn", 1U << GDN_F32, 0, gdn_forward, gdn_backward, gdn_decode,
-    gdn_workspace};
+const gdn_kernel_info gdn_kernel = {GDN_ABI_VERSION,
+                                    sizeof(gdn_kernel_info),
+                                    "libgdn",
+                                    1U << GDN_F32 | 1U << GDN_BF16,
+                                    0,
+                                    gdn_forward,
+                                    gdn_backward,
+                                    gdn_decode,
+                                    gdn_workspace};
 
 }  // extern "C"

@@ -19,9 +19,12 @@ struct Builtin {
 };
 
 constexpr Builtin k_builtins[] = {
-    {"chunk", [](const GdnProblem& p, const GdnContract& c,
-                 int threads) { return run_chunk32(p, c, {c.chunk, GateSum::fp64_with_resets, c.matmul}, threads); }},
-    {"fused", [](const GdnProblem& p, const GdnContract& c, int threads) { return run_fused32(p, c, threads); }},
+    {"chunk",
+     [](const GdnProblem& p, const GdnContract& c, int threads) {
+         return run_chunk32(p, c, {c.chunk, GateSum::fp64_with_resets, c.matmul, storage_of(p)}, threads);
+     }},
+    {"fused", [](const GdnProblem& p, const GdnContract& c,
+                 int threads) { return run_fused32(p, c, threads, best_isa(), storage_of(p)); }},
     {"recurrent32",
      [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent32(p, c, threads); }},
     {"recurrent64",

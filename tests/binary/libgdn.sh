@@ -1,6 +1,6 @@
 # libgdn as it is installed: its names, its needs, and the example built against it with nothing but pkg-config.
 BUILD=$(dirname "$GDNCTL")
-NAMES='gdn_backward gdn_call_arrays gdn_call_gradients gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
+NAMES='gdn_backward gdn_call_arrays gdn_call_arrays_bf16 gdn_call_gradients gdn_call_gradients_bf16 gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
 
 install_it() {
     cmake --install "$BUILD" --prefix "$WORK/prefix" >install.log 2>&1 || fail "cmake --install: $(tail -3 install.log)"

@@ -72,6 +72,17 @@ test_a_sweep_shows_every_kernel_on_one_thread_and_on_all() {
     err_has '--sweep shows no phases'
 }
 
+test_bf16_is_timed_and_verified() {
+    for kernel in fused chunk saving backward decode decode-in-place; do
+        expect 0 bench --dtype bf16 --kernel builtin:$kernel --json
+        jq -e '.dtype == "bf16" and ([.forward, .backward, .decode] | map(select(. != null))[0].verified)' \
+            "$WORK/out" >/dev/null || fail "$kernel: not verified"
+    done
+    expect 0 bench --dtype bf16
+    out_has ', bf16, nominal'
+    expect 2 bench --dtype f16
+}
+
 test_the_same_seed_has_the_same_inputs() {
     expect 0 bench --json
     first=$(jq -r .inputs_checksum "$WORK/out")

@@ -56,6 +56,20 @@ test_gradients_and_their_cotangents_are_written() {
     expect 0 run --shape 1,1,1,9,3,7 --out other.safetensors
 }
 
+test_gradients_of_bf16_inputs_are_bf16_and_judged_ok() {
+    expect 0 run --shape 1,2,4,70,16,8 --contract hf --dtype bf16 --backward --method chunk --out x.safetensors --json
+    jq -e '[.tensors[] | select(.name | IN("dq", "dk", "dv", "out")) | .dtype] == ["bfloat16", "bfloat16", "bfloat16", "bfloat16"]' \
+        "$WORK/out" >/dev/null || fail "dtypes of out, dq, dk, dv"
+    jq -e '[.tensors[] | select(.name | IN("dg", "dbeta", "d_initial_state", "final_state")) | .dtype] | unique == ["float32"]' \
+        "$WORK/out" >/dev/null || fail "dtypes of dg, dbeta and the states"
+    expect 0 "$GDNCTL" oracle compare gdn --contract hf --inputs x.safetensors --outputs x.safetensors
+    out_has 'verdict: OK'
+    # Normalised in the kernel, with fp32 out.
+    expect 0 run --shape 1,2,4,70,16,8 --set head_map=interleaved --dtype bf16 --backward --method chunk --out y.safetensors
+    expect 0 "$GDNCTL" oracle compare gdn --inputs y.safetensors --outputs y.safetensors
+    out_has 'verdict: OK'
+}
+
 test_usage_errors_come_before_any_file() {
     expect 2 run --case g1 --backward --method fused --out x.safetensors
     err_has '--method fused has no gradients'

@@ -36,11 +36,11 @@ void saving_forward(const Forward32& forward, const ForwardSaves& saves, int thr
 struct Backward32 {
     Forward32 inputs;                      // as the forward had them; out, final_state and initial_state are not used
     ForwardSaves saves;                    // read only
-    const float* d_out = nullptr;          // [B*T, Hv, dv]
+    ConstValues d_out;                     // [B*T, Hv, dv]; fp32 or bf16, as dq, dk and dv may be each
     const float* d_final_state = nullptr;  // [N, Hv, dk, dv]; nullptr: zeros
-    float* dq = nullptr;                   // [B*T, Hk, dk], through the l2norm, summed over the value heads
-    float* dk = nullptr;
-    float* dv = nullptr;               // [B*T, Hv, dv]
+    Values dq;                             // [B*T, Hk, dk], through the l2norm, summed over the value heads
+    Values dk;
+    Values dv;                         // [B*T, Hv, dv]
     float* dg = nullptr;               // [B*T, Hv], of log decay
     float* dbeta = nullptr;            // [B*T, Hv]
     float* d_initial_state = nullptr;  // [N, Hv, dk, dv]
@@ -58,8 +58,9 @@ std::optional<std::size_t> training_memory(const GdnDims& dims, std::span<const 
                                            int segment_chunks, int threads);
 
 // The gradients of a problem in fp32: saving forward and backward, then back through norm and gates in fp64. Arguments
-// as run_adjoint64's.
+// as run_adjoint64's. With bf16 storage (see storage_of) q, k and v are read, and dq, dk and dv written, as that, and
+// so is d_out where `out` is bf16; but normalised keys that the contract rounds are fp32.
 GdnGradients run_backward32(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
-                            int threads, Isa isa = best_isa());
+                            int threads, Isa isa = best_isa(), Storage storage = Storage::f32);
 
 }  // namespace gdnctl::oracle

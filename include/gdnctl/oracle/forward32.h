@@ -1,4 +1,4 @@
-// The fp32 forward kernels on the caller's own arrays: nothing is copied or converted.
+// The fp32 forward kernels on the caller's own arrays: no tensor is copied or converted as a whole.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include "gdnctl/oracle/gdn_problem.h"
 #include "gdnctl/oracle/isa.h"
 #include "gdnctl/oracle/phases.h"
+#include "gdnctl/oracle/values.h"
 
 namespace gdnctl::oracle {
 
@@ -17,13 +18,13 @@ struct Forward32 {
     GdnDims dims;
     std::span<const GdnSequence> sequences;
     HeadMap head_map = HeadMap::interleaved;  // equal is interleaved with Hk = Hv
-    const float* q = nullptr;                 // [B*T, Hk, dk]
-    const float* k = nullptr;
-    const float* v = nullptr;              // [B*T, Hv, dv]
+    ConstValues q;                            // [B*T, Hk, dk]; fp32 or bf16, as k, v and out may be each
+    ConstValues k;
+    ConstValues v;                         // [B*T, Hv, dv]
     const float* g = nullptr;              // [B*T, Hv], log decay; -inf is allowed
     const float* beta = nullptr;           // [B*T, Hv]
     const float* initial_state = nullptr;  // [N, Hv, dk, dv]; nullptr: zeros
-    float* out = nullptr;                  // [B*T, Hv, dv]
+    Values out;                            // [B*T, Hv, dv]
     float* final_state = nullptr;          // [N, Hv, dk, dv]
     float scale = 1;                       // factor on q
     std::optional<float> l2norm_eps;       // q and k are divided by sqrt(|x|^2 + eps)

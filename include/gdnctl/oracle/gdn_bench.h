@@ -29,8 +29,8 @@ double run_multiply_adds(std::size_t steps, int threads, Isa isa);
 // done, g = -0.1 |N|, beta in U(0,1), an initial state; no denormals.
 class BenchInputs {
 public:
-    // Errors: as read_problem.
-    static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed);
+    // With bf16 storage q, k, v, out, d_out, dq, dk and dv are that. Errors: as read_problem.
+    static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed, Storage storage = Storage::f32);
 
     // Multiplies an array as large as all states by -1, as often as there are tokens in a row of the batch: the least
     // that decoding them can take.
@@ -67,8 +67,9 @@ private:
     std::uint64_t m_checksum = 0;
 };
 
-// What honest fp32 arithmetic is off by on these inputs, in any gradient.
+// What honest fp32 arithmetic is off by on these inputs, in any gradient, and what rounding one to bf16 is.
 inline constexpr double k_gradient_budget = 1e-6;
+inline constexpr double k_bf16_gradient_budget = 2e-3;
 
 enum class Pass { forward, backward, decode };
 std::string_view name_of(Pass pass);

@@ -23,8 +23,9 @@ GdnCotangents random_cotangents(const GdnProblem& problem, std::uint64_t seed);
 TensorFile cotangents_file(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents);
 
 // `dq`, `dk`, `dv`, `dg`, `dbeta` (of log decay and beta at the operator) and `d_initial_state`; where the inputs are
-// something else, their gradients too: `d_alpha`, or `d_a`, `d_A_log` and `d_dt_bias`, and `d_b` for a logit.
+// something else, their gradients too: `d_alpha`, or `d_a`, `d_A_log` and `d_dt_bias`, and `d_b` for a logit. `wide` is
+// the dtype of `dq`, `dk` and `dv`, `dtype` that of the others.
 TensorFile gradients_file(const GdnProblem& problem, const GdnContract& contract, const GdnGradients& gradients,
-                          DType dtype);
+                          DType wide, DType dtype);
 
 }  // namespace gdnctl::oracle

@@ -16,13 +16,19 @@ GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contrac
 // The same in fp32, inputs rounded to fp32 first.
 GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
 
+// How a fp32 kernel gets q, k and v, and how it writes an `out` that is bf16: as fp32, or (what only a problem whose
+// tensors were stored so can ask for) as bf16. f32 is what budgets are measured with.
+Storage storage_of(const GdnProblem& problem);
+
 // The fused recurrence in fp32: as robust as the recurrence, and the fastest kernel here.
-GdnOutputs run_fused32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa());
+GdnOutputs run_fused32(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa = best_isa(),
+                       Storage storage = Storage::f32);
 
 struct ChunkOptions {
     int chunk = 64;
     GateSum gate_sum = GateSum::fp64_with_resets;
     Matmul matmul = Matmul::f32;
+    Storage storage = Storage::f32;  // other than f32 with matmul f32 only
 };
 
 // Chunked form in fp32 with forward substitution (no inverse); see docs/oracle.md, "Chunked form".

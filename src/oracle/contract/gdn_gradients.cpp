@@ -70,15 +70,16 @@ TensorFile cotangents_file(const GdnProblem& p, const GdnContract& contract, con
     return file;
 }
 
-TensorFile gradients_file(const GdnProblem& p, const GdnContract& contract, const GdnGradients& g, DType dtype) {
+TensorFile gradients_file(const GdnProblem& p, const GdnContract& contract, const GdnGradients& g, DType wide,
+                          DType dtype) {
     TensorFile file;
     const auto add = [&](std::string name, const std::vector<double>& values, Shape shape) {
         file.tensors.push_back({std::move(name), from_f64(values, std::move(shape), dtype)});
     };
     const GdnDims& d = p.dims;
-    add("dq", g.dq, per_token(p, {d.Hk, d.dk}));
-    add("dk", g.dk, per_token(p, {d.Hk, d.dk}));
-    add("dv", g.dv, out_shape(p));
+    file.tensors.push_back({"dq", from_f64(g.dq, per_token(p, {d.Hk, d.dk}), wide)});
+    file.tensors.push_back({"dk", from_f64(g.dk, per_token(p, {d.Hk, d.dk}), wide)});
+    file.tensors.push_back({"dv", from_f64(g.dv, out_shape(p), wide)});
     add("dg", g.dg, per_token(p, {d.Hv}));
     add("dbeta", g.dbeta, per_token(p, {d.Hv}));
     add("d_initial_state", to_layout(g.d_initial_state, d, contract.state_layout),

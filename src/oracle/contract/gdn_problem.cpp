@@ -264,6 +264,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY(check_heads(p.dims, contract.value.head_map));
     GDNCTL_TRY(read_sequences(file, cu_seqlens, p));
     p.qk_dtype = q->dtype;
+    p.in_bf16 = q->dtype == DType::bf16 && v->dtype == DType::bf16;
     GDNCTL_TRY_ASSIGN(p.q, values_of(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(const Tensor* k, required(file, "k", ""));
     if (contract.value.rounding == NormRounding::input && k->dtype != q->dtype) {
@@ -273,6 +274,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
                         name_of(q->dtype), name_of(k->dtype)),
             "dump both as the kernel got them, or choose another rounding with --set");
     }
+    p.in_bf16 = p.in_bf16 && k->dtype == DType::bf16;
     GDNCTL_TRY_ASSIGN(p.k, values_of(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(p.v, values_of(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));

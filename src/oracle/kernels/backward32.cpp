@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "oracle/kernels/adjoint_chain.h"
@@ -30,16 +31,20 @@ BackwardKernel kernel_for(Isa isa) {
 // Gradients of this many bytes would push everything else out of the caches.
 constexpr std::size_t k_stream_from = std::size_t{4} << 20U;
 
-bool can_stream(const Backward32& b) {
+// Part of a line would be fetched to be written past the caches: panels of `columns` must be whole lines.
+bool can_stream(const Backward32& b, std::size_t columns) {
     const GdnDims& d = b.inputs.dims;
-    const auto whole = [](std::int64_t width) { return static_cast<std::size_t>(width) * 4 % k_cache_line == 0; };
-    const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % k_cache_line == 0; };
-    return static_cast<std::size_t>(d.B * d.T * d.Hv * d.dv) * sizeof(float) >= k_stream_from && whole(d.dk) &&
-           whole(d.dv) && aligned(b.dq) && aligned(b.dk) && aligned(b.dv);
+    const auto lines = [](const Values& x, std::int64_t width) {
+        return static_cast<std::size_t>(width) * size_of(x.storage) % k_cache_line == 0 &&
+               reinterpret_cast<std::uintptr_t>(x.data) % k_cache_line == 0;
+    };
+    return static_cast<std::size_t>(d.B * d.T * d.Hv * d.dv) * size_of(b.dv.storage) >= k_stream_from &&
+           columns * size_of(b.dv.storage) % k_cache_line == 0 && lines(b.dq, d.dk) && lines(b.dk, d.dk) &&
+           lines(b.dv, d.dv);
 }
 
-// A task of this sequence but for its heads and its scratch; `segment` is the sequence's first.
-BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment) {
+// A task of this sequence but for its heads and its scratch; `segment` is the sequence's first, `columns` the kernel's.
+BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment, std::size_t columns) {
     const Forward32& f = b.inputs;
     const GdnDims& d = f.dims;
     BackwardTask t;
@@ -68,7 +73,7 @@ BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment) {
     t.dg = b.dg + gate;
     t.dbeta = b.dbeta + gate;
     t.d_initial_state = b.d_initial_state + n * state;
-    t.stream_out = can_stream(b);
+    t.stream_out = can_stream(b, columns);
     t.scale = f.scale;
     t.normalise = f.l2norm_eps.has_value();
     t.eps = f.l2norm_eps.value_or(0);
@@ -132,7 +137,7 @@ void chunk_backward(const Backward32& b, int threads, Isa isa) {
         return [&, scratch = aligned_floats(room)](std::size_t index) {
             const std::size_t n = index / parts.size();
             const Part& part = parts[index % parts.size()];
-            BackwardTask task = task_of(b, n, first_segments[n]);
+            BackwardTask task = task_of(b, n, first_segments[n], kernel.columns);
             task.keys = part.keys.data();
             task.key_count = part.keys.size();
             task.value_heads = part.value_heads.data();
@@ -179,64 +184,108 @@ std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const Gdn
 
 namespace {
 
-struct Arrays {
-    AlignedFloats out, u, states;
-    std::vector<float> final_state, d_out, d_final_state, dq, dk, dv, dg, dbeta, d_initial_state;
-};
-
-std::vector<float> narrowed(const std::vector<double>& x) {
+std::vector<float> floats_of(const std::vector<double>& x) {
     std::vector<float> result(x.size());
     std::transform(x.begin(), x.end(), result.begin(), [](double value) { return static_cast<float>(value); });
     return result;
 }
 
-std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+std::vector<double> doubles_of(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+struct Arrays {
+    AlignedFloats out, u, states;
+    std::vector<float> final_state, d_out, d_final_state, dq, dk, dv, dg, dbeta, d_initial_state;
+    // In place of those above.
+    std::vector<Bf16> narrow_d_out, narrow_dq, narrow_dk, narrow_dv;
+
+    Arrays(const GdnProblem& p, const Prepared<float>& in, const GdnCotangents& cotangents)
+        : out(aligned_floats(p.v.size())),
+          u(aligned_floats(p.v.size())),
+          states(aligned_floats(segment_count(p.sequences, k_segment_chunks) * in.state.size() /
+                                std::max<std::size_t>(p.sequences.size(), 1))),
+          final_state(in.state.size()),
+          d_out(floats_of(cotangents.d_out)),
+          d_final_state(floats_of(cotangents.d_final_state)),
+          dg(in.g.size()),
+          dbeta(in.g.size()),
+          d_initial_state(in.state.size()) {}
+
+    void place(Backward32& b) {
+        b.inputs.out = out.get();
+        b.inputs.final_state = final_state.data();
+        b.saves.u = u.get();
+        b.saves.states = states.get();
+        b.d_out = d_out.data();
+        b.d_final_state = d_final_state.empty() ? nullptr : d_final_state.data();
+        b.dg = dg.data();
+        b.dbeta = dbeta.data();
+        b.d_initial_state = d_initial_state.data();
+    }
+    void place_gradients(const GdnProblem& p, Backward32& b) {
+        dq.assign(p.q.size(), 0);
+        dk.assign(p.k.size(), 0);
+        dv.assign(p.v.size(), 0);
+        b.dq = dq.data();
+        b.dk = dk.data();
+        b.dv = dv.data();
+    }
+    void place_narrow_gradients(const GdnProblem& p, Backward32& b) {
+        narrow_dq.assign(p.q.size(), Bf16{});
+        narrow_dk.assign(p.k.size(), Bf16{});
+        narrow_dv.assign(p.v.size(), Bf16{});
+        b.dq = narrow_dq.data();
+        b.dk = narrow_dk.data();
+        b.dv = narrow_dv.data();
+    }
+    void narrow_cotangent(Backward32& b) {
+        std::transform(d_out.begin(), d_out.end(), std::back_inserter(narrow_d_out),
+                       [](float x) { return narrowed(x); });
+        b.d_out = narrow_d_out.data();
+    }
+    // Empty where the gradients are fp32.
+    std::vector<double> wide(const std::vector<float>& x, const std::vector<Bf16>& narrow) const {
+        if (narrow.empty()) return {x.begin(), x.end()};
+        std::vector<double> result(narrow.size());
+        std::transform(narrow.begin(), narrow.end(), result.begin(),
+                       [](Bf16 value) { return static_cast<double>(widened(value)); });
+        return result;
+    }
+};
 
 }  // namespace
 
 GdnGradients run_backward32(const GdnProblem& p, const GdnContract& c, const GdnCotangents& cotangents, int threads,
-                            Isa isa) {
+                            Isa isa, Storage storage) {
     Prepared<float> in = prepare<float>(p, c, threads);
-    Arrays a;
-    a.out = aligned_floats(p.v.size());
-    a.u = aligned_floats(p.v.size());
+    Arrays a(p, in, cotangents);
     Backward32 b;
     b.saves.segment_chunks = k_segment_chunks;
-    a.states = aligned_floats(segment_count(p.sequences, k_segment_chunks) * in.state.size() /
-                              std::max<std::size_t>(p.sequences.size(), 1));
-    a.final_state.assign(in.state.size(), 0);
-    a.d_out = narrowed(cotangents.d_out);
-    a.d_final_state = narrowed(cotangents.d_final_state);
-    a.dq.assign(p.q.size(), 0);
-    a.dk.assign(p.k.size(), 0);
-    a.dv.assign(p.v.size(), 0);
-    a.dg.assign(in.g.size(), 0);
-    a.dbeta.assign(in.g.size(), 0);
-    a.d_initial_state.assign(in.state.size(), 0);
-    Forward32& f = b.inputs;
-    f = forward_inputs(p, c, in);
-    f.out = a.out.get();
-    f.final_state = a.final_state.data();
-    b.saves.u = a.u.get();
-    b.saves.states = a.states.get();
-    saving_forward(f, b.saves, threads, isa);
-    b.d_out = a.d_out.data();
-    b.d_final_state = a.d_final_state.empty() ? nullptr : a.d_final_state.data();
-    b.dq = a.dq.data();
-    b.dk = a.dk.data();
-    b.dv = a.dv.data();
-    b.dg = a.dg.data();
-    b.dbeta = a.dbeta.data();
-    b.d_initial_state = a.d_initial_state.data();
+    b.inputs = forward_inputs(p, c, in);
+    a.place(b);
+    const bool rounds_keys = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
+    std::optional<NarrowInputs> narrow;
+    if (storage == Storage::bf16 && !rounds_keys) {
+        narrow.emplace(p, c, in);
+        narrow->place(c, b.inputs);
+        a.place_narrow_gradients(p, b);
+        if (out_dtype_of(c, p) == DType::bf16) a.narrow_cotangent(b);
+    } else {
+        a.place_gradients(p, b);
+    }
+    saving_forward(b.inputs, b.saves, threads, isa);
     chunk_backward(b, threads, isa);
     GdnGradients result;
-    result.dv = widened(a.dv);
-    result.dg = widened(a.dg);
-    result.dbeta = widened(a.dbeta);
-    result.d_initial_state = widened(a.d_initial_state);
-    result.dq = through_norm(p, c, p.q, widened(in.q), widened(a.dq));
-    result.dk = through_norm(p, c, p.k, widened(in.k), widened(a.dk));
-    finish_gradients(p, c, widened(in.g), widened(in.beta), result);
+    result.dq = a.wide(a.dq, a.narrow_dq);
+    result.dk = a.wide(a.dk, a.narrow_dk);
+    result.dv = a.wide(a.dv, a.narrow_dv);
+    result.dg = doubles_of(a.dg);
+    result.dbeta = doubles_of(a.dbeta);
+    result.d_initial_state = doubles_of(a.d_initial_state);
+    if (!b.inputs.l2norm_eps) {
+        result.dq = through_norm(p, c, p.q, doubles_of(in.q), std::move(result.dq));
+        result.dk = through_norm(p, c, p.k, doubles_of(in.k), std::move(result.dk));
+    }
+    finish_gradients(p, c, doubles_of(in.g), doubles_of(in.beta), result);
     return result;
 }
 

@@ -54,14 +54,16 @@ std::vector<FusedUnit> units_of(const Forward32& f, std::size_t columns) {
     return units;
 }
 
-bool can_stream(const Forward32& f) {
-    const auto row = static_cast<std::size_t>(f.dims.dv) * sizeof(float);
+// Part of a line would be fetched to be written past the caches: panels of `columns` must be whole lines.
+bool can_stream(const Forward32& f, const void* to, std::size_t element, std::size_t columns) {
+    const auto row = static_cast<std::size_t>(f.dims.dv) * element;
     const auto bytes = static_cast<std::size_t>(f.dims.B * f.dims.T * f.dims.Hv) * row;
-    return bytes >= k_stream_from && row % k_cache_line == 0 &&
-           reinterpret_cast<std::uintptr_t>(f.out) % k_cache_line == 0;
+    return bytes >= k_stream_from && row % k_cache_line == 0 && columns * element % k_cache_line == 0 &&
+           reinterpret_cast<std::uintptr_t>(to) % k_cache_line == 0;
 }
 
-FusedTask task_of(const Forward32& f, std::size_t n) {
+// Of sequence n, for a kernel whose panels have so many columns.
+FusedTask task_of(const Forward32& f, std::size_t n, std::size_t columns) {
     const GdnDims& d = f.dims;
     FusedTask t;
     t.Hk = static_cast<std::size_t>(d.Hk);
@@ -82,7 +84,7 @@ FusedTask task_of(const Forward32& f, std::size_t n) {
     t.scale = f.scale;
     t.normalise = f.l2norm_eps.has_value();
     t.eps = f.l2norm_eps.value_or(0);
-    t.stream_out = can_stream(f);
+    t.stream_out = can_stream(f, f.out.data, size_of(f.out.storage), columns);
     return t;
 }
 
@@ -95,7 +97,7 @@ void for_all_parts(const Forward32& f, int threads, std::size_t columns, const S
     const std::size_t most = (units.size() + parts - 1) / parts;
     run_tasks(f.sequences.size() * parts, threads, [&] {
         return [&, room = aligned_floats(scratch(most))](std::size_t index) {
-            FusedTask task = task_of(f, index / parts);
+            FusedTask task = task_of(f, index / parts, columns);
             const std::size_t part = index % parts;
             const std::size_t first = units.size() * part / parts;
             task.units = units.data() + first;
@@ -140,7 +142,8 @@ void saving_forward(const Forward32& f, const ForwardSaves& saves, int threads, 
     const ChunkKernel kernel = chunk_kernel_for(isa);
     const auto dk = static_cast<std::size_t>(f.dims.dk);
     constexpr std::size_t C = k_backward_tokens;
-    const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % k_cache_line == 0; };
+    const bool stream_saves = can_stream(f, saves.u, sizeof(float), kernel.columns) &&
+                              reinterpret_cast<std::uintptr_t>(saves.states) % k_cache_line == 0;
     for_all_parts(
         f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, C, units); },
         [&](const FusedTask& task, std::size_t n) {
@@ -150,16 +153,46 @@ void saving_forward(const Forward32& f, const ForwardSaves& saves, int threads, 
             chunked.u = saves.u + first * task.Hv * task.dv;
             chunked.states = saves.states + segments * task.Hv * dk * task.dv;
             chunked.segment = static_cast<std::size_t>(saves.segment_chunks);
-            chunked.what.stream_out = task.stream_out && aligned(saves.u) && aligned(saves.states);
+            chunked.stream_saves = stream_saves;
             kernel.run(chunked);
         });
 }
 
 namespace {
 
+// Runs `forward` on a problem's values in bf16, `out` too if it is that.
+template <class Run>
+GdnOutputs run_narrow(const GdnProblem& p, const GdnContract& c, int threads, const Run& run) {
+    Prepared<float> inputs = prepare<float>(p, c, threads);
+    const NarrowInputs narrow(p, c, inputs);
+    Forward32 f = forward_inputs(p, c, inputs);
+    narrow.place(c, f);
+    f.final_state = inputs.state.data();
+    const bool narrow_out = out_dtype_of(c, p) == DType::bf16;
+    const auto bf16 = aligned<Bf16>(narrow_out ? p.v.size() : 0);
+    const AlignedFloats wide = aligned_floats(narrow_out ? 0 : p.v.size());
+    std::fill_n(bf16.get(), narrow_out ? p.v.size() : 0, Bf16{});
+    std::fill_n(wide.get(), narrow_out ? 0 : p.v.size(), 0.0F);
+    if (narrow_out) {
+        f.out = bf16.get();
+    } else {
+        f.out = wide.get();
+    }
+    run(f);
+    apply_empty_policy(p, c.empty, inputs.state);
+    GdnOutputs outputs;
+    outputs.final_state.assign(inputs.state.begin(), inputs.state.end());
+    outputs.out.resize(p.v.size());
+    for (std::size_t i = 0; i < p.v.size(); ++i) {
+        outputs.out[i] = static_cast<double>(narrow_out ? widened(bf16[i]) : wide[i]);
+    }
+    return outputs;
+}
+
 // Runs `forward` on a problem's values in fp32.
 template <class Run>
-GdnOutputs run_problem(const GdnProblem& p, const GdnContract& c, int threads, const Run& run) {
+GdnOutputs run_problem(const GdnProblem& p, const GdnContract& c, int threads, Storage storage, const Run& run) {
+    if (storage == Storage::bf16) return run_narrow(p, c, threads, run);
     Prepared<float> inputs = prepare<float>(p, c, threads);
     const std::size_t out_size = p.v.size();
     const AlignedFloats out = aligned_floats(out_size);
@@ -174,13 +207,13 @@ GdnOutputs run_problem(const GdnProblem& p, const GdnContract& c, int threads, c
 
 }  // namespace
 
-GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, Isa isa) {
-    return run_problem(p, c, threads, [&](const Forward32& f) { fused_forward(f, threads, isa); });
+GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, Isa isa, Storage storage) {
+    return run_problem(p, c, threads, storage, [&](const Forward32& f) { fused_forward(f, threads, isa); });
 }
 
 GdnOutputs run_chunk32(const GdnProblem& p, const GdnContract& c, const ChunkOptions& options, int threads, Isa isa) {
     if (options.matmul != Matmul::f32) return run_chunk_rounded(p, c, options, threads);
-    return run_problem(p, c, threads,
+    return run_problem(p, c, threads, options.storage,
                        [&](const Forward32& f) { chunk_forward(f, options.chunk, options.gate_sum, threads, isa); });
 }
 

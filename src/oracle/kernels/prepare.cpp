@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
@@ -105,6 +106,31 @@ Prepared<Real> prepare(const GdnProblem& p, const GdnContract& c, int threads) {
     }
     r.scale = c.scale ? static_cast<Real>(*c.scale) : 1 / std::sqrt(static_cast<Real>(p.dims.dk));
     return r;
+}
+
+Storage storage_of(const GdnProblem& problem) { return problem.in_bf16 ? Storage::bf16 : Storage::f32; }
+
+NarrowInputs::NarrowInputs(const GdnProblem& p, const GdnContract& c, const Prepared<float>& prepared)
+    : normalised(c.l2norm == L2Norm::off || c.rounding == NormRounding::input) {
+    const auto narrow = [](const auto& values, std::vector<Bf16>& to) {
+        to.reserve(values.size());
+        for (const auto x : values) to.push_back(narrowed(static_cast<float>(x)));
+    };
+    if (normalised) {
+        narrow(prepared.q, q);
+        narrow(prepared.k, k);
+    } else {
+        narrow(p.q, q);
+        narrow(p.k, k);
+    }
+    narrow(p.v, v);
+}
+
+void NarrowInputs::place(const GdnContract& c, Forward32& f) const {
+    f.q = q.data();
+    f.k = k.data();
+    f.v = v.data();
+    if (!normalised) f.l2norm_eps = static_cast<float>(c.eps);
 }
 
 std::vector<double> log_gates(const GdnProblem& p, const GdnContract& c) {

@@ -2,6 +2,7 @@
 #include "gdn/gdn.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -169,6 +170,73 @@ TEST_CASE("libgdn: gradients are those of the recurrence's adjoint") {
     }
 }
 
+namespace {
+
+using Halves = std::vector<std::uint16_t>;
+
+// The upper halves, and the values that are left of `values` then.
+Halves halved(Floats& values) {
+    Halves halves;
+    for (float& x : values) {
+        halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16));
+        x = std::bit_cast<float>(std::uint32_t{halves.back()} << 16);
+    }
+    return halves;
+}
+
+std::uint16_t rounded(float x) {
+    const oracle::Tensor t = oracle::from_f64(std::vector<double>{static_cast<double>(x)}, {1}, oracle::DType::bf16);
+    return static_cast<std::uint16_t>(t.bytes[0] | t.bytes[1] << 8);
+}
+
+bool is_rounded(const Halves& got, const Floats& wide) {
+    return std::equal(got.begin(), got.end(), wide.begin(), wide.end(),
+                      [](std::uint16_t a, float b) { return a == rounded(b); });
+}
+
+}  // namespace
+
+TEST_CASE("libgdn: bf16 arrays give what fp32 arrays of the same values give, rounded") {
+    for (const char* name : {"gva_2", "odd_dims", "gva_tiled"}) {
+        CAPTURE(name);
+        Problem p(name);
+        const Halves q = halved(p.q), k = halved(p.k), v = halved(p.v);
+        REQUIRE(gdn_forward(&p.call) == GDN_OK);
+        const Floats state = p.final_state;
+        gdn_call narrow = p.call;
+        Halves out(p.out.size());
+        const float* initial = p.state.empty() ? nullptr : p.state.data();
+        gdn_call_arrays_bf16(&narrow, q.data(), k.data(), v.data(), p.g.data(), p.beta.data(), initial, out.data(),
+                             p.final_state.data());
+        REQUIRE(gdn_forward(&narrow) == GDN_OK);
+        CHECK(is_rounded(out, p.out));
+        CHECK(p.final_state == state);
+        // Any mixture: bf16 in, fp32 out.
+        const Floats wide = p.out;
+        narrow.out = p.call.out;
+        p.out.assign(p.out.size(), 0);
+        REQUIRE(gdn_forward(&narrow) == GDN_OK);
+        CHECK(p.out == wide);
+
+        Floats d_out(p.out.size());
+        for (std::size_t i = 0; i < d_out.size(); ++i) d_out[i] = std::cos(0.23F * static_cast<float>(i));
+        const Halves d_out_halves = halved(d_out);
+        Floats dq(p.q.size()), dk(p.k.size()), dv(p.v.size()), dg(p.g.size()), dbeta(p.beta.size());
+        gdn_call_gradients(&p.call, d_out.data(), nullptr, dq.data(), dk.data(), dv.data(), dg.data(), dbeta.data(),
+                           nullptr);
+        REQUIRE(gdn_backward(&p.call) == GDN_OK);
+        const Floats wide_dg = dg;
+        Halves dq_halves(dq.size()), dk_halves(dk.size()), dv_halves(dv.size());
+        gdn_call_gradients_bf16(&narrow, d_out_halves.data(), nullptr, dq_halves.data(), dk_halves.data(),
+                                dv_halves.data(), dg.data(), dbeta.data(), nullptr);
+        REQUIRE(gdn_backward(&narrow) == GDN_OK);
+        CHECK(is_rounded(dq_halves, dq));
+        CHECK(is_rounded(dk_halves, dk));
+        CHECK(is_rounded(dv_halves, dv));
+        CHECK(dg == wide_dg);
+    }
+}
+
 TEST_CASE("libgdn: calls that make no sense are refused, others told that they are not supported") {
     const auto status = [](const auto& spoil) {
         Problem p("gva_2");
@@ -185,7 +253,9 @@ TEST_CASE("libgdn: calls that make no sense are refused, others told that they a
     CHECK(status([](gdn_call& c) { c.head_map = 9; }) == GDN_INVALID);
     CHECK(status([](gdn_call& c) { c.q.data = nullptr; }) == GDN_INVALID);
     CHECK(status([](gdn_call& c) { c.out.shape[1] = 1; }) == GDN_INVALID);
-    CHECK(status([](gdn_call& c) { c.q.dtype = GDN_BF16; }) == GDN_UNSUPPORTED);
+    CHECK(status([](gdn_call& c) { c.q.dtype = GDN_F16; }) == GDN_UNSUPPORTED);
+    CHECK(status([](gdn_call& c) { c.g.dtype = GDN_BF16; }) == GDN_UNSUPPORTED);
+    CHECK(status([](gdn_call& c) { c.final_state.dtype = GDN_BF16; }) == GDN_UNSUPPORTED);
     CHECK(status([](gdn_call& c) { c.v.strides[1] *= 2; }) == GDN_UNSUPPORTED);
     Problem p("varlen");
     p.cu_seqlens[1] = 999;
@@ -200,6 +270,7 @@ TEST_CASE("libgdn: calls that make no sense are refused, others told that they a
 TEST_CASE("libgdn: it is a kernel that the oracle can load") {
     CHECK(gdn_kernel.abi_version == GDN_ABI_VERSION);
     CHECK(gdn_kernel.struct_size == sizeof(gdn_kernel_info));
+    CHECK(gdn_kernel.dtypes == (1U << GDN_F32 | 1U << GDN_BF16));
     CHECK((gdn_kernel.forward == gdn_forward));
     CHECK((gdn_kernel.backward == gdn_backward));
     CHECK((gdn_kernel.decode == gdn_decode));

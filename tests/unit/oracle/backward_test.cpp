@@ -215,19 +215,22 @@ TEST_CASE("backward: gradients written past the caches and through them are the 
     const GdnGradients unaligned = plain.run(best_isa());
     // 64 bytes more, to have one address that is aligned and one that is not.
     std::vector<float> rooms[3];
-    float** const targets[] = {&plain.b.dq, &plain.b.dk, &plain.b.dv};
+    float* targets[3] = {};
     const std::size_t sizes[] = {plain.dq.size(), plain.dk.size(), plain.dv.size()};
     for (const std::size_t offset : {0U, 1U}) {
         for (std::size_t i = 0; i < 3; ++i) {
             rooms[i].assign(sizes[i] + 32, 0);
             float* at = rooms[i].data();
             while (reinterpret_cast<std::uintptr_t>(at) % 64 != 0) ++at;
-            *targets[i] = at + offset;
+            targets[i] = at + offset;
         }
+        plain.b.dq = targets[0];
+        plain.b.dk = targets[1];
+        plain.b.dv = targets[2];
         plain.run(best_isa());
-        CHECK(std::equal(unaligned.dq.begin(), unaligned.dq.end(), plain.b.dq));
-        CHECK(std::equal(unaligned.dk.begin(), unaligned.dk.end(), plain.b.dk));
-        CHECK(std::equal(unaligned.dv.begin(), unaligned.dv.end(), plain.b.dv));
+        CHECK(std::equal(unaligned.dq.begin(), unaligned.dq.end(), targets[0]));
+        CHECK(std::equal(unaligned.dk.begin(), unaligned.dk.end(), targets[1]));
+        CHECK(std::equal(unaligned.dv.begin(), unaligned.dv.end(), targets[2]));
     }
 }
 

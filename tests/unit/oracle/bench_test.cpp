@@ -24,8 +24,11 @@ TEST_CASE("bench: multiply-adds are counted per thread") {
     }
 }
 
-TEST_CASE("bench: poisoned outputs are wrong, computed ones are OK and change the checksum") {
-    auto inputs = BenchInputs::make({2, 40, 1, 2, 8, 8}, 3);
+TEST_CASE("bench: poisoned outputs are wrong, computed ones are OK and change the checksum, fp32 and bf16") {
+    Storage storage = Storage::f32;
+    SUBCASE("fp32") { storage = Storage::f32; }
+    SUBCASE("bf16") { storage = Storage::bf16; }
+    auto inputs = BenchInputs::make({2, 40, 1, 2, 8, 8}, 3, storage);
     REQUIRE(inputs);
     const auto reference = inputs->reference(1);
     REQUIRE(reference);

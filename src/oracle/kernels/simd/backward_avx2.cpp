@@ -3,7 +3,8 @@
 namespace gdnctl::oracle {
 
 BackwardKernel backward_avx2() {
-    return {BackwardData<32>::scratch, [](const BackwardTask& task) { BackwardSweep<32, 4>(task).run(); }};
+    return {BackwardData<32>::k_columns, BackwardData<32>::scratch,
+            [](const BackwardTask& task) { BackwardSweep<32, 4>(task).run(); }};
 }
 
 }  // namespace gdnctl::oracle

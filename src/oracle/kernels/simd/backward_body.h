@@ -161,23 +161,26 @@ private:
             const std::size_t head = here ? h + 1 : 0;
             if (head == 0 || head == m_t.keys[k].end) {
                 const std::size_t at = key_at(chunk, head == 0 ? 0 : k + 1);
-                m_next.add(m_t.k + at, m_t.Hk * m_t.dk, count_of(chunk), m_t.dk);
-                m_next.add(m_t.q + at, m_t.Hk * m_t.dk, count_of(chunk), m_t.dk);
+                expect_rows(m_t.k, at, m_t.Hk * m_t.dk, chunk, m_t.dk);
+                expect_rows(m_t.q, at, m_t.Hk * m_t.dk, chunk, m_t.dk);
             }
             expect_values(chunk, head);
             if (here ? index == 0 : m_t.segment == 1) expect_state(chunk, head);
         }
         m_next.spread(tiles());
     }
+    void expect_rows(const ConstValues& x, std::size_t at, std::size_t stride, std::size_t c, std::size_t width) {
+        m_next.add(address_of(x, at), element_size(x.storage), stride, count_of(c), width);
+    }
     void expect_values(std::size_t c, std::size_t h) {
         const std::size_t at = gate_at(c, h) * m_t.dv;
-        m_next.add(m_t.d_out + at, m_t.Hv * m_t.dv, count_of(c), m_t.dv);
-        m_next.add(m_t.u + at, m_t.Hv * m_t.dv, count_of(c), m_t.dv);
-        m_next.add(m_t.v + at, m_t.Hv * m_t.dv, count_of(c), m_t.dv);
+        expect_rows(m_t.d_out, at, m_t.Hv * m_t.dv, c, m_t.dv);
+        expect_rows(m_t.u, at, m_t.Hv * m_t.dv, c, m_t.dv);
+        expect_rows(m_t.v, at, m_t.Hv * m_t.dv, c, m_t.dv);
     }
     void expect_state(std::size_t c, std::size_t h) {
         const float* from = m_t.states + c / m_t.segment * m_t.Hv * m_t.dk * m_t.dv + head_state(h);
-        m_next.add(from, m_t.dv, m_t.dk, m_t.dv);
+        m_next.add(from, sizeof(float), m_t.dv, m_t.dk, m_t.dv);
     }
     // Of a value head's chunk, each of which fetches.
     std::size_t tiles() const {
@@ -246,13 +249,13 @@ private:
                 const Vector dv = m_.decay.beta[i + r] * y;
                 const std::size_t first = row + v * k_lanes;
                 if (whole) {
-                    sum += load<float, Bytes>(m_t.v + first) * y;
-                    m_.put(m_t, m_t.dv_out + first, dv);
+                    sum += load<Bytes>(m_t.v, first) * y;
+                    m_.put(m_t, m_t.dv_out, first, dv);
                     continue;
                 }
                 for (std::size_t lane = 0; lane < k_lanes && column + v * k_lanes + lane < m_t.dv; ++lane) {
-                    sum[lane] += m_t.v[first + lane] * y[lane];
-                    m_t.dv_out[first + lane] = dv[lane];
+                    sum[lane] += value_at(m_t.v, first + lane) * y[lane];
+                    set_value(m_t.dv_out, first + lane, dv[lane]);
                 }
             }
             store<float, Bytes>(part, sum);

@@ -4,6 +4,7 @@
 
 #include "oracle/kernels/simd/backward_task.h"
 #include "oracle/kernels/simd/chunk_task.h"
+#include "oracle/kernels/simd/stored.h"
 #include "oracle/kernels/simd/tile.h"
 
 namespace gdnctl::oracle {
@@ -49,22 +50,23 @@ public:
     std::size_t dk = 0, dv = 0;  // padded
 
     // Rows [0, count) of one head of q or k, normalised if asked; `factors` are what made them so.
-    void pack_keys(const BackwardTask& task, const float* from, std::size_t count, float* rows, float* factors) const {
+    void pack_keys(const BackwardTask& task, const ConstValues& from, std::size_t count, float* rows,
+                   float* factors) const {
         for (std::size_t i = 0; i < k_rows; ++i) {
             const std::size_t width = i < count ? task.dk : 0;
-            const float* row = from + i * task.Hk * task.dk;
+            const std::size_t row = i * task.Hk * task.dk;
             float* to = rows + i * dk;
             std::size_t x = 0;
             Vector sums = {};
             for (; x + k_lanes <= width; x += k_lanes) {
-                const Vector part = load<float, Bytes>(row + x);
+                const Vector part = load<Bytes>(from, row + x);
                 sums += part * part;
                 store<float, Bytes>(to + x, part);
             }
             float sum = 0;
             for (; x < width; ++x) {
-                to[x] = row[x];
-                sum += row[x] * row[x];
+                to[x] = value_at(from, row + x);
+                sum += to[x] * to[x];
             }
             for (; x < dk; ++x) to[x] = 0;
             factors[i] = 1;
@@ -77,21 +79,18 @@ public:
 
     // Rows [0, count) of one head of out or u as panels, and a second time with each row multiplied by its factor.
     // Either may be nullptr.
-    void pack_values(const BackwardTask& task, const float* from, std::size_t count, float* panels,
+    void pack_values(const BackwardTask& task, const ConstValues& from, std::size_t count, float* panels,
                      const float* factors, float* scaled) const {
         for (std::size_t i = 0; i < k_rows; ++i) {
-            const float* row = from + i * task.Hv * task.dv;
+            const std::size_t row = i * task.Hv * task.dv;
             float padded[k_columns];
             for (std::size_t j = 0; j < dv; j += k_columns) {
-                const float* part = row + j;
-                if (i >= count || j + k_columns > task.dv) {
-                    for (std::size_t x = 0; x < k_columns; ++x) {
-                        padded[x] = i < count && j + x < task.dv ? part[x] : 0;
-                    }
-                    part = padded;
+                const bool whole = i < count && j + k_columns <= task.dv;
+                for (std::size_t x = 0; !whole && x < k_columns; ++x) {
+                    padded[x] = i < count && j + x < task.dv ? value_at(from, row + j + x) : 0;
                 }
                 for (std::size_t v = 0; v < k_columns; v += k_lanes) {
-                    const Vector x = load<float, Bytes>(part + v);
+                    const Vector x = whole ? load<Bytes>(from, row + j + v) : load<float, Bytes>(padded + v);
                     const std::size_t at = j * k_rows + i * k_columns + v;
                     if (panels != nullptr) store<float, Bytes>(panels + at, x);
                     if (scaled != nullptr) store<float, Bytes>(scaled + at, x * factors[i]);
@@ -101,11 +100,11 @@ public:
     }
 
     // Rows of a gradient that lies in columns; through x / sqrt(|x|^2 + eps) with the rows x as they became.
-    void write_keys(const BackwardTask& task, const float* columns, const float* rows, const float* factors, float* to,
-                    std::size_t count) const {
+    void write_keys(const BackwardTask& task, const float* columns, const float* rows, const float* factors,
+                    const Values& to, std::size_t count) const {
         transpose<Bytes>(columns, k_rows, turned, dk, dk, k_rows);
         for (std::size_t i = 0; i < count; ++i) {
-            float* row = to + i * task.Hk * task.dk;
+            const std::size_t row = i * task.Hk * task.dk;
             const float* from = turned + i * dk;
             const float* normal = rows + i * dk;
             float dot = 0;
@@ -118,18 +117,19 @@ public:
             }
             std::size_t x = 0;
             for (; x + k_lanes <= task.dk; x += k_lanes) {
-                put(task, row + x, (load<float, Bytes>(from + x) - load<float, Bytes>(normal + x) * dot) * factors[i]);
+                put(task, to, row + x,
+                    (load<float, Bytes>(from + x) - load<float, Bytes>(normal + x) * dot) * factors[i]);
             }
-            for (; x < task.dk; ++x) row[x] = (from[x] - normal[x] * dot) * factors[i];
+            for (; x < task.dk; ++x) set_value(to, row + x, (from[x] - normal[x] * dot) * factors[i]);
         }
     }
 
     // Past the caches, if the task says so.
-    static void put(const BackwardTask& task, float* to, Vector x) {
+    static void put(const BackwardTask& task, const Values& to, std::size_t at, Vector x) {
         if (task.stream_out) {
-            stream<Bytes>(to, x);
+            stream<Bytes>(to, at, x);
         } else {
-            store<float, Bytes>(to, x);
+            store<Bytes>(to, at, x);
         }
     }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 
 #include "gdnctl/oracle/phases.h"
+#include "gdnctl/oracle/values.h"
 
 namespace gdnctl::oracle {
 
@@ -28,18 +29,18 @@ struct BackwardKey {
 // Some key heads of one sequence with all their value heads: gradients of q and k are summed inside a task, and rows
 // of several heads share pages. Pointers are to the sequence's first token and the first head.
 struct BackwardTask {
-    const float* q = nullptr;  // [tokens, Hk, dk]
-    const float* k = nullptr;
-    const float* v = nullptr;              // [tokens, Hv, dv]
+    ConstValues q;  // [tokens, Hk, dk]
+    ConstValues k;
+    ConstValues v;                         // [tokens, Hv, dv]
     const float* g = nullptr;              // [tokens, Hv]
     const float* beta = nullptr;           // [tokens, Hv]
-    const float* u = nullptr;              // [tokens, Hv, dv], as the forward saved it
+    ConstValues u;                         // [tokens, Hv, dv], as the forward saved it: fp32
     const float* states = nullptr;         // [segments, Hv, dk, dv], likewise
-    const float* d_out = nullptr;          // [tokens, Hv, dv]
+    ConstValues d_out;                     // [tokens, Hv, dv]
     const float* d_final_state = nullptr;  // [Hv, dk, dv]; nullptr: zeros
-    float* dq = nullptr;
-    float* dk_out = nullptr;
-    float* dv_out = nullptr;
+    Values dq;
+    Values dk_out;
+    Values dv_out;
     float* dg = nullptr;
     float* dbeta = nullptr;
     float* d_initial_state = nullptr;  // [Hv, dk, dv]
@@ -58,6 +59,7 @@ struct BackwardTask {
 };
 
 struct BackwardKernel {
+    std::size_t columns = 0;  // of a panel of v
     // Floats that a task needs.
     std::size_t (*scratch)(std::size_t dk, std::size_t dv, std::size_t value_heads, std::size_t segment) = nullptr;
     void (*run)(const BackwardTask& task) = nullptr;

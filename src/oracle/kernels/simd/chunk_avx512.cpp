@@ -1,13 +1,7 @@
-#include "oracle/kernels/simd/chunk_body.h"
+#include "oracle/kernels/simd/chunk_kernel.h"
 
 namespace gdnctl::oracle {
 
-namespace {
-using Sweep = ChunkSweep<64, 8>;
-}
-
-ChunkKernel chunk_avx512() {
-    return {Sweep::k_columns, Sweep::scratch, [](const ChunkTask& task) { Sweep(task).run(); }};
-}
+ChunkKernel chunk_avx512() { return chunk_kernel<64, 8>(); }
 
 }  // namespace gdnctl::oracle

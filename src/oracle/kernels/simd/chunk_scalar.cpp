@@ -1,13 +1,7 @@
-#include "oracle/kernels/simd/chunk_body.h"
+#include "oracle/kernels/simd/chunk_kernel.h"
 
 namespace gdnctl::oracle {
 
-namespace {
-using Sweep = ChunkSweep<16, 4>;
-}
-
-ChunkKernel chunk_scalar() {
-    return {Sweep::k_columns, Sweep::scratch, [](const ChunkTask& task) { Sweep(task).run(); }};
-}
+ChunkKernel chunk_scalar() { return chunk_kernel<16, 4>(); }
 
 }  // namespace gdnctl::oracle

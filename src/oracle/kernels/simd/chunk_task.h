@@ -32,6 +32,7 @@ struct ChunkTask {
     float* u = nullptr;       // [tokens, Hv, dv]
     float* states = nullptr;  // [segments, Hv, dk, dv]: before every `segment` chunks
     std::size_t segment = 1;
+    bool stream_saves = false;  // write those past the caches; they are aligned then
 };
 
 struct ChunkKernel {

@@ -2,6 +2,6 @@
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_avx2() { return {VectorOf<float, 32>::k_lanes, decode<32, 4>}; }
+DecodeKernel decode_avx2() { return decode_kernel<32, 4, 4>(); }
 
 }  // namespace gdnctl::oracle

@@ -1,26 +1,62 @@
-// A sweep over some columns of a state, row by row: the pending writes of the step before go in, the row is stored, and
-// it feeds S^T k and S^T q. The sums stay in registers.
+// A sweep over some columns of a state, row by row. The sums S^T k and S^T q stay in registers.
 #pragma once
 
 #include "oracle/kernels/simd/decode_task.h"
+#include "oracle/kernels/simd/stored.h"
 #include "oracle/kernels/simd/vector.h"
 
 namespace gdnctl::oracle {
 namespace {
 
+// The next task's state on its way to the second-level cache, as many lines at a time as a row of this one has. The
+// processor's own prefetching ends at each page.
+class DecodeAhead {
+public:
+    explicit DecodeAhead(const DecodeTask& task)
+        : m_at(reinterpret_cast<const char*>(task.next)),
+          m_end(task.next == nullptr ? m_at : m_at + task.dk * task.state_stride * sizeof(float)) {}
+
+    template <std::size_t Size>
+    __attribute__((always_inline)) void fetch() {
+        if (m_at == m_end) return;
+        constexpr std::size_t k_line = 64;
+        for (std::size_t i = 0; i < Size; i += k_line) __builtin_prefetch(m_at + i, 0, 2);
+        m_at += Size > k_line ? Size : k_line;
+        if (m_at > m_end) m_at = m_end;
+    }
+
+private:
+    const char* m_at;
+    const char* m_end;
+};
+
 template <int Bytes, std::size_t Tokens, std::size_t Vectors>
 class DecodeSweep {
     using Vector = typename VectorOf<float, Bytes>::type;
     static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
+    static constexpr std::size_t k_row = Vectors * Bytes;
 
 public:
-    DecodeSweep(const DecodeTask& task, std::size_t column) : m_t(task), m_column(column) {}
+    static constexpr std::size_t k_columns = Vectors * k_lanes;
 
+    DecodeSweep(const DecodeTask& task, std::size_t column, bool panels, DecodeAhead& ahead)
+        : m_t(task), m_column(column), m_stride(task.state_stride), m_at(column), m_ahead(ahead) {
+        if (!panels) return;
+        const std::size_t first = column / k_decode_panel * k_decode_panel;
+        m_stride = task.state_stride - first < k_decode_panel ? task.state_stride - first : k_decode_panel;
+        m_at = first * task.dk + (column - first);
+    }
+
+    // The pending writes of the step before go in, the row is stored, and it feeds the sums.
     void deferred() {
         for (std::size_t t = 0; t < Tokens; ++t) {
             for (std::size_t v = 0; v < Vectors; ++v) m_d[t][v] = load<float, Bytes>(d_at(t, v));
         }
-        sums<true>();
+        if (m_t.keep == 1) {
+            sums<true, false>();
+        } else {
+            sums<true, true>();
+        }
         finish();
         for (std::size_t t = 0; t < Tokens; ++t) {
             for (std::size_t v = 0; v < Vectors; ++v) store<float, Bytes>(d_at(t, v), m_d[t][v]);
@@ -29,13 +65,13 @@ public:
 
     // From the last row back to the first: those are still in the cache.
     void two_passes() {
-        sums<false>();
+        sums<false, false>();
         finish();
         const float decay = m_t.decay;
-        const std::size_t stride = m_t.state_stride;
+        const std::size_t stride = m_stride;
         const float* k = m_t.k;
-        const float* from = m_t.read + m_column;
-        float* to = m_t.write + m_column;
+        const float* from = m_t.read + m_at;
+        float* to = m_t.write + m_at;
         Vector d[Tokens][Vectors];
         for (std::size_t t = 0; t < Tokens; ++t) {
             for (std::size_t v = 0; v < Vectors; ++v) d[t][v] = m_d[t][v];
@@ -49,13 +85,80 @@ public:
                 for (std::size_t v = 0; v < Vectors; ++v) s[v] += factor * d[t][v];
             }
             for (std::size_t v = 0; v < Vectors; ++v) store<float, Bytes>(to + at + v * k_lanes, s[v]);
+            m_ahead.template fetch<k_row / 2>();
         }
+    }
+
+    // Writes `unwritten`, a panel of the same width, in the same sweep; this panel takes its place.
+    void piped(DecodePanel& unwritten) {
+        static_assert(Tokens == 1 && k_columns <= DecodePanel::k_most);
+        if (unwritten.k == nullptr) {
+            sums<false, false>();
+        } else {
+            sums_beside(unwritten);
+        }
+        finish();
+        unwritten.k = m_t.k;
+        unwritten.read = m_t.read + m_at;
+        unwritten.write = m_t.write + m_at;
+        unwritten.state_stride = m_stride;
+        unwritten.dk = m_t.dk;
+        unwritten.decay = m_t.decay;
+        for (std::size_t v = 0; v < Vectors; ++v) store<float, Bytes>(unwritten.d + v * k_lanes, m_d[0][v]);
+    }
+
+    static void write(DecodePanel& unwritten) {
+        if (unwritten.k == nullptr) return;
+        Vector d[Vectors];
+        for (std::size_t v = 0; v < Vectors; ++v) d[v] = load<float, Bytes>(unwritten.d + v * k_lanes);
+        for (std::size_t i = unwritten.dk; i-- > 0;) write_row(unwritten, i, d);
+        unwritten.k = nullptr;
     }
 
 private:
     float* d_at(std::size_t t, std::size_t v) const { return m_t.d + t * m_t.state_stride + m_column + v * k_lanes; }
 
-    template <bool Deferred>
+    __attribute__((always_inline)) static void write_row(const DecodePanel& p, std::size_t i,
+                                                         const Vector (&d)[Vectors]) {
+        const std::size_t at = i * p.state_stride;
+        const Vector factor = broadcast<Bytes>(p.k + i);
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            const Vector s = load<float, Bytes>(p.read + at + v * k_lanes) * p.decay;
+            store<float, Bytes>(p.write + at + v * k_lanes, s + factor * d[v]);
+        }
+    }
+
+    // The rows of `unwritten` from the last to the first, which are still in the cache; those of this panel forwards.
+    void sums_beside(const DecodePanel& unwritten) {
+        const DecodePanel other = unwritten;
+        Vector with_k[Vectors], with_q[Vectors], d[Vectors];
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            with_k[v] = with_q[v] = Vector{};
+            d[v] = load<float, Bytes>(other.d + v * k_lanes);
+        }
+        const float *k = m_t.k, *q = m_t.q;
+        const float* from = m_t.read + m_at;
+        const std::size_t stride = m_stride;
+        const std::size_t rows = m_t.dk;
+        DecodeAhead ahead = m_ahead;
+        for (std::size_t i = 0; i < rows; ++i, from += stride) {
+            const Vector one_k = broadcast<Bytes>(k + i), one_q = broadcast<Bytes>(q + i);
+            for (std::size_t v = 0; v < Vectors; ++v) {
+                const Vector s = load<float, Bytes>(from + v * k_lanes);
+                with_k[v] += one_k * s;
+                with_q[v] += one_q * s;
+            }
+            write_row(other, rows - 1 - i, d);
+            ahead.template fetch<k_row>();
+        }
+        m_ahead = ahead;
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            m_with_k[0][v] = with_k[v];
+            m_with_q[0][v] = with_q[v];
+        }
+    }
+
+    template <bool Deferred, bool Keep>
     __attribute__((always_inline)) void sums() {
         Vector with_k[Tokens][Vectors], with_q[Tokens][Vectors], d[Tokens][Vectors];
         for (std::size_t t = 0; t < Tokens; ++t) {
@@ -64,12 +167,11 @@ private:
                 if constexpr (Deferred) d[t][v] = m_d[t][v];
             }
         }
+        const std::size_t rows = m_t.dk, stride = m_stride;
         const float keep = m_t.keep;
-        const float *k = m_t.k, *q = m_t.q, *before = m_t.pending_k;
-        const float* from = m_t.read + m_column;
-        float* to = m_t.write + m_column;
-        const std::size_t stride = m_t.state_stride;
-        const std::size_t rows = m_t.dk;
+        const float *k = m_t.k, *q = m_t.q, *before = m_t.pending_k, *from = m_t.read + m_at;
+        float* to = m_t.write + m_at;
+        DecodeAhead ahead = m_ahead;
         for (std::size_t i = 0; i < rows; ++i, from += stride, to += stride) {
             // Factors are broadcast before anything is stored: the compiler must assume that a store changes them.
             Vector s[Vectors];
@@ -79,8 +181,9 @@ private:
                 if constexpr (Deferred) one_before = broadcast<Bytes>(before);
                 for (std::size_t v = 0; v < Vectors; ++v) {
                     s[v] = load<float, Bytes>(from + v * k_lanes);
+                    if constexpr (Keep) s[v] *= keep;
                     if constexpr (Deferred) {
-                        s[v] = s[v] * keep + one_before * d[0][v];
+                        s[v] += one_before * d[0][v];
                         store<float, Bytes>(to + v * k_lanes, s[v]);
                     }
                     with_k[0][v] += one_k * s[v];
@@ -89,7 +192,7 @@ private:
             } else {
                 for (std::size_t v = 0; v < Vectors; ++v) {
                     s[v] = load<float, Bytes>(from + v * k_lanes);
-                    if constexpr (Deferred) s[v] *= keep;
+                    if constexpr (Keep) s[v] *= keep;
                 }
                 for (std::size_t t = 0; t < Tokens && Deferred; ++t) {
                     const Vector factor = broadcast<Bytes>(before + t);
@@ -106,7 +209,9 @@ private:
             k += Tokens;
             q += Tokens;
             if constexpr (Deferred) before += Tokens;
+            ahead.template fetch<(Deferred ? k_row : k_row / 2)>();
         }
+        m_ahead = ahead;
         for (std::size_t t = 0; t < Tokens; ++t) {
             for (std::size_t v = 0; v < Vectors; ++v) {
                 m_with_k[t][v] = with_k[t][v];
@@ -115,7 +220,7 @@ private:
         }
     }
 
-    // d and out of the tokens, and in m_d what the next step adds.
+    // d and out of the tokens, and in m_d what is added to the state.
     void finish() {
         for (std::size_t v = 0; v < Vectors; ++v) {
             Vector d[Tokens];
@@ -140,10 +245,10 @@ private:
 
     Vector value(std::size_t t, std::size_t v) const {
         const std::size_t column = m_column + v * k_lanes;
-        const float* from = m_t.v + t * m_t.value_stride + column;
-        if (columns_from(column) == k_lanes) return load<float, Bytes>(from);
+        const std::size_t at = t * m_t.value_stride + column;
+        if (columns_from(column) == k_lanes) return load<Bytes>(m_t.v, at);
         float padded[k_lanes] = {};
-        for (std::size_t j = 0; j < columns_from(column); ++j) padded[j] = from[j];
+        for (std::size_t j = 0; j < columns_from(column); ++j) padded[j] = value_at(m_t.v, at + j);
         return load<float, Bytes>(padded);
     }
 
@@ -151,40 +256,75 @@ private:
     void write_out(std::size_t t, std::size_t v, Vector o) const {
         if (t >= m_t.tokens) return;
         const std::size_t column = m_column + v * k_lanes;
-        float* to = m_t.out + t * m_t.value_stride + column;
-        if (columns_from(column) == k_lanes) return store<float, Bytes>(to, o);
+        const std::size_t at = t * m_t.value_stride + column;
+        if (columns_from(column) == k_lanes) return store<Bytes>(m_t.out, at, o);
         float padded[k_lanes];
         store<float, Bytes>(padded, o);
-        for (std::size_t j = 0; j < columns_from(column); ++j) to[j] = padded[j];
+        for (std::size_t j = 0; j < columns_from(column); ++j) set_value(m_t.out, at + j, padded[j]);
     }
 
     const DecodeTask& m_t;
     std::size_t m_column;
+    std::size_t m_stride, m_at;  // of rows, and where the first one's columns are
+    DecodeAhead& m_ahead;
     Vector m_with_k[Tokens][Vectors], m_with_q[Tokens][Vectors], m_d[Tokens][Vectors];
 };
 
-// All columns, as many vectors at a time as there are registers for.
-template <int Bytes, std::size_t Tokens, std::size_t Vectors>
-void decode_columns(const DecodeTask& task, bool deferred, std::size_t column) {
-    constexpr std::size_t k_width = Vectors * VectorOf<float, Bytes>::k_lanes;
-    const std::size_t end = deferred ? task.state_stride : task.columns;
-    for (; column + k_width <= end; column += k_width) {
-        DecodeSweep<Bytes, Tokens, Vectors> sweep(task, column);
-        deferred ? sweep.deferred() : sweep.two_passes();
+// The columns from `column` on, as many vectors at a time as there are registers for.
+template <int Bytes, std::size_t Tokens, std::size_t Vectors, bool Deferred>
+void decode_columns(const DecodeTask& task, std::size_t column, DecodeAhead& ahead) {
+    using Sweep = DecodeSweep<Bytes, Tokens, Vectors>;
+    const std::size_t end = Deferred ? task.state_stride : task.columns;
+    for (; column + Sweep::k_columns <= end; column += Sweep::k_columns) {
+        Sweep sweep(task, column, Deferred, ahead);
+        if constexpr (Deferred) {
+            sweep.deferred();
+        } else {
+            sweep.two_passes();
+        }
     }
     if constexpr (Vectors > 1) {
-        if (column < end) decode_columns<Bytes, Tokens, Vectors / 2>(task, deferred, column);
+        if (column < end) decode_columns<Bytes, Tokens, Vectors / 2, Deferred>(task, column, ahead);
     }
 }
 
-template <int Bytes, std::size_t Most>
-void decode(const DecodeTask& task, std::size_t tokens, bool deferred) {
-    switch (tokens) {
-        case 1: return decode_columns<Bytes, 1, Most>(task, deferred, 0);
-        case 2: return decode_columns<Bytes, 2, (Most > 2 ? Most / 2 : 1)>(task, deferred, 0);
-        case 4: return decode_columns<Bytes, 4, (Most > 4 ? Most / 4 : 1)>(task, deferred, 0);
-        default: return decode_columns<Bytes, 8, 1>(task, deferred, 0);
+// One token: panels of Vectors, each written beside the next. What does not fill a panel is swept twice.
+template <int Bytes, std::size_t Vectors>
+void decode_piped(const DecodeTask& task, DecodePanel& unwritten, DecodeAhead& ahead) {
+    using Sweep = DecodeSweep<Bytes, 1, Vectors>;
+    std::size_t column = 0;
+    for (; column + Sweep::k_columns <= task.columns; column += Sweep::k_columns) {
+        Sweep(task, column, false, ahead).piped(unwritten);
     }
+    if (column < task.columns) decode_columns<Bytes, 1, Vectors / 2, false>(task, column, ahead);
+}
+
+template <int Bytes, std::size_t Most, bool Deferred>
+void decode_several(const DecodeTask& task, std::size_t tokens, DecodeAhead& ahead) {
+    switch (tokens) {
+        case 2: return decode_columns<Bytes, 2, (Most > 2 ? Most / 2 : 1), Deferred>(task, 0, ahead);
+        case 4: return decode_columns<Bytes, 4, (Most > 4 ? Most / 4 : 1), Deferred>(task, 0, ahead);
+        default: return decode_columns<Bytes, 8, 1, Deferred>(task, 0, ahead);
+    }
+}
+
+// Most: vectors of a deferred panel of one token; Piped: of a panel that is written beside the next.
+template <int Bytes, std::size_t Most, std::size_t Piped>
+DecodeKernel decode_kernel() {
+    DecodeKernel kernel;
+    kernel.lanes = VectorOf<float, Bytes>::k_lanes;
+    kernel.deferred = [](const DecodeTask& task, std::size_t tokens) {
+        DecodeAhead ahead(task);
+        if (tokens == 1) return decode_columns<Bytes, 1, Most, true>(task, 0, ahead);
+        decode_several<Bytes, Most, true>(task, tokens, ahead);
+    };
+    kernel.in_place = [](const DecodeTask& task, std::size_t tokens, DecodePanel& unwritten) {
+        DecodeAhead ahead(task);
+        if (tokens == 1) return decode_piped<Bytes, Piped>(task, unwritten, ahead);
+        decode_several<Bytes, Most, false>(task, tokens, ahead);
+    };
+    kernel.finish = DecodeSweep<Bytes, 1, Piped>::write;
+    return kernel;
 }
 
 }  // namespace

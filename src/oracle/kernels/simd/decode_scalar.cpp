@@ -2,6 +2,6 @@
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_scalar() { return {VectorOf<float, 16>::k_lanes, decode<16, 4>}; }
+DecodeKernel decode_scalar() { return decode_kernel<16, 4, 2>(); }
 
 }  // namespace gdnctl::oracle

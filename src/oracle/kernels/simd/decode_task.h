@@ -3,25 +3,33 @@
 //   d_t = beta_t (v_t - a_t S^T k_t - sum over j < t of A_tj (k_j.k_t) d_j)
 //   o_t = s (a_t S^T q_t + sum over j <= t of A_tj (k_j.q_t) d_j)
 //   S' = a_last S + sum over j of k_j (A_last,j d_j)^T
-// Deferred, S' is only noted down, and the next step's sweep begins with it.
+// Deferred, S' is only noted down, and the next step's sweep begins with it; what is stored then is S / sigma with one
+// sigma a head (see fused_task.h), so that a step need not multiply the state by its decay.
+// In place, a panel's S' is written while the next panel is read: the first comes from the nearest cache, the second
+// from wherever the states are.
 #pragma once
 
 #include <cstddef>
 
+#include "gdnctl/oracle/values.h"
+
 namespace gdnctl::oracle {
 
 inline constexpr std::size_t k_decode_most = 8;
+// A cache keeps its states in panels of so many columns, [panel][dk][64]; the last may be narrower.
+inline constexpr std::size_t k_decode_panel = 64;
 
-// One value head of one sequence. Rows of the state, of `pending_d` and of `d` are `state_stride` apart and aligned to
-// 64 bytes when the step is deferred; `columns` of them are in use.
+// One value head of one sequence. A row of the state has `state_stride` columns, of which `columns` are in use. When
+// the step is deferred, the state lies in panels, and everything is aligned to 64 bytes.
 struct DecodeTask {
-    const float* v = nullptr;  // [tokens, Hv, dv], at this head
-    float* out = nullptr;
+    ConstValues v;  // [tokens, Hv, dv], at this head
+    Values out;
     std::size_t value_stride = 0;
-    const float* read = nullptr;  // [dk][state_stride]
+    const float* read = nullptr;  // [dk][state_stride], or panels
     float* write = nullptr;
     std::size_t state_stride = 0, dk = 0, columns = 0;
-    const float* k = nullptr;  // [dk][tokens], normalised
+    const float* next = nullptr;  // the state of the next task, to be fetched meanwhile; nullptr: not worth it
+    const float* k = nullptr;     // [dk][tokens], normalised
     const float* q = nullptr;
     // What is pending: S' = keep S + sum of k d. Deferred steps only.
     const float* pending_k = nullptr;  // [dk][tokens]
@@ -34,16 +42,30 @@ struct DecodeTask {
     float from_state[k_decode_most];  // of S^T k in d: -beta_t a_t
     float out_state[k_decode_most];   // of S^T q in o: s a_t
     float later[k_decode_most];       // of d_j in S': A_last,j
-    float decay = 1;                  // a_last
+    float decay = 1;                  // of S in S': a_last
     std::size_t tokens = 1;           // of the step; those up to the kernel's number write and read nothing
 };
 
-// `tokens` is 1, 2, 4 or 8. The lanes divide `columns` (deferred: they divide state_stride, and the rest is zeros).
-using DecodeFunction = void (*)(const DecodeTask& task, std::size_t tokens, bool deferred);
+// A panel of a state that is still to be written, one-token steps only.
+struct DecodePanel {
+    static constexpr std::size_t k_most = k_decode_panel;  // columns
+
+    const float* k = nullptr;  // [dk]; nullptr: there is none
+    const float* read = nullptr;
+    float* write = nullptr;
+    std::size_t state_stride = 0, dk = 0;
+    float decay = 1;
+    float d[k_most] = {};
+};
 
 struct DecodeKernel {
     std::size_t lanes = 0;
-    DecodeFunction run = nullptr;
+    // `tokens` is 1, 2, 4 or 8. The lanes divide `columns`.
+    void (*in_place)(const DecodeTask& task, std::size_t tokens, DecodePanel& unwritten) = nullptr;
+    // Writes that panel. Until then its task's k must stay.
+    void (*finish)(DecodePanel& unwritten) = nullptr;
+    // The lanes divide state_stride; columns beyond those in use are zeros.
+    void (*deferred)(const DecodeTask& task, std::size_t tokens) = nullptr;
 };
 
 DecodeKernel decode_scalar();

@@ -6,6 +6,7 @@
 
 #include "oracle/kernels/simd/fused_task.h"
 #include "oracle/kernels/simd/phase_timer.h"
+#include "oracle/kernels/simd/stored.h"
 #include "oracle/kernels/simd/vector.h"
 
 namespace gdnctl::oracle {
@@ -17,18 +18,22 @@ class FusedSweep {
     using Vector = typename VectorOf<float, Bytes>::type;
     static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
     static constexpr std::size_t k_blocks = k_fused_segment / Tokens;
+    static constexpr std::size_t k_line = 64;  // bytes
     static constexpr std::size_t k_ahead = 4;  // tokens between a prefetch of v and its use
 
 public:
     static constexpr std::size_t k_columns = Vectors * k_lanes;
 
     // Floats. Everything in it begins at a multiple of 64 bytes.
-    static std::size_t scratch(std::size_t dk, std::size_t units) { return packed_size(dk) + units * unit_size(dk); }
+    static std::size_t scratch(std::size_t dk, std::size_t units) {
+        return packed_size(dk) + rows_size(dk) + units * unit_size(dk);
+    }
 
     explicit FusedSweep(const FusedTask& task)
         : m_t(task),
           m_packed(task.scratch + rounded(2 * Tokens * task.dk)),
-          m_units(task.scratch + packed_size(task.dk)),
+          m_rows(task.scratch + packed_size(task.dk)),
+          m_units(m_rows + rows_size(task.dk)),
           m_timer(task.phases) {}
 
     void run() {
@@ -57,6 +62,8 @@ private:
     static std::size_t packed_size(std::size_t dk) {
         return rounded(2 * Tokens * dk) + rounded(k_blocks * 2 * Tokens * dk);
     }
+    // Rows of k and q of one block, where those are not fp32.
+    static std::size_t rows_size(std::size_t dk) { return 2 * Tokens * rounded(dk); }
     // The panel, what is pending, and the key head's last block (in the first unit of each key head).
     static std::size_t unit_size(std::size_t dk) {
         return rounded(dk * k_columns) + sizeof(Pending) / sizeof(float) + rounded(2 * Tokens * dk);
@@ -153,14 +160,15 @@ private:
         m_next.offset = (first * m_t.Hk + key_head) * m_t.dk;
         m_next.rows = rows;
         m_next.line = 0;
-        m_next.lines = (2 * rows * ((m_t.dk + 15) / 16) + blocks - 1) / blocks;
+        m_next.step = k_line / element_size(m_t.k.storage);
+        m_next.lines = (2 * rows * ((m_t.dk + m_next.step - 1) / m_next.step) + blocks - 1) / blocks;
     }
 
     void prefetch_next() {
         for (std::size_t n = 0; n < m_next.lines && m_next.rows > 0; n += 2) {
-            __builtin_prefetch(m_t.k + m_next.offset + m_next.line, 0, 2);
-            __builtin_prefetch(m_t.q + m_next.offset + m_next.line, 0, 2);
-            m_next.line += 16;
+            __builtin_prefetch(address_of(m_t.k, m_next.offset + m_next.line), 0, 2);
+            __builtin_prefetch(address_of(m_t.q, m_next.offset + m_next.line), 0, 2);
+            m_next.line += m_next.step;
             if (m_next.line >= m_t.dk) {
                 m_next.line = 0;
                 m_next.offset += m_t.Hk * m_t.dk;
@@ -177,8 +185,9 @@ private:
             for (std::size_t y = 0; y < Tokens; ++y) {
                 const bool there = t + y < count;
                 const std::size_t at = (first + t + y) * stride + key_head * m_t.dk;
-                rows[y] = there ? m_t.k + at : nullptr;
-                rows[Tokens + y] = there ? m_t.q + at : nullptr;
+                float* room = m_rows + 2 * y * rounded(m_t.dk);
+                rows[y] = there ? row_of<Bytes>(m_t.k, at, m_t.dk, room) : nullptr;
+                rows[Tokens + y] = there ? row_of<Bytes>(m_t.q, at, m_t.dk, room + rounded(m_t.dk)) : nullptr;
                 factors[y] = there ? factor_of(rows[y]) : 0;
                 factors[Tokens + y] = there ? factor_of(rows[Tokens + y]) : 0;
             }
@@ -243,36 +252,63 @@ private:
         const std::size_t at = first * stride + unit.value_head * m_t.dv + unit.column;
         const std::size_t columns = columns_of(unit);
         const std::size_t whole = columns == k_columns ? count / Tokens * Tokens : 0;
+        const std::size_t width = k_columns * element_size(m_t.v.storage);  // bytes
         float* S = panel(u);
         Pending p = pending(u);
         const float* packed = m_packed;
         const FusedBlock* factors = m_factors;
         std::size_t t = 0;
         for (; t < whole; t += Tokens, packed += block_size(), ++factors) {
-            const float* v = m_t.v + at + t * stride;
             for (std::size_t y = 0; y < Tokens; ++y) {
-                for (std::size_t j = 0; j < k_columns; j += 16) __builtin_prefetch(v + (k_ahead + y) * stride + j);
+                const char* ahead = address_of(m_t.v, at + (t + k_ahead + y) * stride);
+                for (std::size_t j = 0; j < width; j += k_line) __builtin_prefetch(ahead + j);
             }
             prefetch_next();
-            block(S, packed, *factors, v, stride, m_t.out + at + t * stride, stride, m_t.stream_out, p);
+            block(S, packed, *factors, WholeRows{m_t, at + t * stride, stride}, p);
         }
         for (; t < count; t += Tokens, packed += block_size(), ++factors) {
             // Part of a panel or of a block: through rows of full width.
             float v[Tokens * k_columns] = {};
             float out[Tokens * k_columns];
             for (std::size_t y = 0; y < Tokens && t + y < count; ++y) {
-                for (std::size_t j = 0; j < columns; ++j) v[y * k_columns + j] = m_t.v[at + (t + y) * stride + j];
+                for (std::size_t j = 0; j < columns; ++j)
+                    v[y * k_columns + j] = value_at(m_t.v, at + (t + y) * stride + j);
             }
-            block(S, packed, *factors, v, k_columns, out, k_columns, false, p);
+            block(S, packed, *factors, PartRows{v, out}, p);
             for (std::size_t y = 0; y < Tokens && t + y < count; ++y) {
-                for (std::size_t j = 0; j < columns; ++j) m_t.out[at + (t + y) * stride + j] = out[y * k_columns + j];
+                for (std::size_t j = 0; j < columns; ++j)
+                    set_value(m_t.out, at + (t + y) * stride + j, out[y * k_columns + j]);
             }
         }
         pending(u) = p;
     }
 
-    void block(float* S, const float* packed, const FusedBlock& f, const float* v, std::size_t v_stride, float* out,
-               std::size_t out_stride, bool streamed, Pending& p) const {
+    // Rows of v and out of one block: those of the caller, or copies of full width.
+    struct WholeRows {
+        const FusedTask& task;
+        std::size_t at, stride;
+
+        Vector value(std::size_t y, std::size_t x) const { return load<Bytes>(task.v, at + y * stride + x * k_lanes); }
+        void put(std::size_t y, std::size_t x, Vector o) const {
+            if (task.stream_out) {
+                stream<Bytes>(task.out, at + y * stride + x * k_lanes, o);
+            } else {
+                store<Bytes>(task.out, at + y * stride + x * k_lanes, o);
+            }
+        }
+    };
+    struct PartRows {
+        const float* v;
+        float* out;
+
+        Vector value(std::size_t y, std::size_t x) const { return load<float, Bytes>(v + y * k_columns + x * k_lanes); }
+        void put(std::size_t y, std::size_t x, Vector o) const {
+            store<float, Bytes>(out + y * k_columns + x * k_lanes, o);
+        }
+    };
+
+    template <class RowsOfBlock>
+    void block(float* S, const float* packed, const FusedBlock& f, const RowsOfBlock& own, Pending& p) const {
         Vector with_k[Tokens][Vectors], with_q[Tokens][Vectors];
         if (p.keep == 1) {
             rows<false>(S, packed, p, with_k, with_q);
@@ -282,16 +318,11 @@ private:
         for (std::size_t x = 0; x < Vectors; ++x) {
             Vector d[Tokens];
             for (std::size_t y = 0; y < Tokens; ++y) {
-                d[y] = f.beta[y] * load<float, Bytes>(v + y * v_stride + x * k_lanes) + f.from_state[y] * with_k[y][x];
+                d[y] = f.beta[y] * own.value(y, x) + f.from_state[y] * with_k[y][x];
                 if (y == 1) d[y] += f.d0_in_d1 * d[0];
                 Vector o = f.out_state[y] * with_q[y][x] + f.out_d0[y] * d[0];
                 if (y == 1) o += f.out_d1 * d[y];
-                float* to = out + y * out_stride + x * k_lanes;
-                if (streamed) {
-                    stream<Bytes>(to, o);
-                } else {
-                    store<float, Bytes>(to, o);
-                }
+                own.put(y, x, o);
                 p.d[y][x] = f.write[y] * d[y];
             }
         }
@@ -343,9 +374,10 @@ private:
 
     const FusedTask& m_t;
     float* m_packed;  // block -1 is the last of the segment before
+    float* m_rows;
     float* m_units;
     struct Expected {
-        std::size_t offset = 0, rows = 0, line = 0, lines = 0;
+        std::size_t offset = 0, rows = 0, line = 0, lines = 0, step = 0;  // in elements
     };
     Expected m_next;
     PhaseTimer m_timer;

@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "gdnctl/oracle/phases.h"
+#include "gdnctl/oracle/values.h"
 
 namespace gdnctl::oracle {
 
@@ -38,19 +39,19 @@ struct FusedUnit {
 // Some units of one sequence; those of one key head are neighbours, as are those of one value head. Pointers are to the
 // sequence's first token, head 0.
 struct FusedTask {
-    const float* q = nullptr;  // [tokens, Hk, dk]
-    const float* k = nullptr;
-    const float* v = nullptr;              // [tokens, Hv, dv]
+    ConstValues q;  // [tokens, Hk, dk]
+    ConstValues k;
+    ConstValues v;                         // [tokens, Hv, dv]
     const float* g = nullptr;              // [tokens, Hv], log decay
     const float* beta = nullptr;           // [tokens, Hv]
-    float* out = nullptr;                  // [tokens, Hv, dv]
+    Values out;                            // [tokens, Hv, dv]
     const float* initial_state = nullptr;  // [Hv, dk, dv]; nullptr: zeros
     float* final_state = nullptr;          // [Hv, dk, dv]
     std::size_t tokens = 0, Hk = 0, Hv = 0, dk = 0, dv = 0;
     float scale = 0;
     bool normalise = false;  // q and k are multiplied by 1 / sqrt(|x|^2 + eps)
     float eps = 0;
-    bool stream_out = false;  // write `out` past the caches; it is aligned then
+    bool stream_out = false;  // write `out` past the caches; it is aligned then, and panels are whole lines
     const FusedUnit* units = nullptr;
     std::size_t unit_count = 0;
     float* scratch = nullptr;      // fused_scratch(dk, unit_count) floats, aligned to 64 bytes

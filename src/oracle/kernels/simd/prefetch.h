@@ -10,11 +10,11 @@ class Prefetch {
 public:
     void clear() { m_count = m_at = m_column = m_lines = 0; }
 
-    // Rows of `width` floats, `stride` apart.
-    void add(const float* from, std::size_t stride, std::size_t rows, std::size_t width) {
+    // Rows of `width` elements of `element` bytes, `stride` elements apart.
+    void add(const void* from, std::size_t element, std::size_t stride, std::size_t rows, std::size_t width) {
         if (m_count == k_most || rows * width == 0) return;
-        m_blocks[m_count++] = {from, stride, rows, width};
-        m_lines += rows * ((width + k_line - 1) / k_line);
+        m_blocks[m_count++] = {static_cast<const char*>(from), stride * element, rows, width * element};
+        m_lines += rows * ((width * element + k_line - 1) / k_line);
     }
 
     // Everything added is to be fetched in `calls` calls.
@@ -33,10 +33,10 @@ public:
     }
 
 private:
-    static constexpr std::size_t k_line = 16;  // floats
+    static constexpr std::size_t k_line = 64;  // bytes
     static constexpr std::size_t k_most = 6;
     struct Block {
-        const float* from = nullptr;
+        const char* from = nullptr;
         std::size_t stride = 0, rows = 0, width = 0;
     };
     Block m_blocks[k_most];
