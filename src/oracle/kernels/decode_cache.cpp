@@ -34,17 +34,24 @@ struct DecodeCache::Arrays {
     }
 
     void step(const Forward32& f, Share& share, const DecodeKernel& kernel, bool fetch);
-    float settled(std::size_t n, std::size_t head, std::size_t key, std::size_t i, std::size_t column);
+    void settle(std::size_t n, std::size_t head, std::size_t key, std::size_t i, std::size_t first, std::size_t columns,
+                float* to);
 };
 
-// An element of the state, with what is pending.
-float DecodeCache::Arrays::settled(std::size_t n, std::size_t head, std::size_t key, std::size_t i,
-                                   std::size_t column) {
+// Writes some columns of row i, all of one panel, with what is pending to `to`, which may be where they are.
+void DecodeCache::Arrays::settle(std::size_t n, std::size_t head, std::size_t key, std::size_t i, std::size_t first,
+                                 std::size_t columns, float* to) {
     const std::size_t count = tokens[n * Hk + key];
-    const float* own = d_of(n, head);
-    float s = state(n, head)[place(i, column)] * keep[n * Hv + head];
-    for (std::size_t t = 0; t < count; ++t) s += k_of(n, key)[i * count + t] * own[t * stride + column];
-    return s * static_cast<float>(sigma[n * Hv + head]);
+    const float* from = state(n, head) + place(i, first);
+    const float* own = d_of(n, head) + first;
+    const float* k_row = k_of(n, key) + i * count;
+    const float factor = keep[n * Hv + head];
+    const auto size_of_state = static_cast<float>(sigma[n * Hv + head]);
+    for (std::size_t j = 0; j < columns; ++j) {
+        float s = from[j] * factor;
+        for (std::size_t t = 0; t < count; ++t) s += k_row[t] * own[t * stride + j];
+        to[j] = s * size_of_state;
+    }
 }
 
 void DecodeCache::Arrays::step(const Forward32& f, Share& share, const DecodeKernel& kernel, bool fetch) {
@@ -58,7 +65,9 @@ void DecodeCache::Arrays::step(const Forward32& f, Share& share, const DecodeKer
     if (before != padded) {
         for (const std::size_t head : heads[key]) {
             for (std::size_t i = 0; i < dk; ++i) {
-                for (std::size_t j = 0; j < stride; ++j) state(n, head)[place(i, j)] = settled(n, head, key, i, j);
+                for (std::size_t j = 0; j < stride; j += k_decode_panel) {
+                    settle(n, head, key, i, j, std::min(k_decode_panel, stride - j), state(n, head) + place(i, j));
+                }
             }
             forget(n, head);
         }
@@ -117,7 +126,9 @@ void DecodeCache::load(const float* states) {
         for (std::size_t head = 0; head < a.Hv; ++head) {
             a.forget(n, head);
             for (std::size_t i = 0; i < a.dk; ++i, states += a.dv) {
-                for (std::size_t j = 0; j < a.dv; ++j) a.state(n, head)[a.place(i, j)] = states[j];
+                for (std::size_t j = 0; j < a.dv; j += k_decode_panel) {
+                    std::copy_n(states + j, std::min(k_decode_panel, a.dv - j), a.state(n, head) + a.place(i, j));
+                }
             }
         }
     }
@@ -130,7 +141,9 @@ void DecodeCache::store(float* states) const {
             for (const std::size_t head : a.heads[key]) {
                 float* to = states + (n * a.Hv + head) * a.dk * a.dv;
                 for (std::size_t i = 0; i < a.dk; ++i) {
-                    for (std::size_t j = 0; j < a.dv; ++j) to[i * a.dv + j] = a.settled(n, head, key, i, j);
+                    for (std::size_t j = 0; j < a.dv; j += k_decode_panel) {
+                        a.settle(n, head, key, i, j, std::min(k_decode_panel, a.dv - j), to + i * a.dv + j);
+                    }
                 }
             }
         }
