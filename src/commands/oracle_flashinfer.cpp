@@ -75,7 +75,7 @@ public:
             }
             for (const Solution& solution : plan.solutions) {
                 GDNCTL_TRY_ASSIGN(const auto contender,
-                                  Contender::from_solution(solution, m_evaluate.limits, m_context));
+                                  Contender::from_solution(solution, *plan.definition, m_evaluate.limits, m_context));
                 GDNCTL_TRY(run_one(plan, contender));
             }
         }

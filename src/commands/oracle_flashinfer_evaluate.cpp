@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -88,6 +89,7 @@ private:
         GDNCTL_TRY(oracle_files::check_memory(size.dims, static_cast<std::size_t>(size.sequences)));
         GDNCTL_TRY_ASSIGN(const auto loaded, dataset.tensors(workload));
         GDNCTL_TRY_ASSIGN(m_inputs, make_workload_inputs(m_definition, workload, loaded));
+        if (m_contender.program() != nullptr) m_contender.program()->use_pool(m_inputs.state_row, size.states);
         for (const std::string& warning : m_inputs.warnings) log::warning("{}", warning);
         GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract("flashinfer", {}, {}));
         auto problem = oracle::read_problem(m_inputs.file, contract);
@@ -106,8 +108,12 @@ private:
         if (m_definition.stage == Stage::mtp) {
             // What that definition calls its final state is the pool as it was.
             std::erase_if(wanted.outputs.tensors, [](const auto& t) { return t.name == "final_state"; });
+            if (m_contender.program() != nullptr) {
+                wanted.outputs.tensors.push_back({"pool", m_contender.program()->pool(m_inputs.file)});
+            }
         }
-        m_rule = oracle::flashinfer::apply_rule(got.outputs, wanted.outputs);
+        m_wanted = std::move(wanted.outputs);
+        m_rule = oracle::flashinfer::apply_rule(got.outputs, m_wanted);
         m_judged = true;
         GDNCTL_TRY_ASSIGN(const auto verdict,
                           oracle::judge_kernel(kernel, m_inputs.file, m_reference, m_options.threads, k_seed));
@@ -120,7 +126,33 @@ private:
         return {};
     }
 
+    // A program times itself; what its last run gave, or the first that gave something else, is judged again.
+    Status time_program(SolutionKernel& program) {
+        std::vector<double> medians;
+        GDNCTL_TRY_ASSIGN(const auto run, program.run_trials(m_inputs.file, m_reference.contract, m_options.threads,
+                                                             m_options.trials, medians));
+        m_item.fault = run.fault;
+        if (run.fault) return {};
+        GDNCTL_TRY_ASSIGN(const auto report, oracle::judge(m_reference, run.outputs, {}));
+        const RuleResult rule = oracle::flashinfer::apply_rule(run.outputs, m_wanted);
+        if (rule.status != m_rule.status || report.verdict != m_item.verdict) {
+            m_item.fault = KernelFault{
+                KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", report.reason), {}};
+            return {};
+        }
+        GDNCTL_TRY_ASSIGN(const auto kernel, OwnKernel::make(k_timed_reference, m_reference, m_options.threads));
+        oracle_bench::Subject first = kernel->subject();
+        oracle_bench::Subject second = kernel->subject();
+        GDNCTL_TRY_ASSIGN(m_latencies, measure(
+                                           first, second, m_options.trials, make_chill(), [] { return false; },
+                                           m_context.clock, m_context.stop));
+        m_latencies.solution_ms =
+            std::accumulate(medians.begin(), medians.end(), 0.0) / static_cast<double>(medians.size());
+        return {};
+    }
+
     Status time() {
+        if (m_contender.program() != nullptr) return time_program(*m_contender.program());
         std::unique_ptr<oracle_bench::ForeignKernel> foreign;
         std::unique_ptr<OwnKernel> own;
         oracle_bench::Subject subject;
@@ -206,6 +238,7 @@ private:
     const Context& m_context;
     oracle::flashinfer::WorkloadInputs m_inputs;
     oracle::GdnReference m_reference;
+    oracle::TensorFile m_wanted;
     RuleResult m_rule;
     bool m_judged = false;
     Latencies m_latencies;
@@ -215,14 +248,9 @@ private:
 }  // namespace
 
 Result<Contender> Contender::from_solution(const oracle::flashinfer::Solution& solution,
-                                           const oracle_kernel::Limits& limits, const Context& context) {
+                                           const GdnDefinition& definition, const oracle_kernel::Limits& limits,
+                                           const Context& context) {
     GDNCTL_TRY(check_runnable(solution));
-    if (solution.entry_function != k_own_entry) {
-        return fail(ErrorKind::bad_input,
-                    fmt::format("solution '{}' cannot be run here: its entry point is '{}', expected '{}'",
-                                solution.name, solution.entry_function, k_own_entry),
-                    "solutions in C can: docs/flashinfer-bench.md");
-    }
     Contender c;
     c.m_name = solution.name;
     c.m_author = solution.author;
@@ -232,6 +260,13 @@ Result<Contender> Contender::from_solution(const oracle::flashinfer::Solution& s
         std::error_code error;
         std::filesystem::create_directories(path.parent_path(), error);
         GDNCTL_TRY(atomic_replace(path, source.content));
+    }
+    if (solution.entry_function != k_own_entry) {
+        GDNCTL_TRY_ASSIGN(c.m_fault, build_solution(solution, definition, c.m_sources.path(), context));
+        auto program = std::make_unique<SolutionKernel>(solution.name, c.m_sources.path(), definition, limits, context);
+        c.m_program = program.get();
+        c.m_kernel = std::move(program);
+        return c;
     }
     GDNCTL_TRY(c.open_library("src:" + (c.m_sources.path() / solution.entry_file).string(), limits, context));
     return c;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "commands/oracle_flashinfer_dataset.h"
+#include "commands/oracle_flashinfer_program.h"
 #include "commands/oracle_flashinfer_time.h"
 #include "commands/oracle_kernel.h"
 #include "gdnctl/oracle/flashinfer.h"
@@ -21,6 +22,7 @@ public:
     // Compiles it. What does not compile is a COMPILE_ERROR of every workload, not an error here. `context` must
     // outlive the contender.
     static Result<Contender> from_solution(const oracle::flashinfer::Solution& solution,
+                                           const oracle::flashinfer::GdnDefinition& definition,
                                            const oracle_kernel::Limits& limits, const Context& context);
     static Result<Contender> from_kernel(const std::string& spelling, const oracle_kernel::Limits& limits,
                                          const Context& context);
@@ -31,6 +33,8 @@ public:
     const std::string& spelling() const { return m_spelling; }
     const std::optional<oracle::KernelFault>& build_fault() const { return m_fault; }
     oracle::KernelUnderTest& kernel() const { return *m_kernel; }
+    // nullptr: the kernel is one of gdn/gdn_kernel.h, or our own.
+    SolutionKernel* program() const { return m_program; }
 
 private:
     Status open_library(const std::string& source, const oracle_kernel::Limits& limits, const Context& context);
@@ -40,6 +44,7 @@ private:
     std::optional<oracle_kernel::Library> m_library;
     std::optional<oracle::KernelFault> m_fault;
     std::unique_ptr<oracle::KernelUnderTest> m_kernel;
+    SolutionKernel* m_program = nullptr;  // m_kernel, if it is one
 };
 
 struct EvaluateOptions {

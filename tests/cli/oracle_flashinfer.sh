@@ -56,6 +56,46 @@ test_a_solution_in_c() {
     [ "$(wc -l <other/t.jsonl)" = 1 ] && [ "$(wc -l <"$trace")" = 1 ] || fail "--traces"
 }
 
+# A solution by FlashInfer-Bench's own convention, NAME of DEFINITION out of a C file.
+own_convention() {
+    solution "$@"
+    edit "ds/solutions/c/$1.json" '.spec.entry_point = "kernel.c::run" | .spec.language = "cpp" | .spec.binding = "tvm-ffi"'
+}
+
+test_solutions_by_the_convention_of_flashinfer_bench() {
+    dataset
+    source=ds/solution/recurrence.c
+    own_convention decode "$DECODE" $source
+    own_convention mtp "$MTP" $source
+    for name in decode mtp; do
+        expect 0 evaluate --solution $name --json
+        jq -e '.items[0] | .status == "PASSED" and .verdict == "OK" and .latency_ms > 0' "$WORK/out" >/dev/null ||
+            fail "$name"
+    done
+    [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR: $(ls "$TMPDIR")"
+    wrong() { sed "s|^    free(S);|    $1\n&|" $source >kernel.c; own_convention decode "$DECODE" kernel.c; }
+    wrong 'out[5] = 0x4000;'
+    expect 1 evaluate --solution decode
+    out_has 'INCORRECT_NUMERICAL WRONG'
+    wrong 'out[B * T * Hv * D + 64] = 1;'
+    expect 1 evaluate --solution decode
+    out_has 'RUNTIME_ERROR       CRASHED'
+    wrong '*(float *)in(args, 3) = 1;'
+    expect 1 evaluate --solution decode
+    out_has 'RUNTIME_ERROR       CRASHED'
+    wrong 'static int n; if (++n > 1) out[5] = 0x4000;'
+    expect 1 evaluate --solution decode
+    out_has 'INCORRECT_NUMERICAL UNSTEADY'
+    wrong 'return 7;'
+    expect 1 evaluate --solution decode
+    out_has 'the solution returned 7'
+    sed 's/__tvm_ffi_run/run/' $source >kernel.c
+    own_convention decode "$DECODE" kernel.c
+    expect 9 evaluate --solution decode
+    out_has 'COMPILE_ERROR'
+    out_has '__tvm_ffi_run'
+}
+
 test_prefill_with_an_empty_sequence_and_mtp_from_a_pool() {
     dataset
     for definition in "$PREFILL" "$MTP"; do
