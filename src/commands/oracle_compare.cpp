@@ -8,6 +8,7 @@
 
 #include "commands/oracle_files.h"
 #include "commands/oracle_html.h"
+#include "commands/oracle_layer.h"
 #include "commands/oracle_report.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/oracle/gdn_compare.h"
@@ -79,7 +80,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "With --flashinfer, no dump is judged but every solution in C of a FlashInfer-Bench dataset, on every workload "
         "of its definition: FlashInfer-Bench's own status and speedup go into a trace line, our verdict beside them.");
-    oracle_gdn::describe_op(args, options.op);
+    oracle_gdn::describe_op_or_layer(args, options.op);
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
                                  .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
@@ -112,6 +113,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.op == oracle_gdn::k_layer_op) return oracle_layer::compare(options, context);
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     if (options.flashinfer.root) {
         return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);

@@ -11,6 +11,11 @@ void describe_op(cli::Args& args, std::string& op) {
     args.positional(op, k_ops, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet)"});
 }
 
+void describe_op_or_layer(cli::Args& args, std::string& op) {
+    args.positional(op, k_ops_and_layer,
+                    {.name = "OP", .help = "gdn (the operator), or gdn-layer (with convolution, gates and norm)"});
+}
+
 void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_contract_help =
         "what the implementation means by its tensors: " + text::join(oracle::contract_names(), ", ");

@@ -19,8 +19,11 @@ struct ContractOptions {
 };
 
 inline constexpr std::string_view k_ops[] = {"gdn"};
+inline constexpr std::string_view k_layer_op = "gdn-layer";
+inline constexpr std::string_view k_ops_and_layer[] = {"gdn", k_layer_op};
 
 void describe_op(cli::Args& args, std::string& op);
+void describe_op_or_layer(cli::Args& args, std::string& op);
 void describe_contract(cli::Args& args, ContractOptions& options);
 void describe_threads(cli::Args& args, std::int64_t& threads);
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget);

@@ -18,35 +18,6 @@ using oracle::TensorReport;
 using oracle::Verdict;
 using oracle::Worst;
 
-std::string tensor_line(const TensorReport& t) {
-    std::string line = fmt::format("{:<15} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name,
-                                   oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
-                                   t.error_over_budget, t.rms_ratio, t.max_abs);
-    // Beyond that, a distance in ULPs says nothing that rms does not.
-    if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
-    if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
-    if (t.nonfinite_want > 0)
-        line += fmt::format("\n{:<15} {} values of the truth are not finite", "", t.nonfinite_want);
-    return line + "\n";
-}
-
-// Missing tensors by reason, so that eight of them take one line each reason.
-std::string not_compared_text(const GdnReport& report) {
-    std::string text;
-    std::vector<std::string> reasons;
-    for (const auto& item : report.not_compared) {
-        if (std::find(reasons.begin(), reasons.end(), item.reason) == reasons.end()) reasons.push_back(item.reason);
-    }
-    for (const std::string& reason : reasons) {
-        std::vector<std::string> names;
-        for (const auto& item : report.not_compared) {
-            if (item.reason == reason) names.push_back(item.tensor);
-        }
-        text += wrapped(fmt::format("not compared ({}): ", reason), names);
-    }
-    return text;
-}
-
 // "0-3, 7": numbers in ascending order, at most a dozen runs.
 std::string ranges(const std::vector<std::int64_t>& numbers) {
     std::string text;
@@ -139,29 +110,6 @@ std::string missing_gradients_text(const GdnReport& report) {
 
 Json outside_json(const oracle::Outside& outside) { return {{"count", outside.count}, {"fraction", outside.fraction}}; }
 
-Json tensor_json(const TensorReport& t) {
-    Json object;
-    object["name"] = t.name;
-    object["meaning"] = t.canonical;
-    object["shape"] = t.shape;
-    object["dtype"] = oracle::name_of(t.stored);
-    object["judged_as"] = oracle::name_of(t.judged);
-    object["verdict"] = oracle::name_of(t.verdict);
-    object["error_over_budget"] = number(t.error_over_budget);
-    object["budget_rms_ratio"] = number(t.budget_relative);
-    object["max_abs"] = number(t.max_abs);
-    object["max_rel"] = number(t.max_rel);
-    object["rms_ratio"] = number(t.rms_ratio);
-    object["nmse"] = number(t.nmse);
-    object["cosine"] = number(t.cosine);
-    object["ulp"] = {{"max", number(t.ulp.max)}, {"p50", number(t.ulp.p50)}, {"p99", number(t.ulp.p99)}};
-    object["outside_atol_rtol"] = outside_json(t.numpy_rule);
-    object["outside_flashinfer"] = outside_json(t.flashinfer_rule);
-    object["nonfinite"] = {{"got", t.nonfinite_got}, {"want", t.nonfinite_want}};
-    object["worst"] = t.worst.index.empty() ? Json() : worst_json(t.worst);
-    return object;
-}
-
 }  // namespace
 
 ExitCode exit_code_of(Verdict verdict, bool allow_suspect) {
@@ -189,6 +137,34 @@ std::string wrapped(std::string_view first, const std::vector<std::string>& word
         column += words[i].size() + 2;
     }
     return text + "\n";
+}
+
+std::string tensor_text(const TensorReport& t) {
+    std::string line = fmt::format("{:<15} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name,
+                                   oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
+                                   t.error_over_budget, t.rms_ratio, t.max_abs);
+    // Beyond that, a distance in ULPs says nothing that rms does not.
+    if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
+    if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
+    if (t.nonfinite_want > 0)
+        line += fmt::format("\n{:<15} {} values of the truth are not finite", "", t.nonfinite_want);
+    return line + "\n";
+}
+
+std::string not_compared_text(const std::vector<oracle::NotCompared>& missing) {
+    std::string text;
+    std::vector<std::string> reasons;
+    for (const auto& item : missing) {
+        if (std::find(reasons.begin(), reasons.end(), item.reason) == reasons.end()) reasons.push_back(item.reason);
+    }
+    for (const std::string& reason : reasons) {
+        std::vector<std::string> names;
+        for (const auto& item : missing) {
+            if (item.reason == reason) names.push_back(item.tensor);
+        }
+        text += wrapped(fmt::format("not compared ({}): ", reason), names);
+    }
+    return text;
 }
 
 std::string diagnosis_text(const GdnReference& reference, const GdnReport& report) {
@@ -236,8 +212,8 @@ std::string contract_text(const oracle::ResolvedContract& contract) {
 
 std::string report_text(const GdnReference& reference, const GdnReport& report) {
     std::string text;
-    for (const TensorReport& t : report.tensors) text += tensor_line(t);
-    text += not_compared_text(report);
+    for (const TensorReport& t : report.tensors) text += tensor_text(t);
+    text += not_compared_text(report.not_compared);
     text += missing_gradients_text(report);
     if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
     text += contract_text(reference.contract);
@@ -246,6 +222,29 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     text += fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
                         report.reason);
     return text;
+}
+
+Json tensor_json(const TensorReport& t) {
+    Json object;
+    object["name"] = t.name;
+    object["meaning"] = t.canonical;
+    object["shape"] = t.shape;
+    object["dtype"] = oracle::name_of(t.stored);
+    object["judged_as"] = oracle::name_of(t.judged);
+    object["verdict"] = oracle::name_of(t.verdict);
+    object["error_over_budget"] = number(t.error_over_budget);
+    object["budget_rms_ratio"] = number(t.budget_relative);
+    object["max_abs"] = number(t.max_abs);
+    object["max_rel"] = number(t.max_rel);
+    object["rms_ratio"] = number(t.rms_ratio);
+    object["nmse"] = number(t.nmse);
+    object["cosine"] = number(t.cosine);
+    object["ulp"] = {{"max", number(t.ulp.max)}, {"p50", number(t.ulp.p50)}, {"p99", number(t.ulp.p99)}};
+    object["outside_atol_rtol"] = outside_json(t.numpy_rule);
+    object["outside_flashinfer"] = outside_json(t.flashinfer_rule);
+    object["nonfinite"] = {{"got", t.nonfinite_got}, {"want", t.nonfinite_want}};
+    object["worst"] = t.worst.index.empty() ? Json() : worst_json(t.worst);
+    return object;
 }
 
 Json number(double x) {

@@ -23,11 +23,16 @@ std::string contract_text(const oracle::ResolvedContract& contract);
 // Error / budget of out by value head and chunk, one character a cell: '.' up to 1, '-' up to the band of OK, '+' up to
 // that of WRONG, '#' beyond. Chunks share a cell when there are more than 72.
 std::string heatmap_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
+// Figures of one tensor, a line or two.
+std::string tensor_text(const oracle::TensorReport& tensor);
+// By reason, so that eight tensors of one reason take one line.
+std::string not_compared_text(const std::vector<oracle::NotCompared>& missing);
 std::string report_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 
 // JSON has no NaN and no infinity: they become the strings "NaN", "Infinity", "-Infinity".
 Json number(double x);
 Json contract_json(const oracle::ResolvedContract& contract);
+Json tensor_json(const oracle::TensorReport& tensor);
 Json worst_json(const std::optional<oracle::Worst>& worst);
 // Everything of gdnctl.oracle-compare/1 but the schema.
 void add_report(Json& object, const oracle::GdnReference& reference, const oracle::GdnReport& report);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle_files.h"
+#include "commands/oracle_layer.h"
 #include "commands/oracle_report.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/text.h"
@@ -138,7 +139,21 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
     context.terminal.out(to_text(report, 2) + "\n");
 }
 
+Status check_layer(const Options& o) {
+    if (o.op != oracle_gdn::k_layer_op) {
+        if (o.parts || o.stream) return fail(ErrorKind::usage, "--parts and --stream are for gdn-layer");
+        return {};
+    }
+    if (o.case_name) return fail(ErrorKind::usage, "--case: the named cases are of the operator", "give --shape");
+    if (o.method != Method::recurrent64 || o.chunk) {
+        return fail(ErrorKind::usage, "gdn-layer is computed in fp64 alone: no --method, no --chunk");
+    }
+    if (o.stream && *o.stream < 1) return fail(ErrorKind::usage, "--stream must be at least one token");
+    return {};
+}
+
 Status check(const Options& o) {
+    GDNCTL_TRY(check_layer(o));
     if (o.backward && o.method != Method::recurrent64 && o.method != Method::chunk) {
         return fail(ErrorKind::usage, fmt::format("--backward: --method {} has no gradients", name_of(o.method)),
                     "take recurrent64 (fp64) or chunk (fp32)");
@@ -154,12 +169,25 @@ Status check(const Options& o) {
 
 }  // namespace
 
+Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,
+              Context& context) {
+    describe_file(options, contract, file);
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY(oracle_files::write(context, options.out, file));
+    print(options, contract, file, context);
+    return {};
+}
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Generates inputs (or reads them), computes the operator and writes inputs and results into one file. Its "
         "metadata holds every option and the resolved contract, so that the file can be judged or made again. The same "
         "seed gives the same inputs on every machine.");
-    oracle_gdn::describe_op(args, options.op);
+    args.about(
+        "gdn-layer is the layer between its projections: causal convolution and SiLU, gates, operator, gated RMSNorm. "
+        "It "
+        "takes qkvz and ba (or q, k, v, z, b, a apart), conv_weight, A_log, dt_bias, norm_weight and both states.");
+    oracle_gdn::describe_op_or_layer(args, options.op);
     args.option(options.shape, {.names = "--shape",
                                 .value = "B,Hk,Hv,T,dk,dv",
                                 .help = "generate random inputs of this shape",
@@ -191,6 +219,11 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
     args.flag(options.backward,
               {.names = "--backward", .help = "gradients too; d_out and d_final_state are generated if not given"});
+    args.flag(options.parts,
+              {.names = "--parts", .help = "gdn-layer: also what lies between, conv_out, g, beta and core_out"});
+    args.option(
+        options.stream,
+        {.names = "--stream", .value = "TOKENS", .help = "gdn-layer: so many tokens at a time, states handed on"});
     args.option(options.out, {.names = "--out",
                               .value = "FILE",
                               .help = "where to write (.safetensors or .npz)",
@@ -205,6 +238,8 @@ void describe(cli::Args& args, Options& options) {
                  "and the exact gradients, for the d_out and d_final_state of the file");
     args.example("gdnctl oracle run gdn --inputs in.safetensors --method chunk --chunk 32 --out chunked.safetensors",
                  "the chunked form on inputs of your own");
+    args.example("gdnctl oracle run gdn-layer --shape 1,2,4,64,32,16 --backward --out layer.safetensors",
+                 "the layer around the operator, with all gradients");
     args.exit_code(8, "the inputs cannot be read, or the file cannot be written");
     args.exit_code(9, "malformed inputs, wrong shape or dtype, not enough memory");
     args.see_also("oracle cases");
@@ -212,6 +247,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.op == oracle_gdn::k_layer_op) return oracle_layer::run(options, context);
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     oracle::TensorFile file;
     if (options.inputs.empty()) {
@@ -235,10 +271,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                              exact ? oracle::DType::f64 : oracle::DType::f32);
     for (oracle::NamedTensor& entry : results.tensors) file.tensors.push_back(std::move(entry));
     if (options.backward) GDNCTL_TRY(add_gradients(options, problem, contract.value, threads, file));
-    describe_file(options, contract, file);
-    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    GDNCTL_TRY(oracle_files::write(context, options.out, file));
-    print(options, contract, file, context);
+    GDNCTL_TRY(finish(options, contract, file, context));
     return ExitCode::ok;
 }
 
