@@ -89,15 +89,10 @@ void ForeignKernel::run() {
 Status ForeignKernel::check() {
     if (m_error) return tl::unexpected(*m_error);
     if (m_fault) return {};
-    oracle::Tensor out;
-    oracle::Tensor state;
-    GDNCTL_TRY_ASSIGN(m_fault, m_process.collect(m_placed, out, state));
-    if (m_fault) return {};
-    m_disguise.values(out);
-    m_disguise.state(state, oracle::StateLayout::key_value);
     oracle::TensorFile outputs;
-    outputs.tensors.push_back({"out", std::move(out)});
-    outputs.tensors.push_back({"final_state", std::move(state)});
+    GDNCTL_TRY_ASSIGN(m_fault, m_process.collect(m_placed, outputs));
+    if (m_fault) return {};
+    apply(m_disguise, outputs, oracle::StateLayout::key_value);
     if (m_first && same_bytes(*m_first, outputs)) return {};
     GDNCTL_TRY_ASSIGN(auto report, oracle::judge(*m_reference, outputs, {}));
     if (!m_first) {

@@ -30,23 +30,50 @@ public:
 
     Result<KernelRun> run(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
                           int threads) override {
+        return run_pass(oracle::KernelPass::forward, inputs, contract, threads);
+    }
+
+    Result<std::vector<oracle::KernelPass>> other_passes() override {
+        std::vector<oracle::KernelPass> passes;
+        if (m_library.build_fault()) return passes;
+        GDNCTL_TRY_ASSIGN(const auto fault, m_process.open());
+        if (fault) return passes;
+        m_opened = true;
+        if ((m_process.entries() & (1U << GDN_BACKWARD)) != 0) passes.push_back(oracle::KernelPass::backward);
+        if ((m_process.entries() & (1U << GDN_DECODE)) != 0) {
+            passes.push_back(oracle::KernelPass::decode);
+            passes.push_back(oracle::KernelPass::decode_in_place);
+        }
+        return passes;
+    }
+
+    Result<KernelRun> run_pass(oracle::KernelPass pass, const oracle::TensorFile& inputs,
+                               const oracle::ResolvedContract& contract, int threads) override {
         oracle::ResolvedContract own = contract;
         GDNCTL_TRY_ASSIGN(const oracle::GdnProblem problem, read_problem(inputs, own));
+        oracle::GdnCotangents cotangents;
+        if (pass == oracle::KernelPass::backward) {
+            GDNCTL_TRY_ASSIGN(auto given, oracle::read_cotangents(inputs, problem, own.value));
+            if (given) cotangents = std::move(*given);
+            cotangents.d_out.resize(problem.v.size());
+        }
         KernelRun result;
         result.fault = m_library.build_fault();
         if (result.fault) return result;
         GDNCTL_TRY_ASSIGN(result.fault, m_process.open());
         if (result.fault) return result;
         m_opened = true;
-        const auto call = make_call(problem, own.value, (m_process.dtypes() & (1U << GDN_BF16)) != 0);
+        const auto call = make_call(problem, own.value, (m_process.dtypes() & (1U << GDN_BF16)) != 0, pass, cotangents);
         GDNCTL_TRY_ASSIGN(result.fault, m_process.prepare(call, threads));
         if (result.fault) return result;
         GDNCTL_TRY_ASSIGN(result.fault, m_process.call());
         if (result.fault) return result;
-        oracle::Tensor out;
-        oracle::Tensor final_state;
-        GDNCTL_TRY_ASSIGN(result.fault, m_process.collect(call, out, final_state));
-        if (!result.fault) result.outputs = call_outputs(problem, own.value, out, final_state);
+        oracle::TensorFile written;
+        GDNCTL_TRY_ASSIGN(result.fault, m_process.collect(call, written));
+        if (result.fault) return result;
+        result.outputs = pass == oracle::KernelPass::backward
+                             ? call_gradients(problem, own.value, written)
+                             : call_outputs(problem, own.value, *written.find("out"), *written.find("final_state"));
         return result;
     }
 

@@ -64,16 +64,29 @@ struct Range {
     std::size_t first = 0, last = 0;
 };
 
-// The elements that the kernel has to write.
+// The elements that the kernel has to write and that held nothing before.
 std::vector<Range> ranges_of(Slot slot, const Place& place, const KernelCall& call) {
     const std::size_t width = place.dtype == GDN_BF16 ? 2 : 4;
-    if (slot == Slot::final_state) return {{0, place.bytes / width}};
-    const auto row = static_cast<std::size_t>(call.dims.Hv * call.dims.dv);
+    if (slot == Slot::final_state && call.pass == oracle::KernelPass::decode_in_place) return {};
+    if (slot == Slot::final_state || slot == Slot::d_initial_state) return {{0, place.bytes / width}};
+    const auto tokens = static_cast<std::size_t>(call.dims.B * call.dims.T);
+    if (tokens == 0) return {};
+    const std::size_t row = place.bytes / width / tokens;
     std::vector<Range> ranges;
     for (const auto& s : call.token_ranges) {
         ranges.push_back({static_cast<std::size_t>(s.begin) * row, static_cast<std::size_t>(s.end) * row});
     }
     return ranges;
+}
+
+std::uint32_t entry_of(oracle::KernelPass pass) {
+    switch (pass) {
+        case oracle::KernelPass::forward: return GDN_FORWARD;
+        case oracle::KernelPass::backward: return GDN_BACKWARD;
+        case oracle::KernelPass::decode:
+        case oracle::KernelPass::decode_in_place: return GDN_DECODE;
+    }
+    return GDN_FORWARD;
 }
 
 const Place& place_of(const Header& header, Slot slot) { return header.places[static_cast<std::size_t>(slot)]; }
@@ -82,7 +95,8 @@ const Place& place_of(const Header& header, Slot slot) { return header.places[st
 
 std::string_view name_of(Slot slot) {
     constexpr std::array<std::string_view, k_slots> k_names = {
-        "q", "k", "v", "g", "beta", "initial_state", "cu_seqlens", "out", "final_state"};
+        "q",           "k",  "v",  "g",  "beta", "initial_state", "cu_seqlens",     "d_out", "d_final_state", "out",
+        "final_state", "dq", "dk", "dv", "dg",   "dbeta",         "d_initial_state"};
     return k_names[static_cast<std::size_t>(slot)];
 }
 
@@ -106,10 +120,24 @@ Header lay_out(const KernelCall& call, int threads) {
     put_tensor(Slot::v, call.v);
     put_tensor(Slot::g, call.g);
     put_tensor(Slot::beta, call.beta);
-    if (call.initial_state) put_tensor(Slot::initial_state, *call.initial_state);
+    h.entry = entry_of(call.pass);
+    h.in_place = call.pass == oracle::KernelPass::decode_in_place ? 1 : 0;
+    if (call.initial_state && h.in_place == 0) put_tensor(Slot::initial_state, *call.initial_state);
     if (!call.cu_seqlens.empty()) {
         h.has_cu_seqlens = 1;
         put(Slot::cu_seqlens, call.cu_seqlens.size() * sizeof(std::int64_t), DType::i64, {});
+    }
+    if (call.pass == oracle::KernelPass::backward) {
+        if (call.d_out) put_tensor(Slot::d_out, *call.d_out);
+        if (call.d_final_state) put_tensor(Slot::d_final_state, *call.d_final_state);
+        put_tensor(Slot::dq, call.q);
+        put_tensor(Slot::dk, call.k);
+        put_tensor(Slot::dv, call.v);
+        put_tensor(Slot::dg, call.g);
+        put_tensor(Slot::dbeta, call.beta);
+        if (call.initial_state) put_tensor(Slot::d_initial_state, *call.initial_state);
+        h.bytes = end;
+        return h;
     }
     const auto tokens = static_cast<std::uint64_t>(d.B * d.T * d.Hv * d.dv);
     put(Slot::out, tokens * size_of(call.out_dtype), call.out_dtype, {d.B, d.T, d.Hv, d.dv});
@@ -134,18 +162,24 @@ void fill(std::byte* base, const Header& header, const KernelCall& call) {
     put_tensor(Slot::v, call.v);
     put_tensor(Slot::g, call.g);
     put_tensor(Slot::beta, call.beta);
-    if (call.initial_state) put_tensor(Slot::initial_state, *call.initial_state);
+    const bool in_place = header.in_place != 0;
+    if (call.initial_state && !in_place) put_tensor(Slot::initial_state, *call.initial_state);
+    if (call.pass == oracle::KernelPass::backward && call.d_out) put_tensor(Slot::d_out, *call.d_out);
+    if (call.pass == oracle::KernelPass::backward && call.d_final_state) {
+        put_tensor(Slot::d_final_state, *call.d_final_state);
+    }
     if (!call.cu_seqlens.empty()) {
         put(Slot::cu_seqlens, call.cu_seqlens.data(), call.cu_seqlens.size() * sizeof(std::int64_t));
     }
-    put(Slot::out, nullptr, 0);
-    put(Slot::final_state, nullptr, 0);
+    for (const Slot slot : outputs_of(header)) put(slot, nullptr, 0);
     poison_outputs(base, header, call);
+    if (in_place) put_tensor(Slot::final_state, *call.initial_state);
 }
 
 void poison_outputs(std::byte* base, const Header& header, const KernelCall& call) {
-    for (const Slot slot : {Slot::out, Slot::final_state}) {
+    for (const Slot slot : outputs_of(header)) {
         const Place& p = place_of(header, slot);
+        if (slot == Slot::final_state && header.in_place != 0) continue;
         std::byte* array = array_at(base, p);
         std::fill_n(array, p.bytes, std::byte{0});  // tokens outside all sequences: nobody writes them
         for (const Range& r : ranges_of(slot, p, call)) {
@@ -153,6 +187,15 @@ void poison_outputs(std::byte* base, const Header& header, const KernelCall& cal
             if (p.dtype == GDN_F32) poison_rows(array, r.first, r.last, k_poison_f32);
         }
     }
+}
+
+std::vector<Slot> outputs_of(const Header& header) {
+    std::vector<Slot> slots;
+    for (std::size_t i = 0; i < k_slots; ++i) {
+        const auto slot = static_cast<Slot>(i);
+        if (is_output(slot) && header.places[i].page_bytes > 0) slots.push_back(slot);
+    }
+    return slots;
 }
 
 oracle::Tensor read_output(const std::byte* base, const Header& header, Slot slot) {
@@ -169,7 +212,7 @@ std::string written_beside(const std::byte* base, const Header& header) {
     const auto changed = [](const std::byte* first, const std::byte* last) {
         return static_cast<std::size_t>(std::count_if(first, last, [](std::byte b) { return b != k_beside; }));
     };
-    for (const Slot slot : {Slot::out, Slot::final_state}) {
+    for (const Slot slot : outputs_of(header)) {
         const Place& p = place_of(header, slot);
         const std::byte* page = base + p.page;
         if (const auto n = changed(page, page + p.begin); n > 0) {

@@ -15,10 +15,28 @@
 
 namespace gdnctl::commands::oracle_kernel {
 
-enum class Slot : std::uint32_t { q, k, v, g, beta, initial_state, cu_seqlens, out, final_state };
-inline constexpr std::size_t k_slots = 9;
+enum class Slot : std::uint32_t {
+    q,
+    k,
+    v,
+    g,
+    beta,
+    initial_state,
+    cu_seqlens,
+    d_out,
+    d_final_state,
+    out,  // from here on outputs
+    final_state,
+    dq,
+    dk,
+    dv,
+    dg,
+    dbeta,
+    d_initial_state,
+};
+inline constexpr std::size_t k_slots = 17;
 std::string_view name_of(Slot slot);
-constexpr bool is_output(Slot slot) { return slot == Slot::out || slot == Slot::final_state; }
+constexpr bool is_output(Slot slot) { return slot >= Slot::out; }
 
 // Where an array lies. It ends at most 63 bytes before its last page does and begins at a multiple of 64.
 struct Place {
@@ -41,6 +59,8 @@ struct Header {
     double scale = 0;
     std::int32_t threads = 1;
     std::uint32_t has_cu_seqlens = 0;
+    std::uint32_t entry = 0;     // GDN_FORWARD, ...
+    std::uint32_t in_place = 0;  // initial_state is the memory of final_state
     std::array<Place, k_slots> places = {};
     std::uint64_t bytes = 0;  // of the whole memory
 };
@@ -49,7 +69,7 @@ struct Header {
 enum class Ask : std::uint32_t {
     load,  // load the kernel
     map,   // map the arrays of the header anew, at other addresses
-    call,  // call the kernel
+    call,  // call the kernel's entry point that the header names
 };
 
 enum class Answer : std::uint32_t {
@@ -83,6 +103,9 @@ Header lay_out(const oracle::KernelCall& call, int threads);
 // be told from results.
 void fill(std::byte* base, const Header& header, const oracle::KernelCall& call);
 void poison_outputs(std::byte* base, const Header& header, const oracle::KernelCall& call);
+
+// The output arrays that this call has.
+std::vector<Slot> outputs_of(const Header& header);
 
 // The array as a tensor.
 oracle::Tensor read_output(const std::byte* base, const Header& header, Slot slot);

@@ -103,7 +103,7 @@ public:
                 reply = map();
             } else {
                 reply.answer = Answer::done;
-                reply.value = m_kernel->forward(&m_call);
+                reply.value = m_entry(&m_call);
             }
             send(reply);
         }
@@ -188,6 +188,15 @@ private:
         c.initial_state = tensor_of(h, Slot::initial_state, mapping);
         c.out = tensor_of(h, Slot::out, mapping);
         c.final_state = tensor_of(h, Slot::final_state, mapping);
+        if (h.in_place != 0) c.initial_state = c.final_state;
+        c.d_out = tensor_of(h, Slot::d_out, mapping);
+        c.d_final_state = tensor_of(h, Slot::d_final_state, mapping);
+        c.dq = tensor_of(h, Slot::dq, mapping);
+        c.dk = tensor_of(h, Slot::dk, mapping);
+        c.dv = tensor_of(h, Slot::dv, mapping);
+        c.dg = tensor_of(h, Slot::dg, mapping);
+        c.dbeta = tensor_of(h, Slot::dbeta, mapping);
+        c.d_initial_state = tensor_of(h, Slot::d_initial_state, mapping);
         if (h.has_cu_seqlens != 0) {
             c.cu_seqlens = static_cast<const std::int64_t*>(tensor_of(h, Slot::cu_seqlens, mapping).data);
         }
@@ -200,6 +209,10 @@ private:
         if (pread(m_memory.get(), &h, sizeof h, 0) != static_cast<ssize_t>(sizeof h)) {
             return said(Answer::failed, "cannot read the shared memory");
         }
+        m_entry = h.entry == GDN_BACKWARD ? m_kernel->backward
+                  : h.entry == GDN_DECODE ? m_kernel->decode
+                                          : m_kernel->forward;
+        if (m_entry == nullptr) return said(Answer::refused, "has no such entry point");
         std::vector<GuardedPiece> pieces;
         for (std::size_t i = 0; i < k_slots; ++i) {
             const Place& p = h.places[i];
@@ -208,7 +221,7 @@ private:
         auto mapped = GuardedMapping::map(m_memory.get(), pieces);
         if (!mapped) return said(Answer::failed, mapped.error().message);
         describe_call(h, *mapped);
-        const std::size_t wanted = m_kernel->workspace == nullptr ? 0 : m_kernel->workspace(&m_call, GDN_FORWARD);
+        const std::size_t wanted = m_kernel->workspace == nullptr ? 0 : m_kernel->workspace(&m_call, h.entry);
         const std::size_t room = (wanted + 63) / 64 * 64;
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
         auto workspace = GuardedMapping::map(-1, {&space, 1});
@@ -237,6 +250,7 @@ private:
     UniqueFd m_asks, m_memory;
     std::string m_path;
     const gdn_kernel_info* m_kernel = nullptr;
+    int (*m_entry)(const gdn_call*) = nullptr;
     GuardedMapping m_mapping, m_workspace;
     gdn_call m_call{};
 };

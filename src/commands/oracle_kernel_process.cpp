@@ -241,14 +241,14 @@ Faulted KernelProcess::call() {
     return fault_of(KernelFaultKind::refused, fmt::format("the kernel returned {}", status_name(reply.value)));
 }
 
-Faulted KernelProcess::collect(const oracle::KernelCall& call, oracle::Tensor& out, oracle::Tensor& final_state) {
+Faulted KernelProcess::collect(const oracle::KernelCall& call, oracle::TensorFile& outputs) {
     const pid_t group = m_gone ? 0 : -m_pid;
     if (group != 0) kill(group, SIGSTOP);
     const std::byte* memory = m_memory.data();
     const std::string beside = written_beside(memory, m_header);
     std::optional<KernelFault> fault;
     if (!beside.empty()) fault = fault_of(KernelFaultKind::out_of_bounds, beside);
-    for (const Slot slot : {Slot::out, Slot::final_state}) {
+    for (const Slot slot : outputs_of(m_header)) {
         const Unwritten left = count_unwritten(memory, m_header, slot, call);
         if (fault || left.count == 0) continue;
         fault = fault_of(KernelFaultKind::incomplete,
@@ -256,8 +256,9 @@ Faulted KernelProcess::collect(const oracle::KernelCall& call, oracle::Tensor& o
                                      "added to",
                                      left.count, left.of, name_of(slot)));
     }
-    out = read_output(memory, m_header, Slot::out);
-    final_state = read_output(memory, m_header, Slot::final_state);
+    for (const Slot slot : outputs_of(m_header)) {
+        outputs.tensors.push_back({std::string(name_of(slot)), read_output(memory, m_header, slot)});
+    }
     if (group != 0) kill(group, SIGCONT);
     return fault;
 }

@@ -45,12 +45,12 @@ public:
 
     // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
     Faulted prepare(const oracle::KernelCall& call, int threads);
-    // Calls the kernel's forward. Our clock, from the question to the answer.
+    // Calls the kernel. Our clock, from the question to the answer.
     Faulted call();
     double seconds() const { return m_seconds; }
-    // Whether the outputs of the last call are whole; then they can be read. The child stands still meanwhile, so that
-    // nothing is written after the answer.
-    Faulted collect(const oracle::KernelCall& call, oracle::Tensor& out, oracle::Tensor& final_state);
+    // Whether the outputs of the last call are whole; then they can be read, by the names of gdn/gdn_kernel.h. The
+    // child stands still meanwhile, so that nothing is written after the answer.
+    Faulted collect(const oracle::KernelCall& call, oracle::TensorFile& outputs);
 
     // Ends the child.
     void close();

@@ -10,6 +10,7 @@
 #include "commands/oracle_gdn.h"
 #include "commands/oracle_kernel.h"
 #include "commands/oracle_report.h"
+#include "commands/oracle_verify_items.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
@@ -23,51 +24,8 @@ namespace gdnctl::commands::oracle_verify {
 
 namespace {
 
-using oracle::GdnReport;
 using oracle::KernelFault;
 using oracle::Verdict;
-
-// One judged thing: a case that the kernel ran, or a recorded outputs file.
-struct Item {
-    std::string kind;  // "case" or "vector"
-    std::string name;
-    Verdict verdict = Verdict::ok;
-    Verdict expected = Verdict::ok;
-    double error_over_budget = 0;
-    std::string reason;
-    std::optional<oracle::Worst> worst;
-    std::optional<KernelFault> fault;  // what the kernel did instead of computing
-    bool bit_equal = true;
-
-    bool failed() const { return fault || verdict != expected; }
-    std::string_view verdict_name() const { return fault ? oracle::name_of(fault->kind) : oracle::name_of(verdict); }
-};
-
-Item item_of(std::string kind, std::string name, const GdnReport& report, Verdict expected) {
-    Item item{std::move(kind), std::move(name), report.verdict, expected, 0, report.reason, report.worst, {}, true};
-    for (const auto& t : report.tensors) item.error_over_budget = std::max(item.error_over_budget, t.error_over_budget);
-    return item;
-}
-
-std::string text_of(const Item& item) {
-    std::string line = fmt::format("{:<6} {:<58} {:<14} ", item.kind, item.name, item.verdict_name());
-    if (item.fault) {
-        return line + fmt::format("\n       {}\n", item.fault->text) + oracle_kernel::quoted_output(*item.fault);
-    }
-    if (item.kind == "relation") {
-        line += fmt::format("{:.2g} x tolerance", item.error_over_budget);
-    } else if (item.verdict == item.expected && item.verdict != Verdict::ok) {
-        line += "as expected";
-    } else {
-        line += fmt::format("{:.2g} x budget", item.error_over_budget);
-    }
-    if (!item.bit_equal) line += ", other bits each time";
-    if (item.failed() && !item.reason.empty()) line += fmt::format("\n       {}", item.reason);
-    if (item.failed() && item.worst && !item.worst->index.empty()) {
-        line += "\n       worst: " + oracle_report::place_text(*item.worst);
-    }
-    return line + "\n";
-}
 
 struct RecordedVector {
     std::filesystem::path inputs;
@@ -121,15 +79,12 @@ public:
         if (m_options.metamorphic) return run_relations(*kernel);
         log::info("judging {} on the generated cases{}", m_options.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
+        GDNCTL_TRY_ASSIGN(m_passes, kernel->other_passes());
         for (const oracle::GdnCase& c : oracle::gdn_cases()) {
-            if (!wanted(c.name)) continue;
-            GDNCTL_TRY(check_stop());
-            if (given_up()) {
-                ++m_not_run;
-                continue;
-            }
-            if (auto done = run_case(c, *kernel); !done)
-                return tl::unexpected(std::move(done).error().within("case " + c.name));
+            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, false));
+        }
+        for (const oracle::GdnCase& c : oracle::decode_cases()) {
+            if (can(oracle::KernelPass::decode) && wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, true));
         }
         note_network(*kernel);
         for (const auto& [name, vector] : vectors) {
@@ -189,7 +144,9 @@ private:
 
     Status check_names(const std::vector<std::pair<std::string, RecordedVector>>& vectors) const {
         std::vector<std::string> known;
-        for (const oracle::GdnCase& c : oracle::gdn_cases()) known.push_back(c.name);
+        for (const auto* cases : {&oracle::gdn_cases(), &oracle::decode_cases()}) {
+            for (const oracle::GdnCase& c : *cases) known.push_back(c.name);
+        }
         for (const auto& [name, vector] : vectors) known.push_back(name);
         if (m_options.metamorphic) {
             known.clear();
@@ -209,11 +166,47 @@ private:
         return {};
     }
 
+    bool can(oracle::KernelPass pass) const {
+        return std::find(m_passes.begin(), m_passes.end(), pass) != m_passes.end();
+    }
+
+    Status run_or_skip(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel, bool decode) {
+        GDNCTL_TRY(check_stop());
+        if (given_up()) {
+            ++m_not_run;
+            return {};
+        }
+        auto done = decode ? run_decode_case(c, kernel) : run_case(c, kernel);
+        if (!done) return tl::unexpected(std::move(done).error().within("case " + c.name));
+        return {};
+    }
+
     Status run_case(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel) {
+        oracle::TensorFile inputs = oracle::make_inputs(c);
+        GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
+        // Gradients are of something where the forward is, and there are tokens.
+        const bool backward = c.expected == Verdict::ok && c.dims.T > 0;
+        if (backward) inputs = oracle::with_cotangents(inputs, reference, c.seed);
+        GDNCTL_TRY(run_pass(oracle::KernelPass::forward, "case", c, inputs, reference, kernel));
+        if (!backward || !can(oracle::KernelPass::backward) || given_up()) return {};
+        return run_pass(oracle::KernelPass::backward, "backward", c, inputs, reference, kernel);
+    }
+
+    Status run_decode_case(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel) {
         const oracle::TensorFile inputs = oracle::make_inputs(c);
         GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
-        GDNCTL_TRY_ASSIGN(auto verdict, oracle::judge_kernel(kernel, inputs, reference, m_threads, c.seed));
-        Item item = item_of("case", c.name, verdict.report, c.expected);
+        for (const auto pass : {oracle::KernelPass::decode, oracle::KernelPass::decode_in_place}) {
+            if (!given_up()) GDNCTL_TRY(run_pass(pass, "decode", c, inputs, reference, kernel));
+        }
+        return {};
+    }
+
+    Status run_pass(oracle::KernelPass pass, std::string kind, const oracle::GdnCase& c,
+                    const oracle::TensorFile& inputs, const oracle::GdnReference& reference,
+                    oracle::KernelUnderTest& kernel) {
+        GDNCTL_TRY_ASSIGN(auto verdict, oracle::judge_kernel(kernel, inputs, reference, m_threads, c.seed, pass));
+        Item item = item_of(std::move(kind), c.name, reference, verdict.report, c.expected);
+        if (pass == oracle::KernelPass::decode_in_place) item.name += " in place";
         item.fault = std::move(verdict.fault);
         item.bit_equal = verdict.bit_equal;
         add(std::move(item));
@@ -231,9 +224,11 @@ private:
         if (!reference) return tl::unexpected(std::move(reference).error().within(vector.inputs.string()));
         for (const auto& path : vector.outputs) {
             GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(m_context, {path.string()}, {}));
-            auto report = oracle::judge(*reference, outputs, {});
+            oracle::GdnReference with_truth = *reference;
+            GDNCTL_TRY(oracle::add_backward(with_truth, inputs, outputs, m_threads));
+            auto report = oracle::judge(with_truth, outputs, {});
             if (!report) return tl::unexpected(std::move(report).error().within(path.string()));
-            add(item_of("vector", path.filename().string(), *report, Verdict::ok));
+            add(item_of("vector", path.filename().string(), *reference, *report, Verdict::ok));
         }
         return {};
     }
@@ -247,71 +242,42 @@ private:
     Context& m_context;
     int m_threads;
     std::vector<Item> m_items;
+    std::vector<oracle::KernelPass> m_passes;  // of the kernel, besides the forward
     std::string m_network;
     int m_not_run = 0;
 };
 
-// The gravest of all: a kernel that is wrong once is wrong, and what could not be judged is not OK.
-Verdict overall(const std::vector<Item>& items) {
-    Verdict gravest = items.empty() ? Verdict::no_data : Verdict::ok;
-    const auto rank = [](Verdict v) {
-        switch (v) {
-            case Verdict::ok: return 0;
-            case Verdict::suspect: return 1;
-            case Verdict::no_data: return 2;
-            case Verdict::unstable_input: return 3;
-            case Verdict::wrong: return 4;
-        }
-        return 4;
-    };
-    for (const Item& item : items) {
-        if (!item.failed() || item.fault) continue;
-        // A finite, plausible answer where none can be told is no proof of anything.
-        const Verdict verdict = item.verdict == Verdict::ok ? Verdict::no_data : item.verdict;
-        if (rank(verdict) > rank(gravest)) gravest = verdict;
-    }
-    return gravest;
-}
-
-// The gravest fault of all, nullptr when there is none.
-const KernelFault* gravest_fault(const std::vector<Item>& items) {
-    const KernelFault* gravest = nullptr;
-    for (const Item& item : items) {
-        if (item.fault && (gravest == nullptr || item.fault->kind > gravest->kind)) gravest = &*item.fault;
-    }
-    return gravest;
-}
-
-std::size_t count_of(const std::vector<Item>& items, std::string_view kind) {
-    return static_cast<std::size_t>(
-        std::count_if(items.begin(), items.end(), [&](const Item& item) { return item.kind == kind; }));
-}
-
 std::string plural(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
+bool forward_only(const std::vector<Item>& items) {
+    return std::none_of(items.begin(), items.end(), [](const Item& item) { return item.gradients; });
+}
+
+// "68 cases, 60 backward, 30 decode, 0 vectors"
+std::string counted(const std::vector<Item>& items, bool relations) {
+    if (relations) return plural(count_of(items, "relation"), "relation");
+    std::string text = plural(count_of(items, "case"), "case");
+    for (const std::string_view kind : {"backward", "decode"}) {
+        if (const auto n = count_of(items, kind); n > 0) text += fmt::format(", {} {}", n, kind);
+    }
+    return text + ", " + plural(count_of(items, "vector"), "vector");
+}
 
 Json json_of(const Options& options, const Verifier& verifier, std::string_view verdict) {
     const std::vector<Item>& items = verifier.items();
     Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", options.op}, {"kernel", options.kernel}};
     report["verdict"] = verdict;
-    report["forward_only"] = true;
+    report["forward_only"] = forward_only(items);
     report["cases"] = count_of(items, "case");
+    report["backward"] = count_of(items, "backward");
+    report["decode"] = count_of(items, "decode");
     report["vectors"] = count_of(items, "vector");
     report["relations"] = count_of(items, "relation");
     report["failed"] = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
     report["not_run"] = verifier.not_run();
     report["network_barrier"] = verifier.network().empty() ? Json(nullptr) : Json(verifier.network());
     report["items"] = Json::array();
-    for (const Item& item : items) {
-        report["items"].push_back({{"kind", item.kind},
-                                   {"name", item.name},
-                                   {"verdict", item.verdict_name()},
-                                   {"expected_verdict", oracle::name_of(item.expected)},
-                                   {"error_over_budget", oracle_report::number(item.error_over_budget)},
-                                   {"reason", item.reason},
-                                   {"worst", oracle_report::worst_json(item.worst)},
-                                   {"fault", oracle_kernel::fault_json(item.fault)},
-                                   {"bit_equal", item.bit_equal}});
-    }
+    for (const Item& item : items) report["items"].push_back(json_of(item));
     return report;
 }
 
@@ -321,9 +287,12 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Runs a kernel on every generated case and judges what it returns. A kernel that is not built in runs in a "
         "process of its own, without network; it gets fresh arrays between pages that it must not touch, is asked "
-        "three times, and its outputs are poisoned before each call. With --vectors, recorded outputs of real "
+        "three times, and its outputs are poisoned before each call. Its backward and its decode are judged too where "
+        "it "
+        "has them: gradients of every case, and steps of 1 to 8 tokens, in place and not. With --vectors, recorded "
+        "outputs of real "
         "implementations are judged too: each NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
-        "The last line is the verdict over all; only the forward pass is judged.");
+        "The last line is the verdict over all.");
     oracle_gdn::describe_op(args, options.op);
     args.option(options.kernel, {.names = "--kernel",
                                  .value = "KERNEL",
@@ -381,12 +350,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
         if (!verifier.network().empty()) {
             context.terminal.out(fmt::format("network kept away by: {}\n", verifier.network()));
         }
-        context.terminal.out("FORWARD ONLY: no gradient was compared\n");
-        const std::string counted = options.metamorphic ? plural(count_of(items, "relation"), "relation")
-                                                        : plural(count_of(items, "case"), "case") + ", " +
-                                                              plural(count_of(items, "vector"), "vector");
+        if (forward_only(items)) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
         context.terminal.out(
-            fmt::format("verdict: {} ({}{}{})\n", name, counted, failed == 0 ? "" : fmt::format("; {} failed", failed),
+            fmt::format("verdict: {} ({}{}{})\n", name, counted(items, options.metamorphic),
+                        failed == 0 ? "" : fmt::format("; {} failed", failed),
                         verifier.not_run() == 0 ? "" : fmt::format(", {} not run", verifier.not_run())));
     }
     return fault != nullptr ? oracle_kernel::exit_code_of(fault->kind)

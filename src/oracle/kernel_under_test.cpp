@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/text.h"
+#include "gdnctl/oracle/backward32.h"
+#include "gdnctl/oracle/gdn_gradients.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 
 namespace gdnctl::oracle {
@@ -13,22 +15,31 @@ constexpr std::string_view k_prefix = "builtin:";
 
 using Runner = GdnOutputs (*)(const GdnProblem&, const GdnContract&, int);
 
+using Adjoint = GdnGradients (*)(const GdnProblem&, const GdnContract&, const GdnCotangents&, int);
+
 struct Builtin {
     std::string_view name;
     Runner run;
+    Adjoint backward = nullptr;
 };
 
 constexpr Builtin k_builtins[] = {
     {"chunk",
      [](const GdnProblem& p, const GdnContract& c, int threads) {
          return run_chunk32(p, c, {c.chunk, GateSum::fp64_with_resets, c.matmul, storage_of(p)}, threads);
+     },
+     [](const GdnProblem& p, const GdnContract& c, const GdnCotangents& d, int threads) {
+         return run_backward32(p, c, d, threads);
      }},
     {"fused", [](const GdnProblem& p, const GdnContract& c,
                  int threads) { return run_fused32(p, c, threads, best_isa(), storage_of(p)); }},
     {"recurrent32",
      [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent32(p, c, threads); }},
     {"recurrent64",
-     [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent64(p, c, threads); }},
+     [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent64(p, c, threads); },
+     [](const GdnProblem& p, const GdnContract& c, const GdnCotangents& d, int threads) {
+         return run_adjoint64(p, c, d, threads);
+     }},
 };
 
 class BuiltinKernel : public KernelUnderTest {
@@ -47,11 +58,43 @@ public:
         return result;
     }
 
+    Result<std::vector<KernelPass>> other_passes() override {
+        std::vector<KernelPass> passes;
+        if (m_row.backward != nullptr) passes.push_back(KernelPass::backward);
+        return passes;
+    }
+
+    Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
+                               int threads) override {
+        if (pass != KernelPass::backward || m_row.backward == nullptr) {
+            return KernelUnderTest::run_pass(pass, inputs, contract, threads);
+        }
+        ResolvedContract own = contract;
+        GDNCTL_TRY_ASSIGN(const GdnProblem problem, read_problem(inputs, own));
+        GDNCTL_TRY_ASSIGN(const auto cotangents, read_cotangents(inputs, problem, own.value));
+        KernelRun result;
+        if (!cotangents) {
+            result.fault = KernelFault{KernelFaultKind::unsupported, "there are no cotangents to start from", {}};
+            return result;
+        }
+        result.outputs =
+            gradients_file(problem, own.value, m_row.backward(problem, own.value, *cotangents, threads), DType::f32);
+        return result;
+    }
+
 private:
     const Builtin& m_row;
 };
 
 }  // namespace
+
+Result<KernelRun> KernelUnderTest::run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
+                                            int threads) {
+    if (pass == KernelPass::forward) return run(inputs, contract, threads);
+    KernelRun result;
+    result.fault = KernelFault{KernelFaultKind::unsupported, fmt::format("the kernel has no {}", name_of(pass)), {}};
+    return result;
+}
 
 std::vector<std::string> builtin_kernel_names() {
     std::vector<std::string> names;

@@ -4,14 +4,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "gdnctl/oracle/gdn_gradients.h"
 #include "gdnctl/oracle/gdn_problem.h"
 #include "gdnctl/oracle/tensor.h"
 
 namespace gdnctl::oracle {
 
+// What a kernel is asked for. Decoding is a forward of a few tokens, from state to state.
+enum class KernelPass { forward, backward, decode, decode_in_place };
+
+std::string_view name_of(KernelPass pass);  // "decode in place"
+
 struct KernelCall {
+    KernelPass pass = KernelPass::forward;
     GdnDims dims;
     std::int64_t sequences = 0;
     std::vector<std::int64_t> cu_seqlens;  // empty: none
@@ -20,16 +28,24 @@ struct KernelCall {
     double scale = 1;
     Tensor q, k, v, g, beta;
     std::optional<Tensor> initial_state;
+    std::optional<Tensor> d_out, d_final_state;  // backward only
     DType out_dtype = DType::f32;
     std::vector<GdnSequence> token_ranges;  // rows of [B*T] that `out` has to be written for
 };
 
 // `narrow`: q, k, v and out in bf16 where the inputs are, for kernels that take it; else all is fp32.
 KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow);
+// The same for another pass; `cotangents` are those of the file, for a backward.
+KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow, KernelPass pass,
+                     const GdnCotangents& cotangents);
 
 // What came back, as the contract has it in files. `out` is [B,T,Hv,dv], `final_state` [N,Hv,dk,dv].
 TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,
                         const Tensor& final_state);
+
+// The gradients that a backward wrote (dq, dk, dv, dg, dbeta and, if it was asked for, d_initial_state), as gradients
+// of the inputs as the contract has them.
+TensorFile call_gradients(const GdnProblem& problem, const GdnContract& contract, const TensorFile& written);
 
 // Signs for each dimension of each head. With q, k and the rows of the state changed by one set, v and the state's
 // columns by the other, `out` changes by the signs of v alone, and the final state like the initial one: every product
@@ -54,7 +70,8 @@ private:
     std::vector<bool> m_by_value;  // [Hv * dk]: the signs of each value head's key head
 };
 
-// Changes q, k, v and initial_state of an inputs file, or out and final_state of an outputs file.
+// Changes q, k, v, initial_state and cotangents of an inputs file, or out, final_state and gradients of an outputs
+// file.
 void apply(const Disguise& disguise, TensorFile& file, StateLayout layout);
 
 }  // namespace gdnctl::oracle

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/gdn_compare.h"
 #include "gdnctl/oracle/gdn_contract.h"
+#include "gdnctl/oracle/kernel_call.h"
 #include "gdnctl/oracle/tensor.h"
 
 namespace gdnctl::oracle {
@@ -44,7 +46,7 @@ struct KernelFault {
 bool ends_everything(KernelFaultKind kind);
 
 struct KernelRun {
-    TensorFile outputs;                // `out` and `final_state` in the contract's layout; empty with a fault
+    TensorFile outputs;                // what the pass gives, in the contract's layout; empty with a fault
     std::optional<KernelFault> fault;  // the kernel's doing; our own troubles are errors
 };
 
@@ -52,8 +54,14 @@ class KernelUnderTest {
 public:
     virtual ~KernelUnderTest() = default;
     virtual std::string name() const = 0;  // as spelled: "src:kernel.c"
-    // Runs the kernel on the tensors of an inputs file (names of docs/oracle.md). `threads` is what the kernel is told.
+    // Runs the forward on the tensors of an inputs file (names of docs/oracle.md): `out` and `final_state`. A program
+    // may give gradients too. `threads` is what the kernel is told.
     virtual Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) = 0;
+    // The passes that it has besides. One that cannot be asked has none: its forward says what is wrong.
+    virtual Result<std::vector<KernelPass>> other_passes() { return std::vector<KernelPass>{}; }
+    // Any pass. A backward takes `d_out` and `d_final_state` of the file and gives gradients.
+    virtual Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
+                                       int threads);
     // Whether to ask the same thing again: not for kernels of our own, nor for ever where each call is a new process.
     virtual bool worth_repeating() const = 0;
     // What kept it from the network: "namespace", "seccomp", "none"; empty: it runs in this process.
@@ -71,7 +79,13 @@ struct KernelVerdict {
 // in a disguise under which the exact result is known from the first (signs of head dimensions changed), on one
 // thread, and with the inputs again.
 Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
-                                   int threads, std::uint64_t seed);
+                                   int threads, std::uint64_t seed, KernelPass pass = KernelPass::forward);
+
+// `inputs` with random cotangents, rounded to the dtype of `out` as automatic differentiation rounds them.
+TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed);
+
+// Steps of 1 to 8 tokens, for kernels that decode.
+const std::vector<GdnCase>& decode_cases();
 
 std::vector<std::string> builtin_kernel_names();  // "chunk", "fused", "recurrent32", "recurrent64"
 

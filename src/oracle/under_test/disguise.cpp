@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 
 #include "gdnctl/oracle/kernel_call.h"
 
@@ -63,9 +65,14 @@ void Disguise::state(Tensor& tensor, StateLayout layout) const {
 void apply(const Disguise& disguise, TensorFile& file, StateLayout layout) {
     for (NamedTensor& entry : file.tensors) {
         const std::string_view name = canonical_name(entry.name).canonical;
-        if (name == "q" || name == "k") disguise.keys(entry.tensor);
-        if (name == "v" || name == "out") disguise.values(entry.tensor);
-        if (name == "initial_state" || name == "final_state") disguise.state(entry.tensor, layout);
+        const auto is = [name](std::initializer_list<std::string_view> names) {
+            return std::find(names.begin(), names.end(), name) != names.end();
+        };
+        if (is({"q", "k", "dq", "dk"})) disguise.keys(entry.tensor);
+        if (is({"v", "out", "d_out", "dv"})) disguise.values(entry.tensor);
+        if (is({"initial_state", "final_state", "d_final_state", "d_initial_state"})) {
+            disguise.state(entry.tensor, layout);
+        }
     }
 }
 

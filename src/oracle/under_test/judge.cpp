@@ -46,8 +46,15 @@ bool same_values(const TensorFile& a, const TensorFile& b) {
                       [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
 }
 
-std::string missing_output(const TensorFile& outputs) {
-    for (const std::string_view wanted : {"out", "final_state"}) {
+bool has_gradients(const TensorFile& file) {
+    return std::any_of(file.tensors.begin(), file.tensors.end(),
+                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
+}
+
+std::string missing_output(const TensorFile& outputs, KernelPass pass) {
+    std::vector<std::string_view> all = {"out", "final_state"};
+    if (pass == KernelPass::backward) all = {"dq", "dk", "dv", "dg", "dbeta"};
+    for (const std::string_view wanted : all) {
         const bool there = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [&](const NamedTensor& t) {
             return canonical_name(t.name).canonical == wanted;
         });
@@ -56,17 +63,33 @@ std::string missing_output(const TensorFile& outputs) {
     return {};
 }
 
+// What the runs of one judgement share.
+struct Asked {
+    const TensorFile& inputs;
+    const GdnReference& reference;
+    KernelPass pass;
+    int threads;
+};
+
+// The report; a shape that cannot be compared is an error.
+Result<GdnReport> compared(const TensorFile& outputs, const Asked& asked) {
+    if (!has_gradients(outputs)) return judge(asked.reference, outputs, {});
+    GdnReference with_truth = asked.reference;
+    GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
+    return judge(with_truth, outputs, {});
+}
+
 // Judges one run; a shape that judge() refuses is the kernel's fault.
-KernelVerdict judged(const KernelRun& run, const GdnReference& reference) {
+KernelVerdict judged(const KernelRun& run, const Asked& asked) {
     KernelVerdict verdict;
     verdict.fault = run.fault;
     if (run.fault) return verdict;
-    if (const std::string missing = missing_output(run.outputs); !missing.empty()) {
+    if (const std::string missing = missing_output(run.outputs, asked.pass); !missing.empty()) {
         verdict.fault =
             KernelFault{KernelFaultKind::incomplete, fmt::format("{} was not returned at all", missing), {}};
         return verdict;
     }
-    auto report = judge(reference, run.outputs, {});
+    auto report = compared(run.outputs, asked);
     if (!report) {
         verdict.fault = KernelFault{KernelFaultKind::wrong_shape, report.error().text(), {}};
         return verdict;
@@ -94,10 +117,11 @@ std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
 bool ends_everything(KernelFaultKind kind) { return row_of(kind).ends_everything; }
 
 Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
-                                   int threads, std::uint64_t seed) {
+                                   int threads, std::uint64_t seed, KernelPass pass) {
     const ResolvedContract& contract = reference.contract;
-    GDNCTL_TRY_ASSIGN(const KernelRun first, kernel.run(inputs, contract, threads));
-    KernelVerdict verdict = judged(first, reference);
+    const Asked asked{inputs, reference, pass, threads};
+    GDNCTL_TRY_ASSIGN(const KernelRun first, kernel.run_pass(pass, inputs, contract, threads));
+    KernelVerdict verdict = judged(first, asked);
     const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
     if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
 
@@ -105,16 +129,16 @@ Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& in
     const Disguise disguise(reference.problem.dims, contract.value.head_map, seed);
     TensorFile other = inputs;
     apply(disguise, other, layout);
-    GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run(other, contract, 1));
+    GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run_pass(pass, other, contract, 1));
     apply(disguise, second.outputs, layout);  // signs come off as they went on
-    GDNCTL_TRY_ASSIGN(const KernelRun third, kernel.run(inputs, contract, threads));
+    GDNCTL_TRY_ASSIGN(const KernelRun third, kernel.run_pass(pass, inputs, contract, threads));
     const std::pair<const KernelRun*, const char*> again[] = {
         {&second, "wrong for inputs with other signs, on one thread"},
         {&third, "wrong when it was given the same inputs again"}};
     for (const auto& [run, when] : again) {
         if (!run->fault && same_values(run->outputs, first.outputs)) continue;
         verdict.bit_equal = false;
-        const KernelVerdict now = judged(*run, reference);
+        const KernelVerdict now = judged(*run, asked);
         if (now.fault || now.report.verdict != verdict.report.verdict) {
             const bool own_verdict = now.fault && now.fault->kind != KernelFaultKind::non_finite &&
                                      now.fault->kind != KernelFaultKind::incomplete;
@@ -123,6 +147,16 @@ Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& in
         }
     }
     return verdict;
+}
+
+TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed) {
+    const GdnProblem& p = reference.problem;
+    const GdnContract& c = reference.contract.value;
+    GdnCotangents cotangents = random_cotangents(p, seed);
+    for (double& x : cotangents.d_out) x = rounded_to(x, out_dtype_of(c, p));
+    TensorFile file = inputs;
+    for (NamedTensor& entry : cotangents_file(p, c, cotangents).tensors) file.tensors.push_back(std::move(entry));
+    return file;
 }
 
 }  // namespace gdnctl::oracle

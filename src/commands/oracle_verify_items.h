@@ -1,0 +1,44 @@
+// What oracle verify has judged, and how it is said.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/oracle/kernel_under_test.h"
+
+namespace gdnctl::commands::oracle_verify {
+
+// One judged thing: a case that the kernel ran, or a recorded outputs file.
+struct Item {
+    std::string kind;  // "case", "backward", "decode", "vector" or "relation"
+    std::string name;
+    oracle::Verdict verdict = oracle::Verdict::ok;
+    oracle::Verdict expected = oracle::Verdict::ok;
+    double error_over_budget = 0;
+    std::string reason;
+    std::string stage, diagnosis;  // where and why, for what is wrong
+    std::optional<oracle::Worst> worst;
+    std::optional<oracle::KernelFault> fault;  // what the kernel did instead of computing
+    bool bit_equal = true;
+    bool gradients = false;  // some were compared
+
+    bool failed() const { return fault || verdict != expected; }
+    std::string_view verdict_name() const { return fault ? oracle::name_of(fault->kind) : oracle::name_of(verdict); }
+};
+
+Item item_of(std::string kind, std::string name, const oracle::GdnReference& reference, const oracle::GdnReport& report,
+             oracle::Verdict expected);
+
+std::string text_of(const Item& item);
+Json json_of(const Item& item);
+
+// The gravest of all: a kernel that is wrong once is wrong, and what could not be judged is not OK.
+oracle::Verdict overall(const std::vector<Item>& items);
+// The gravest fault of all, nullptr when there is none.
+const oracle::KernelFault* gravest_fault(const std::vector<Item>& items);
+std::size_t count_of(const std::vector<Item>& items, std::string_view kind);
+
+}  // namespace gdnctl::commands::oracle_verify

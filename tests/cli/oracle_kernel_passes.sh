@@ -1,0 +1,111 @@
+# gdnctl oracle verify: backward and decode of kernels of others.
+FULL=$FIXTURES/kernels/full.c
+
+verify() { "$GDNCTL" oracle verify gdn "$@"; }
+# The kernel with statements at the end of an entry point, as kernel.so.
+built() { cc -O2 -shared -fPIC -I "$REPO/include" "$@" -o kernel.so "$FULL" -lm || fail "the test's kernel does not compile"; }
+gva() { verify --case gva_2 --kernel lib:kernel.so "$@"; }
+
+test_all_passes_of_a_kernel_are_judged() {
+    built
+    expect 0 verify --kernel lib:kernel.so --case gva_2 --case odd_dims --case varlen --case decode_t3 --case decode_packed
+    out_has 'backward gva_2'
+    out_has 'backward varlen'
+    out_has 'decode decode_t3 in place'
+    out_has 'verdict: OK (3 cases, 3 backward, 4 decode, 0 vectors)'
+    out_lacks 'FORWARD ONLY'
+    expect 0 gva --json
+    jq -e '.forward_only == false and .cases == 1 and .backward == 1 and .decode == 0 and .items[1].kind == "backward"' \
+        "$WORK/out" >/dev/null || fail "the report"
+}
+
+test_all_cases_of_the_full_kernel_are_right() {
+    built
+    expect 0 verify --kernel lib:kernel.so
+    out_has 'backward g1 '
+    out_has 'decode decode_t8 in place'
+}
+
+test_gradients_of_a_built_in_kernel_are_judged() {
+    expect 0 verify --kernel builtin:chunk --case gva_2 --case g_minus_1e4_once
+    out_has 'backward gva_2'
+    out_has '2 backward'
+    expect 0 verify --kernel builtin:recurrent64 --case gva_2
+    expect 0 verify --kernel builtin:fused --case gva_2
+    out_has 'FORWARD ONLY'
+}
+
+test_wrong_gradients_are_found_where_they_are() {
+    built -DDG_FACTOR=1.02
+    expect 1 gva
+    out_has 'stage: dg'
+    out_has 'where: value heads'
+    out_has 'verdict: WRONG (1 case, 1 backward, 0 vectors; 1 failed)'
+    expect 1 gva --json
+    jq -e '.items[0].verdict == "OK" and .items[1].verdict == "WRONG" and .items[1].stage == "dg"' "$WORK/out" >/dev/null ||
+        fail "the stage"
+    built '-DBACKWARD_FAULT=((float*)c->dq.data)[5]=NAN;'
+    expect 1 gva
+    out_has 'verdict: NON_FINITE'
+}
+
+test_a_backward_that_leaves_its_bounds() {
+    built '-DBACKWARD_FAULT=((float*)c->dbeta.data)[c->batch*c->tokens*c->value_heads]=1;'
+    expect 1 gva
+    out_has 'behind the end of dbeta'
+    built '-DBACKWARD_FAULT=((float*)c->d_out.data)[0]=1;'
+    expect 1 gva
+    out_has 'wrote to its input d_out, at byte 0'
+    built '-DBACKWARD_FAULT=memset(c->dk.data,0,4);((volatile float*)c->dk.data)[0]+=0;'
+    expect 1 gva
+    built '-DBACKWARD_FAULT=abort();'
+    expect 1 gva
+    out_has 'verdict: CRASHED (1 case, 1 backward, 0 vectors; 1 failed)'
+}
+
+test_a_backward_that_adds_or_does_not_write() {
+    sed 's|((float \*)c->dk.data)\[i\] = (float)g_dk|((float *)c->dk.data)[i] += (float)g_dk|' "$FULL" >kernel.c
+    expect 1 verify --case gva_2 --kernel src:kernel.c
+    out_has 'verdict: INCOMPLETE'
+    out_has 'values of dk are as they were before the call: never written, or added to'
+    sed 's|((float \*)c->dbeta.data)\[gate\] = |(void)|' "$FULL" >kernel.c
+    expect 1 verify --case gva_2 --kernel src:kernel.c
+    out_has 'of dbeta are as they were before the call'
+}
+
+test_gradients_that_depend_on_the_call() {
+    built '-DBACKWARD_FAULT=static int calls;if(++calls==3)((float*)c->dv.data)[0]+=1;'
+    expect 1 gva
+    out_has 'verdict: UNSTEADY'
+    built '-DBACKWARD_FAULT=static float kept[99999];static int n;if(n++)memcpy(c->dg.data,kept,64);else memcpy(kept,c->dg.data,64);'
+    expect 0 gva
+    built '-DBACKWARD_FAULT=static float kept[99999];static int n;if(n++)memcpy(c->dq.data,kept,64);else memcpy(kept,c->dq.data,64);'
+    expect 1 gva
+    out_has 'wrong for inputs with other signs'
+}
+
+test_decode_in_place_and_not() {
+    built '-DDECODE_FAULT=if(c->final_state.data==c->initial_state.data)((float*)c->final_state.data)[0]+=1;'
+    expect 1 verify --case decode_t2 --kernel lib:kernel.so --json
+    jq -e '.items[0].verdict == "OK" and .items[1].verdict == "WRONG" and .items[1].name == "decode_t2 in place"' \
+        "$WORK/out" >/dev/null || fail "in place"
+    built '-DDECODE_FAULT=if(c->tokens==7)((float*)c->out.data)[0]+=1;'
+    expect 1 verify --case decode_t6 --case decode_t7 --kernel lib:kernel.so
+    out_has 'verdict: WRONG (0 cases, 4 decode, 0 vectors; 2 failed)'
+    built '-DDECODE_FAULT=((float*)c->initial_state.data)[0]=0;'
+    expect 1 verify --case decode_t1 --kernel lib:kernel.so
+    out_has 'wrote to its input initial_state'
+}
+
+test_a_program_that_gives_gradients() {
+    cat >run.sh <<'SH'
+"$GDNCTL" oracle run gdn --inputs "$1" --backward --out "$2" >/dev/null
+SH
+    expect 0 verify --kernel 'cmd:sh run.sh' --case gva_2 --json
+    jq -e '.forward_only == false and .cases == 1' "$WORK/out" >/dev/null || fail "gradients were not judged"
+    cat >run.sh <<'SH'
+"$GDNCTL" oracle run gdn --inputs "$1" --out "$2" >/dev/null
+SH
+    expect 0 verify --kernel 'cmd:sh run.sh' --case gva_2
+    out_has 'FORWARD ONLY'
+}
