@@ -24,27 +24,36 @@ std::string line(std::string_view what, std::size_t part, std::size_t whole, std
 }
 
 std::string report_text(const oracle::SelftestReport& report) {
-    const oracle::SelftestTotals& t = report.totals;
     std::string text;
     for (const oracle::SelftestFinding& f : report.findings) {
         text += fmt::format("{}: {}\n    expected {}, got {}\n", f.kind, f.name, f.expected, f.got);
     }
-    text += line("mutants caught", t.caught, t.mutants, "100 %");
-    text += line("right stage", t.right_stage, t.mutants, "90 %");
-    text += line("right head and chunk", t.right_place, t.mutants, "95 %");
-    text += line("false alarms", t.false_alarms, t.variants, "0");
+    for (const auto& [what, t] : {std::pair{"forward", &report.totals}, {"backward", &report.backward}}) {
+        text += fmt::format("{}\n", what);
+        text += line("  mutants caught", t->caught, t->mutants, "100 %");
+        text += line("  right stage", t->right_stage, t->mutants, "90 %");
+        text += line("  right head and chunk", t->right_place, t->mutants, "95 %");
+        text += line("  false alarms", t->false_alarms, t->variants, "0");
+    }
     return text + fmt::format("selftest: {}\n", report.passed() ? "passed" : "FAILED");
 }
 
+Json mutants_json(const oracle::SelftestTotals& t) {
+    return {{"total", t.mutants}, {"caught", t.caught}, {"right_stage", t.right_stage}, {"right_place", t.right_place}};
+}
+
+Json variants_json(const oracle::SelftestTotals& t) {
+    return {{"total", t.variants}, {"false_alarms", t.false_alarms}};
+}
+
 Json report_json(const std::string& op, const oracle::SelftestReport& report) {
-    const oracle::SelftestTotals& t = report.totals;
     Json object = {
         {"schema", "gdnctl.oracle-selftest/1"},
         {"op", op},
         {"passed", report.passed()},
-        {"mutants",
-         {{"total", t.mutants}, {"caught", t.caught}, {"right_stage", t.right_stage}, {"right_place", t.right_place}}},
-        {"honest_variants", {{"total", t.variants}, {"false_alarms", t.false_alarms}}},
+        {"mutants", mutants_json(report.totals)},
+        {"honest_variants", variants_json(report.totals)},
+        {"backward", {{"mutants", mutants_json(report.backward)}, {"honest_variants", variants_json(report.backward)}}},
         {"targets",
          {{"caught_percent", 100}, {"right_stage_percent", 90}, {"right_place_percent", 95}, {"false_alarms", 0}}},
         {"findings", Json::array()}};
@@ -58,8 +67,9 @@ Json report_json(const std::string& op, const oracle::SelftestReport& report) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Says whether the oracle on this machine tells right from wrong. Mutants of a chunked kernel, spoilt at one "
-        "point each (in all heads, in one head, or in one chunk of one head), must be caught and localised; honest "
+        "Says whether the oracle on this machine tells right from wrong. Mutants of a chunked kernel, forward and "
+        "backward, spoilt at one point each (in all heads, in one head, or in one chunk of one head), must be caught "
+        "and localised; honest "
         "variants (other chunk lengths, orders of summation, kernels and instruction sets, on every generated case) "
         "must all be OK. Takes some seconds.");
     args.positional(options.op, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet), which is the default"});

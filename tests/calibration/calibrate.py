@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measures error / budget of honest variants, the figures that the verdict's bands rest on.
 
-    tests/calibration/calibrate.py build/release/gdnctl [--quick]
+    tests/calibration/calibrate.py build/release/gdnctl [--backward] [--quick]
 
 Every variant is honest arithmetic on inputs of `gdnctl oracle`: chunk lengths from 1 to 256, other orders of summation
 (recurrence, fused recurrence, chunked form), bf16 inputs, bf16 and three-pass bf16 operands (declared), strong decay,
-correlated and identical keys, up to 32768 tokens and 256 dimensions. Prints the table of docs/oracle.md; exit status 1
-when a variant is not OK.
+correlated and identical keys, up to 32768 tokens and 256 dimensions. Gradients are those of our chunked backward on the
+same inputs, and those that levanter and transformers gave for tests/fixtures/oracle. Prints the tables of docs/oracle.md;
+exit status 1 when a variant is not OK.
 """
 import json
 import os
@@ -42,9 +43,84 @@ def variants(matmul):
         yield ["--method", "recurrent32"]
 
 
+GRADIENTS = ["dq", "dk", "dv", "dg", "dbeta", "d_initial_state"]
+VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures", "oracle")
+
+
+class Gradients:
+    """Error / budget of gradients: rows of values by tensor."""
+
+    def __init__(self, gdnctl):
+        self.gdnctl, self.rows, self.bad, self.count = gdnctl, {}, [], 0
+
+    def judge(self, group, what, inputs, outputs, *settings):
+        done = subprocess.run([self.gdnctl, "oracle", "compare", "gdn", "--inputs", inputs, "--outputs", outputs,
+                               "--no-hints", "--json", *settings], capture_output=True, text=True)
+        report = json.loads(done.stdout)
+        if report["verdict"] == "UNSTABLE_INPUT":
+            return
+        self.count += 1
+        for tensor in report["tensors"]:
+            if tensor["meaning"] not in GRADIENTS:
+                continue
+            worst = float(tensor["error_over_budget"])
+            self.rows.setdefault(group, {}).setdefault(tensor["meaning"], []).append(worst)
+            if tensor["verdict"] != "OK":
+                self.bad.append(f"{what}: {tensor['name']} {tensor['verdict']} ({worst:.2g} x budget)")
+
+    def generated(self, group, source):
+        settings = ["--set", "head_map=interleaved"] if "--shape" in source else []
+        made = subprocess.run([self.gdnctl, "oracle", "run", "gdn", *source, *settings, "--backward", "--method",
+                               "chunk", "--out", "x.safetensors"], capture_output=True, text=True)
+        if made.returncode:
+            sys.exit(made.stderr)
+        for chunk in ("16", "64"):
+            self.judge(group, " ".join(source), "x.safetensors", "x.safetensors", "--set", f"chunk={chunk}")
+
+    def recorded(self):
+        for name in sorted(os.listdir(VECTORS)):
+            if not (name.startswith("gdn_") and name.endswith(".outputs.safetensors")):
+                continue
+            case, producer = name.split(".")[:2]
+            self.judge(f"recorded, {producer}", name, os.path.join(VECTORS, f"{case}.inputs.safetensors"),
+                       os.path.join(VECTORS, name))
+
+    def table(self):
+        print("| gradients on | variants | " + " | ".join(GRADIENTS) + " |\n" + "|---" * (len(GRADIENTS) + 2) + "|")
+        for group, tensors in self.rows.items():
+            cells = [f"{statistics.median(tensors[g]):.2g}, {max(tensors[g]):.2g}" if g in tensors else ""
+                     for g in GRADIENTS]
+            count = max(len(values) for values in tensors.values())
+            print(f"| {group} | {count} | " + " | ".join(cells) + " |")
+
+
+def backward(gdnctl, quick):
+    gradients = Gradients(gdnctl)
+    for shape, group in FREE[:3] if quick else FREE:
+        if group.startswith("T 32768"):
+            continue
+        for dtype in ("f32", "bf16"):
+            for seed in ("1", "2", "3"):
+                gradients.generated(group + (", bf16 inputs" if dtype == "bf16" else ""),
+                                    ["--shape", shape, "--dtype", dtype, "--seed", seed])
+    for group, names in CASES.items():
+        for name in names:
+            gradients.generated(group, ["--case", name])
+    gradients.recorded()
+    gradients.table()
+    print(f"\n{gradients.count} honest backward passes, {len(gradients.bad)} gradients not OK")
+    for line in gradients.bad:
+        print("  " + line)
+    return bool(gradients.bad)
+
+
 def main():
     gdnctl = os.path.abspath(sys.argv[1])
     quick = "--quick" in sys.argv
+    if "--backward" in sys.argv:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            return 1 if backward(gdnctl, quick) else 0
     rows, bad, count = {}, [], 0
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

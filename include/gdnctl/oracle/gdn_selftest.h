@@ -1,5 +1,5 @@
-// Does the oracle on this machine tell right from wrong? Mutants of a chunked kernel that it must catch, and honest
-// variants that it must let pass.
+// Does the oracle on this machine tell right from wrong? Mutants of a chunked kernel, forward and backward, that it
+// must catch, and honest variants that it must let pass.
 #pragma once
 
 #include <functional>
@@ -23,10 +23,10 @@ struct SelftestFinding {
 };
 
 struct SelftestReport {
-    SelftestTotals totals;
+    SelftestTotals totals, backward;  // of forward passes, and of gradients
     std::vector<SelftestFinding> findings;
 
-    // 100 % caught, no false alarm, 90 % of the stages and 95 % of the places right.
+    // 100 % caught, no false alarm, 90 % of the stages and 95 % of the places right, of both.
     bool passed() const;
 };
 

@@ -7,29 +7,16 @@
 #include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/selftest/backward_selftest.h"
 #include "oracle/selftest/mutants.h"
 
 namespace gdnctl::oracle {
 
 namespace {
 
-GdnReference reference_of(const GdnCase& c, int threads) {
-    const TensorFile inputs = make_inputs(c);
-    // Our own cases are well-formed: a failure here is a defect of this program, and the empty optional would show it.
-    ResolvedContract contract = resolve_contract("marin", inputs.metadata, {}).value();
-    GdnProblem problem = read_problem(inputs, contract).value();
-    return make_reference(std::move(problem), std::move(contract), threads);
-}
-
 GdnCase mutant_case(bool real) {
-    GdnCase c;
-    c.name = real ? "real" : "small";
     // A tail of 8 tokens in both: padding is part of what can be wrong.
-    c.dims = real ? GdnDims{1, 200, 2, 4, 64, 64} : GdnDims{2, 104, 2, 4, 16, 16};
-    c.seed = real ? 900 : 901;
-    c.state_scale = 0.3;
-    c.contract = {"head_map=interleaved", real ? "chunk=64" : "chunk=32"};
-    return c;
+    return selftest_case(real, real ? GdnDims{1, 200, 2, 4, 64, 64} : GdnDims{2, 104, 2, 4, 16, 16});
 }
 
 // What a mutant changed, seen against the honest run of the same kernel.
@@ -76,6 +63,7 @@ public:
     SelftestReport run() {
         mutants();
         variants();
+        BackwardSelftest(m_options, m_report).run();
         return std::move(m_report);
     }
 
@@ -86,7 +74,7 @@ private:
     void mutants() {
         const auto all = all_mutants();
         for (const bool real : {true, false}) {
-            const GdnReference r = reference_of(mutant_case(real), m_options.threads);
+            const GdnReference r = selftest_reference(mutant_case(real), m_options.threads);
             const GdnOutputs honest = run_mutant(r, nullptr, {}, m_options.threads);
             for (const Mutant& m : all) {
                 if (stopped()) return;
@@ -150,7 +138,7 @@ private:
             if (c.expected != Verdict::ok || c.dims.T > 4096) continue;
             if (stopped()) return;
             if (skipped()) continue;
-            const GdnReference r = reference_of(c, m_options.threads);
+            const GdnReference r = selftest_reference(c, m_options.threads);
             const GdnProblem& p = r.problem;
             const GdnContract& k = r.contract.value;
             const int threads = m_options.threads;
@@ -197,8 +185,29 @@ bool SelftestReport::passed() const {
     const auto share = [](std::size_t part, std::size_t whole) {
         return static_cast<double>(part) / static_cast<double>(std::max<std::size_t>(whole, 1));
     };
-    return totals.mutants > 0 && totals.variants > 0 && totals.caught == totals.mutants && totals.false_alarms == 0 &&
-           share(totals.right_stage, totals.mutants) >= 0.9 && share(totals.right_place, totals.mutants) >= 0.95;
+    const auto reached = [&](const SelftestTotals& t) {
+        return t.mutants > 0 && t.variants > 0 && t.caught == t.mutants && t.false_alarms == 0 &&
+               share(t.right_stage, t.mutants) >= 0.9 && share(t.right_place, t.mutants) >= 0.95;
+    };
+    return reached(totals) && reached(backward);
+}
+
+GdnReference selftest_reference(const GdnCase& c, int threads) {
+    const TensorFile inputs = make_inputs(c);
+    // Our own cases are well-formed: a failure here is a defect of this program, and the empty optional would show it.
+    ResolvedContract contract = resolve_contract("marin", inputs.metadata, {}).value();
+    GdnProblem problem = read_problem(inputs, contract).value();
+    return make_reference(std::move(problem), std::move(contract), threads);
+}
+
+GdnCase selftest_case(bool real, GdnDims dims) {
+    GdnCase c;
+    c.name = real ? "real" : "small";
+    c.dims = dims;
+    c.seed = real ? 900 : 901;
+    c.state_scale = 0.3;
+    c.contract = {"head_map=interleaved", real ? "chunk=64" : "chunk=32"};
+    return c;
 }
 
 SelftestReport run_selftest(const SelftestOptions& options) { return Selftest(options).run(); }

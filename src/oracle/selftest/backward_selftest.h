@@ -1,0 +1,39 @@
+// The part of the selftest that is about gradients.
+#pragma once
+
+#include <string_view>
+
+#include "gdnctl/oracle/gdn_cases.h"
+#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/selftest/backward_mutants.h"
+
+namespace gdnctl::oracle {
+
+// A case of the selftest, and what it is judged by.
+GdnCase selftest_case(bool real, GdnDims dims);
+GdnReference selftest_reference(const GdnCase& c, int threads);
+
+class BackwardSelftest {
+public:
+    BackwardSelftest(const SelftestOptions& options, SelftestReport& report) : m_options(options), m_report(report) {}
+
+    // Adds mutants and honest variants to the report.
+    void run();
+
+private:
+    void mutants();
+    void variants();
+    void judge_mutant(const GdnReference& reference, const GdnGradients& honest, const BackwardMutant& mutant,
+                      const MutantScope& scope, std::string_view where);
+    void judge_variant(const GdnReference& reference, const GdnCase& c, std::string_view what,
+                       const GdnGradients& gradients);
+    GdnReport judged(const GdnReference& reference, const GdnGradients& gradients, bool hints) const;
+    bool skipped() { return m_seen++ % m_options.every != 0; }
+    bool stopped() const { return m_options.stop && m_options.stop(); }
+
+    const SelftestOptions& m_options;
+    SelftestReport& m_report;
+    std::size_t m_seen = 0;
+};
+
+}  // namespace gdnctl::oracle
