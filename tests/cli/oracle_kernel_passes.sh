@@ -27,7 +27,7 @@ test_all_cases_of_the_full_kernel_are_right() {
 }
 
 test_gradients_of_a_built_in_kernel_are_judged() {
-    expect 0 verify --kernel builtin:chunk --case gva_2 --case g_minus_1e4_once
+    expect 0 verify --kernel builtin:chunk --case gva_2 --case gate_1e4
     out_has 'backward gva_2'
     out_has '2 backward'
     expect 0 verify --kernel builtin:recurrent64 --case gva_2

@@ -7,12 +7,12 @@ test_a_few_cases_and_vectors() {
     out_has 'case   g1 '
     out_has 'as expected'
     out_has 'vector gdn_gva.hf_recurrent.outputs.safetensors'
-    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (2 cases, 4 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (2 cases, 1 backward, 4 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
 }
 
 test_every_case_and_recorded_vector() {
     expect 0 verify --vectors "$V"
-    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (68 cases, 74 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (68 cases, 65 backward, 74 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
 }
 
 test_json() {
@@ -20,7 +20,7 @@ test_json() {
     python3 - "$WORK/out" <<'PY' || fail "not the promised object"
 import json, sys
 r = json.load(open(sys.argv[1]))
-assert list(r) == ["schema", "op", "kernel", "verdict", "forward_only", "cases", "vectors", "relations", "failed", "not_run", "network_barrier", "items"], list(r)
+assert list(r) == ["schema", "op", "kernel", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "network_barrier", "items"], list(r)
 assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
 assert r["items"][0]["name"] == "t_hand"
 PY
@@ -84,7 +84,7 @@ test_kernels_and_cases_have_names() {
     err_has 'did you mean'
     for kernel in fused recurrent32 recurrent64; do
         expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --case odd_dims --case d128
-        out_has 'verdict: OK (2 cases, 0 vectors)'
+        out_has 'verdict: OK (2 cases, 2 backward, 0 vectors)'
     done
 }
 

@@ -98,17 +98,17 @@ LayerGradients run_layer_adjoint64(const GdnLayer& layer, const LayerContract& c
                                    const LayerCotangents& cotangents, int threads);
 
 // `d_out`, `d_final_conv_state` and `d_final_state` of a file; nullopt when it has none of them.
-Result<std::optional<LayerCotangents>> read_layer_cotangents(const TensorFile& file, const GdnLayer& layer,
+Result<std::optional<LayerCotangents>> read_layer_cotangents(const TensorFile& file, const GdnLayer& problem,
                                                              const LayerContract& contract);
-LayerCotangents random_layer_cotangents(const GdnLayer& layer, std::uint64_t seed);
+LayerCotangents random_layer_cotangents(const GdnLayer& problem, std::uint64_t seed);
 
-TensorFile layer_cotangents_file(const GdnLayer& layer, const LayerContract& contract,
+TensorFile layer_cotangents_file(const GdnLayer& problem, const LayerContract& contract,
                                  const LayerCotangents& cotangents);
 // `out` and the final states; with `parts` what lies between too.
-TensorFile layer_outputs_file(const GdnLayer& layer, const LayerContract& contract, const LayerOutputs& outputs,
+TensorFile layer_outputs_file(const GdnLayer& problem, const LayerContract& contract, const LayerOutputs& results,
                               bool parts);
 // `d_NAME` for each input as it was given.
-TensorFile layer_gradients_file(const GdnLayer& layer, const LayerContract& contract, const LayerGradients& gradients);
+TensorFile layer_gradients_file(const GdnLayer& problem, const LayerContract& contract, const LayerGradients& results);
 
 struct LayerReport {
     Verdict verdict = Verdict::no_data;

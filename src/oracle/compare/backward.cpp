@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/oracle/backward32.h"
+#include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/prepare.h"
 
 namespace gdnctl::oracle {
@@ -13,7 +15,9 @@ namespace gdnctl::oracle {
 namespace {
 
 // What fp32 backward passes may cost beyond moving every input by one roundoff. Measured: tests/calibration.
-constexpr double k_backward_allowance = 3;
+constexpr double k_backward_allowance = 4;
+// How far our own fp32 backward may widen that: it sees what is lost inside the state, but it may have a defect.
+constexpr double k_own_allowance = 30;
 
 double roundoff_of(Matmul matmul) {
     return matmul == Matmul::f32 ? 0x1p-24 : matmul == Matmul::bf16x3 ? 0x1p-16 : 0x1p-9;
@@ -60,7 +64,11 @@ GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& co
             }
         }
     }
-    return run_adjoint64(summed, log, cotangents, threads);
+    GdnGradients gradients = run_adjoint64(summed, log, cotangents, threads);
+    // From there to gates as they were given.
+    const auto given = prepare<double>(problem, contract, threads);
+    finish_gradients(problem, contract, given.g, given.beta, gradients);
+    return gradients;
 }
 
 struct Gradient {
@@ -129,7 +137,7 @@ double floor_of(const GradientTruth& t, const std::vector<GroupSums>& dbeta, std
 }
 
 TensorBudget budget_of(const GradientTruth& t, const std::vector<std::vector<GroupSums>>& runs,
-                       const std::vector<GroupSums>& dbeta, double roundoff) {
+                       const std::vector<GroupSums>& own, const std::vector<GroupSums>& dbeta, double roundoff) {
     TensorBudget budget;
     const std::size_t count = runs.front().size();
     budget.groups.resize(count);
@@ -163,6 +171,10 @@ TensorBudget budget_of(const GradientTruth& t, const std::vector<std::vector<Gro
         }
         b.rms = std::max({b.rms, 4 * roundoff * size, trace});
         b.max_abs = std::max({b.max_abs, 8 * roundoff * largest, trace});
+        // An error that is not finite is a defect.
+        if (!std::isfinite(own[g].error_rms())) continue;
+        b.rms = std::max(b.rms, std::min(own[g].error_rms(), k_own_allowance * b.rms));
+        b.max_abs = std::max(b.max_abs, std::min(own[g].max_error, k_own_allowance * b.max_abs));
     }
     budget.relative = std::max(budget.relative, 4 * roundoff);
     return budget;
@@ -277,6 +289,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
     const std::array runs = {run_perturbed(p, c, b.cotangents, roundoff, 1, threads),
                              run_perturbed(p, c, b.cotangents, roundoff, 101, threads),
                              run_with_fp32_sums(p, c, b.cotangents, threads)};
+    const GdnGradients own = run_backward32(p, c, b.cotangents, threads);
     GradientTruth beta{"dbeta", {}, {}, b.gradients.dbeta, {}, {}};
     describe(beta, r);
     const auto dbeta = sum_groups(beta.groups, beta.want, beta.want);
@@ -290,7 +303,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         describe(t, r);
         std::vector<std::vector<GroupSums>> sums;
         for (const GdnGradients& run : runs) sums.push_back(sum_groups(t.groups, gradient.values(run), t.want));
-        t.budget = budget_of(t, sums, dbeta, roundoff);
+        t.budget = budget_of(t, sums, sum_groups(t.groups, gradient.values(own), t.want), dbeta, roundoff);
         b.truths.push_back(std::move(t));
     }
     r.backward = std::make_shared<const GdnBackward>(std::move(b));

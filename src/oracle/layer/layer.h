@@ -53,12 +53,12 @@ private:
 using LayerOperator = std::function<GdnOutputs(const GdnProblem&, const GdnContract&)>;
 
 // The operator's inputs, and its contract, inside the layer.
-GdnProblem operator_problem(const GdnLayer& layer, const LayerOutputs& parts);
+GdnProblem operator_problem(const GdnLayer& problem, const LayerOutputs& parts);
 GdnContract operator_contract(const LayerContract& contract);
 
-LayerOutputs run_layer(const GdnLayer& layer, const LayerContract& contract, const LayerOperator& op,
+LayerOutputs run_layer(const GdnLayer& problem, const LayerContract& contract, const LayerOperator& op,
                        LayerRounding rounding);
-LayerGradients run_layer_adjoint(const GdnLayer& layer, const LayerContract& contract,
+LayerGradients run_layer_adjoint(const GdnLayer& problem, const LayerContract& contract,
                                  const LayerCotangents& cotangents, LayerRounding rounding, int threads);
 
 // The input at token t of row b, channel c; t may be negative down to 1 - K.
@@ -69,7 +69,7 @@ inline double layer_input(const GdnLayer& p, std::int64_t b, std::int64_t t, std
 }
 
 // bias + sum_j w_j x_{t-K+1+j}, before SiLU.
-double layer_convolution(const GdnLayer& layer, std::int64_t b, std::int64_t t, std::int64_t c);
+double layer_convolution(const GdnLayer& problem, std::int64_t b, std::int64_t t, std::int64_t c);
 
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x * logistic(x); }

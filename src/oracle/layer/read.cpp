@@ -117,6 +117,7 @@ Status read_weight(const TensorFile& file, GdnLayer& p) {
 Result<std::int64_t> key_heads_of(const TensorFile& file, const LayerContract& contract, const Tensor& qkvz,
                                   std::int64_t key_width) {
     if (qkvz.shape.size() == 4) return qkvz.shape[2];
+    if (contract.key_heads) return *contract.key_heads;
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_layer_tensor(file, "initial_state"));
     if (state != nullptr) {
         if (state->shape.size() != 4) return wrong_tensor("initial_state", "[B,Hv,dk,dv]", *state);
@@ -124,7 +125,6 @@ Result<std::int64_t> key_heads_of(const TensorFile& file, const LayerContract& c
         const std::int64_t dk = state->shape[key_value ? 2 : 3];
         if (dk > 0 && key_width % dk == 0) return key_width / dk;
     }
-    if (contract.key_heads) return *contract.key_heads;
     return fail(ErrorKind::bad_input, "the number of key heads is not known: qkvz does not tell",
                 "--set key_heads=N, or give qkvz as [B,T,Hk,...]");
 }
