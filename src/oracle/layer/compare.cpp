@@ -195,7 +195,7 @@ double error_over_budget(const Expected& e, const std::vector<double>& got, cons
     return score;
 }
 
-Result<TensorReport> judge_one(const Expected& e, const NamedTensor& entry, DType narrow) {
+Result<TensorReport> judge_one(const Expected& e, const NamedTensor& entry, DType narrow, int threads) {
     TensorReport t;
     t.name = entry.name;
     t.canonical = e.kind->name;
@@ -205,7 +205,7 @@ Result<TensorReport> judge_one(const Expected& e, const NamedTensor& entry, DTyp
     const bool wide = t.stored == DType::f32 || t.stored == DType::f64;
     t.judged = !wide ? t.stored : e.kind->name == "out" ? narrow : DType::f32;
     const auto budgets = with_rounding(e, t.judged);
-    measure(got, e.want, {}, t);
+    measure(got, e.want, {}, t, threads);
     t.budget_relative = e.relative;
     t.error_over_budget = error_over_budget(e, got, budgets);
     t.verdict = !(t.error_over_budget <= k_wrong_band) ? Verdict::wrong
@@ -323,7 +323,7 @@ Result<LayerReport> judge_layer(const GdnLayer& layer, const LayerContract& cont
         const auto entry = std::find_if(dump.tensors.begin(), dump.tensors.end(), [&](const NamedTensor& t) {
             return layer_name(t.name).canonical == e.kind->name;
         });
-        GDNCTL_TRY_ASSIGN(auto tensor, judge_one(e, *entry, narrow));
+        GDNCTL_TRY_ASSIGN(auto tensor, judge_one(e, *entry, narrow, threads));
         report.tensors.push_back(std::move(tensor));
     }
     for (const TensorFile* file : {&inputs, &dump}) {
