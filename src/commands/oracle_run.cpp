@@ -167,27 +167,8 @@ Status check(const Options& o) {
     return oracle_files::check_writable_name(o.out);
 }
 
-}  // namespace
-
-Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,
-              Context& context) {
-    describe_file(options, contract, file);
-    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    GDNCTL_TRY(oracle_files::write(context, options.out, file));
-    print(options, contract, file, context);
-    return {};
-}
-
-void describe(cli::Args& args, Options& options) {
-    args.about(
-        "Generates inputs (or reads them), computes the operator and writes inputs and results into one file. Its "
-        "metadata holds every option and the resolved contract, so that the file can be judged or made again. The same "
-        "seed gives the same inputs on every machine.");
-    args.about(
-        "gdn-layer is the layer between its projections: causal convolution and SiLU, gates, operator, gated RMSNorm. "
-        "It "
-        "takes qkvz and ba (or q, k, v, z, b, a apart), conv_weight, A_log, dt_bias, norm_weight and both states.");
-    oracle_gdn::describe_op_or_layer(args, options.op);
+// Where inputs come from.
+void describe_inputs(cli::Args& args, Options& options) {
     args.option(options.shape, {.names = "--shape",
                                 .value = "B,Hk,Hv,T,dk,dv",
                                 .help = "generate random inputs of this shape",
@@ -214,6 +195,30 @@ void describe(cli::Args& args, Options& options) {
                  .group = "Inputs"});
     args.flag(options.u2_as_bf16,
               {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16", .group = "Inputs"});
+}
+
+}  // namespace
+
+Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,
+              Context& context) {
+    describe_file(options, contract, file);
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY(oracle_files::write(context, options.out, file));
+    print(options, contract, file, context);
+    return {};
+}
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Generates inputs (or reads them), computes the operator and writes inputs and results into one file. Its "
+        "metadata holds every option and the resolved contract, so that the file can be judged or made again. The same "
+        "seed gives the same inputs on every machine.");
+    args.about(
+        "gdn-layer is the layer between its projections: causal convolution and SiLU, gates, operator, gated RMSNorm. "
+        "It "
+        "takes qkvz and ba (or q, k, v, z, b, a apart), conv_weight, A_log, dt_bias, norm_weight and both states.");
+    oracle_gdn::describe_op_or_layer(args, options.op);
+    describe_inputs(args, options);
     args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
                 {.names = "--method", .value = "METHOD", .help = "how to compute"});
     args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
