@@ -77,8 +77,8 @@ public:
             result.fault = KernelFault{KernelFaultKind::unsupported, "there are no cotangents to start from", {}};
             return result;
         }
-        result.outputs =
-            gradients_file(problem, own.value, m_row.backward(problem, own.value, *cotangents, threads), DType::f32);
+        result.outputs = gradients_file(problem, own.value, m_row.backward(problem, own.value, *cotangents, threads),
+                                        DType::f32, DType::f32);
         return result;
     }
 

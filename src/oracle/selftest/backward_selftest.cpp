@@ -174,7 +174,7 @@ GdnReport BackwardSelftest::judged(const GdnReference& r, const GdnGradients& gr
     CompareOptions options;
     options.hints = hints;
     options.threads = m_options.threads;
-    auto report = judge(r, gradients_file(r.problem, r.contract.value, gradients, DType::f32), options);
+    auto report = judge(r, gradients_file(r.problem, r.contract.value, gradients, DType::f32, DType::f32), options);
     return report ? std::move(*report) : GdnReport{};
 }
 

@@ -103,7 +103,7 @@ TensorFile call_gradients(const GdnProblem& p, const GdnContract& c, const Tenso
     const bool state = !g.d_initial_state.empty();
     g.d_initial_state.resize(ready.state.size());
     finish_gradients(p, c, ready.g, ready.beta, g);
-    TensorFile file = gradients_file(p, c, g, DType::f32);
+    TensorFile file = gradients_file(p, c, g, DType::f32, DType::f32);
     std::erase_if(file.tensors, [&](const NamedTensor& t) { return t.name == "d_initial_state" && !state; });
     for (NamedTensor& entry : file.tensors) {
         const Tensor* tensor = written.find(entry.name);
