@@ -2,9 +2,7 @@
 
 add_library(gdnctl_settings INTERFACE)
 target_compile_options(gdnctl_settings INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Wnull-dereference
-  $<$<BOOL:${GDNCTL_WERROR}>:-Werror>)
-target_compile_definitions(gdnctl_settings INTERFACE $<$<BOOL:${GDNCTL_LAZY_LIBS}>:GDNCTL_LAZY_LIBS=1>)
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Wnull-dereference)
 target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(gdnctl_settings INTERFACE dep_tl_expected dep_fmt_headers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
