@@ -64,7 +64,7 @@ test_a_layer_whose_tensors_cannot_be_used() {
     expect 0 run --shape 1,2,4,5,4,4 --out x.npz
     expect 0 run --inputs x.npz --out y.npz
     expect 9 run --inputs x.npz --set state_layout=B,H,V,K --set key_heads=5 --out y.npz
-    (mkdir z && cd z && unzip -q ../x.npz) || skip "no unzip"
+    python3 -m zipfile -e x.npz z || fail "cannot unpack x.npz"
     rm z/initial_state.npy
     expect 9 run --inputs z/qkvz.npy --inputs z/ba.npy --inputs z/A_log.npy --inputs z/dt_bias.npy \
         --inputs z/norm_weight.npy --out y.npz

@@ -84,7 +84,7 @@ test_kernels_and_cases_have_names() {
     err_has 'did you mean'
     for kernel in fused recurrent32 recurrent64; do
         expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --case odd_dims --case d128
-        out_has 'verdict: OK (2 cases, 2 backward, 0 vectors)'
+        case $kernel in recurrent64) out_has 'verdict: OK (2 cases, 2 backward, 0 vectors)' ;; *) out_has 'verdict: OK (2 cases, 0 vectors)' ;; esac
     done
 }
 
