@@ -37,7 +37,8 @@ Prepared<Real> prepare(const GdnProblem& problem, const GdnContract& contract, i
 // The inputs of a fp32 kernel, without places for its outputs. All three must outlive the result.
 Forward32 forward_inputs(const GdnProblem& problem, const GdnContract& contract, const Prepared<float>& prepared);
 
-// q, k and v of a problem that is stored in bf16. Where q and k are normalised and not rounded after that, the kernel does it.
+// q, k and v of a problem that is stored in bf16. Where q and k are normalised and not rounded after that, the kernel
+// does it.
 struct NarrowInputs {
     std::vector<Bf16> q, k, v;
     bool normalised = false;  // q and k are
