@@ -26,7 +26,7 @@ def counts_of(root, build):
         run = subprocess.run(["gcov", "--json-format", "--stdout", note], cwd=build, capture_output=True, check=True)
         for text in filter(str.strip, run.stdout.decode().splitlines()):
             for source in json.loads(text)["files"]:
-                path = pathlib.Path(source["file"]).resolve()
+                path = (build / source["file"]).resolve()  # relative where the compiler cache made it so
                 if not path.is_relative_to(root) or folder_of(str(path.relative_to(root))) is None:
                     continue
                 known = lines[str(path.relative_to(root))]
