@@ -58,7 +58,8 @@ struct GdnName {
 GdnName canonical_name(std::string_view name);
 
 // The tensor whose name means `canonical`, nullptr when there is none; bad_input when two names mean the same.
-Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical);
+Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical,
+                                      GdnName (*meaning)(std::string_view) = canonical_name);
 
 // Reads and checks the inputs. A `scale` tensor in the file acts like metadata on `contract` unless --set gave a scale.
 // Errors are bad_input: a tensor that is missing, or "tensor 'k': expected [2,57,3,8] float32, got [...]".

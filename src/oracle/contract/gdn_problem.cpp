@@ -240,10 +240,11 @@ GdnName canonical_name(std::string_view name) {
     return {name, GdnRole::unknown};
 }
 
-Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical) {
+Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical,
+                                      GdnName (*meaning)(std::string_view)) {
     const NamedTensor* found = nullptr;
     for (const NamedTensor& entry : file.tensors) {
-        if (canonical_name(entry.name).canonical != canonical) continue;
+        if (meaning(entry.name).canonical != canonical) continue;
         if (found != nullptr) {
             return fail(ErrorKind::bad_input,
                         fmt::format("tensors '{}' and '{}' both mean {}", found->name, entry.name, canonical));

@@ -236,16 +236,7 @@ GdnName layer_name(std::string_view name) {
 }
 
 Result<const Tensor*> find_layer_tensor(const TensorFile& file, std::string_view canonical) {
-    const NamedTensor* found = nullptr;
-    for (const NamedTensor& entry : file.tensors) {
-        if (layer_name(entry.name).canonical != canonical) continue;
-        if (found != nullptr) {
-            return fail(ErrorKind::bad_input,
-                        fmt::format("tensors '{}' and '{}' both mean {}", found->name, entry.name, canonical));
-        }
-        found = &entry;
-    }
-    return found == nullptr ? nullptr : &found->tensor;
+    return find_gdn_tensor(file, canonical, layer_name);
 }
 
 Result<std::vector<double>> layer_values(const Tensor& tensor, std::string_view name, const Shape& shape) {
