@@ -11,6 +11,7 @@
 #include "gdnctl/oracle/gdn_gradients.h"
 #include "gdnctl/oracle/kernel_under_test.h"
 #include "oracle/compare/backward.h"
+#include "oracle/selftest/tally.h"
 
 namespace gdnctl::oracle {
 
@@ -111,30 +112,12 @@ void BackwardSelftest::judge_mutant(const GdnReference& r, const GdnGradients& h
     const Changed changed = changed_places(r, honest, x);
     if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
     const GdnReport report = judged(r, x, true);
-    SelftestTotals& totals = m_report.backward;
-    ++totals.mutants;
-    const std::string name = fmt::format("{} ({})", m.name, where);
-    if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) {
-        m_report.findings.push_back({"missed", name, "WRONG", std::string(name_of(report.verdict))});
-        return;
-    }
-    ++totals.caught;
-    if (std::find(m.stages.begin(), m.stages.end(), report.stage) != m.stages.end()) {
-        ++totals.right_stage;
-    } else {
-        m_report.findings.push_back(
-            {"stage", name, m.stages.front(),
-             fmt::format("{} ({})", report.stage, report.hints.empty() ? "" : report.hints.front().text)});
-    }
-    if (right_place(report, changed, scope)) {
-        ++totals.right_place;
-    } else {
-        m_report.findings.push_back(
-            {"place", name, fmt::format("{} heads up to chunk {}", changed.heads.size(), changed.last_chunk),
-             report.place
-                 ? fmt::format("{} heads up to chunk {}", report.place->heads.size(), report.place->first_chunk)
-                 : "nowhere"});
-    }
+    const std::string found =
+        report.place ? fmt::format("{} heads up to chunk {}", report.place->heads.size(), report.place->first_chunk)
+                     : "";
+    count_mutant({fmt::format("{} ({})", m.name, where), m.stages, report, right_place(report, changed, scope),
+                  fmt::format("{} heads up to chunk {}", changed.heads.size(), changed.last_chunk), found},
+                 m_report.backward, m_report);
 }
 
 void BackwardSelftest::variants() {
@@ -163,11 +146,7 @@ void BackwardSelftest::variants() {
 void BackwardSelftest::judge_variant(const GdnReference& r, const GdnCase& c, std::string_view what,
                                      const GdnGradients& gradients) {
     const GdnReport report = judged(r, gradients, false);
-    ++m_report.backward.variants;
-    if (report.verdict == Verdict::ok) return;
-    ++m_report.backward.false_alarms;
-    m_report.findings.push_back({"false alarm", fmt::format("{} ({})", what, c.name), "OK",
-                                 fmt::format("{}: {}", name_of(report.verdict), report.reason)});
+    count_variant(what, c.name, report, m_report.backward, m_report);
 }
 
 GdnReport BackwardSelftest::judged(const GdnReference& r, const GdnGradients& gradients, bool hints) const {

@@ -9,6 +9,7 @@
 #include "gdnctl/oracle/gdn_selftest.h"
 #include "oracle/selftest/backward_selftest.h"
 #include "oracle/selftest/mutants.h"
+#include "oracle/selftest/tally.h"
 
 namespace gdnctl::oracle {
 
@@ -96,30 +97,12 @@ private:
         const Changed changed = changed_places(r, honest, x);
         if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
         const GdnReport report = judged(r, x, true);
-        SelftestTotals& totals = m_report.totals;
-        ++totals.mutants;
-        const std::string name = fmt::format("{} ({})", m.name, where);
-        if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) {
-            m_report.findings.push_back({"missed", name, "WRONG", std::string(name_of(report.verdict))});
-            return;
-        }
-        ++totals.caught;
-        if (std::find(m.stages.begin(), m.stages.end(), report.stage) != m.stages.end()) {
-            ++totals.right_stage;
-        } else {
-            m_report.findings.push_back(
-                {"stage", name, m.stages.front(),
-                 fmt::format("{} ({})", report.stage, report.hints.empty() ? "" : report.hints.front().text)});
-        }
-        if (right_place(report, changed, scope)) {
-            ++totals.right_place;
-        } else {
-            m_report.findings.push_back(
-                {"place", name, fmt::format("{} heads from chunk {} on", changed.heads.size(), changed.first_chunk),
-                 report.place
-                     ? fmt::format("{} heads from chunk {} on", report.place->heads.size(), report.place->first_chunk)
-                     : "nowhere"});
-        }
+        const std::string found = report.place ? fmt::format("{} heads from chunk {} on", report.place->heads.size(),
+                                                             report.place->first_chunk)
+                                               : "";
+        count_mutant({fmt::format("{} ({})", m.name, where), m.stages, report, right_place(report, changed, scope),
+                      fmt::format("{} heads from chunk {} on", changed.heads.size(), changed.first_chunk), found},
+                     m_report.totals, m_report);
     }
 
     static bool right_place(const GdnReport& report, const Changed& changed, const MutantScope& scope) {
@@ -157,11 +140,7 @@ private:
 
     void judge_variant(const GdnReference& r, const GdnCase& c, std::string_view what, const GdnOutputs& x) {
         const GdnReport report = judged(r, x, false);
-        ++m_report.totals.variants;
-        if (report.verdict == Verdict::ok) return;
-        ++m_report.totals.false_alarms;
-        m_report.findings.push_back({"false alarm", fmt::format("{} ({})", what, c.name), "OK",
-                                     fmt::format("{}: {}", name_of(report.verdict), report.reason)});
+        count_variant(what, c.name, report, m_report.totals, m_report);
     }
 
     GdnReport judged(const GdnReference& r, const GdnOutputs& x, bool hints) const {
