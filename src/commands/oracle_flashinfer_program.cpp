@@ -4,12 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "commands/oracle_compile.h"
 #include "commands/oracle_kernel_program.h"
 #include "gdnctl/core/text.h"
-#include "gdnctl/platform/env.h"
 #include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/platform/signals.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 
@@ -29,7 +27,6 @@ using oracle::flashinfer::GdnDefinition;
 using oracle::flashinfer::Solution;
 using oracle::flashinfer::Stage;
 
-constexpr std::chrono::seconds k_compile_limit{300};
 constexpr std::string_view k_buffer = "intermediate_states_buffer";
 constexpr std::uint32_t k_poison = 0x7FD1A5C3U;
 
@@ -55,21 +52,13 @@ bool is_name(std::string_view word) {
     });
 }
 
-std::vector<std::string> compiler_words(const Solution& solution, const std::filesystem::path& folder,
-                                        const Context& context) {
-    const auto named = context.env.get("CC");
-    const auto words = named ? text::shell_split(*named) : std::nullopt;
-    std::vector<std::string> argv = words && !words->empty() ? *words : std::vector<std::string>{"cc"};
-    for (const char* word : {"-O3", "-march=native", "-std=gnu11", "-pthread", "-I"}) argv.emplace_back(word);
-    argv.push_back(folder.string());
-    argv.push_back((folder / "gdnctl_program.c").string());
+std::vector<std::string> words_for(const Solution& solution, const std::filesystem::path& folder) {
+    std::vector<std::string> words = {"-I", folder.string(), (folder / "gdnctl_program.c").string()};
     for (const auto& source : solution.sources) {
-        if (source.path.ends_with(".c")) argv.push_back((folder / source.path).string());
+        if (source.path.ends_with(".c")) words.push_back((folder / source.path).string());
     }
-    argv.emplace_back("-o");
-    argv.push_back((folder / "solution").string());
-    argv.emplace_back("-lm");
-    return argv;
+    words.insert(words.end(), {"-o", (folder / "solution").string(), "-lm"});
+    return words;
 }
 
 Tensor sizes(const Shape& shape) { return oracle::from_i64(shape, {static_cast<std::int64_t>(shape.size())}); }
@@ -102,24 +91,7 @@ oracle_kernel::Faulted build_solution(const Solution& solution, const GdnDefinit
     GDNCTL_TRY(atomic_replace(folder / "tvm" / "ffi" / "c_api.h", k_solution_interface));
     GDNCTL_TRY(atomic_replace(folder / "dlpack" / "dlpack.h", k_solution_interface));
     GDNCTL_TRY(atomic_replace(folder / "gdnctl_program.c", program_text(solution, definition)));
-    ProcessSpec spec;
-    spec.argv = compiler_words(solution, folder, context);
-    spec.cwd = folder;
-    spec.merge_stderr = true;
-    spec.wall_limit = k_compile_limit;
-    spec.stop = context.stop;
-    auto result = context.process.run(spec);
-    if (!result) {
-        Error error = std::move(result).error();
-        error.hint = "install a C compiler (Debian: apt-get install gcc), or name one in the variable CC";
-        return tl::unexpected(std::move(error).within("compiling solution " + solution.name));
-    }
-    if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    if (result->ok()) return std::nullopt;
-    return KernelFault{KernelFaultKind::build_failed,
-                       fmt::format("solution {} does not compile: {} {}", solution.name, spec.argv.front(),
-                                   describe_end(*result, spec)),
-                       std::string(text::trim(result->out))};
+    return oracle_kernel::compile("solution " + solution.name, words_for(solution, folder), folder, context);
 }
 
 SolutionKernel::SolutionKernel(std::string name, const std::filesystem::path& folder, const GdnDefinition& definition,
