@@ -71,6 +71,26 @@ GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& co
     return gradients;
 }
 
+// What each gradient that flows through a gate is measured against where it cancels: dg is a difference of large sums
+// in every chunked form, and they are of the size of dbeta. That size, through the gates; sums over tokens in
+// quadrature.
+GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contract, const GdnGradients& truth) {
+    GdnGradients sizes;
+    sizes.dg = truth.dbeta;
+    const std::vector<double> g = log_gates(problem, contract);
+    through_gates(problem, contract, g, sizes);
+    std::fill(sizes.dA_log.begin(), sizes.dA_log.end(), 0);
+    std::fill(sizes.ddt_bias.begin(), sizes.ddt_bias.end(), 0);
+    for (std::size_t i = 0; i < sizes.d_gate.size() && !sizes.dA_log.empty(); ++i) {
+        if (contract.exp_clip && std::fabs(g[i]) >= *contract.exp_clip) continue;
+        const std::size_t head = i % sizes.dA_log.size();
+        const double at_decay = sizes.dg[i] * g[i];
+        if (std::isfinite(at_decay)) sizes.dA_log[head] = std::hypot(sizes.dA_log[head], at_decay);
+        if (std::isfinite(sizes.d_gate[i])) sizes.ddt_bias[head] = std::hypot(sizes.ddt_bias[head], sizes.d_gate[i]);
+    }
+    return sizes;
+}
+
 struct Gradient {
     std::string_view name;
     const std::vector<double>& (*values)(const GdnGradients&);
@@ -130,16 +150,12 @@ void describe(GradientTruth& t, const GdnReference& r) {
     }
 }
 
-// Size that an error of group g is measured against where the gradient itself cancels: dg is a difference of large
-// sums in every chunked form, and they are of the size of dbeta.
-double floor_of(const GradientTruth& t, const std::vector<GroupSums>& dbeta, std::size_t g) {
-    return t.canonical == "dg" ? dbeta[g].truth_rms() : 0;
-}
-
-TensorBudget budget_of(const GradientTruth& t, const std::vector<std::vector<GroupSums>>& runs,
-                       const std::vector<GroupSums>& own, const std::vector<GroupSums>& dbeta, double roundoff) {
+// `floors`: sums of the sizes that a gradient is measured against where it cancels; empty for one that does not.
+TensorBudget budget_of(const std::vector<std::vector<GroupSums>>& runs, const std::vector<GroupSums>& own,
+                       const std::vector<GroupSums>& floors, double roundoff) {
     TensorBudget budget;
     const std::size_t count = runs.front().size();
+    const auto floor_of = [&](std::size_t g) { return floors.empty() ? 0 : floors[g].truth_rms(); };
     budget.groups.resize(count);
     double errors = 0;
     double squares = 0;
@@ -151,7 +167,7 @@ TensorBudget budget_of(const GradientTruth& t, const std::vector<std::vector<Gro
             b.rms = std::max(b.rms, k_backward_allowance * run[g].error_rms());
             b.max_abs = std::max(b.max_abs, k_backward_allowance * run[g].max_error);
         }
-        const double size = std::max(runs.front()[g].truth_rms(), floor_of(t, dbeta, g));
+        const double size = std::max(runs.front()[g].truth_rms(), floor_of(g));
         errors += b.rms * b.rms * static_cast<double>(runs.front()[g].count);
         squares += size * size * static_cast<double>(runs.front()[g].count);
         max_error = std::max(max_error, b.max_abs);
@@ -160,7 +176,7 @@ TensorBudget budget_of(const GradientTruth& t, const std::vector<std::vector<Gro
     budget.relative = squares > 0 ? std::sqrt(errors / squares) : 0;
     for (std::size_t g = 0; g < count; ++g) {
         const GroupSums& truth = runs.front()[g];
-        const double floor = floor_of(t, dbeta, g);
+        const double floor = floor_of(g);
         const double size = std::max(truth.truth_rms(), floor);
         const double largest = std::max(truth.max_truth, 4 * floor);
         const double trace = 1e-37 + 0x1p-40 * max_truth;
@@ -290,9 +306,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
                              run_perturbed(p, c, b.cotangents, roundoff, 101, threads),
                              run_with_fp32_sums(p, c, b.cotangents, threads)};
     const GdnGradients own = run_backward32(p, c, b.cotangents, threads);
-    GradientTruth beta{"dbeta", {}, {}, b.gradients.dbeta, {}, {}};
-    describe(beta, r);
-    const auto dbeta = sum_groups(beta.groups, beta.want, beta.want);
+    const GdnGradients sizes = sizes_at_gates(p, c, b.gradients);
     for (const Gradient& gradient : k_gradients) {
         if (gradient.name == "d_initial_state" && p.initial_state.empty() && dump.find("d_initial_state") == nullptr &&
             dump.find("dh0") == nullptr) {
@@ -303,7 +317,9 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         describe(t, r);
         std::vector<std::vector<GroupSums>> sums;
         for (const GdnGradients& run : runs) sums.push_back(sum_groups(t.groups, gradient.values(run), t.want));
-        t.budget = budget_of(t, sums, sum_groups(t.groups, gradient.values(own), t.want), dbeta, roundoff);
+        const std::vector<double>& size = gradient.values(sizes);
+        t.budget = budget_of(sums, sum_groups(t.groups, gradient.values(own), t.want),
+                             size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size), roundoff);
         b.truths.push_back(std::move(t));
     }
     r.backward = std::make_shared<const GdnBackward>(std::move(b));

@@ -14,6 +14,17 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 // 0 * infinity is no gradient: where nothing flows back, nothing flows on.
 double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
 
+// beta = factor sigmoid(b): beta (1 - sigmoid(b)).
+void through_beta(const GdnProblem& p, const GdnContract& c, const std::vector<double>& beta, GdnGradients& out) {
+    out.d_logit = out.dbeta;
+    if (c.beta_kind == BetaKind::prob) return;
+    for (std::size_t i = 0; i < out.dbeta.size(); ++i) {
+        out.d_logit[i] = chained(out.dbeta[i], beta[i] * (1 - sigmoid(p.beta[i])));
+    }
+}
+
+}  // namespace
+
 // g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped to +-exp_clip.
 void through_gates(const GdnProblem& p, const GdnContract& c, const std::vector<double>& g, GdnGradients& out) {
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
@@ -35,17 +46,6 @@ void through_gates(const GdnProblem& p, const GdnContract& c, const std::vector<
         }
     }
 }
-
-// beta = factor sigmoid(b): beta (1 - sigmoid(b)).
-void through_beta(const GdnProblem& p, const GdnContract& c, const std::vector<double>& beta, GdnGradients& out) {
-    out.d_logit = out.dbeta;
-    if (c.beta_kind == BetaKind::prob) return;
-    for (std::size_t i = 0; i < out.dbeta.size(); ++i) {
-        out.d_logit[i] = chained(out.dbeta[i], beta[i] * (1 - sigmoid(p.beta[i])));
-    }
-}
-
-}  // namespace
 
 std::vector<double> through_norm(const GdnProblem& p, const GdnContract& c, const std::vector<double>& given,
                                  const std::vector<double>& normalised, std::vector<double> gradient) {

@@ -1,0 +1,88 @@
+// Our own gradients, written as a dump, are OK in every form; what is changed in one of them is WRONG.
+#include "gdnctl/oracle/backward32.h"
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "gdnctl/oracle/gdn_gradients.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+// Inputs of a case with cotangents, and its results as a dump.
+struct Dumped {
+    TensorFile inputs, dump;
+};
+
+Dumped dump_case(const GdnCase& c, bool exact, const std::vector<std::string>& sets = {}) {
+    Dumped d{make_inputs(c), {}};
+    const GdnReference r = reference_for(d.inputs, "marin", sets);
+    const GdnContract& contract = r.contract.value;
+    const GdnCotangents cotangents = random_cotangents(r.problem, 7);
+    for (NamedTensor& t : cotangents_file(r.problem, contract, cotangents).tensors) d.inputs.tensors.push_back(t);
+    d.dump = outputs_of(r, exact ? r.truth : run_chunk32(r.problem, contract, {}, 2));
+    const GdnGradients gradients =
+        exact ? run_adjoint64(r.problem, contract, cotangents, 2) : run_backward32(r.problem, contract, cotangents, 2);
+    for (NamedTensor& t : gradients_file(r.problem, contract, gradients, DType::f32, DType::f32).tensors)
+        d.dump.tensors.push_back(t);
+    return d;
+}
+
+Dumped dump_case(std::string_view name, bool exact, const std::vector<std::string>& sets = {}) {
+    const GdnCase* c = find_gdn_case(name);
+    REQUIRE(c != nullptr);
+    return dump_case(*c, exact, sets);
+}
+
+GdnReport judged_gradients(const Dumped& d, const std::vector<std::string>& sets = {}) {
+    GdnReference r = reference_for(d.inputs, "marin", sets);
+    const auto added = add_backward(r, d.inputs, d.dump, 2);
+    REQUIRE_MESSAGE(added, (added ? std::string() : added.error().message));
+    return judged(r, d.dump);
+}
+
+void scale(TensorFile& dump, std::string_view name, double factor) {
+    bool found = false;
+    for (NamedTensor& t : dump.tensors) {
+        if (t.name != name) continue;
+        found = true;
+        std::vector<double> values = to_f64(t.tensor);
+        for (double& x : values) x *= factor;
+        t.tensor = from_f64(values, t.tensor.shape, t.tensor.dtype);
+    }
+    REQUIRE(found);
+}
+
+}  // namespace
+
+TEST_CASE("own gradients: of raw gates and of alpha, to themselves, are OK") {
+    for (const char* name : {"raw_gates", "raw_gates_2logit", "raw_gates_extreme", "g1", "g1_tiled", "t_hand"}) {
+        for (const bool exact : {true, false}) {
+            CAPTURE(name);
+            CAPTURE(exact);
+            const GdnReport report = judged_gradients(dump_case(name, exact));
+            CHECK(report.verdict == Verdict::ok);
+            CAPTURE(report.reason);
+            CHECK(report.not_compared.empty());
+        }
+    }
+}
+
+TEST_CASE("own gradients: one per cent off in a gradient of a gate as given is WRONG") {
+    const auto expect_wrong = [](std::string_view name, std::string_view tensor, double factor) {
+        CAPTURE(name);
+        CAPTURE(tensor);
+        CAPTURE(factor);
+        Dumped d = dump_case(name, false);
+        scale(d.dump, tensor, factor);
+        const GdnReport report = judged_gradients(d);
+        CHECK(report.verdict == Verdict::wrong);
+        CHECK(report.stage == "dg");
+    };
+    for (const char* name : {"raw_gates", "raw_gates_2logit", "g1"}) {
+        for (const char* tensor : {"d_a", "d_A_log", "d_dt_bias"}) {
+            for (const double factor : {1.01, 2.0, 0.0}) expect_wrong(name, tensor, factor);
+        }
+    }
+    expect_wrong("t_hand", "d_alpha", 1.01);
+}
