@@ -82,7 +82,7 @@ oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& pro
     return oracle::run_recurrent64(problem, contract, threads);
 }
 
-// Adds the gradients, and the cotangents where the file has none.
+// Adds the gradients, and the cotangents where the file has none. Where out has 16 bits, d_out is written as it was used.
 Status add_gradients(const Options& options, const oracle::GdnProblem& problem, const oracle::GdnContract& contract,
                      int threads, oracle::TensorFile& file) {
     std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
@@ -92,9 +92,16 @@ Status add_gradients(const Options& options, const oracle::GdnProblem& problem, 
     const auto append = [&file](oracle::TensorFile more) {
         for (oracle::NamedTensor& entry : more.tensors) file.tensors.push_back(std::move(entry));
     };
-    if (!cotangents) {
-        cotangents = oracle::random_cotangents(problem, static_cast<std::uint64_t>(options.seed.value_or(1)));
-        append(oracle::cotangents_file(problem, contract, *cotangents));
+    const bool given = cotangents.has_value();
+    if (!given) cotangents = oracle::random_cotangents(problem, static_cast<std::uint64_t>(options.seed.value_or(1)));
+    const bool rounded = oracle::round_cotangent(*cotangents, oracle::out_dtype_of(contract, problem));
+    if (!given || rounded) {
+        oracle::TensorFile used = oracle::cotangents_file(problem, contract, *cotangents);
+        if (given) used.tensors.resize(1);  // d_final_state stays as it is
+        std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
+            return oracle::canonical_name(entry.name).canonical == "d_out";
+        });
+        append(std::move(used));
     }
     const bool exact = options.method == Method::recurrent64;
     const auto gradients = exact ? oracle::run_adjoint64(problem, contract, *cotangents, threads)

@@ -107,3 +107,16 @@ test_a_full_disk_leaves_the_old_file() {
     [ "$(cat code)" = 8 ] || fail "exit code $(cat code), expected 8"
     cmp x.safetensors before.safetensors || fail "the old file is gone"
 }
+
+
+test_a_16_bit_output_has_a_rounded_cotangent() {
+    for contract in hf hf-old fla flashinfer; do
+        for method in recurrent64 chunk; do
+            expect 0 run --shape 1,2,2,50,16,8 --contract $contract --dtype bf16 --method $method --backward --out x.safetensors
+            expect 0 "$GDNCTL" oracle compare gdn --contract $contract --inputs x.safetensors --outputs x.safetensors
+            out_has 'verdict: OK'
+        done
+    done
+    expect 0 run --inputs x.safetensors --contract flashinfer --backward --out y.safetensors
+    expect 0 "$GDNCTL" oracle compare gdn --contract flashinfer --inputs y.safetensors --outputs x.safetensors
+}

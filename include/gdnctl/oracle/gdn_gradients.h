@@ -19,6 +19,9 @@ Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, con
 // N(0, 1) for d_out and 0.1 N(0, 1) for d_final_state, exact in fp32; the same on every machine.
 GdnCotangents random_cotangents(const GdnProblem& problem, std::uint64_t seed);
 
+// Rounds d_out to the dtype of out where that has 16 bits: automatic differentiation hands it on so. True: it changed.
+bool round_cotangent(GdnCotangents& cotangents, DType out);
+
 // `d_out` and `d_final_state` as float32 tensors in the contract's layout.
 TensorFile cotangents_file(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents);
 

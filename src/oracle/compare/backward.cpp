@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/oracle/backward32.h"
+#include "gdnctl/oracle/gdn_gradients.h"
 #include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/prepare.h"
 
@@ -291,14 +292,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         std::swap(swapped.dk, swapped.dv);
         b.cotangents.d_final_state = to_layout(b.cotangents.d_final_state, swapped, StateLayout::value_key);
     }
-    const DType out = dtype_of_out(r, dump);
-    if (out == DType::bf16 || out == DType::f16) {
-        for (double& x : b.cotangents.d_out) {
-            const double rounded = rounded_to(x, out);
-            b.rounded_cotangent = b.rounded_cotangent || rounded != x;
-            x = rounded;
-        }
-    }
+    b.rounded_cotangent = round_cotangent(b.cotangents, dtype_of_out(r, dump));
     const GdnContract& c = r.contract.value;
     const double roundoff = roundoff_of(c.matmul);
     b.gradients = run_adjoint64(p, c, b.cotangents, threads);

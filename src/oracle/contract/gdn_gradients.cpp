@@ -62,6 +62,17 @@ GdnCotangents random_cotangents(const GdnProblem& p, std::uint64_t seed) {
     return {filled(p.v.size(), k_d_out_stream, 1), filled(state_count(p), k_d_state_stream, 0.1)};
 }
 
+bool round_cotangent(GdnCotangents& cotangents, DType out) {
+    if (out != DType::bf16 && out != DType::f16) return false;
+    bool changed = false;
+    for (double& x : cotangents.d_out) {
+        const double rounded = rounded_to(x, out);
+        changed = changed || rounded != x;
+        x = rounded;
+    }
+    return changed;
+}
+
 TensorFile cotangents_file(const GdnProblem& p, const GdnContract& contract, const GdnCotangents& cotangents) {
     TensorFile file =
         outputs_file(p, contract, {cotangents.d_out, cotangents.d_final_state, 0}, DType::f32, DType::f32);
