@@ -64,7 +64,12 @@ Result<oracle::TensorFile> generate(const Options& options) {
     }
     if (options.seed) c.seed = static_cast<std::uint64_t>(*options.seed);
     if (options.dtype == InputDType::bf16) c.dtype = oracle::DType::bf16;
-    return oracle::make_inputs(c);
+    oracle::TensorFile file = oracle::make_inputs(c);
+    if (options.backward) {
+        oracle::TensorFile cotangents = oracle::make_cotangents(c);
+        for (oracle::NamedTensor& entry : cotangents.tensors) file.tensors.push_back(std::move(entry));
+    }
+    return file;
 }
 
 oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& problem,
@@ -82,7 +87,8 @@ oracle::GdnOutputs compute(const Options& options, const oracle::GdnProblem& pro
     return oracle::run_recurrent64(problem, contract, threads);
 }
 
-// Adds the gradients, and the cotangents where the file has none. Where out has 16 bits, d_out is written as it was used.
+// Adds the gradients, and the cotangents where the file has none. Where out has 16 bits, d_out is written as it was
+// used.
 Status add_gradients(const Options& options, const oracle::GdnProblem& problem, const oracle::GdnContract& contract,
                      int threads, oracle::TensorFile& file) {
     std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {

@@ -69,4 +69,7 @@ const GdnCase* find_gdn_case(std::string_view name);
 // case, seed and the case's contract fields.
 TensorFile make_inputs(const GdnCase& c);
 
+// `d_out` and `d_final_state` that belong to the case; no tensor where any will do.
+TensorFile make_cotangents(const GdnCase& c);
+
 }  // namespace gdnctl::oracle

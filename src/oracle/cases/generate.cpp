@@ -195,4 +195,6 @@ TensorFile make_inputs(const GdnCase& c) {
     return file;
 }
 
+TensorFile make_cotangents(const GdnCase& c) { return c.set == "golden" ? golden_cotangents(c) : TensorFile{}; }
+
 }  // namespace gdnctl::oracle

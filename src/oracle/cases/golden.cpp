@@ -66,4 +66,17 @@ TensorFile golden_inputs(const GdnCase& c) {
     return g1_inputs();
 }
 
+TensorFile golden_cotangents(const GdnCase& c) {
+    TensorFile file;
+    if (!c.name.starts_with("g1")) return file;
+    const GdnDims& d = c.dims;
+    add(file, "d_out",
+        filled(d.T, d.Hv, d.dv, [](double t, double h, double j) { return std::cos(.23 * t - .4 * h + .8 * j); }),
+        {1, d.T, d.Hv, d.dv});
+    add(file, "d_final_state",
+        filled(d.Hv, d.dk, d.dv, [](double h, double i, double j) { return .05 * std::cos(.3 * i + .2 * j - h); }),
+        {1, d.Hv, d.dk, d.dv});
+    return file;
+}
+
 }  // namespace gdnctl::oracle

@@ -8,4 +8,7 @@ namespace gdnctl::oracle {
 // Inputs of the cases t_hand, t_hand_no_state and g1*.
 TensorFile golden_inputs(const GdnCase& c);
 
+// d_out and d_final_state of the cases g1*; no tensor for the others.
+TensorFile golden_cotangents(const GdnCase& c);
+
 }  // namespace gdnctl::oracle

@@ -2,6 +2,7 @@
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_gradients.h"
+#include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;
@@ -85,4 +86,21 @@ TEST_CASE("own gradients: one per cent off in a gradient of a gate as given is W
         }
     }
     expect_wrong("t_hand", "d_alpha", 1.01);
+}
+
+TEST_CASE("own gradients: the golden's own cotangents give its known gradients") {
+    const GdnCase* g1 = find_gdn_case("g1");
+    REQUIRE(g1 != nullptr);
+    const TensorFile cotangents = make_cotangents(*g1);
+    CHECK(make_cotangents(*find_gdn_case("gva_2")).tensors.empty());
+    const GdnReference r = reference_for(make_inputs(*g1));
+    const auto given = read_cotangents(cotangents, r.problem, r.contract.value);
+    REQUIRE(given);
+    REQUIRE(*given);
+    const GdnGradients g = run_adjoint64(r.problem, r.contract.value, **given, 1);
+    CHECK(sum_of(g.dq) == doctest::Approx(.092056920127).epsilon(1e-9));
+    CHECK(sum_of(g.dk) == doctest::Approx(-.0404356311807).epsilon(1e-9));
+    CHECK(sum_of(g.d_gate) == doctest::Approx(.33892540311).epsilon(1e-9));
+    CHECK(sum_of(g.dA_log) == doctest::Approx(.557705712923).epsilon(1e-9));
+    CHECK(sum_of(g.d_initial_state) == doctest::Approx(-.0512156824976).epsilon(1e-9));
 }
