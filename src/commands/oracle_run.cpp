@@ -45,6 +45,10 @@ Result<oracle::TensorFile> generate(const Options& options) {
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
         }
         c = *found;
+        if (c.set == "golden" && (options.seed || options.dtype != InputDType::f32)) {
+            return fail(ErrorKind::usage, fmt::format("--seed and --dtype do not go with the golden case {}", c.name),
+                        "its inputs are formulas in float64");
+        }
     } else {
         GDNCTL_TRY_ASSIGN(c.dims, oracle_gdn::parse_shape(*options.shape));
         GDNCTL_TRY(oracle_files::check_memory(c.dims, static_cast<std::size_t>(c.dims.B)));
@@ -119,6 +123,16 @@ Status add_gradients(const Options& options, const oracle::GdnProblem& problem, 
     return {};
 }
 
+// As --dtype spells it.
+std::string_view short_name(oracle::DType dtype) {
+    switch (dtype) {
+        case oracle::DType::bf16: return "bf16";
+        case oracle::DType::f16: return "f16";
+        case oracle::DType::f64: return "f64";
+        default: return "f32";
+    }
+}
+
 // The metadata from which the file can be judged or made again: every option that results depend on, and the resolved
 // contract.
 void describe_file(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file) {
@@ -127,7 +141,10 @@ void describe_file(const Options& options, const oracle::ResolvedContract& contr
     file.metadata["contract"] = contract.name;
     file.metadata["method"] = name_of(options.method);
     if (options.shape) file.metadata["shape"] = *options.shape;
-    if (options.inputs.empty()) file.metadata["dtype"] = k_dtypes[static_cast<std::size_t>(options.dtype)].name;
+    file.metadata["backward"] = options.backward ? "true" : "false";
+    if (const auto q = oracle::find_gdn_tensor(file, "q"); q && *q != nullptr) {
+        file.metadata["dtype"] = short_name((*q)->dtype);
+    }
 }
 
 void print(const Options& options, const oracle::ResolvedContract& contract, const oracle::TensorFile& file,

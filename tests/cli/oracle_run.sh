@@ -122,3 +122,16 @@ test_a_16_bit_output_has_a_rounded_cotangent() {
     expect 0 run --inputs x.safetensors --contract flashinfer --backward --out y.safetensors
     expect 0 "$GDNCTL" oracle compare gdn --contract flashinfer --inputs y.safetensors --outputs x.safetensors
 }
+
+test_metadata_says_what_was_written() {
+    expect 0 run --case random_bf16 --backward --out x.safetensors
+    grep -aq '"dtype":"bf16"' x.safetensors || fail "q is bf16, the metadata says otherwise"
+    grep -aq '"backward":"true"' x.safetensors || fail "no backward in the metadata"
+    expect 0 run --case g1 --out x.safetensors
+    grep -aq '"dtype":"f64"' x.safetensors || fail "q is float64, the metadata says otherwise"
+    expect 0 run --inputs x.safetensors --out y.safetensors
+    grep -aq '"dtype":"f64"' y.safetensors || fail "no dtype of given inputs"
+    expect 2 run --case g1 --dtype bf16 --out x.safetensors
+    err_has '--seed and --dtype do not go with the golden case g1'
+    expect 2 run --case g1 --seed 3 --out x.safetensors
+}
