@@ -59,12 +59,10 @@ Result<oracle::TensorFile> generate(const Options& options) {
                           oracle::resolve_contract(options.contract.contract, {}, options.contract.sets));
         if (contract.value.l2norm == oracle::L2Norm::off) c.keys = oracle::KeyRecipe::unit;
         if (contract.value.g_kind == oracle::GateKind::raw) c.gate = oracle::GateRecipe::raw;
-        if (contract.value.g_kind == oracle::GateKind::alpha ||
-            (c.gate == oracle::GateRecipe::raw) != (contract.value.beta_kind != oracle::BetaKind::prob)) {
-            return fail(ErrorKind::usage, "inputs are generated with log gates and prob beta, or raw gates and logits",
-                        "choose a contract with g_kind=log beta_kind=prob or g_kind=raw beta_kind=logit");
+        const auto fields = contract.as_metadata();
+        for (const char* field : {"state_layout", "g_kind", "beta_kind"}) {
+            c.contract.push_back(fmt::format("{}={}", field, fields.at(field)));
         }
-        c.contract = {fmt::format("state_layout={}", contract.as_metadata().at("state_layout"))};
     }
     if (options.seed) c.seed = static_cast<std::uint64_t>(*options.seed);
     if (options.dtype == InputDType::bf16) c.dtype = oracle::DType::bf16;

@@ -135,3 +135,16 @@ test_metadata_says_what_was_written() {
     err_has '--seed and --dtype do not go with the golden case g1'
     expect 2 run --case g1 --seed 3 --out x.safetensors
 }
+
+test_inputs_are_generated_for_every_kind_of_gate_and_beta() {
+    for g in log alpha raw; do
+        for beta in prob logit '2*logit'; do
+            expect 0 run --shape 1,2,2,40,16,8 --set g_kind=$g --set "beta_kind=$beta" --backward --method chunk --out x.safetensors
+            expect 0 "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs x.safetensors
+            out_has "g_kind=$g"
+        done
+    done
+    expect 0 run --shape 1,2,4,40,16,8 --contract ik --out x.safetensors --json
+    jq -e '[.tensors[].name] | index("b") and (index("beta") | not)' "$WORK/out" >/dev/null || fail "ik takes logits"
+    expect 0 "$GDNCTL" oracle compare gdn --contract ik --inputs x.safetensors --outputs x.safetensors
+}

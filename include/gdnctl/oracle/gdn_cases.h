@@ -65,8 +65,8 @@ const std::vector<GdnCase>& gdn_cases();
 // nullptr: there is no such case.
 const GdnCase* find_gdn_case(std::string_view name);
 
-// q, k, v, g and beta (or a, b, A_log, dt_bias), initial_state and cu_seqlens as the case has them; metadata holds op,
-// case, seed and the case's contract fields.
+// q, k, v, g (or a, A_log, dt_bias), beta (or b), initial_state and cu_seqlens as the case and its contract fields have
+// them; metadata holds op, case, seed and those fields.
 TensorFile make_inputs(const GdnCase& c);
 
 // `d_out` and `d_final_state` that belong to the case; no tensor where any will do.

@@ -13,7 +13,21 @@ namespace gdnctl::oracle {
 namespace {
 
 // One stream per tensor, so that changing one recipe leaves the other tensors as they are.
-enum Stream : std::uint64_t { stream_q = 1, stream_k, stream_v, stream_g, stream_beta, stream_state, stream_raw };
+enum Stream : std::uint64_t { stream_q = 1, stream_k, stream_v, stream_g, stream_beta, stream_state, stream_raw, stream_logit };
+
+// exp without libm, the same on every machine: a series near 0, squared until it is there.
+double own_exp(double x) {
+    if (x < -700) return 0;
+    const double small = x * 0x1p-10;
+    double term = 1;
+    double sum = 1;
+    for (int n = 1; n <= 8; ++n) {
+        term *= small / n;
+        sum += term;
+    }
+    for (int i = 0; i < 10; ++i) sum *= sum;
+    return sum;
+}
 
 class Generator {
 public:
@@ -26,11 +40,21 @@ public:
         std::vector<double> v = normals(stream_v, m_rows * static_cast<std::size_t>(d.Hv * d.dv), m_case.value_scale);
         pad(v);
         add_tokens("v", {d.Hv, d.dv}, v, m_case.dtype);
-        if (m_case.gate == GateRecipe::raw || m_case.gate == GateRecipe::raw_extreme) {
+        const bool raw = m_case.gate == GateRecipe::raw || m_case.gate == GateRecipe::raw_extreme;
+        const bool logit = says("beta_kind=logit") || says("beta_kind=2*logit");
+        if (raw) {
             add_raw_gates();
         } else {
-            add_tokens("g", {d.Hv}, gates(), m_case.dtype);
+            std::vector<double> g = gates();
+            if (says("g_kind=alpha")) std::transform(g.begin(), g.end(), g.begin(), own_exp);
+            add_tokens("g", {d.Hv}, g, m_case.dtype);
+        }
+        if (!logit) {
             add_tokens("beta", {d.Hv}, betas(), m_case.dtype);
+        } else if (!raw) {
+            std::vector<double> b = normals(stream_logit, m_rows * static_cast<std::size_t>(d.Hv), 1);
+            pad(b);
+            add_tokens("b", {d.Hv}, b, m_case.dtype);
         }
         add_state();
         if (!m_case.cu_seqlens.empty()) {
@@ -41,6 +65,10 @@ public:
     }
 
 private:
+    bool says(std::string_view setting) const {
+        return std::find(m_case.contract.begin(), m_case.contract.end(), setting) != m_case.contract.end();
+    }
+
     std::vector<double> normals(Stream stream, std::size_t count, double scale) const {
         Random random(m_case.seed, stream);
         std::vector<double> values(count);
@@ -153,7 +181,7 @@ private:
         pad(a);
         pad(b);
         add_tokens("a", {m_case.dims.Hv}, a, DType::f32);
-        add_tokens("b", {m_case.dims.Hv}, b, DType::f32);
+        if (says("beta_kind=logit") || says("beta_kind=2*logit")) add_tokens("b", {m_case.dims.Hv}, b, DType::f32);
         add("A_log", {m_case.dims.Hv}, A_log, DType::f32);
         add("dt_bias", {m_case.dims.Hv}, std::vector<double>(heads, 1), DType::f32);
     }
@@ -164,8 +192,7 @@ private:
         const auto n = m_case.cu_seqlens.empty() ? d.B : static_cast<std::int64_t>(m_case.cu_seqlens.size()) - 1;
         const std::vector<double> state =
             normals(stream_state, static_cast<std::size_t>(n * d.Hv * d.dk * d.dv), m_case.state_scale);
-        const bool swapped =
-            std::find(m_case.contract.begin(), m_case.contract.end(), "state_layout=B,H,V,K") != m_case.contract.end();
+        const bool swapped = says("state_layout=B,H,V,K");
         add("initial_state", swapped ? Shape{n, d.Hv, d.dv, d.dk} : Shape{n, d.Hv, d.dk, d.dv}, state, DType::f32);
     }
 
