@@ -62,7 +62,7 @@ struct GdnCase {
 };
 
 const std::vector<GdnCase>& gdn_cases();
-// nullptr: there is no such case.
+// Whatever the case of its letters, '-' for '_' too. nullptr: there is no such case.
 const GdnCase* find_gdn_case(std::string_view name);
 
 // q, k, v, g (or a, A_log, dt_bias), beta (or b), initial_state and cu_seqlens as the case and its contract fields have

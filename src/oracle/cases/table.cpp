@@ -1,8 +1,10 @@
 // The named cases. Each row says what is special about it; everything else is GdnCase's default.
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/text.h"
 #include "gdnctl/oracle/gdn_cases.h"
 
 namespace gdnctl::oracle {
@@ -199,8 +201,14 @@ const std::vector<GdnCase>& gdn_cases() {
 }
 
 const GdnCase* find_gdn_case(std::string_view name) {
+    const auto spelt = [](std::string_view text) {
+        std::string plain = text::to_lower(text);
+        std::replace(plain.begin(), plain.end(), '-', '_');
+        return plain;
+    };
+    const auto plain = spelt(name);
     for (const GdnCase& c : gdn_cases()) {
-        if (c.name == name) return &c;
+        if (spelt(c.name) == plain) return &c;
     }
     return nullptr;
 }

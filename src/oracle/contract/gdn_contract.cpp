@@ -17,21 +17,25 @@ struct Word {
     E value;
 };
 
+// The first word of a value is its name.
 constexpr std::array k_head_maps = {Word{"equal", HeadMap::equal}, Word{"interleaved", HeadMap::interleaved},
                                     Word{"tiled", HeadMap::tiled}};
-constexpr std::array k_layouts = {Word{"B,H,K,V", StateLayout::key_value}, Word{"B,H,V,K", StateLayout::value_key}};
+constexpr std::array k_layouts = {Word{"B,H,K,V", StateLayout::key_value}, Word{"B,H,V,K", StateLayout::value_key},
+                                  Word{"K,V", StateLayout::key_value}, Word{"V,K", StateLayout::value_key}};
 constexpr std::array k_g_kinds = {Word{"log", GateKind::log}, Word{"alpha", GateKind::alpha},
                                   Word{"raw", GateKind::raw}};
 constexpr std::array k_beta_kinds = {Word{"prob", BetaKind::prob}, Word{"logit", BetaKind::logit},
                                      Word{"2*logit", BetaKind::twice_logit}};
 constexpr std::array k_l2norms = {Word{"off", L2Norm::off}, Word{"rsqrt(sum+eps)", L2Norm::rsqrt},
-                                  Word{"1/sqrt(sum+eps)", L2Norm::inverse_sqrt}};
-// The first word of a value is its name; the others are the implementations that round so.
+                                  Word{"1/sqrt(sum+eps)", L2Norm::inverse_sqrt}, Word{"on", L2Norm::rsqrt}};
+// The implementations that round so are words for it.
 constexpr std::array k_roundings = {Word{"none", NormRounding::none},        Word{"input", NormRounding::input},
                                     Word{"marin-01d1", NormRounding::input}, Word{"marin-654e", NormRounding::none},
                                     Word{"hf", NormRounding::none},          Word{"hf-old", NormRounding::input}};
-constexpr std::array k_out_dtypes = {Word{"f32", OutDType::f32}, Word{"query", OutDType::query},
-                                     Word{"bf16", OutDType::bf16}, Word{"f16", OutDType::f16}};
+constexpr std::array k_out_dtypes = {Word{"f32", OutDType::f32},     Word{"query", OutDType::query},
+                                     Word{"bf16", OutDType::bf16},   Word{"f16", OutDType::f16},
+                                     Word{"float32", OutDType::f32}, Word{"bfloat16", OutDType::bf16},
+                                     Word{"float16", OutDType::f16}};
 constexpr std::array k_matmuls = {Word{"f32", Matmul::f32}, Word{"bf16x3", Matmul::bf16x3}, Word{"bf16", Matmul::bf16}};
 constexpr std::array k_empties = {Word{"passthrough", EmptySequence::passthrough}, Word{"zeros", EmptySequence::zeros}};
 
@@ -109,7 +113,7 @@ constexpr Field k_fields[] = {
      [](const C& c) { return word_of(k_l2norms, c.l2norm); }},
     {"eps", [](C& c, S s) { return assign_positive(c.eps, s, true); },
      [](const C& c) { return fmt::format("{}", c.eps); }},
-    {"scale", [](C& c, S s) { return assign_optional(c.scale, s, "dk^-0.5"); },
+    {"scale", [](C& c, S s) { return assign_optional(c.scale, s == "dk^-.5" ? "dk^-0.5" : s, "dk^-0.5"); },
      [](const C& c) { return c.scale ? fmt::format("{}", *c.scale) : std::string("dk^-0.5"); }},
     {"rounding", [](C& c, S s) { return assign(c.rounding, k_roundings, s); },
      [](const C& c) { return word_of(k_roundings, c.rounding); }},

@@ -149,3 +149,25 @@ TEST_CASE("inputs: a scale tensor counts as metadata, 0 as the default, --set wi
     CHECK(scale_of(0, {}) == "dk^-0.5 from inputs tensor scale");
     CHECK(scale_of(0.5, {"scale=2"}) == "2 from --set");
 }
+
+TEST_CASE("contract: other spellings of a value mean the same and are shown under its name") {
+    const auto shown = [](const std::string& set, std::string_view field) {
+        const auto contract = resolve_contract("marin", {}, std::vector<std::string>{set});
+        REQUIRE_MESSAGE(contract, set);
+        return origin_of(*contract, field);
+    };
+    CHECK(shown("l2norm=on", "l2norm") == "rsqrt(sum+eps) from --set");
+    CHECK(shown("scale=dk^-.5", "scale") == "dk^-0.5 from --set");
+    CHECK(shown("state_layout=V,K", "state_layout") == "B,H,V,K from --set");
+    CHECK(shown("state_layout=K,V", "state_layout") == "B,H,K,V from --set");
+    CHECK(shown("out_dtype=float32", "out_dtype") == "f32 from --set");
+    CHECK(shown("out_dtype=bfloat16", "out_dtype") == "bf16 from --set");
+    CHECK(shown("out_dtype=float16", "out_dtype") == "f16 from --set");
+}
+
+TEST_CASE("cases: a name is found however it is spelt") {
+    for (const char* name : {"G1", "g1", "T-hand", "t_hand", "Keys-Identical_BETA2"})
+        CHECK(find_gdn_case(name) != nullptr);
+    CHECK(find_gdn_case("g11") == nullptr);
+    CHECK(find_gdn_case("") == nullptr);
+}
