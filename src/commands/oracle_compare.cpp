@@ -51,7 +51,7 @@ void describe_examples(cli::Args& args) {
     args.exit_code(1,
                    "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
     args.exit_code(3, "the dataset holds no workload of the definition");
-    args.exit_code(8, "a file cannot be read or written");
+    args.exit_code(8, "a page or trace file cannot be written");
     args.exit_code(9,
                    "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
                    "that does not compile or is not in C");

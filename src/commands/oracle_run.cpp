@@ -273,8 +273,8 @@ void describe(cli::Args& args, Options& options) {
                  "the chunked form on inputs of your own");
     args.example("gdnctl oracle run gdn-layer --shape 1,2,4,64,32,16 --backward --out layer.safetensors",
                  "the layer around the operator, with all gradients");
-    args.exit_code(8, "the inputs cannot be read, or the file cannot be written");
-    args.exit_code(9, "malformed inputs, wrong shape or dtype, not enough memory");
+    args.exit_code(8, "the file cannot be written");
+    args.exit_code(9, "inputs that cannot be read or are malformed, wrong shape or dtype, not enough memory");
     args.see_also("oracle cases");
     args.see_also("oracle compare");
 }
