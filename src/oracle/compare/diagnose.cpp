@@ -45,9 +45,10 @@ public:
         const auto length = static_cast<std::size_t>(s.end - s.begin);
         w.place = {&m_r, n, head, std::min(first * chunk, length), 0, {}};
         w.place.tokens = std::min(count * chunk, length - w.place.begin);
+        w.place.tokens = finite_tokens(w);
         w.chunk = chunk;
         w.only = only;
-        w.ends = m_evidence.state && w.place.begin + w.place.tokens == length;
+        w.ends = m_evidence.state && state_is_finite(n, head) && w.place.begin + w.place.tokens == length;
         w.place.columns.resize(static_cast<std::size_t>(m_r.problem.dims.dv));
         std::iota(w.place.columns.begin(), w.place.columns.end(), 0);
         w.place.columns = worst_columns(w, k_columns);
@@ -150,6 +151,32 @@ private:
         return after <= before / needed ? before / after : 0;
     }
 
+    // Tokens of the window before the first at which the dump is not finite and the truth is. What explodes there began
+    // before.
+    std::size_t finite_tokens(const Window& w) const {
+        if (!m_evidence.out) return w.place.tokens;
+        const auto heads = static_cast<std::size_t>(m_r.problem.dims.Hv);
+        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
+        const std::size_t row = static_cast<std::size_t>(m_r.problem.sequences[w.place.sequence].begin) + w.place.begin;
+        for (std::size_t t = 0; t < w.place.tokens; ++t) {
+            if (!finite_in(*m_evidence.out, ((row + t) * heads + w.place.head) * dv, dv)) return t;
+        }
+        return w.place.tokens;
+    }
+
+    bool state_is_finite(std::size_t n, std::size_t head) const {
+        const auto size = static_cast<std::size_t>(m_r.problem.dims.dk * m_r.problem.dims.dv);
+        const auto heads = static_cast<std::size_t>(m_r.problem.dims.Hv);
+        return finite_in(*m_evidence.state, (n * heads + head) * size, size);
+    }
+
+    static bool finite_in(const Evidence& e, std::size_t begin, std::size_t count) {
+        for (std::size_t i = begin; i < begin + count; ++i) {
+            if (!std::isfinite((*e.got)[i]) && std::isfinite((*e.want)[i])) return false;
+        }
+        return true;
+    }
+
     std::size_t group(const Window& w) const {
         return w.place.sequence * static_cast<std::size_t>(m_r.problem.dims.Hv) + w.place.head;
     }
@@ -231,6 +258,7 @@ struct Match {
 // Every hypothesis on a window; the ones that explain it, best first.
 std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int threads, std::string_view where) {
     const auto& all = forward_hypotheses();
+    if (w.place.tokens == 0 && !w.ends) return {};
     const Misfit before = search.misfit_of_truth(w);
     const Window few = search.narrowed(w);
     std::vector<double> improvements(all.size(), 0);
@@ -317,17 +345,6 @@ Diagnosis from_hints(std::vector<Hint> hints) {
     return d;
 }
 
-bool has_nonfinite(const ForwardEvidence& evidence) {
-    const auto any = [](const std::optional<Evidence>& e) {
-        if (!e) return false;
-        for (std::size_t i = 0; i < e->got->size(); ++i) {
-            if (!std::isfinite((*e->got)[i]) && std::isfinite((*e->want)[i])) return true;
-        }
-        return false;
-    };
-    return any(evidence.out) || any(evidence.state);
-}
-
 }  // namespace
 
 std::optional<LaneResult> Hypothesis::act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place,
@@ -353,39 +370,36 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
     const auto lanes = wrong_lanes(r, errors);
     if (lanes.empty()) return match_pattern(r, evidence, errors, place);
     std::vector<Hint> hints = rearranged;
-    if (!has_nonfinite(evidence)) {
-        const LaneSearch search(r, evidence);
-        const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
-        std::string chunk_note;
-        // A sequence without tokens has no computation in which something could be wrong.
-        const GdnSequence s = r.problem.sequences[lanes.front().sequence];
-        std::vector<Match> found;
-        if (s.begin != s.end) found = search_lane(search, lanes.front(), chunk, lanes.front().first_chunk, threads);
-        if (found.empty() && hints.empty() && s.begin != s.end) {
-            // The device's chunk may be another than the contract says.
-            for (const std::size_t other : {16, 32, 64, 128}) {
-                if (other == chunk || !found.empty()) continue;
-                found = search_lane(search, lanes.front(), other, lanes.front().first_chunk * chunk / other, threads);
-                chunk_note = fmt::format(", with chunks of {} tokens", other);
-            }
+    const LaneSearch search(r, evidence);
+    const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
+    std::string chunk_note;
+    // A sequence without tokens has no computation in which something could be wrong.
+    const GdnSequence s = r.problem.sequences[lanes.front().sequence];
+    std::vector<Match> found;
+    if (s.begin != s.end) found = search_lane(search, lanes.front(), chunk, lanes.front().first_chunk, threads);
+    if (found.empty() && hints.empty() && s.begin != s.end) {
+        // The device's chunk may be another than the contract says.
+        for (const std::size_t other : {16, 32, 64, 128}) {
+            if (other == chunk || !found.empty()) continue;
+            found = search_lane(search, lanes.front(), other, lanes.front().first_chunk * chunk / other, threads);
+            chunk_note = fmt::format(", with chunks of {} tokens", other);
         }
-        confirm(r, search, lanes, found);
-        // What was acted out names the mistake; a factor or an exchange only describes it.
-        std::erase_if(hints, [&](const Hint& h) {
-            return std::any_of(found.begin(), found.end(),
-                               [&](const Match& m) { return m.hypothesis->stage == h.stage; });
-        });
-        // A head map that fits says more than the one key head that it leads to here.
-        const auto starts = [](std::string_view with) {
-            return [with](const Match& m) { return m.hypothesis->text.starts_with(with); };
-        };
-        if (std::any_of(found.begin(), found.end(), starts("the head map"))) {
-            std::erase_if(found, starts("q and k are those of"));
-        }
-        for (const Match& m : found) {
-            hints.push_back({std::string(m.hypothesis->stage),
-                             "matches if " + m.hypothesis->text + m.where + chunk_note, m.improvement});
-        }
+    }
+    confirm(r, search, lanes, found);
+    // What was acted out names the mistake; a factor or an exchange only describes it.
+    std::erase_if(hints, [&](const Hint& h) {
+        return std::any_of(found.begin(), found.end(), [&](const Match& m) { return m.hypothesis->stage == h.stage; });
+    });
+    // A head map that fits says more than the one key head that it leads to here.
+    const auto starts = [](std::string_view with) {
+        return [with](const Match& m) { return m.hypothesis->text.starts_with(with); };
+    };
+    if (std::any_of(found.begin(), found.end(), starts("the head map"))) {
+        std::erase_if(found, starts("q and k are those of"));
+    }
+    for (const Match& m : found) {
+        hints.push_back({std::string(m.hypothesis->stage), "matches if " + m.hypothesis->text + m.where + chunk_note,
+                         m.improvement});
     }
     return hints.empty() ? match_pattern(r, evidence, errors, place) : from_hints(std::move(hints));
 }

@@ -51,9 +51,18 @@ double allowed(const Evidence& e) {
 
 void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
           double limit) {
-    if (!std::isfinite(before) || !(after <= std::max(before / 1e4, std::min(limit, before / 9)))) return;
+    if (!std::isfinite(before) || before <= 0 || !(after <= std::max(before / 1e4, std::min(limit, before / 9))))
+        return;
     hints.push_back(
         {std::string(stage), "matches if " + std::move(text), std::sqrt(before / std::max(after, limit / 16))});
+}
+
+// Whether the dump is finite wherever the truth is: what is not can be neither moved nor scaled to it.
+bool is_finite(const Evidence& e) {
+    for (std::size_t i = 0; i < e.got->size(); ++i) {
+        if (!std::isfinite((*e.got)[i]) && std::isfinite((*e.want)[i])) return false;
+    }
+    return true;
 }
 
 std::vector<double> transposed(const std::vector<double>& state, std::size_t dk, std::size_t dv) {
@@ -152,7 +161,7 @@ void match_rounding(const Evidence& e, std::string_view tensor, std::vector<Hint
         const double before = distance(*e.got, *e.want);
         const double after = distance(*e.got, rounded);
         // Where honest noise crosses a boundary of rounding, a few values differ by a whole step.
-        if (after > before / 4) continue;
+        if (before <= 0 || after > before / 4) continue;
         hints.push_back(
             {"rounding",
              fmt::format("matches if {} is rounded to {} (declare it: {})", tensor, name_of(dtype),
@@ -221,7 +230,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
     const auto rows = static_cast<std::size_t>(r.problem.rows());
     const auto batches = static_cast<std::size_t>(d.B);
     const std::size_t per_batch = rows / std::max<std::size_t>(batches, 1);
-    if (evidence.out) {
+    if (evidence.out && is_finite(*evidence.out)) {
         const Evidence& e = *evidence.out;
         match_runs(e, {heads, rows, dv, dv, heads * dv}, "head_map", "the value heads of out", hints);
         match_runs(e, {batches, per_batch, heads * dv, per_batch * heads * dv, heads * dv}, "layout",
@@ -229,7 +238,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
         match_factor(e, "out", static_cast<double>(d.dk), threads, hints);
         match_rounding(e, "out", hints);
     }
-    if (evidence.state) {
+    if (evidence.state && is_finite(*evidence.state)) {
         const Evidence& e = *evidence.state;
         const std::size_t sequences = r.problem.sequences.size();
         const double before = distance(*e.got, *e.want);

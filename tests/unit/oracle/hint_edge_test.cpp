@@ -1,0 +1,96 @@
+// Hints where a fault explodes, has gates that no exp can give, or strikes at one boundary alone. The faulty results
+// come from a token-by-token recurrence of this file.
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "oracle/kernels/prepare.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+struct Change {
+    std::function<double(double)> decay = [](double g) { return std::exp(g); };  // of g as given
+    std::function<bool(std::size_t)> lost = [](std::size_t) { return false; };   // the state, before that token
+};
+
+GdnOutputs recur(const GdnProblem& p, const GdnContract& c, const Change& change) {
+    const Prepared<double> in = prepare<double>(p, c, 1);
+    const auto T = static_cast<std::size_t>(p.dims.T);
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    const auto dk = static_cast<std::size_t>(p.dims.dk);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    GdnOutputs result{std::vector<double>(p.v.size()), in.state, 0};
+    for (std::size_t task = 0; task < static_cast<std::size_t>(p.dims.B) * Hv * T; ++task) {
+        const std::size_t lane = task / T;
+        const std::size_t t = task % T;
+        const std::size_t h = lane % Hv;
+        const std::size_t row = lane / Hv * T + t;
+        double* S = result.final_state.data() + lane * dk * dv;
+        if (change.lost(t)) std::fill_n(S, dk * dv, 0.0);
+        const double* q = in.q.data() + (row * Hk + in.key_head[h]) * dk;
+        const double* k = in.k.data() + (row * Hk + in.key_head[h]) * dk;
+        const double alpha = change.decay(in.g[row * Hv + h]);
+        for (std::size_t j = 0; j < dv; ++j) {
+            double kS = 0;
+            for (std::size_t x = 0; x < dk; ++x) kS += k[x] * S[x * dv + j];
+            const double d = in.beta[row * Hv + h] * (in.v[(row * Hv + h) * dv + j] - alpha * kS);
+            double read = 0;
+            for (std::size_t x = 0; x < dk; ++x) {
+                S[x * dv + j] = alpha * S[x * dv + j] + k[x] * d;
+                read += q[x] * S[x * dv + j];
+            }
+            result.out[(row * Hv + h) * dv + j] = in.scale * read;
+        }
+    }
+    return result;
+}
+
+GdnReference real_size(std::int64_t tokens, const std::vector<std::string>& sets = {}) {
+    GdnCase c;
+    c.name = "real";
+    c.dims = {1, tokens, 2, 4, 64, 64};
+    c.seed = 17;
+    c.state_scale = 0.1;
+    c.contract = {"head_map=interleaved"};
+    return reference_for(make_inputs(c), "marin", sets);
+}
+
+GdnReport expect_hint(const GdnReference& r, const GdnOutputs& wrong, std::string_view stage, std::string_view text) {
+    const GdnReport report = judged(r, outputs_of(r, wrong));
+    const std::string hints = std::accumulate(report.hints.begin(), report.hints.end(), std::string(),
+                                              [](std::string all, const Hint& h) { return all + h.text + "\n"; });
+    CAPTURE(hints);
+    CHECK(report.verdict == Verdict::wrong);
+    CHECK(report.stage == stage);
+    CHECK(hints.find(text) != std::string::npos);
+    CHECK(hints.find("transposed") == std::string::npos);
+    CHECK(hints.find("rounded") == std::string::npos);
+    return report;
+}
+
+}  // namespace
+
+TEST_CASE("hint: a fault that explodes is named from the tokens before") {
+    for (const std::int64_t tokens : {100, 130, 200}) {
+        CAPTURE(tokens);
+        const GdnReference r = real_size(tokens);
+        GdnContract off = r.contract.value;
+        off.l2norm = L2Norm::off;
+        expect_hint(r, recur(r.problem, off, {}), "l2norm", "q and k are not l2-normalised");
+        expect_hint(r, recur(r.problem, r.contract.value, {.decay = [](double g) { return std::exp(std::exp(g)); }}),
+                    "gate", "exp is applied twice to g");
+    }
+}
+
+TEST_CASE("hint: a dump that is not finite from its first token on shows a pattern at most") {
+    const GdnReference r = real_size(130);
+    GdnOutputs nothing = r.truth;
+    std::fill(nothing.out.begin(), nothing.out.end(), NAN);
+    std::fill(nothing.final_state.begin(), nothing.final_state.end(), NAN);
+    expect_hint(r, nothing, "solve", "values are not finite on ordinary gates");
+}
