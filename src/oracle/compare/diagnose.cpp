@@ -352,6 +352,7 @@ std::optional<LaneResult> Hypothesis::act_out(LaneInputs inputs, GdnContract con
     if (given && !given(inputs, contract, place)) return std::nullopt;
     Lane lane = prepare_lane(inputs, contract);
     if (prepared) prepared(lane);
+    if (gate_is_factor) return run_lane_by_factors(lane);
     return run_lane<double>(lane, chunk, grams);
 }
 

@@ -31,7 +31,8 @@ struct Hypothesis {
     std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> given;
     std::function<void(Lane&)> prepared;
     ChunkEdit chunk;
-    bool rounding = false;  // cannot match to the last bit: an error 20 times smaller is enough
+    bool rounding = false;        // cannot match to the last bit: an error 20 times smaller is enough
+    bool gate_is_factor = false;  // the lane's gates, as prepared, are the decay itself: no exp, and of either sign
 
     // nullopt where it makes no sense. `place` is where `inputs` come from, `grams` may be those of them when they are
     // honest.

@@ -266,6 +266,31 @@ LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* kn
     return LaneRun<Real>(lane, edit, known).run();
 }
 
+LaneResult run_lane_by_factors(const Lane& lane) {
+    const std::size_t width = lane.columns;
+    LaneResult result{std::vector<double>(lane.tokens * width, 0), lane.state};
+    std::vector<double>& S = result.state;
+    std::vector<double> write(width);
+    for (std::size_t t = 0; t < lane.tokens; ++t) {
+        const double* q = lane.q.data() + t * lane.dk;
+        const double* k = lane.k.data() + t * lane.dk;
+        for (double& s : S) s *= lane.gate[t];
+        for (std::size_t j = 0; j < width; ++j) {
+            double recalled = 0;
+            for (std::size_t x = 0; x < lane.dk; ++x) recalled += k[x] * S[x * width + j];
+            write[j] = lane.beta[t] * (lane.v[t * width + j] - recalled);
+        }
+        double* out = result.out.data() + t * width;
+        for (std::size_t x = 0; x < lane.dk; ++x) {
+            for (std::size_t j = 0; j < width; ++j) {
+                S[x * width + j] += k[x] * write[j];
+                out[j] += lane.scale * q[x] * S[x * width + j];
+            }
+        }
+    }
+    return result;
+}
+
 template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
 template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
 

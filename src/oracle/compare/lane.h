@@ -80,6 +80,9 @@ struct LaneResult {
 template <class Real>
 LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known = nullptr);
 
+// Token by token, with the gates as factors of the state, whatever their sign: no logarithm of them is taken.
+LaneResult run_lane_by_factors(const Lane& lane);
+
 extern template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
 extern template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
 

@@ -94,3 +94,12 @@ TEST_CASE("hint: a dump that is not finite from its first token on shows a patte
     std::fill(nothing.final_state.begin(), nothing.final_state.end(), NAN);
     expect_hint(r, nothing, "solve", "values are not finite on ordinary gates");
 }
+
+TEST_CASE("hint: a negative g that is taken for alpha") {
+    for (const std::int64_t tokens : {40, 130}) {
+        const GdnReference r = real_size(tokens);
+        REQUIRE(*std::max_element(r.problem.gate.begin(), r.problem.gate.end()) <= 0);
+        expect_hint(r, recur(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
+                    "g is taken for alpha: its exp is never computed");
+    }
+}
