@@ -255,6 +255,13 @@ struct Match {
     std::string where;
 };
 
+// Matches that fit far worse than the best.
+void drop_accidents(std::vector<Match>& found) {
+    double best = 0;
+    for (const Match& m : found) best = std::max(best, m.improvement);
+    std::erase_if(found, [&](const Match& m) { return m.improvement < best / 4; });
+}
+
 // Every hypothesis on a window; the ones that explain it, best first.
 std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int threads, std::string_view where) {
     const auto& all = forward_hypotheses();
@@ -273,9 +280,7 @@ std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int thr
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const Match& a, const Match& b) { return a.improvement > b.improvement; });
-    // Those that fit far worse than the best are accidents.
-    const double best = found.empty() ? 0 : found.front().improvement;
-    std::erase_if(found, [&](const Match& m) { return m.improvement < best / 4; });
+    drop_accidents(found);
     return found;
 }
 
@@ -312,9 +317,19 @@ std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, 
     if (!found.empty()) return found;
     const auto one = search.window(lane.sequence, lane.head, chunk, first_chunk, 1, first_chunk);
     found = matches_in(search, one, threads, fmt::format(" in chunk {} alone", first_chunk));
-    if (!found.empty() || first_chunk == 0) return found;
+    if (first_chunk == 0) return found;
     const auto earlier = search.window(lane.sequence, lane.head, chunk, before, 2, before);
-    return matches_in(search, earlier, threads, fmt::format(" in chunk {} alone", before));
+    for (Match& m : matches_in(search, earlier, threads, fmt::format(" in chunk {} alone", before))) {
+        found.push_back(std::move(m));
+    }
+    drop_accidents(found);
+    // A state that was lost looks like one that a gate closed: where both fit, the hand-over goes first.
+    const auto by_carry = [](const Match& m) { return m.hypothesis->stage == "carry"; };
+    const auto rest = std::stable_partition(found.begin(), found.end(), by_carry);
+    double carry = 0;
+    for (auto m = found.begin(); m != rest; ++m) carry = std::max(carry, m->improvement);
+    for (auto m = rest; carry > 0 && m != found.end(); ++m) m->improvement = std::min(m->improvement, carry);
+    return found;
 }
 
 // Keeps the matches that hold on another wrong lane too, if any does.

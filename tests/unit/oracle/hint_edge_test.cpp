@@ -103,3 +103,15 @@ TEST_CASE("hint: a negative g that is taken for alpha") {
                     "g is taken for alpha: its exp is never computed");
     }
 }
+
+TEST_CASE("hint: a state that is lost at one boundary") {
+    const GdnReference r = real_size(300);
+    for (const std::size_t token : {64U, 128U, 256U}) {
+        CAPTURE(token);
+        const auto lost = recur(r.problem, r.contract.value, {.lost = [token](std::size_t t) { return t == token; }});
+        const GdnReport report =
+            expect_hint(r, lost, "carry", "the state is not carried from chunk to chunk (0 again)");
+        REQUIRE(report.place);
+        CHECK(report.place->first_token == static_cast<std::int64_t>(token));
+    }
+}
