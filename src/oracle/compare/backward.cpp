@@ -94,24 +94,28 @@ GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contra
 
 struct Gradient {
     std::string_view name;
+    std::string_view of;  // the input
     const std::vector<double>& (*values)(const GdnGradients&);
     std::string_view axes;
     bool at_inputs = false;  // of a gate or beta as given: judged where the dump has it, not missed where it has not
 };
 
 constexpr std::array k_gradients = {
-    Gradient{"dq", [](const GdnGradients& g) -> const std::vector<double>& { return g.dq; }, "b,t,h,k"},
-    Gradient{"dk", [](const GdnGradients& g) -> const std::vector<double>& { return g.dk; }, "b,t,h,k"},
-    Gradient{"dv", [](const GdnGradients& g) -> const std::vector<double>& { return g.dv; }, "b,t,h,v"},
-    Gradient{"dg", [](const GdnGradients& g) -> const std::vector<double>& { return g.dg; }, "b,t,h"},
-    Gradient{"dbeta", [](const GdnGradients& g) -> const std::vector<double>& { return g.dbeta; }, "b,t,h"},
-    Gradient{"d_initial_state", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_initial_state; },
-             "b,h,k,v"},
-    Gradient{"d_alpha", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h", true},
-    Gradient{"d_a", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h", true},
-    Gradient{"d_b", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_logit; }, "b,t,h", true},
-    Gradient{"d_A_log", [](const GdnGradients& g) -> const std::vector<double>& { return g.dA_log; }, "h", true},
-    Gradient{"d_dt_bias", [](const GdnGradients& g) -> const std::vector<double>& { return g.ddt_bias; }, "h", true},
+    Gradient{"dq", "q", [](const GdnGradients& g) -> const std::vector<double>& { return g.dq; }, "b,t,h,k"},
+    Gradient{"dk", "k", [](const GdnGradients& g) -> const std::vector<double>& { return g.dk; }, "b,t,h,k"},
+    Gradient{"dv", "v", [](const GdnGradients& g) -> const std::vector<double>& { return g.dv; }, "b,t,h,v"},
+    Gradient{"dg", "g", [](const GdnGradients& g) -> const std::vector<double>& { return g.dg; }, "b,t,h"},
+    Gradient{"dbeta", "beta", [](const GdnGradients& g) -> const std::vector<double>& { return g.dbeta; }, "b,t,h"},
+    Gradient{"d_initial_state", "initial_state",
+             [](const GdnGradients& g) -> const std::vector<double>& { return g.d_initial_state; }, "b,h,k,v"},
+    Gradient{"d_alpha", "g", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h",
+             true},
+    Gradient{"d_a", "a", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h", true},
+    Gradient{"d_b", "b", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_logit; }, "b,t,h", true},
+    Gradient{"d_A_log", "A_log", [](const GdnGradients& g) -> const std::vector<double>& { return g.dA_log; }, "h",
+             true},
+    Gradient{"d_dt_bias", "dt_bias", [](const GdnGradients& g) -> const std::vector<double>& { return g.ddt_bias; },
+             "h", true},
 };
 
 // Runs of a per-token tensor by (sequence, head); rows outside every sequence are the last group.
@@ -227,13 +231,13 @@ bool means_something(std::string_view name, const GdnContract& c, const TensorFi
     return there && c.g_kind == GateKind::raw;
 }
 
-// An output that is stored in 16 bits had its cotangent rounded to them too.
+// An output in 16 bits had its cotangent rounded to them too; one with more digits than its contract gives it had not.
 DType dtype_of_out(const GdnReference& r, const TensorFile& dump) {
+    const DType declared = out_dtype_of(r.contract.value, r.problem);
     const auto found = find_gdn_tensor(dump, "out");
-    if (found && *found != nullptr && ((*found)->dtype == DType::bf16 || (*found)->dtype == DType::f16)) {
-        return (*found)->dtype;
-    }
-    return out_dtype_of(r.contract.value, r.problem);
+    if (!found || *found == nullptr) return declared;
+    if ((*found)->dtype == DType::bf16 || (*found)->dtype == DType::f16) return (*found)->dtype;
+    return held_by(to_f64(**found), declared) ? declared : DType::f32;
 }
 
 // A run of elements (one token of one head) that takes part in its group's error.
@@ -257,6 +261,11 @@ std::vector<std::string_view> gradient_names() {
         if (!g.at_inputs) names.push_back(g.name);
     }
     return names;
+}
+
+bool held_by(const std::vector<double>& values, DType dtype) {
+    return std::all_of(values.begin(), values.end(),
+                       [&](double x) { return !std::isfinite(x) || rounded_to(x, dtype) == x; });
 }
 
 const GradientTruth* GdnBackward::find(std::string_view canonical) const {
@@ -308,6 +317,8 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         }
         if (gradient.at_inputs && !means_something(gradient.name, c, dump)) continue;
         GradientTruth t{std::string(gradient.name), gradient.axes, {}, gradient.values(b.gradients), {}, {}};
+        GDNCTL_TRY_ASSIGN(const Tensor* input, find_gdn_tensor(inputs, gradient.of));
+        if (input != nullptr) t.input = input->dtype;
         describe(t, r);
         std::vector<std::vector<GroupSums>> sums;
         for (const GdnGradients& run : runs) sums.push_back(sum_groups(t.groups, gradient.values(run), t.want));

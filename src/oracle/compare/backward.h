@@ -20,6 +20,7 @@ struct GradientTruth {
     std::vector<double> want;  // canonical axes
     Groups groups;
     TensorBudget budget;
+    DType input = DType::f32;  // of what it is the gradient of, as stored
 };
 
 struct GdnBackward {
@@ -32,6 +33,9 @@ struct GdnBackward {
 };
 
 std::vector<std::string_view> gradient_names();
+
+// Whether every finite value is exact in `dtype`.
+bool held_by(const std::vector<double>& values, DType dtype);
 
 // A gradient of the dump beside its truth.
 struct GradientEvidence {

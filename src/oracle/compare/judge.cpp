@@ -25,9 +25,19 @@ struct Pair {
     Groups groups;
 };
 
-DType judged_dtype(const Tensor& tensor, std::string_view canonical, const GdnReference& r) {
+// Values that are stored wider than they are: out as the contract says, and a gradient whose values are all exact in
+// the 16 bits of its input, or of out.
+DType judged_dtype(const Tensor& tensor, std::string_view canonical, const std::vector<double>& got,
+                   const GdnReference& r) {
     if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return tensor.dtype;
-    return canonical == "out" ? out_dtype_of(r.contract.value, r.problem) : DType::f32;
+    const DType out = out_dtype_of(r.contract.value, r.problem);
+    if (canonical == "out") return out;
+    const GradientTruth* gradient = r.backward ? r.backward->find(canonical) : nullptr;
+    if (gradient == nullptr) return DType::f32;
+    for (const DType dtype : {gradient->input, out}) {
+        if ((dtype == DType::bf16 || dtype == DType::f16) && held_by(got, dtype)) return dtype;
+    }
+    return DType::f32;
 }
 
 // Whether a finite value of the truth stays finite in the dtype that the dump stands for; nothing is held in fp64.
@@ -195,7 +205,7 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
     report.canonical = canonical;
     report.shape = entry.tensor.shape;
     report.stored = entry.tensor.dtype;
-    report.judged = judged_dtype(entry.tensor, canonical, r);
+    report.judged = judged_dtype(entry.tensor, canonical, pair.got, r);
     pair.judged = report.judged;
     const auto budgets = with_output_rounding(pair, options.threads);
     measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report, options.threads);

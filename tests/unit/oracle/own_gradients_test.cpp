@@ -1,4 +1,6 @@
 // Our own gradients, written as a dump, are OK in every form; what is changed in one of them is WRONG.
+#include <fmt/format.h>
+
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_gradients.h"
@@ -103,4 +105,41 @@ TEST_CASE("own gradients: the golden's own cotangents give its known gradients")
     CHECK(sum_of(g.d_gate) == doctest::Approx(.33892540311).epsilon(1e-9));
     CHECK(sum_of(g.dA_log) == doctest::Approx(.557705712923).epsilon(1e-9));
     CHECK(sum_of(g.d_initial_state) == doctest::Approx(-.0512156824976).epsilon(1e-9));
+}
+
+namespace {
+
+// Every floating tensor typed as F32, its values as they are.
+TensorFile typed_f32(TensorFile file) {
+    for (NamedTensor& t : file.tensors) {
+        if (is_floating(t.tensor.dtype)) t.tensor = from_f64(to_f64(t.tensor), t.tensor.shape, DType::f32);
+    }
+    return file;
+}
+
+void round(TensorFile& dump, std::string_view name, DType dtype) {
+    for (NamedTensor& t : dump.tensors) {
+        if (t.name != name) continue;
+        std::vector<double> values = to_f64(t.tensor);
+        for (double& x : values) x = rounded_to(x, dtype);
+        t.tensor = from_f64(values, t.tensor.shape, t.tensor.dtype);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("own gradients: 16-bit gradients stored as F32 are judged in 16 bits") {
+    for (const char* producer : {"levanter_chunk", "hf_chunk"}) {
+        CAPTURE(producer);
+        const Dumped d{
+            load_safetensors(vectors() / "gdn_bf16.inputs.safetensors"),
+            typed_f32(load_safetensors(vectors() / fmt::format("gdn_bf16.{}.outputs.safetensors", producer)))};
+        const std::vector<std::string> declared = {"out_dtype=bf16"};
+        const bool f32_out = std::string_view(producer).starts_with("levanter");
+        // The inputs say what their gradients are, or out's declared dtype does; out itself must be declared.
+        if (f32_out) CHECK(judged_gradients(d).verdict == Verdict::ok);
+        CHECK(judged_gradients(d, declared).verdict == Verdict::ok);
+        CHECK(judged_gradients({typed_f32(d.inputs), d.dump}, declared).verdict == Verdict::ok);
+        CHECK(judged_gradients({typed_f32(d.inputs), d.dump}).verdict == Verdict::wrong);
+    }
 }
