@@ -24,6 +24,7 @@ public:
     Diagnosis run() {
         whole_passes();
         for (const GradientEvidence* g : m_wrong) {
+            match_rounding(g->evidence, g->truth->canonical, m_hints);
             factors(*g);
             if (g->truth->canonical == "dg") gates(*g);
             if (g->truth->canonical == "dbeta") betas(*g);

@@ -117,7 +117,7 @@ TensorFile typed_f32(TensorFile file) {
     return file;
 }
 
-void round(TensorFile& dump, std::string_view name, DType dtype) {
+void round_to(TensorFile& dump, std::string_view name, DType dtype) {
     for (NamedTensor& t : dump.tensors) {
         if (t.name != name) continue;
         std::vector<double> values = to_f64(t.tensor);
@@ -141,5 +141,19 @@ TEST_CASE("own gradients: 16-bit gradients stored as F32 are judged in 16 bits")
         CHECK(judged_gradients(d, declared).verdict == Verdict::ok);
         CHECK(judged_gradients({typed_f32(d.inputs), d.dump}, declared).verdict == Verdict::ok);
         CHECK(judged_gradients({typed_f32(d.inputs), d.dump}).verdict == Verdict::wrong);
+    }
+}
+
+TEST_CASE("own gradients: undeclared bf16 rounding of one gradient is named as that") {
+    for (const char* name : {"dq", "dk", "dv", "dg", "dbeta", "d_initial_state"}) {
+        CAPTURE(name);
+        Dumped d = dump_case("gva_2", false);
+        round_to(d.dump, name, DType::bf16);
+        const GdnReport report = judged_gradients(d);
+        CHECK(report.verdict == Verdict::wrong);
+        CHECK(report.stage == "rounding");
+        REQUIRE_FALSE(report.hints.empty());
+        CHECK(report.hints.front().text ==
+              fmt::format("matches if {} is rounded to bfloat16 (declare it: --set out_dtype=bf16)", name));
     }
 }
