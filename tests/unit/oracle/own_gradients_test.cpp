@@ -71,6 +71,19 @@ TEST_CASE("own gradients: of raw gates and of alpha, to themselves, are OK") {
     }
 }
 
+TEST_CASE("own gradients: of every case, exact and chunked, are OK to themselves") {
+    for (const GdnCase& c : gdn_cases()) {
+        if (c.expected != Verdict::ok || c.dims.B * c.dims.T * c.dims.Hv * c.dims.dk * c.dims.dv > 1 << 20) continue;
+        for (const bool exact : {true, false}) {
+            CAPTURE(c.name);
+            CAPTURE(exact);
+            const GdnReport report = judged_gradients(dump_case(c, exact));
+            CAPTURE(report.reason);
+            CHECK(report.verdict == Verdict::ok);
+        }
+    }
+}
+
 TEST_CASE("own gradients: one per cent off in a gradient of a gate as given is WRONG") {
     const auto expect_wrong = [](std::string_view name, std::string_view tensor, double factor) {
         CAPTURE(name);
