@@ -39,11 +39,15 @@ void normalise_outside(std::vector<double>& x, std::size_t width, double eps) {
     }
 }
 
-// Moves values one token later (1) or earlier (-1); 0 comes in.
-void shift(std::vector<double>& x, int step) {
-    if (x.empty()) return;
-    std::rotate(x.begin(), step > 0 ? x.end() - 1 : x.begin() + 1, x.end());
-    (step > 0 ? x.front() : x.back()) = 0;
+// The lane's values of `all`, one token later (1) or earlier (-1); `none` comes in at the ends of the sequence.
+void shift(std::vector<double>& x, const std::vector<double>& all, int step, double none, const LanePlace& place) {
+    const GdnProblem& p = place.reference->problem;
+    const GdnSequence s = p.sequences[place.sequence];
+    for (std::size_t t = 0; t < x.size(); ++t) {
+        const std::int64_t row = s.begin + static_cast<std::int64_t>(place.begin + t) - step;
+        const bool inside = row >= s.begin && row < s.end;
+        x[t] = inside ? all[static_cast<std::size_t>(row * p.dims.Hv) + place.head] : none;
+    }
 }
 
 void add_norms(Hypotheses& all) {
@@ -230,7 +234,10 @@ void add_betas(Hypotheses& all) {
     add_prepared(all, "beta", "beta has the wrong sign", [](Lane& lane) {
         for (double& b : lane.beta) b = -b;
     });
-    add_prepared(all, "beta", "beta is that of the token before", [](Lane& lane) { shift(lane.beta, 1); });
+    add(all, "beta", "beta is that of the token before", [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+        shift(in.beta, place.reference->problem.beta, 1, c.beta_kind == BetaKind::prob ? 0 : -HUGE_VAL, place);
+        return true;
+    });
     add_prepared(all, "rounding", "beta is rounded to bf16", [](Lane& lane) {
         for (double& b : lane.beta) b = rounded_to(b, DType::bf16);
     });
@@ -262,8 +269,15 @@ void add_gates(Hypotheses& all) {
     add_prepared(all, "gate", "the decay is applied twice", [](Lane& lane) {
         for (double& g : lane.gate) g *= 2;
     });
-    add_prepared(all, "gate", "g is that of the token before", [](Lane& lane) { shift(lane.gate, 1); });
-    add_prepared(all, "gate", "g is that of the next token", [](Lane& lane) { shift(lane.gate, -1); });
+    for (const int step : {1, -1}) {
+        add(all, "gate", step > 0 ? "g is that of the token before" : "g is that of the next token",
+            [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                // What does not decay.
+                const double none = c.g_kind == GateKind::log ? 0 : c.g_kind == GateKind::alpha ? 1 : -HUGE_VAL;
+                shift(in.gate, place.reference->problem.gate, step, none, place);
+                return true;
+            });
+    }
     add_prepared(all, "gate", "g is clamped to [-1, 0]", [](Lane& lane) {
         for (double& g : lane.gate) g = std::clamp(g, -1.0, 0.0);
     });

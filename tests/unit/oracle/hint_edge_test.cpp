@@ -115,3 +115,12 @@ TEST_CASE("hint: a state that is lost at one boundary") {
         CHECK(report.place->first_token == static_cast<std::int64_t>(token));
     }
 }
+
+TEST_CASE("hint: gates of the next token, in more chunks than are acted out") {
+    const GdnReference r = real_size(400);
+    GdnProblem moved = r.problem;
+    const auto heads = static_cast<std::size_t>(moved.dims.Hv);
+    std::copy(r.problem.gate.begin() + static_cast<std::ptrdiff_t>(heads), r.problem.gate.end(), moved.gate.begin());
+    std::fill(moved.gate.end() - static_cast<std::ptrdiff_t>(heads), moved.gate.end(), 0.0);
+    expect_hint(r, run_recurrent64(moved, r.contract.value, 2), "gate", "g is that of the next token");
+}
