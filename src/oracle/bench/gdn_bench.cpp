@@ -338,8 +338,10 @@ Result<double> BenchInputs::gradient_error(int threads) const {
         std::vector<double> error = got[i]->wide();
         for (std::size_t j = 0; j < error.size(); ++j) error[j] -= (*exact[i])[j];
         const double size = exact[i] == &truth.dg ? std::max(rms(truth.dg), rms(truth.dbeta)) : rms(*exact[i]);
+        const double wrong = rms(error);
+        if (wrong == 0) continue;  // also where there is nothing, and nothing to compare with
         const double budget = got[i]->storage == Storage::bf16 ? k_bf16_gradient_budget : k_gradient_budget;
-        const double relative = rms(error) / size / budget;
+        const double relative = wrong / size / budget;
         worst = std::max(worst, relative);
         // NaN is the worst of all.
         if (!std::isfinite(relative)) return HUGE_VAL;

@@ -120,3 +120,12 @@ TEST_CASE("bench: order statistics") {
     CHECK(spread_of({4, 1, 2, 9}).median == 3);
     CHECK(spread_of({5, 1, 9}).max == 9);
 }
+
+TEST_CASE("bench: gradients of no tokens have no error") {
+    auto inputs = BenchInputs::make({1, 0, 1, 1, 8, 8}, 3);
+    REQUIRE(inputs);
+    const auto kernel = find_timed_kernel("builtin:backward");
+    REQUIRE(kernel);
+    kernel->run(*inputs, 2, best_isa());
+    CHECK(*inputs->gradient_error(1) < 4);
+}
