@@ -284,31 +284,6 @@ std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int thr
     return found;
 }
 
-struct WrongLane {
-    std::size_t sequence = 0, head = 0, first_chunk = 0;
-    double score = 0;
-};
-
-// Lanes by size of their error, with the chunk where it begins.
-std::vector<WrongLane> wrong_lanes(const GdnReference& r, const std::vector<LaneErrors>& errors) {
-    std::vector<WrongLane> lanes;
-    for (const LaneErrors& e : errors) {
-        WrongLane lane{static_cast<std::size_t>(e.sequence), static_cast<std::size_t>(e.head), 0,
-                       e.final_state.value_or(0)};
-        const GdnSequence s = r.problem.sequences[lane.sequence];
-        const auto length = static_cast<std::size_t>(s.end - s.begin);
-        lane.first_chunk = (std::max<std::size_t>(length, 1) - 1) / static_cast<std::size_t>(r.contract.value.chunk);
-        for (std::size_t c = e.chunks.size(); c-- > 0;) {
-            if (!(e.chunks[c] <= k_ok_band)) lane.first_chunk = c;
-            lane.score = std::isnan(e.chunks[c]) ? HUGE_VAL : std::max(lane.score, e.chunks[c]);
-        }
-        if (!(lane.score <= k_ok_band)) lanes.push_back(lane);
-    }
-    std::stable_sort(lanes.begin(), lanes.end(),
-                     [](const WrongLane& a, const WrongLane& b) { return a.score > b.score; });
-    return lanes;
-}
-
 std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, std::size_t chunk,
                                std::size_t first_chunk, int threads) {
     const std::size_t before = first_chunk == 0 ? 0 : first_chunk - 1;

@@ -27,6 +27,14 @@ std::vector<LaneErrors> map_errors(const GdnReference& reference, const ForwardE
 std::vector<double> map_token_errors(const GdnReference& reference, const ForwardEvidence& evidence,
                                      std::size_t sequence, int threads);
 
+// A lane with an error beyond the band of OK, and the chunk where that begins.
+struct WrongLane {
+    std::size_t sequence = 0, head = 0, first_chunk = 0;
+    double score = 0;
+};
+// Lanes by size of their error.
+std::vector<WrongLane> wrong_lanes(const GdnReference& reference, const std::vector<LaneErrors>& errors);
+
 // Heads, chunks and first wrong token. nullopt: every lane is within the band of OK.
 std::optional<FaultPlace> find_place(const GdnReference& reference, const ForwardEvidence& evidence,
                                      const std::vector<LaneErrors>& errors);
