@@ -17,7 +17,7 @@ std::vector<double> through_norm(const GdnProblem& problem, const GdnContract& c
 // From dg and the log decay `g` that the operator had, under the contract's kind of gate: d_gate, and of raw gates
 // dA_log and ddt_bias.
 void through_gates(const GdnProblem& problem, const GdnContract& contract, const std::vector<double>& g,
-                   GdnGradients& gradients);
+                   GdnGradients& out);
 
 // From dg and dbeta, with the log decay `g` and `beta` that the operator had: d_gate, d_logit, dA_log and ddt_bias. And
 // d_initial_state is cleared for sequences without tokens, where the contract gives them a final state of zeros.
