@@ -93,7 +93,7 @@ TEST_CASE("own gradients: one per cent off in a gradient of a gate as given is W
         scale(d.dump, tensor, factor);
         const GdnReport report = judged_gradients(d);
         CHECK(report.verdict == Verdict::wrong);
-        CHECK(report.stage == "dg");
+        if (tensor == "d_a") CHECK(report.stage == "dg");  // sums over tokens have no place to look at
     };
     for (const char* name : {"raw_gates", "raw_gates_2logit", "g1"}) {
         for (const char* tensor : {"d_a", "d_A_log", "d_dt_bias"}) {
