@@ -1,6 +1,8 @@
 #include "commands/oracle_files.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -57,12 +59,37 @@ Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& 
     return file;
 }
 
+// Bytes that can be had now; nullopt: this system does not say.
+std::optional<std::size_t> available_memory() {
+    const auto meminfo = read_file_if_exists("/proc/meminfo");
+    if (!meminfo || !*meminfo) return std::nullopt;
+    for (const std::string_view line : text::split(**meminfo, '\n')) {
+        constexpr std::string_view k_key = "MemAvailable:";
+        if (!line.starts_with(k_key)) continue;
+        const std::string_view value = text::trim(line.substr(k_key.size()));
+        const auto kib = text::parse_int(value.substr(0, value.find(' ')));
+        if (kib) return static_cast<std::size_t>(*kib) * 1024;
+    }
+    return std::nullopt;
+}
+
+// What a file may hold. A pipe does not say how long it is, and its buffer grows by doubling.
+std::size_t size_limit(std::filesystem::file_type type) {
+    const std::size_t available = available_memory().value_or(k_max_file);
+    return std::min(k_max_file, type == std::filesystem::file_type::regular ? available : available / 4);
+}
+
 Result<oracle::TensorFile> read_one(const Context& context, const std::string& path,
                                     const oracle::NpyOptions& options) {
-    auto content = read_file(context.cwd / path, {k_max_file, ErrorKind::usage});
+    std::error_code ignored;
+    const auto type = std::filesystem::status(context.cwd / path, ignored).type();
+    if (type == std::filesystem::file_type::character || type == std::filesystem::file_type::block) {
+        // Some have no end, and none holds tensors.
+        return fail(ErrorKind::bad_input, fmt::format("{} is a device, not a file of tensors", path));
+    }
+    auto content = read_file(context.cwd / path, {size_limit(type), ErrorKind::usage});
     if (!content) {
         // A name that is not there is a usage error; a file that cannot be read is an input that cannot be used.
-        std::error_code ignored;
         Error error = std::move(content).error();
         if (std::filesystem::exists(context.cwd / path, ignored)) error.kind = ErrorKind::bad_input;
         return tl::unexpected(std::move(error));
@@ -120,24 +147,14 @@ Status write(const Context& context, const std::string& path, const oracle::Tens
 
 Status check_memory(const oracle::GdnDims& dims, std::size_t sequences) {
     const auto needed = oracle::memory_estimate(dims, static_cast<std::int64_t>(sequences));
-    const auto meminfo = read_file_if_exists("/proc/meminfo");
-    if (!meminfo || !*meminfo) return {};
-    for (const std::string_view line : text::split(**meminfo, '\n')) {
-        constexpr std::string_view k_key = "MemAvailable:";
-        if (!line.starts_with(k_key)) continue;
-        const std::string_view value = text::trim(line.substr(k_key.size()));
-        const auto kib = text::parse_int(value.substr(0, value.find(' ')));
-        if (!kib) return {};
-        const auto available = static_cast<std::size_t>(*kib) * 1024;
-        if (needed && *needed <= available) return {};
-        constexpr double k_gib = 1 << 30;
-        return fail(ErrorKind::bad_input,
-                    needed ? fmt::format("this shape needs about {:.1f} GiB of memory, {:.1f} GiB are available",
-                                         static_cast<double>(*needed) / k_gib, static_cast<double>(available) / k_gib)
-                           : std::string("this shape needs more memory than any machine has"),
-                    "use fewer tokens, heads or batch rows");
-    }
-    return {};
+    const auto available = available_memory();
+    if (!available || (needed && *needed <= *available)) return {};
+    constexpr double k_gib = 1 << 30;
+    return fail(ErrorKind::bad_input,
+                needed ? fmt::format("this shape needs about {:.1f} GiB of memory, {:.1f} GiB are available",
+                                     static_cast<double>(*needed) / k_gib, static_cast<double>(*available) / k_gib)
+                       : std::string("this shape needs more memory than any machine has"),
+                "use fewer tokens, heads or batch rows");
 }
 
 Result<int> thread_count(std::int64_t requested) {

@@ -44,6 +44,10 @@ bool wait_for_input(int fd) {
     return false;
 }
 
+tl::unexpected<Error> too_large(std::string_view name, std::size_t limit) {
+    return fail(ErrorKind::bad_input, fmt::format("{} is larger than the limit of {} bytes", name, limit));
+}
+
 }  // namespace
 
 Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t limit) {
@@ -52,6 +56,7 @@ Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t l
     struct stat facts{};
     const bool may_wait = fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode);
     if (!may_wait) {
+        if (static_cast<std::size_t>(facts.st_size) > limit) return too_large(name, limit);
         // Room for one more step: the read that finds the end must not double the buffer.
         bytes.reserve(std::min(static_cast<std::size_t>(facts.st_size), limit) + k_step);
     }
@@ -65,9 +70,7 @@ Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t l
             return tl::unexpected(file_error(ErrorKind::local_io, "read", name, errno));
         }
         used += static_cast<std::size_t>(n);
-        if (used > limit) {
-            return fail(ErrorKind::bad_input, fmt::format("{} is larger than the limit of {} bytes", name, limit));
-        }
+        if (used > limit) return too_large(name, limit);
         if (n == 0) break;
     }
     bytes.resize(used);

@@ -214,3 +214,20 @@ PY
     [ -s ok.html ] || fail "no page"
     expect 8 base --html missing/page.html
 }
+
+test_endless_and_huge_inputs_are_refused() {
+    for file in /dev/zero /dev/urandom /dev/null; do
+        expect 9 compare --inputs $file --outputs $file
+        err_has "$file is a device, not a file of tensors"
+    done
+    truncate -s 4T huge.safetensors
+    expect 9 compare --inputs huge.safetensors --outputs huge.safetensors
+    err_has 'huge.safetensors is larger than the limit of'
+    expect 9 "$GDNCTL" oracle run gdn --inputs /dev/zero --out x.safetensors
+}
+
+test_inputs_may_come_from_a_pipe() {
+    "$GDNCTL" oracle run gdn --shape 1,2,2,9,8,8 --out in.safetensors >/dev/null 2>&1
+    "$GDNCTL" oracle compare gdn --inputs /dev/stdin --outputs in.safetensors < <(cat in.safetensors) >out.txt 2>&1 ||
+        fail "$(cat out.txt)"
+}
