@@ -49,6 +49,19 @@ struct GradientEvidence {
 std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, const std::vector<GradientEvidence>& all);
 Diagnosis diagnose_backward(const GdnReference& reference, const std::vector<GradientEvidence>& all, int threads);
 
+// What an honest gradient may be off by, as a root mean square.
+double honest_error(const GradientEvidence& gradient);
+// How many times smaller its error is if the truth were `other`; 0: no match.
+double gain_under(const GradientEvidence& gradient, const std::vector<double>& other);
+// Adds the hint "matches if `text`" if it is so.
+void offer_gradient(const GradientEvidence& gradient, std::string stage, const std::string& text,
+                    const std::vector<double>& other, std::vector<Hint>& hints);
+// The stage of a gradient: those of gates and beta as given belong to dg and dbeta.
+std::string stage_of_gradient(std::string_view name);
+// Wrong gradients that are a multiple of the truth, each by itself or all by one factor, or hold heads before tokens.
+void match_scaled_gradients(const GdnProblem& problem, const std::vector<GradientEvidence>& all,
+                            std::vector<Hint>& hints);
+
 // Root mean square of got - want; values whose truth is not finite are left out.
 double rms_difference(const std::vector<double>& got, const std::vector<double>& want);
 

@@ -23,9 +23,9 @@ public:
 
     Diagnosis run() {
         whole_passes();
+        match_scaled_gradients(m_r.problem, m_all, m_hints);
         for (const GradientEvidence* g : m_wrong) {
             match_rounding(g->evidence, g->truth->canonical, m_hints);
-            factors(*g);
             if (g->truth->canonical == "dg") gates(*g);
             if (g->truth->canonical == "dbeta") betas(*g);
             if (g->truth->canonical == "dv") values(*g);
@@ -54,25 +54,9 @@ private:
         return nullptr;
     }
 
-    double honest(const GradientEvidence& g) const {
-        double largest = 0;
-        for (const GroupBudget& b : g.evidence.budgets) largest = std::max(largest, b.rms);
-        return k_ok_band * largest;
-    }
-
-    // How many times smaller the error of one tensor is if the truth were `other`; 0: no match.
-    double gain(const GradientEvidence& g, const std::vector<double>& other) const {
-        const double before = rms_difference(*g.evidence.got, g.truth->want);
-        const double after = rms_difference(*g.evidence.got, other);
-        const double limit = honest(g);
-        const bool fits = after <= std::max(before / 100, std::min(limit, before / 3));
-        return fits ? before / std::max(after, limit / 16) : 0;
-    }
-
     void offer(const GradientEvidence& g, std::string stage, const std::string& text,
                const std::vector<double>& other) {
-        const double better = gain(g, other);
-        if (better > 0) m_hints.push_back({std::move(stage), "matches if " + text, better});
+        offer_gradient(g, std::move(stage), text, other, m_hints);
     }
 
     static const std::vector<double>& values_of(const GdnGradients& g, std::string_view name) {
@@ -87,13 +71,6 @@ private:
         return name == "d_dt_bias" ? g.ddt_bias : g.d_initial_state;
     }
 
-    // The stage of a gradient: those of gates and beta as given belong to dg and dbeta.
-    static std::string stage_of(std::string_view name) {
-        if (name == "d_initial_state") return "dS0";
-        if (name == "d_b") return "dbeta";
-        return std::string(name.starts_with("d_") ? "dg" : name);
-    }
-
     // A mistake that changes the whole pass must explain every wrong tensor, and none that is right.
     void offer_pass(std::string stage, const std::string& text, const GdnProblem& p, const GdnContract& c,
                     const GdnCotangents& cotangents) {
@@ -102,10 +79,10 @@ private:
         for (const GradientEvidence& g : m_all) {
             const auto& values = values_of(other, g.truth->canonical);
             if (g.wrong) {
-                const double better = gain(g, values);
+                const double better = gain_under(g, values);
                 if (better == 0) return;
                 least = std::min(least, better);
-            } else if (rms_difference(*g.evidence.got, values) > honest(g)) {
+            } else if (rms_difference(*g.evidence.got, values) > honest_error(g)) {
                 return;
             }
         }
@@ -155,37 +132,6 @@ private:
             offer_pass("bwd_shared", "the state's gradient is not carried between chunks, and neither is the state",
                        cut, c, m_b.cotangents);
         }
-    }
-
-    void factors(const GradientEvidence& g) {
-        double product = 0;
-        double squares = 0;
-        const auto& got = *g.evidence.got;
-        const auto& want = g.truth->want;
-        for (std::size_t i = 0; i < want.size(); ++i) {
-            if (!std::isfinite(got[i]) || !std::isfinite(want[i])) continue;
-            product += got[i] * want[i];
-            squares += want[i] * want[i];
-        }
-        if (squares == 0) return;
-        const double factor = product / squares;
-        if (std::fabs(factor - 1) < 1e-6) return;
-        std::vector<double> other = want;
-        for (double& x : other) x *= factor;
-        const std::string& name = g.truth->canonical;
-        const auto r = static_cast<double>(m_r.problem.dims.Hv) / static_cast<double>(m_r.problem.dims.Hk);
-        const auto near = [&](double f) { return std::fabs(factor / f - 1) < 1e-3; };
-        if ((name == "dq" || name == "dk") && r > 1 && (near(1 / r) || near(r))) {
-            offer(g, "gva_grad",
-                  fmt::format("{} is {} over the {} value heads of a key head, not summed", name,
-                              factor < 1 ? "averaged" : "multiplied by their number", r),
-                  other);
-            return;
-        }
-        std::string text =
-            factor == 0 ? fmt::format("{} is 0", name) : fmt::format("{} is {:.6g} times the truth", name, factor);
-        if (near(-1)) text = name + " has the wrong sign";
-        offer(g, stage_of(name), text, other);
     }
 
     // dg from its parts: dc_i = dg_i - dg_{i+1} inside a chunk.
@@ -364,14 +310,14 @@ private:
         for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
         if (m_wrong.size() == 1) {
             const std::string& name = m_wrong.front()->truth->canonical;
-            d.stages = {stage_of(name), "bwd_shared"};
+            d.stages = {stage_of_gradient(name), "bwd_shared"};
         } else if (keys_only && has("dq") && has("dk")) {
             const bool grouped = m_r.problem.dims.Hv > m_r.problem.dims.Hk;
             d.stages = grouped ? std::vector<std::string>{"gva_grad", "l2norm_grad", "bwd_shared"}
                                : std::vector<std::string>{"l2norm_grad", "bwd_shared"};
         } else {
             d.stages = {"bwd_shared"};
-            for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of(g->truth->canonical));
+            for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of_gradient(g->truth->canonical));
         }
         d.hints.push_back(
             {d.stages.front(), fmt::format("{} wrong and no other gradient: no known mistake explains it", names), 1});

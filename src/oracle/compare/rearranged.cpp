@@ -1,4 +1,6 @@
 // Mistakes that leave values right and put them elsewhere, scale them, or round them.
+#include "oracle/compare/rearranged.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,28 +35,6 @@ double sum_over(const std::vector<double>& got, const std::vector<double>& other
         };
     });
     return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
-// Sum of squares of got - other.
-double distance(const std::vector<double>& got, const std::vector<double>& other, int threads = 1) {
-    return sum_over(got, other, threads, [](double x, double y) { return square(x - y); });
-}
-
-// What an honest tensor may be off by, as a sum of squares.
-double allowed(const Evidence& e) {
-    double sum = 0;
-    double rms = 0;
-    for (const GroupBudget& b : e.budgets) rms = std::max(rms, b.rms);
-    sum = square(k_ok_band * rms) * static_cast<double>(e.got->size());
-    return sum;
-}
-
-void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
-          double limit) {
-    if (!std::isfinite(before) || before <= 0 || !(after <= std::max(before / 1e4, std::min(limit, before / 9))))
-        return;
-    hints.push_back(
-        {std::string(stage), "matches if " + std::move(text), std::sqrt(before / std::max(after, limit / 16))});
 }
 
 // Whether the dump is finite wherever the truth is: what is not can be neither moved nor scaled to it.
@@ -200,6 +180,24 @@ void match_masked(const GdnReference& r, const Evidence& e, int threads, std::ve
 
 }  // namespace
 
+double distance(const std::vector<double>& got, const std::vector<double>& other, int threads) {
+    return sum_over(got, other, threads, [](double x, double y) { return square(x - y); });
+}
+
+double allowed(const Evidence& e) {
+    double rms = 0;
+    for (const GroupBudget& b : e.budgets) rms = std::max(rms, b.rms);
+    return square(k_ok_band * rms) * static_cast<double>(e.got->size());
+}
+
+void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
+          double limit) {
+    if (!std::isfinite(before) || before <= 0 || !(after <= std::max(before / 1e4, std::min(limit, before / 9))))
+        return;
+    hints.push_back(
+        {std::string(stage), "matches if " + std::move(text), std::sqrt(before / std::max(after, limit / 16))});
+}
+
 void match_rounding(const Evidence& e, std::string_view tensor, std::vector<Hint>& hints) {
     if (e.judged != DType::f32 && e.judged != DType::f64) return;
     for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -237,6 +235,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
                    "the batch rows of out", hints);
         match_factor(e, "out", static_cast<double>(d.dk), threads, hints);
         match_rounding(e, "out", hints);
+        match_axes_order(r, evidence, threads, hints);
     }
     if (evidence.state && is_finite(*evidence.state)) {
         const Evidence& e = *evidence.state;

@@ -1,4 +1,5 @@
 // Verdicts on gradients: recorded ones are OK, each known mistake is WRONG at its stage.
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -195,4 +196,52 @@ TEST_CASE("gradient fault: one token, at its place; a wrong forward pass comes f
     const GdnReport both = judged(with_gradients(inputs, dump), dump);
     CHECK_FALSE(both.backward_fault);
     CHECK(both.stage == "scale");
+}
+
+TEST_CASE("gradients: all of them off by one factor, and heads before tokens, are named") {
+    const TensorFile inputs = inputs_of("gdn_base");
+    for (const double factor : {2.0, -1.0, 1 / 2240.0, 0.0}) {
+        CAPTURE(factor);
+        TensorFile dump = dump_of("gdn_base");
+        for (const char* name : {"dq", "dk", "dv", "dg", "dbeta", "d_initial_state"}) {
+            change(dump, name, [&](std::vector<double>& x) {
+                for (double& value : x) value *= factor;
+            });
+        }
+        expect_fault(inputs, dump, "bwd_shared", factor == 0 ? "every gradient is 0" : "every gradient");
+        const GdnReport report = judged(with_gradients(inputs, dump), dump);
+        CHECK(hints_of(report).find("dq is") == std::string::npos);
+    }
+    // One of them alone keeps its own stage.
+    TensorFile one = dump_of("gdn_base");
+    change(one, "dv", [](std::vector<double>& x) {
+        for (double& value : x) value *= 2;
+    });
+    expect_fault(inputs, one, "dv", "dv is 2 times the truth");
+
+    for (const char* name : {"dq", "dk", "dv", "dg"}) {
+        CAPTURE(name);
+        TensorFile dump = dump_of("gdn_base");
+        Shape shape;
+        for (const NamedTensor& t : dump.tensors) {
+            if (t.name == name) shape = t.tensor.shape;
+        }
+        REQUIRE(shape.size() >= 3);
+        const auto [batches, tokens, heads] = std::array{
+            static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2])};
+        const auto width = shape.size() > 3 ? static_cast<std::size_t>(shape[3]) : 1;
+        change(dump, name, [&](std::vector<double>& x) {
+            std::vector<double> moved;
+            for (std::size_t b = 0; b < batches; ++b) {
+                for (std::size_t h = 0; h < heads; ++h) {
+                    for (std::size_t t = 0; t < tokens; ++t) {
+                        for (std::size_t i = 0; i < width; ++i)
+                            moved.push_back(x[((b * tokens + t) * heads + h) * width + i]);
+                    }
+                }
+            }
+            x = moved;
+        });
+        expect_fault(inputs, dump, "layout", std::string(name) + " is written as [B,H,T,D], heads before tokens");
+    }
 }

@@ -124,3 +124,57 @@ TEST_CASE("hint: gates of the next token, in more chunks than are acted out") {
     std::fill(moved.gate.end() - static_cast<std::ptrdiff_t>(heads), moved.gate.end(), 0.0);
     expect_hint(r, run_recurrent64(moved, r.contract.value, 2), "gate", "g is that of the next token");
 }
+
+namespace {
+
+std::vector<double> exchanged(const std::vector<double>& x, std::int64_t tokens, std::int64_t heads,
+                              std::int64_t width) {
+    std::vector<double> moved;
+    for (std::int64_t b = 0; b < static_cast<std::int64_t>(x.size()) / (tokens * heads * width); ++b) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+            for (std::int64_t t = 0; t < tokens; ++t) {
+                for (std::int64_t i = 0; i < width; ++i)
+                    moved.push_back(x[static_cast<std::size_t>(((b * tokens + t) * heads + h) * width + i)]);
+            }
+        }
+    }
+    return moved;
+}
+
+}  // namespace
+
+TEST_CASE("hint: bytes with heads before tokens, in out and in inputs") {
+    GdnCase batched;
+    batched.name = "batched";
+    batched.dims = {2, 70, 2, 4, 16, 8};
+    batched.seed = 5;
+    batched.contract = {"head_map=interleaved"};
+    for (const GdnReference& r : {reference_for(make_inputs(batched)), real_size(130)}) {
+        const GdnProblem& p = r.problem;
+        const GdnDims& d = p.dims;
+        CAPTURE(d.B);
+        GdnOutputs written = r.truth;
+        written.out = exchanged(r.truth.out, d.T, d.Hv, d.dv);
+        expect_hint(r, written, "layout", "out is written as [B,H,T,D], heads before tokens");
+        // Read so: what the kernel takes for token t of head h lies where the bytes of another are.
+        const auto read = [&](std::vector<double>& x, std::int64_t heads, std::int64_t width) {
+            x = exchanged(x, heads, d.T, width);
+        };
+        GdnProblem all = p;
+        read(all.q, d.Hk, d.dk);
+        read(all.k, d.Hk, d.dk);
+        GdnProblem keys = all;
+        read(all.v, d.Hv, d.dv);
+        read(all.gate, d.Hv, 1);
+        read(all.beta, d.Hv, 1);
+        GdnProblem values = p;
+        read(values.v, d.Hv, d.dv);
+        const GdnContract& c = r.contract.value;
+        expect_hint(r, run_recurrent64(keys, c, 2), "layout", "q and k are read as [B,H,T,D], heads before tokens");
+        expect_hint(r, run_recurrent64(values, c, 2), "layout", "v is read as [B,H,T,D], heads before tokens");
+        GdnOutputs both = run_recurrent64(all, c, 2);
+        expect_hint(r, both, "layout", "q, k, v, g and beta are read as [B,H,T,D]");
+        both.out = exchanged(both.out, d.T, d.Hv, d.dv);
+        expect_hint(r, both, "layout", "heads before tokens, and out is written so");
+    }
+}
