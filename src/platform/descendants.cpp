@@ -123,6 +123,38 @@ std::vector<ProcessId> processes_with_mark(std::string_view word, const std::vec
     return found;
 }
 
+std::vector<ProcessId> processes_with_entry(std::string_view entry, const std::vector<ProcessInfo>& processes) {
+    std::vector<ProcessId> found;
+    for (const auto& process : processes) {
+        if (process.dead()) continue;
+        const std::string environment = read_proc_file(fmt::format("/proc/{}/environ", process.id.pid));
+        const auto entries = text::split(environment, '\0');
+        if (std::find(entries.begin(), entries.end(), entry) != entries.end()) found.push_back(process.id);
+    }
+    return found;
+}
+
+std::string process_command(pid_t pid) {
+    constexpr std::size_t k_longest = 300;
+    std::string line = read_proc_file(fmt::format("/proc/{}/cmdline", pid));
+    if (line.ends_with('\0')) line.pop_back();
+    if (line.empty()) return {};
+    std::vector<std::string> words;
+    for (const auto word : text::split(line, '\0')) words.emplace_back(word);
+    std::string command = text::repair_utf8(text::shell_join(words));
+    if (command.size() > k_longest) command = text::repair_utf8(command.substr(0, k_longest)) + "...";
+    return command;
+}
+
+std::chrono::milliseconds process_age(const ProcessId& id) {
+    const std::string uptime = read_proc_file("/proc/uptime");
+    const auto seconds = text::parse_double(text::split(uptime, ' ').front());
+    const long ticks = sysconf(_SC_CLK_TCK);
+    if (!seconds || ticks <= 0) return std::chrono::milliseconds(0);
+    const double age = *seconds - static_cast<double>(id.start_ticks) / static_cast<double>(ticks);
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::max(0.0, age) * 1000));
+}
+
 bool send_signal(const ProcessId& id, int signal) {
     // The descriptor pins the process; only then is it worth looking whether it is the right one.
     const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));

@@ -35,6 +35,9 @@ using End = ProcessResult::End;
 constexpr milliseconds k_look_around{1000};
 // How often the descendants are counted while they are being ended, or the child where the kernel has no pidfd.
 constexpr milliseconds k_look_closely{20};
+// How often ProcessSpec::watch is asked, and how often whose descendant is whose is written down.
+constexpr milliseconds k_watch{250};
+constexpr milliseconds k_note{1000};
 // What SIGKILL does not end in this time hangs in the kernel.
 constexpr milliseconds k_patience{5000};
 
@@ -85,21 +88,22 @@ public:
             look_at_leader();
             Family::instance().reap_adopted();
             if (m_phase == Phase::running) look_at_limits();
+            if (m_phase == Phase::interrupting) look_at_interrupt();
             if (m_phase == Phase::ending) end_members();
         }
         return collect();
     }
 
 private:
-    enum class Phase { running, ending, done };
+    enum class Phase { running, interrupting, ending, done };
 
     milliseconds elapsed_since(Clock::Monotonic start) const {
         return std::chrono::duration_cast<milliseconds>(m_clock.monotonic() - start);
     }
 
     int poll_timeout() const {
-        if (m_phase == Phase::ending || (m_leader_alive && !m_pidfd.valid())) return int{k_look_closely.count()};
-        milliseconds wait = k_look_around;
+        if (m_phase != Phase::running || (m_leader_alive && !m_pidfd.valid())) return int{k_look_closely.count()};
+        milliseconds wait = m_spec.watch ? k_watch : k_look_around;
         // One more than what is left, so that the limit has passed when poll() returns.
         const auto until = [&](milliseconds limit, Clock::Monotonic start) {
             if (limit.count() > 0) wait = std::min(wait, limit - elapsed_since(start) + milliseconds(1));
@@ -154,7 +158,24 @@ private:
         if (ended < 0) m_status = W_EXITCODE(127, 0);  // someone else collected it; never mistaken for success
         m_leader_alive = false;
         m_in.reset();
-        if (m_phase == Phase::running) start_ending();
+        if (m_phase != Phase::running) return;
+        if (m_spec.leaves_behind && leave_behind()) {
+            m_phase = Phase::done;
+        } else {
+            start_ending();
+        }
+    }
+
+    bool leave_behind() {
+        drain(m_out_fd, m_out);
+        drain(m_err_fd, m_err);
+        m_out.finish();
+        if (!WIFEXITED(m_status) || !m_spec.leaves_behind(WEXITSTATUS(m_status))) return false;
+        for (const auto& member : Family::instance().members(m_leader_id)) {
+            note_survivor(member);
+            Family::instance().keep(member);
+        }
+        return true;
     }
 
     void look_at_limits() {
@@ -164,6 +185,12 @@ private:
             m_reason = End::wall_limit;
         } else if (m_spec.idle_limit.count() > 0 && is_idle()) {
             m_reason = End::idle_limit;
+        } else if (m_spec.watch && !m_spec.watch()) {
+            m_reason = End::watch;
+        }
+        if (m_spec.takes_strays && (m_reason || elapsed_since(m_noted) >= k_note)) {
+            m_noted = m_clock.monotonic();
+            Family::instance().note_descendants();
         }
         if (m_reason) start_ending();
     }
@@ -183,6 +210,18 @@ private:
     }
 
     void start_ending() {
+        if (!m_leader_alive || m_spec.interrupt_grace.count() == 0) return start_sweep();
+        m_phase = Phase::interrupting;
+        m_ending_since = m_clock.monotonic();
+        send_signal(m_leader_id, SIGINT);
+        send_signal(m_leader_id, SIGCONT);
+    }
+
+    void look_at_interrupt() {
+        if (!m_leader_alive || elapsed_since(m_ending_since) >= m_spec.interrupt_grace) start_sweep();
+    }
+
+    void start_sweep() {
         m_phase = Phase::ending;
         m_ending_since = m_clock.monotonic();
         if (!m_leader_alive) return;
@@ -207,7 +246,7 @@ private:
         if (since >= m_spec.grace && m_leader_alive) kill(-m_leader, SIGKILL);
         for (const auto& member : members) {
             const bool is_new = m_asked.insert(member).second;
-            if (!m_leader_alive) m_survivors.insert(member);
+            if (!m_leader_alive) note_survivor(member);
             if (since >= m_spec.grace) {
                 send_signal(member, SIGKILL);
             } else if (is_new) {
@@ -215,6 +254,10 @@ private:
                 send_signal(member, SIGCONT);
             }
         }
+    }
+
+    void note_survivor(const ProcessId& id) {
+        if (m_survivors.insert(id).second) m_survivor_facts.push_back({id, process_command(id.pid), process_age(id)});
     }
 
     ProcessResult collect() {
@@ -232,7 +275,8 @@ private:
         if (!m_spec.on_stdout_line) result.out = m_out.take();
         if (!m_spec.on_stderr_line) result.err = m_err.take();
         result.elapsed = elapsed_since(m_started);
-        result.swept = static_cast<int>(m_survivors.size());
+        result.swept = m_asked.empty() ? 0 : static_cast<int>(m_survivors.size());
+        result.survivors = std::move(m_survivor_facts);
         return result;
     }
 
@@ -245,6 +289,7 @@ private:
     OutputStream m_out, m_err;
     UniqueFd m_pidfd, m_wake;
     Clock::Monotonic m_started, m_last_output, m_ending_since;
+    Clock::Monotonic m_noted{};  // when descendants were last written down
     Phase m_phase = Phase::running;
     std::optional<End> m_reason;  // why we ended it; empty: it ended by itself
     bool m_leader_alive = true;
@@ -254,6 +299,7 @@ private:
     int m_kills = 0;                  // rounds of KILL
     std::set<ProcessId> m_asked;      // have been sent TERM
     std::set<ProcessId> m_survivors;  // seen alive after the leader's end
+    std::vector<ProcessResult::Survivor> m_survivor_facts;
 };
 
 class SystemProcess final : public Process {
@@ -287,6 +333,7 @@ std::string describe_end(const ProcessResult& result, const ProcessSpec& spec) {
         case End::wall_limit: return "ran longer than " + format_duration(spec.wall_limit);
         case End::idle_limit: return "wrote nothing for " + format_duration(spec.idle_limit);
         case End::stopped: return "was stopped";
+        case End::watch: return "was ended";
     }
     return {};
 }

@@ -50,20 +50,22 @@ bool Family::has_children() {
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-pid_t Family::fork_leader(const std::string& word, void (*child)(void*), void* argument) {
+pid_t Family::fork_leader(const Leader& facts, void (*child)(void*), void* argument) {
     const std::lock_guard lock(m_mutex);
     const pid_t pid = fork();
     if (pid == 0) {
         child(argument);
         _exit(127);
     }
-    if (pid > 0) m_leaders.emplace(pid, word);
+    if (pid > 0) m_leaders.emplace(pid, facts);
     return pid;
 }
 
 void Family::forget_leader(pid_t leader) {
     const std::lock_guard lock(m_mutex);
     m_leaders.erase(leader);
+    std::erase_if(m_seen, [&](const auto& entry) { return entry.second == leader; });
+    std::erase_if(m_sessions, [&](const auto& entry) { return entry.second == leader; });
 }
 
 void Family::keep(const ProcessId& id) {
@@ -72,7 +74,8 @@ void Family::keep(const ProcessId& id) {
 }
 
 // Whether an adopted descendant comes from this run: by group, session or mark; one that shed all three belongs to the
-// only run there is, and waits for the last one where there are several. It cannot be older than its leader. Marks are
+// run below which it was seen, to the one that takes strays or to the only one there is, and waits for the last one
+// otherwise. It cannot be older than its leader. Marks are
 // only ever added to, so whoever carries another one without ours has put it there to be on its own.
 bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
     if (child.id.start_ticks < leader.start_ticks) return false;
@@ -80,10 +83,34 @@ bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
     if (m_leaders.contains(child.group) || m_leaders.contains(child.session)) return false;
     const std::string mark = settled_mark(child.id.pid);
     const auto words = text::split(mark, ':');
-    for (const auto& [pid, word] : m_leaders) {
-        if (std::find(words.begin(), words.end(), word) != words.end()) return pid == leader.pid;
+    for (const auto& [pid, facts] : m_leaders) {
+        if (std::find(words.begin(), words.end(), facts.word) != words.end()) return pid == leader.pid;
     }
-    return mark.empty() && m_leaders.size() == 1;
+    if (!mark.empty()) return false;
+    if (const auto seen = m_seen.find(child.id); seen != m_seen.end()) return seen->second == leader.pid;
+    if (const auto seen = m_sessions.find(child.session); seen != m_sessions.end()) return seen->second == leader.pid;
+    return m_leaders.size() == 1 || takes_strays(leader.pid);
+}
+
+bool Family::takes_strays(pid_t leader) const {
+    const auto takers =
+        std::count_if(m_leaders.begin(), m_leaders.end(), [](const auto& entry) { return entry.second.takes_strays; });
+    const auto found = m_leaders.find(leader);
+    return takers == 1 && found != m_leaders.end() && found->second.takes_strays;
+}
+
+void Family::note_descendants() {
+    const auto processes = all_processes();
+    const std::lock_guard lock(m_mutex);
+    std::erase_if(m_seen, [](const auto& entry) { return !is_running(entry.first); });
+    for (const auto& [leader, facts] : m_leaders) {
+        for (const auto& id : descendants_of(leader, processes)) m_seen.emplace(id, leader);
+    }
+    for (const auto& process : processes) {
+        const auto seen = m_seen.find(process.id);
+        if (seen == m_seen.end() || process.session == getsid(0) || m_leaders.contains(process.session)) continue;
+        m_sessions.emplace(process.session, seen->second);
+    }
 }
 
 std::vector<ProcessId> Family::members(const ProcessId& leader) {

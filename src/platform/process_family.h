@@ -17,11 +17,18 @@ public:
 
     // Forks. In the child `child` is called, which must not return and may do only what is allowed after a fork of a
     // threaded program. Returns the child's id, or -1 with errno. From here on it is known as the leader of a run.
-    pid_t fork_leader(const std::string& word, void (*child)(void*), void* argument);
+    struct Leader {
+        std::string word;  // in the mark
+        bool takes_strays = false;
+    };
+    pid_t fork_leader(const Leader& facts, void (*child)(void*), void* argument);
     void forget_leader(pid_t leader);
 
     // Living descendants that belong to the run, its leader included.
     std::vector<ProcessId> members(const ProcessId& leader);
+
+    // Writes down which process and session is below which leader now: it may have lost its parents when it matters.
+    void note_descendants();
 
     // Whether this program has children at all (cheap). False: no run has anything left to end.
     static bool has_children();
@@ -35,10 +42,13 @@ private:
     Family();
     bool is_kept(const ProcessId& id) const { return m_kept.contains(id); }
     bool belongs(const ProcessInfo& child, const ProcessId& leader) const;
+    bool takes_strays(pid_t leader) const;
 
     mutable std::mutex m_mutex;
-    std::map<pid_t, std::string> m_leaders;  // to the word in the mark
-    std::set<ProcessId> m_kept;              // children from before the first run, and those asked to be kept
+    std::map<pid_t, Leader> m_leaders;
+    std::map<ProcessId, pid_t> m_seen;  // descendants, with the leader that they were seen below
+    std::map<pid_t, pid_t> m_sessions;  // and their sessions
+    std::set<ProcessId> m_kept;         // children from before the first run, and those asked to be kept
 };
 
 }  // namespace gdnctl

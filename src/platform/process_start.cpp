@@ -180,12 +180,12 @@ Error start_error(const ProcessSpec& spec, const Failure& failure) {
 }
 
 // Signals wait while the child is being made: our handlers must not run in it.
-pid_t fork_with_signals_blocked(ChildPlan& plan, const std::string& mark_word) {
+pid_t fork_with_signals_blocked(ChildPlan& plan, const std::string& mark_word, bool takes_strays) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const pid_t pid = Family::instance().fork_leader(mark_word, become_program, &plan);
+    const pid_t pid = Family::instance().fork_leader({mark_word, takes_strays}, become_program, &plan);
     const int problem = errno;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     errno = problem;
@@ -221,7 +221,7 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
                    report_write.get(),
                    spec.new_session,
                    getpid()};
-    started.pid = fork_with_signals_blocked(plan, mark_word);
+    started.pid = fork_with_signals_blocked(plan, mark_word, spec.takes_strays);
     if (started.pid < 0) {
         return fail(ErrorKind::local_io, fmt::format("cannot run '{}': {}", spec.argv.front(), std::strerror(errno)),
                     "too many processes or too little memory");

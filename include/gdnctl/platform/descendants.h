@@ -51,6 +51,10 @@ std::vector<ProcessId> members_of_session(pid_t session, const std::vector<Proce
 // of its own (the supervisor of a job does) is meant to live on, and is not swept.
 inline constexpr std::string_view k_process_mark = "GDNCTL_PROCESS_MARK";
 std::string process_mark(pid_t pid);  // the value; empty: none, or not ours to read
+// Those of `processes` whose environment has exactly this entry ("NAME=value"), as far as it is ours to read.
+std::vector<ProcessId> processes_with_entry(std::string_view entry, const std::vector<ProcessInfo>& processes);
+std::string process_command(pid_t pid);                      // its words, shell-quoted, at most 300 bytes; empty: gone
+std::chrono::milliseconds process_age(const ProcessId& id);  // since its start
 // Those of `processes` whose mark holds the word.
 std::vector<ProcessId> processes_with_mark(std::string_view word, const std::vector<ProcessInfo>& processes);
 

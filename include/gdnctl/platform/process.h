@@ -16,6 +16,7 @@
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/descendants.h"
 
 namespace gdnctl {
 
@@ -44,7 +45,17 @@ struct ProcessSpec {
 
     std::chrono::milliseconds wall_limit{0};  // 0: none
     std::chrono::milliseconds idle_limit{0};  // 0: none; time without a byte of output (files included)
-    std::chrono::milliseconds grace{3000};    // between TERM and KILL
+    // SIGINT goes to the program alone, and this long later TERM to everything; 0: TERM at once.
+    std::chrono::milliseconds interrupt_grace{0};
+    std::chrono::milliseconds grace{3000};  // between TERM and KILL
+    // Called while the program runs, after its output and at least four times a second; false: it is to end.
+    std::function<bool()> watch;
+    // Descendants that shed group, session, parent and mark belong to this run also while others go on beside it. Of
+    // several runs at once that ask for them none gets them before the others have ended.
+    bool takes_strays = false;
+    // Asked when the program has ended by itself, after the last line of its output that is there: true leaves what
+    // it has started running, for good. Empty: everything is ended.
+    std::function<bool(int exit_code)> leaves_behind;
     std::stop_token stop;
 };
 
@@ -55,13 +66,20 @@ struct ProcessResult {
         wall_limit,  // we ended it
         idle_limit,
         stopped,
+        watch,  // ProcessSpec::watch said so
     };
     End end = End::exited;
     int exit_code = 0;     // of the program; died of signal N: -N
     std::string out, err;  // what was captured
     bool out_truncated = false, err_truncated = false;
     std::chrono::milliseconds elapsed{0};
-    int swept = 0;  // descendants that outlived the program and were ended
+    struct Survivor {
+        ProcessId id;
+        std::string command;  // its words, shell-quoted; cut
+        std::chrono::milliseconds age{0};
+    };
+    std::vector<Survivor> survivors;  // descendants that outlived the program, ended or left
+    int swept = 0;                    // those that were ended
     bool ok() const { return end == End::exited && exit_code == 0; }
 };
 
