@@ -173,7 +173,7 @@ private:
         if (!WIFEXITED(m_status) || !m_spec.leaves_behind(WEXITSTATUS(m_status))) return false;
         for (const auto& member : Family::instance().members(m_leader_id)) {
             note_survivor(member);
-            Family::instance().keep(member);
+            Family::instance().spare(member);
         }
         return true;
     }

@@ -118,14 +118,19 @@ std::vector<ProcessId> Family::members(const ProcessId& leader) {
     const std::lock_guard lock(m_mutex);
     std::vector<ProcessId> found;
     for (const auto& child : processes) {
-        if (child.parent != getpid() || is_kept(child.id)) continue;
+        if (child.parent != getpid() || is_left_alone(child.id)) continue;
         if (child.id.pid != leader.pid && (m_leaders.contains(child.id.pid) || !belongs(child, leader))) continue;
         if (!child.dead()) found.push_back(child.id);
         const auto below = descendants_of(child.id.pid, processes);
         found.insert(found.end(), below.begin(), below.end());
     }
-    std::erase_if(found, [&](const ProcessId& id) { return is_kept(id); });
+    std::erase_if(found, [&](const ProcessId& id) { return is_left_alone(id); });
     return found;
+}
+
+void Family::spare(const ProcessId& id) {
+    const std::lock_guard lock(m_mutex);
+    m_spared.insert(id);
 }
 
 void Family::reap_adopted() {
@@ -135,7 +140,7 @@ void Family::reap_adopted() {
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
         const auto dead = process_info(info.si_pid);
         // Leaders are collected by their run, kept ones by whoever asked for it.
-        if (m_leaders.contains(info.si_pid) || (dead && is_kept(dead->id))) return;
+        if (m_leaders.contains(info.si_pid) || (dead && m_kept.contains(dead->id))) return;
         waitpid(info.si_pid, nullptr, WNOHANG);
     }
 }

@@ -36,11 +36,12 @@ public:
     // Collects the exit status of adopted descendants, so that they do not stay as zombies.
     void reap_adopted();
 
-    void keep(const ProcessId& id);
+    void keep(const ProcessId& id);   // neither ended nor reaped
+    void spare(const ProcessId& id);  // not ended; reaped once it has ended by itself
 
 private:
     Family();
-    bool is_kept(const ProcessId& id) const { return m_kept.contains(id); }
+    bool is_left_alone(const ProcessId& id) const { return m_kept.contains(id) || m_spared.contains(id); }
     bool belongs(const ProcessInfo& child, const ProcessId& leader) const;
     bool takes_strays(pid_t leader) const;
 
@@ -49,6 +50,7 @@ private:
     std::map<ProcessId, pid_t> m_seen;  // descendants, with the leader that they were seen below
     std::map<pid_t, pid_t> m_sessions;  // and their sessions
     std::set<ProcessId> m_kept;         // children from before the first run, and those asked to be kept
+    std::set<ProcessId> m_spared;
 };
 
 }  // namespace gdnctl

@@ -1,0 +1,49 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/services/codex.h"
+
+namespace gdnctl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a run keeps to itself; everything else of a user's home is configuration, credentials or instructions.
+bool is_state(const std::string& name) {
+    constexpr std::array<std::string_view, 9> k_own = {
+        "sessions",  "archived_sessions", "history.jsonl", "session_index.jsonl", "log", "tmp",
+        "worktrees", "shell_snapshots",   "cache"};
+    if (std::find(k_own.begin(), k_own.end(), name) != k_own.end()) return true;
+    return name.find(".sqlite") != std::string::npos || name.ends_with(".lock");
+}
+
+}  // namespace
+
+Status make_codex_home(const fs::path& folder, const fs::path& user_home) {
+    std::error_code ec;
+    if (!fs::is_directory(user_home, ec)) {
+        return fail(ErrorKind::config, fmt::format("codex has no home: {}", user_home.string()),
+                    "run `codex login` once, or set CODEX_HOME");
+    }
+    GDNCTL_TRY(make_private_directory(folder));
+    const fs::path from = fs::absolute(user_home, ec);
+    for (fs::directory_iterator it(from, ec), end; !ec && it != end; it.increment(ec)) {
+        const std::string name = it->path().filename().string();
+        if (is_state(name)) continue;
+        const fs::path link = folder / name;
+        std::error_code of_link;
+        if (fs::is_symlink(link, of_link) && fs::read_symlink(link, of_link) == it->path()) continue;
+        if (fs::exists(fs::symlink_status(link, of_link))) continue;  // codex has made one of its own
+        of_link.clear();
+        fs::create_symlink(it->path(), link, of_link);
+        if (of_link) return tl::unexpected(file_error(ErrorKind::local_io, "make", link, of_link.value()));
+    }
+    if (ec) return tl::unexpected(file_error(ErrorKind::local_io, "read", from, ec.value()));
+    return {};
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,22 @@
+// What the two agents make of a request alike.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gdnctl/platform/process.h"
+#include "gdnctl/services/agent.h"
+
+namespace gdnctl::codex {
+
+// Errors: usage (worktree, prompt or loop id is missing).
+Status check_request(const AgentRequest& request);
+Status remove_stale(const std::filesystem::path& path);
+// Session, environment, prompt, limits and sweep; the caller adds argv and what it listens to.
+ProcessSpec base_spec(const AgentRequest& request);
+// Whether something that `leader` started runs in a session of its own, as tool commands do.
+bool has_foreign_sessions(pid_t leader);
+AgentTokens less(const AgentTokens& tokens, const AgentTokens& before);  // never below 0
+std::string quoted(std::string_view text);                               // as a JSON string
+
+}  // namespace gdnctl::codex
