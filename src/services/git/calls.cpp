@@ -1,0 +1,226 @@
+#include "services/git/calls.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/descendants.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/services/git.h"
+
+namespace gdnctl::git {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::minutes k_longest_call{10};
+constexpr int k_lock_tries = 3;
+constexpr std::chrono::seconds k_lock_pause{2};
+
+// Said before every subcommand: no hook, monitor, signature, collection in the background, pager; and the plain form
+// of whatever is printed.
+constexpr std::array k_settings = {"core.hooksPath=/dev/null",
+                                   "core.fsmonitor=false",
+                                   "core.quotePath=false",
+                                   "core.pager=cat",
+                                   "commit.gpgSign=false",
+                                   "log.showSignature=false",
+                                   "gc.auto=0",
+                                   "maintenance.auto=false",
+                                   "merge.autoStash=false",
+                                   "rebase.autoStash=false",
+                                   "rebase.updateRefs=false",
+                                   "submodule.recurse=false",
+                                   "diff.noprefix=false",
+                                   "diff.mnemonicPrefix=false",
+                                   "diff.suppressBlankEmpty=false",
+                                   "core.safecrlf=false",
+                                   "advice.addEmbeddedRepo=false",
+                                   "color.ui=false",
+                                   "merge.verifySignatures=false"};
+
+}  // namespace
+
+bool git_runs_in(const fs::path& root, const fs::path& common) {
+    for (const ProcessInfo& one : all_processes()) {
+        if (one.dead()) continue;
+        const fs::path folder = fs::path("/proc") / std::to_string(one.id.pid);
+        std::ifstream file(folder / "comm");
+        std::string name;
+        std::getline(file, name);
+        if (!name.starts_with("git")) continue;
+        std::error_code problem;
+        const fs::path cwd = fs::read_symlink(folder / "cwd", problem);
+        // Not ours to look into: it may be here.
+        if (problem || is_inside(root, cwd) || is_inside(common, cwd)) return true;
+    }
+    return false;
+}
+
+std::string lock_in_the_way(std::string_view words) {
+    static constexpr std::string_view k_start = "Unable to create '";
+    const auto at = words.find(k_start);
+    if (at == std::string_view::npos) return {};
+    const std::string_view rest = words.substr(at + k_start.size());
+    const auto end = rest.find(".lock': File exists");
+    return end == std::string_view::npos ? std::string() : std::string(rest.substr(0, end)) + ".lock";
+}
+
+std::string reason_of(std::string_view words) {
+    std::string first, fatal;
+    for (const auto raw : text::split(words, '\n')) {
+        const auto line = text::trim(raw);
+        if (line.empty() || line.starts_with("warning:") || line.starts_with("hint:")) continue;
+        if (first.empty()) first = line;
+        if (fatal.empty() && (line.starts_with("fatal:") || line.starts_with("error:"))) fatal = line;
+    }
+    std::string reason = fatal.empty() ? first : fatal;
+    return reason.empty() ? "no reason given" : reason;
+}
+
+bool names_a_program(std::string_view key) {
+    const auto has = [&](std::string_view start, std::string_view end) {
+        return key.starts_with(start) && key.ends_with(end);
+    };
+    return key.starts_with("filter.") || has("merge.", ".driver") || key.starts_with("credential") ||
+           key.starts_with("url.") || has("remote.", "url") || has("remote.", ".uploadpack") ||
+           has("remote.", ".receivepack") || has("remote.", ".vcs") || has("submodule.", ".update") ||
+           key == "core.sshcommand" || key == "core.gitproxy" || key == "core.askpass" ||
+           key == "core.alternaterefscommand" || key.starts_with("protocol.") || has("http.", "proxy") ||
+           key == "core.attributesfile";
+}
+
+std::map<std::string, std::string> programs_in(std::string_view list) {
+    std::map<std::string, std::string> found;
+    for (const auto item : text::split(list, '\0')) {
+        const auto end = item.find('\n');  // a key without '=' has no value: true
+        const std::string key(item.substr(0, end));
+        if (names_a_program(key)) {
+            found[key] = end == std::string_view::npos ? "true" : std::string(item.substr(end + 1));
+        }
+    }
+    return found;
+}
+
+Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& options) const {
+    ProcessSpec spec;
+    spec.argv = {"git"};
+    for (const char* setting : k_settings) spec.argv.insert(spec.argv.end(), {"-c", setting});
+    spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+    spec.cwd = root;
+    spec.env = git_environment();
+    spec.env["GIT_DIR"] = git_dir.string();
+    spec.env["GIT_COMMON_DIR"] = common_dir.string();
+    spec.env["GIT_WORK_TREE"] = root.string();
+    spec.env["GIT_NO_REPLACE_OBJECTS"] = "1";
+    spec.env["GIT_EDITOR"] = ":";
+    spec.env["GIT_SEQUENCE_EDITOR"] = ":";
+    for (const char* name :
+         {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",
+          "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REPLACE_REF_BASE", "GIT_GRAFT_FILE", "GIT_LITERAL_PATHSPECS",
+          "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_SHALLOW_FILE", "GIT_PREFIX"}) {
+        spec.env[name] = std::nullopt;
+    }
+    if (!overrides.empty()) {
+        std::size_t n = 0;
+        for (const auto& [key, value] : overrides) {
+            spec.env[fmt::format("GIT_CONFIG_KEY_{}", n)] = key;
+            spec.env[fmt::format("GIT_CONFIG_VALUE_{}", n++)] = value;
+        }
+        spec.env["GIT_CONFIG_COUNT"] = std::to_string(n);
+    }
+    if (options.our_name) {
+        for (const char* who : {"GIT_AUTHOR_", "GIT_COMMITTER_"}) {
+            spec.env[std::string(who) + "NAME"] = "gdnctl";
+            spec.env[std::string(who) + "EMAIL"] = "gdnctl@localhost";
+        }
+    }
+    for (const auto& [name, value] : options.env) spec.env[name] = value;
+    spec.stdin_bytes = options.input;
+    spec.stdout_file = options.out_file;
+    spec.capture_limit = std::size_t{256} << 20;
+    spec.wall_limit = k_longest_call;
+    return process.run(spec);
+}
+
+Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const {
+    for (int attempt = 0;; ++attempt) {
+        GDNCTL_TRY_ASSIGN(ProcessResult result, run_once(words, options));
+        if (result.out_truncated) {
+            return fail(ErrorKind::bad_input,
+                        fmt::format("git {} printed more than 256 MiB in {}", words.front(), root.string()));
+        }
+        if (result.end == ProcessResult::End::wall_limit) {
+            return fail(ErrorKind::timeout, fmt::format("git {} took longer than {} in {}", words.front(),
+                                                        format_duration(k_longest_call), root.string()));
+        }
+        if (result.ok()) return result;
+        std::string lock = lock_in_the_way(result.err);
+        // `git stash` does not say it.
+        std::error_code problem;
+        if (words.front() == "stash" && fs::exists(git_dir / "index.lock", problem)) lock = git_dir / "index.lock";
+        if (lock.empty() || attempt > k_lock_tries) return result;
+        if (attempt < k_lock_tries) {
+            clock.sleep_for(k_lock_pause, {});
+            continue;
+        }
+        // Whoever made it is gone, killed in the middle of a call.
+        if (!is_inside(common_dir, lock) || git_runs_in(root, common_dir)) return result;
+        log::warning("removing {}, which a git that was killed has left behind", lock);
+        fs::remove(lock, problem);
+        if (problem) return result;
+    }
+}
+
+tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult& result) const {
+    const std::string reason = reason_of(result.err);
+    if (reason.find("dubious ownership") != std::string::npos || reason.find("safe.directory") != std::string::npos) {
+        return fail(ErrorKind::config, "git does not trust " + root.string() + ", which another user owns",
+                    "git config --global --add safe.directory " + text::shell_quote(root.string()));
+    }
+    if (result.err.find("No space left on device") != std::string::npos ||
+        result.err.find("File too large") != std::string::npos) {
+        return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
+                    "free space there, then run the command again");
+    }
+    if (result.err.find("Read-only file system") != std::string::npos ||
+        result.err.find("Permission denied") != std::string::npos) {
+        return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
+                    "the repository must be writable for codex-loop");
+    }
+    if (!lock_in_the_way(result.err).empty()) {
+        return fail(ErrorKind::conflict, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
+                    "another git is at work there: let it end, or remove the lock when none is");
+    }
+    if (result.err.find("Please tell me who you are") != std::string::npos ||
+        result.err.find("empty ident name") != std::string::npos) {
+        return fail(ErrorKind::config, "git does not know who commits in " + root.string(),
+                    "git config --global user.name NAME; git config --global user.email ADDRESS");
+    }
+    return fail(ErrorKind::bad_input, fmt::format("git {} failed in {}: {}", what, root.string(), reason));
+}
+
+Result<std::string> Calls::output(const Words& words, const CallOptions& options) const {
+    GDNCTL_TRY_ASSIGN(ProcessResult result, run(words, options));
+    if (!result.ok()) return refused(words.front(), result);
+    return std::move(result.out);
+}
+
+Status Calls::done(const Words& words, const CallOptions& options) const {
+    GDNCTL_TRY(output(words, options));
+    return {};
+}
+
+Result<std::string> Calls::line(const Words& words, const CallOptions& options) const {
+    GDNCTL_TRY_ASSIGN(std::string out, output(words, options));
+    if (!out.empty() && out.back() == '\n') out.pop_back();
+    return out;
+}
+
+}  // namespace gdnctl::git

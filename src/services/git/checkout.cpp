@@ -1,0 +1,250 @@
+// What is in a checkout: the reads.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/target.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/services/git.h"
+#include "gdnctl/services/git_checkout.h"
+#include "services/git/calls.h"
+#include "services/git/parse.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+using git::Words;
+
+namespace {
+
+tl::unexpected<Error> unreadable(std::string_view what) {
+    return fail(ErrorKind::bad_input, fmt::format("git {} printed something that is not understood", what));
+}
+
+// Three answers of git about the place `start`: its root, its own folder and the shared one.
+Result<std::vector<std::string>> ask_places(const fs::path& start, Process& process) {
+    ProcessSpec spec;
+    spec.argv = {"git", "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"};
+    spec.cwd = start;
+    spec.env = git_environment();
+    auto result = process.run(spec);
+    if (!result) {
+        Error error = std::move(result).error();
+        if (error.kind == ErrorKind::local_io) {
+            error.kind = ErrorKind::config;
+            error.hint = "install git (Debian: apt-get install git)";
+        }
+        return tl::unexpected(std::move(error));
+    }
+    if (!result->ok()) {
+        if (result->err.find("not a git repository") != std::string::npos) {
+            return fail(ErrorKind::usage, "not inside a git repository: " + start.string(),
+                        "name a path inside a checkout");
+        }
+        if (result->err.find("must be run in a work tree") != std::string::npos) {
+            return fail(ErrorKind::usage, "a bare repository has no work tree: " + start.string(),
+                        "run it in a checkout of that repository");
+        }
+        return git::Calls{start, {}, {}, process, system_clock()}.refused("rev-parse", *result);
+    }
+    // A root with a newline in its name: the two last lines are the folders, each below or beside it.
+    std::vector<std::string> lines;
+    for (const auto line : text::split(std::string_view(result->out).substr(0, result->out.size() - 1), '\n')) {
+        lines.emplace_back(line);
+    }
+    if (lines.size() != 3) {
+        return fail(ErrorKind::usage, "the path of the repository holds a newline: " + start.string(),
+                    "move it to a folder without one");
+    }
+    return lines;
+}
+
+}  // namespace
+
+GitCheckout::GitCheckout(std::unique_ptr<git::Calls> calls) : m_calls(std::move(calls)) {}
+GitCheckout::GitCheckout(GitCheckout&&) noexcept = default;
+GitCheckout& GitCheckout::operator=(GitCheckout&&) noexcept = default;
+GitCheckout::~GitCheckout() = default;
+
+Result<GitCheckout> GitCheckout::open(const fs::path& start, Process& process, Clock& clock) {
+    GDNCTL_TRY_ASSIGN(const auto places, ask_places(start, process));
+    GitCheckout checkout(std::make_unique<git::Calls>(places[0], places[1], places[2], process, clock));
+    GDNCTL_TRY(checkout.head());
+    return checkout;
+}
+
+const fs::path& GitCheckout::root() const { return m_calls->root; }
+const fs::path& GitCheckout::git_dir() const { return m_calls->git_dir; }
+const fs::path& GitCheckout::common_dir() const { return m_calls->common_dir; }
+
+Result<std::map<std::string, std::string>> GitCheckout::executable_config() const {
+    const git::Calls plain{root(), git_dir(), common_dir(), m_calls->process, m_calls->clock};
+    GDNCTL_TRY_ASSIGN(const std::string list, plain.output({"config", "--list", "-z"}));
+    return git::programs_in(list);
+}
+
+Result<std::vector<std::string>> GitCheckout::trust(const std::map<std::string, std::string>& config) {
+    GDNCTL_TRY_ASSIGN(const auto now, executable_config());
+    std::vector<std::string> changed;
+    m_calls->overrides = config;
+    for (const auto& [key, value] : now) {
+        const auto known = config.find(key);
+        if (known != config.end() && known->second == value) continue;
+        changed.push_back(key);
+        if (known == config.end()) m_calls->overrides[key] = "";
+    }
+    for (const auto& [key, value] : config) {
+        if (!now.contains(key)) changed.push_back(key);
+    }
+    return changed;
+}
+
+Result<GitHead> GitCheckout::head() const {
+    GitHead head;
+    GDNCTL_TRY_ASSIGN(const auto id, resolve("HEAD"));
+    if (!id) {
+        return fail(ErrorKind::usage, "the repository has no commit yet: " + root().string(),
+                    "make a first commit: git commit");
+    }
+    head.sha = *id;
+    GDNCTL_TRY_ASSIGN(const ProcessResult name, m_calls->run({"symbolic-ref", "--quiet", "HEAD"}));
+    if (name.ok()) head.branch = text::trim(name.out);
+    return head;
+}
+
+Result<std::optional<std::string>> GitCheckout::resolve(std::string_view revision) const {
+    const Words words = {"rev-parse", "--verify", "--quiet", "--end-of-options", std::string(revision) + "^{commit}"};
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, m_calls->run(words));
+    if (result.ok()) return std::optional(std::string(text::trim(result.out)));
+    if (result.end == ProcessResult::End::exited && text::trim(result.err).empty()) return std::optional<std::string>();
+    return m_calls->refused("rev-parse", result);
+}
+
+Result<bool> GitCheckout::is_ancestor(std::string_view old_one, std::string_view new_one) const {
+    const Words words = {"merge-base", "--is-ancestor", std::string(old_one), std::string(new_one)};
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, m_calls->run(words));
+    if (result.ok()) return true;
+    if (result.end == ProcessResult::End::exited && result.exit_code == 1) return false;
+    return m_calls->refused("merge-base", result);
+}
+
+Result<std::vector<std::string>> GitCheckout::commits(std::string_view base, std::string_view tip) const {
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"rev-list", "--reverse", "--topo-order", std::string(tip),
+                                                              "^" + std::string(base), "--"}));
+    std::vector<std::string> ids;
+    for (const auto line : text::split(out, '\n')) {
+        if (!line.empty()) ids.emplace_back(line);
+    }
+    return ids;
+}
+
+Result<std::vector<GitFileChange>> GitCheckout::diff(std::string_view from, std::string_view to) const {
+    GDNCTL_TRY_ASSIGN(const std::string out,
+                      m_calls->output({"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames",
+                                       "--ignore-submodules=none", std::string(from), std::string(to), "--"}));
+    auto changes = git::parse_raw_diff(out);
+    if (!changes) return unreadable("diff-tree");
+    return std::move(*changes);
+}
+
+namespace {
+
+Words patch_words(std::string_view from, std::string_view to) {
+    return {"diff-tree",
+            "-r",
+            "-p",
+            "--binary",
+            "--full-index",
+            "--no-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--submodule=short",
+            std::string(from),
+            std::string(to),
+            "--"};
+}
+
+}  // namespace
+
+Result<std::string> GitCheckout::patch(std::string_view from, std::string_view to,
+                                       std::span<const std::string> paths) const {
+    Words words = patch_words(from, to);
+    for (const auto& path : paths) words.push_back(":(top,literal)" + path);
+    return m_calls->output(words);
+}
+
+Status GitCheckout::write_patch(std::string_view from, std::string_view to, const fs::path& file) const {
+    std::error_code problem;
+    fs::remove(file, problem);
+    git::CallOptions options;
+    options.out_file = file;
+    return m_calls->done(patch_words(from, to), options);
+}
+
+Result<std::vector<GitStatusEntry>> GitCheckout::status(bool with_ignored) const {
+    Words words = {"status",       "--porcelain=v2",          "-z", "--untracked-files=all",
+                   "--no-renames", "--ignore-submodules=none"};
+    if (with_ignored) words.emplace_back("--ignored=traditional");
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output(words));
+    auto entries = git::parse_status(out);
+    if (!entries) return unreadable("status");
+    return std::move(*entries);
+}
+
+Result<std::vector<std::string>> GitCheckout::dirty_paths() const {
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"status", "--porcelain=v2", "-z"}));
+    const auto entries = git::parse_status(out);
+    if (!entries) return unreadable("status");
+    std::vector<std::string> paths;
+    for (const auto& entry : *entries) paths.push_back(entry.path);
+    return paths;
+}
+
+Result<std::map<std::string, std::string>> GitCheckout::refs(std::string_view prefix) const {
+    GDNCTL_TRY_ASSIGN(const std::string out,
+                      m_calls->output({"for-each-ref", "--format=%(objectname) %(refname)", std::string(prefix)}));
+    std::map<std::string, std::string> found;
+    for (const auto line : text::split(out, '\n')) {
+        const auto at = line.find(' ');
+        if (at != std::string_view::npos) found.emplace(line.substr(at + 1), line.substr(0, at));
+    }
+    return found;
+}
+
+Result<std::vector<GitWorktree>> GitCheckout::worktrees() const {
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"worktree", "list", "--porcelain", "-z"}));
+    return git::parse_worktrees(out);
+}
+
+Result<bool> GitCheckout::is_kept(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"for-each-ref", "--count=1", "--format=%(refname)",
+                                                              "--contains", std::string(commit)}));
+    return !out.empty();
+}
+
+Status GitCheckout::update_refs(std::span<const GitRefUpdate> updates) const {
+    if (updates.empty()) return {};
+    git::CallOptions options;
+    std::string& input = options.input;
+    for (const auto& one : updates) {
+        const bool gone = one.target == k_no_object;
+        input += fmt::format("{} {}", gone ? "delete" : "update", one.name);
+        input += '\0';
+        if (!gone) input += one.target + '\0';
+        input += one.expected.value_or("") + '\0';
+    }
+    GDNCTL_TRY_ASSIGN(const ProcessResult result,
+                      m_calls->run({"update-ref", "--no-deref", "--stdin", "-z", "-m", "gdnctl"}, options));
+    if (result.ok()) return {};
+    if (result.err.find("but expected") != std::string::npos ||
+        result.err.find("already exists") != std::string::npos ||
+        result.err.find("unable to resolve reference") != std::string::npos) {
+        return fail(ErrorKind::conflict, fmt::format("a ref was changed by someone else in {}: {}", root().string(),
+                                                     git::reason_of(result.err)));
+    }
+    return m_calls->refused("update-ref", result);
+}
+
+}  // namespace gdnctl

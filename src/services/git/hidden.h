@@ -1,0 +1,19 @@
+// Helpers that the parts of GitCheckout share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "services/git/calls.h"
+
+namespace gdnctl::git {
+
+// Files whose changes git was told not to see (assume-unchanged; skip-worktree where nothing is sparse).
+Result<std::vector<std::string>> hidden_files(const Calls& calls);
+Status show_files(const Calls& calls, const std::vector<std::string>& paths, CallOptions options);
+// `tree` with all files of `files` (a tree-ish) added; nullopt: one of them is there already, with other content.
+Result<std::optional<std::string>> overlaid_tree(const Calls& calls, std::string_view tree, std::string_view files);
+
+}  // namespace gdnctl::git

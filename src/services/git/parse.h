@@ -1,0 +1,20 @@
+// What git prints with -z, as values. Pure.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/services/git_checkout.h"
+
+namespace gdnctl::git {
+
+// `git status --porcelain=v2 -z`; nullopt: not that.
+std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text);
+// `git diff-tree -r -z --raw --no-abbrev --no-renames`.
+std::optional<std::vector<GitFileChange>> parse_raw_diff(std::string_view text);
+// `git worktree list --porcelain -z`. Bare entries and those that can be pruned are left out.
+std::vector<GitWorktree> parse_worktrees(std::string_view text);
+// Paths that a refused merge, checkout or reset lists, one a line after a tab.
+std::vector<std::string> parse_listed_paths(std::string_view words);
+
+}  // namespace gdnctl::git

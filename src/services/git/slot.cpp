@@ -1,0 +1,144 @@
+// The linked worktree that is moved from commit to commit.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/services/git_checkout.h"
+#include "services/git/calls.h"
+#include "services/git/hidden.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// What an operation that was not finished leaves in a worktree's own folder.
+constexpr std::array k_unfinished = {"MERGE_HEAD", "MERGE_MSG",   "MERGE_MODE",       "MERGE_RR",      "AUTO_MERGE",
+                                     "SQUASH_MSG", "REVERT_HEAD", "REBASE_HEAD",      "rebase-merge",  "rebase-apply",
+                                     "sequencer",  "BISECT_LOG",  "BISECT_START",     "BISECT_TERMS",  "BISECT_NAMES",
+                                     "index.lock", "HEAD.lock",   "CHERRY_PICK_HEAD", "ORIG_HEAD.lock"};
+
+// The worktree's own folder as the repository knows it: the one whose `gitdir` file names SLOT/.git. Empty: none.
+fs::path admin_of(const GitCheckout& repository, const fs::path& folder) {
+    std::error_code problem;
+    for (const auto& entry : fs::directory_iterator(repository.common_dir() / "worktrees", problem)) {
+        const auto text = read_file_if_exists(entry.path() / "gitdir");
+        if (text && *text && fs::path(std::string(text::trim(**text))) == folder / ".git") return entry.path();
+    }
+    return {};
+}
+
+Status move_folder(const fs::path& from, const fs::path& to) {
+    std::error_code problem;
+    fs::create_directories(to.parent_path(), problem);
+    fs::rename(from, to, problem);
+    if (!problem) return {};
+    // Another file system.
+    fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, problem);
+    if (!problem) fs::remove_all(from, problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "move", from, problem.value()));
+    return {};
+}
+
+}  // namespace
+
+Status GitSlot::mend_link() const {
+    const fs::path link = m_checkout.root() / ".git";
+    const std::string wanted = "gitdir: " + m_admin.string() + "\n";
+    std::error_code problem;
+    if (fs::is_regular_file(fs::symlink_status(link, problem))) {
+        const auto text = read_file_if_exists(link);
+        if (text && *text && **text == wanted) return {};
+    }
+    fs::remove(link, problem);  // a folder that is not empty stays: see move_repositories_aside()
+    return atomic_replace(link, wanted);
+}
+
+Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& folder, bool ours, Process& process,
+                              Clock& clock) {
+    GDNCTL_TRY(make_private_directory(folder.parent_path()));
+    std::error_code problem;
+    // git keeps the resolved path.
+    const fs::path place = fs::weakly_canonical(folder, problem);
+    fs::path admin = admin_of(repository, place);
+    const bool whole = !admin.empty() && fs::exists(admin / "HEAD", problem) && fs::exists(place / ".git", problem) &&
+                       fs::exists(admin / "index", problem);
+    if (!whole) {
+        // Never more than the beginning of a worktree, of a run that was killed, or one whose registration was pruned.
+        if (fs::exists(place, problem)) {
+            GDNCTL_TRY(move_folder(place, place.string() + fmt::format(".lost-{}", format_compact_utc(clock.wall()))));
+        }
+        GDNCTL_TRY(repository.m_calls->done(
+            {"worktree", "add", "-q", "-f", "--detach", "--no-checkout", place.string(), "HEAD"}));
+        admin = admin_of(repository, place);
+        if (admin.empty()) return fail(ErrorKind::bad_input, "git made no worktree at " + place.string());
+    }
+    GitCheckout checkout(std::make_unique<git::Calls>(place, admin, repository.common_dir(), process, clock));
+    checkout.m_calls->overrides = repository.m_calls->overrides;
+    GitSlot slot(std::move(checkout), admin);
+    GDNCTL_TRY_ASSIGN(const GitHead head, slot.m_checkout.head());
+    if (!whole) {
+        GDNCTL_TRY(slot.m_checkout.m_calls->done({"reset", "-q", "--hard", head.sha}));
+        return slot;
+    }
+    for (const char* name : {"index.lock", "HEAD.lock"}) fs::remove(admin / name, problem);
+    if (ours) return slot;
+    GDNCTL_TRY_ASSIGN(const GitSnapshot left, slot.m_checkout.snapshot(head.sha, "left in a slot of codex-loop\n"));
+    const std::string& tip = left.commit.empty() ? head.sha : left.commit;
+    GDNCTL_TRY_ASSIGN(const bool kept, slot.m_checkout.is_kept(tip));
+    if (!kept) {
+        const GitRefUpdate pin{"refs/gdnctl/rescued/" + tip, tip};
+        GDNCTL_TRY(repository.update_refs(std::span(&pin, 1)));
+        slot.m_rescued.push_back(pin.name);
+        log::warning("work that was left in {} is kept at {}", place.string(), pin.name);
+    }
+    return slot;
+}
+
+Result<std::vector<std::string>> GitSlot::show_hidden() {
+    GDNCTL_TRY_ASSIGN(auto hidden, git::hidden_files(*m_checkout.m_calls));
+    GDNCTL_TRY(git::show_files(*m_checkout.m_calls, hidden, {}));
+    return hidden;
+}
+
+Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const std::string> paths,
+                                                               const fs::path& folder) {
+    std::vector<fs::path> places;
+    const auto aside = [&](const std::string& relative, const std::string& name) -> Status {
+        fs::path to = folder / name;
+        std::error_code problem;
+        for (int n = 2; fs::exists(to, problem); ++n) to = folder / fmt::format("{}.{}", name, n);
+        GDNCTL_TRY(move_folder(m_checkout.root() / relative, to));
+        places.push_back(std::move(to));
+        return {};
+    };
+    std::error_code problem;
+    if (fs::is_directory(fs::symlink_status(m_checkout.root() / ".git", problem))) GDNCTL_TRY(aside(".git", "dot-git"));
+    for (const auto& path : paths) GDNCTL_TRY(aside(path, path));
+    GDNCTL_TRY(mend_link());
+    return places;
+}
+
+Status GitSlot::move_to(std::string_view commit, std::span<const std::string> keep) {
+    const git::Calls& calls = *m_checkout.m_calls;
+    std::error_code problem;
+    fs::create_directories(m_checkout.root(), problem);
+    GDNCTL_TRY(mend_link());
+    for (const char* name : k_unfinished) fs::remove_all(m_admin / name, problem);
+    // An agent may have switched to a branch: reset would take it along.
+    GDNCTL_TRY(calls.done({"update-ref", "--no-deref", "-m", "gdnctl: next", "HEAD", std::string(commit)}));
+    GDNCTL_TRY(calls.done({"reset", "-q", "--hard", std::string(commit)}));
+    git::Words clean = {"clean", "-q", "-ffdx"};
+    for (const auto& path : keep) {
+        clean.emplace_back("-e");
+        clean.push_back("/" + path);
+    }
+    return calls.done(clean);
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,167 @@
+// Commits and trees that are made without touching what is checked out.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/services/git_checkout.h"
+#include "services/git/calls.h"
+#include "services/git/hidden.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+using git::Words;
+
+namespace {
+
+// An index of our own beside the real one, gone with its owner.
+class TemporaryIndex {
+public:
+    explicit TemporaryIndex(const git::Calls& calls)
+        : m_path(calls.git_dir / fmt::format("gdnctl-index-{}", getpid())) {
+        remove();
+        options.env["GIT_INDEX_FILE"] = m_path.string();
+        options.our_name = true;
+    }
+    ~TemporaryIndex() { remove(); }
+    TemporaryIndex(const TemporaryIndex&) = delete;
+    TemporaryIndex& operator=(const TemporaryIndex&) = delete;
+
+    Status start_from(const fs::path& index) const {
+        std::error_code problem;
+        if (!fs::exists(index, problem)) return {};
+        fs::copy_file(index, m_path, fs::copy_options::overwrite_existing, problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", index, problem.value()));
+        // By the time of its index git knows which files may have changed within the clock's grain after it was
+        // written.
+        fs::last_write_time(m_path, fs::last_write_time(index, problem), problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", index, problem.value()));
+        return {};
+    }
+    git::CallOptions options;
+
+private:
+    void remove() const {
+        std::error_code problem;
+        fs::remove(m_path, problem);
+        fs::remove(m_path.string() + ".lock", problem);
+    }
+    fs::path m_path;
+};
+
+}  // namespace
+
+namespace git {
+
+Result<std::vector<std::string>> hidden_files(const Calls& calls) {
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "-v", "-z"}));
+    std::vector<std::string> assumed, skipped;
+    for (const auto item : text::split(out, '\0')) {
+        if (item.size() < 3) continue;
+        const char mark = item.front();
+        if (mark == 'S' || mark == 's') {
+            skipped.emplace_back(item.substr(2));
+        } else if (mark >= 'a' && mark <= 'z') {
+            assumed.emplace_back(item.substr(2));
+        }
+    }
+    if (!skipped.empty()) {
+        // In a sparse checkout that mark is how it works.
+        GDNCTL_TRY_ASSIGN(const ProcessResult sparse, calls.run({"config", "--type=bool", "core.sparseCheckout"}));
+        if (text::trim(sparse.out) != "true") assumed.insert(assumed.end(), skipped.begin(), skipped.end());
+    }
+    return assumed;
+}
+
+Status show_files(const Calls& calls, const std::vector<std::string>& paths, CallOptions options) {
+    if (paths.empty()) return {};
+    for (const auto& path : paths) options.input += path + '\0';
+    GDNCTL_TRY(calls.done({"update-index", "--no-assume-unchanged", "-z", "--stdin"}, options));
+    return calls.done({"update-index", "--no-skip-worktree", "-z", "--stdin"}, options);
+}
+
+}  // namespace git
+
+Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_view message) const {
+    GitSnapshot made;
+    GDNCTL_TRY_ASSIGN(made.hidden, git::hidden_files(*m_calls));
+    GDNCTL_TRY_ASSIGN(const auto entries, status());
+    GDNCTL_TRY_ASSIGN(const std::string old_tree, m_calls->line({"rev-parse", std::string(parent) + "^{tree}"}));
+    if (entries.empty() && made.hidden.empty()) {
+        GDNCTL_TRY_ASSIGN(made.tree, m_calls->line({"rev-parse", "HEAD^{tree}"}));
+    } else {
+        const TemporaryIndex index(*m_calls);
+        GDNCTL_TRY(index.start_from(git_dir() / "index"));
+        GDNCTL_TRY(git::show_files(*m_calls, made.hidden, index.options));
+        Words add = {"add", "-A", "--sparse", "--", "."};
+        for (const auto& entry : entries) {
+            if (entry.kind != GitStatusEntry::Kind::untracked || !entry.path.ends_with('/')) continue;
+            made.repositories.push_back(entry.path.substr(0, entry.path.size() - 1));
+            add.push_back(":(top,literal,exclude)" + made.repositories.back());
+        }
+        GDNCTL_TRY(m_calls->done(add, index.options));
+        GDNCTL_TRY_ASSIGN(made.tree, m_calls->line({"write-tree"}, index.options));
+    }
+    if (made.tree == old_tree) return made;
+    git::CallOptions ours;
+    ours.our_name = true;
+    ours.input = message;
+    GDNCTL_TRY_ASSIGN(made.commit,
+                      m_calls->line({"commit-tree", "-p", std::string(parent), "-F", "-", made.tree}, ours));
+    return made;
+}
+
+Result<std::string> GitCheckout::commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
+                                              std::string_view message) const {
+    const TemporaryIndex index(*m_calls);
+    GDNCTL_TRY(m_calls->done({"read-tree", std::string(parent)}, index.options));
+    git::CallOptions entries = index.options;
+    for (const auto& [path, bytes] : files) {
+        git::CallOptions content;
+        content.input = bytes;
+        // --path: the filters of that path apply, as they would for a commit by hand. An empty file is no input.
+        const Words words = bytes.empty() ? Words{"hash-object", "-w", "/dev/null"}
+                                          : Words{"hash-object", "-w", "--stdin", "--path=" + path};
+        GDNCTL_TRY_ASSIGN(const std::string blob, m_calls->line(words, content));
+        GDNCTL_TRY_ASSIGN(const std::string known, m_calls->output({"ls-tree", "-z", std::string(parent), "--", path}));
+        entries.input += fmt::format("{} {}\t{}", known.starts_with("100755") ? "100755" : "100644", blob, path) + '\0';
+    }
+    GDNCTL_TRY(m_calls->done({"update-index", "-z", "--index-info"}, entries));
+    GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"write-tree"}, index.options));
+    git::CallOptions commit;
+    commit.input = message;
+    return m_calls->line({"commit-tree", "-p", std::string(parent), "-F", "-", tree}, commit);
+}
+
+Result<std::optional<std::string>> GitCheckout::merged_tree(std::string_view ours, std::string_view theirs) const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult merged,
+                      m_calls->run({"merge-tree", "--write-tree", "-z", std::string(ours), std::string(theirs)}));
+    if (merged.ok()) return std::optional(merged.out.substr(0, merged.out.find('\0')));
+    if (merged.end == ProcessResult::End::exited && merged.exit_code == 1) return std::optional<std::string>();
+    return m_calls->refused("merge-tree", merged);
+}
+
+// What a tree becomes when the files of another one are laid into it: nullopt, a path is in both with other content.
+Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::string_view tree,
+                                                      std::string_view files) {
+    const TemporaryIndex index(calls);
+    GDNCTL_TRY(calls.done({"read-tree", std::string(tree)}, index.options));
+    CallOptions entries = index.options;
+    GDNCTL_TRY_ASSIGN(entries.input, calls.output({"ls-tree", "-r", "-z", "--full-tree", std::string(files)}));
+    GDNCTL_TRY(calls.done({"update-index", "-z", "--index-info"}, entries));
+    const auto written = calls.line({"write-tree"}, index.options);
+    if (!written) return std::optional<std::string>();  // a file where the other has a folder
+    GDNCTL_TRY_ASSIGN(const std::string changed, calls.output({"diff-tree", "-r", "-z", "--name-status", "--no-renames",
+                                                               std::string(tree), *written}));
+    for (std::size_t at = 0; at < changed.size();) {
+        if (changed[at] != 'A') return std::optional<std::string>();
+        const auto path = changed.find('\0', at) + 1;
+        at = changed.find('\0', path) + 1;
+    }
+    return std::optional(*written);
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,153 @@
+// Stash by commit id, brought back with proof.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/services/git_checkout.h"
+#include "services/git/calls.h"
+#include "services/git/hidden.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+using git::Words;
+
+Result<std::vector<GitStash>> GitCheckout::stashes() const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult list,
+                      m_calls->run({"reflog", "show", "-z", "--format=%H %gs", "refs/stash", "--"}));
+    std::vector<GitStash> found;
+    if (!list.ok()) return found;  // no refs/stash: never stashed
+    for (const auto item : text::split(list.out, '\0')) {
+        const auto at = item.find(' ');
+        if (at != std::string_view::npos)
+            found.push_back({std::string(item.substr(0, at)), std::string(item.substr(at + 1))});
+    }
+    return found;
+}
+
+Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) const {
+    GDNCTL_TRY_ASSIGN(const auto before, stashes());
+    GDNCTL_TRY(m_calls->done({"stash", "push", "-q", "--include-untracked", "-m", std::string(message)}));
+    GDNCTL_TRY_ASSIGN(const auto after, stashes());
+    std::optional<GitStash> made;
+    for (const auto& one : after) {
+        const bool known =
+            std::any_of(before.begin(), before.end(), [&](const auto& b) { return b.commit == one.commit; });
+        if (!known && one.message.ends_with(message)) made = one;
+    }
+    GDNCTL_TRY_ASSIGN(const auto left, dirty_paths());
+    if (left.empty()) return made;
+    std::string hint = "commit, remove or ignore it, then run the command again";
+    if (made) {
+        const auto back = restore_stash(made->commit);
+        if (back && (*back == GitRestore::restored || *back == GitRestore::was_there)) {
+            GDNCTL_TRY(drop_stash(made->commit));
+        } else {
+            hint += "; your changes are in the stash " + made->commit;
+        }
+    }
+    return fail(ErrorKind::conflict, fmt::format("git cannot stash {} in {}", left.front(), root().string()), hint);
+}
+
+namespace {
+
+// Where a stash must lead: nullopt, it does not fit.
+Result<std::optional<std::string>> tree_with_stash(const GitCheckout& checkout, const git::Calls& calls,
+                                                   const std::string& stash, const std::string& tree) {
+    git::CallOptions ours;
+    ours.our_name = true;
+    ours.input = "a side of a merge\n";
+    // On top of the commit that the stash was made on, so that this is the merge's base whatever became of the branch.
+    GDNCTL_TRY_ASSIGN(const std::string side, calls.line({"commit-tree", "-p", stash + "^1", "-F", "-", tree}, ours));
+    GDNCTL_TRY_ASSIGN(auto merged, checkout.merged_tree(side, stash));
+    GDNCTL_TRY_ASSIGN(const auto untracked, checkout.resolve(stash + "^3"));
+    if (!merged || !untracked) return merged;
+    return git::overlaid_tree(calls, *merged, *untracked);
+}
+
+Status remove_files(const GitCheckout& checkout, const std::vector<std::string>& paths) {
+    for (const auto& path : paths) {
+        std::error_code problem;
+        fs::remove(checkout.root() / path, problem);
+        if (problem)
+            return tl::unexpected(file_error(ErrorKind::local_io, "remove", checkout.root() / path, problem.value()));
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
+    const std::string stash(commit);
+    GDNCTL_TRY_ASSIGN(const GitHead now, head());
+    GDNCTL_TRY_ASSIGN(const GitSnapshot before, snapshot(now.sha, "before a stash came back\n"));
+    GDNCTL_TRY_ASSIGN(const auto expected, tree_with_stash(*this, *m_calls, stash, before.tree));
+    if (!expected) return GitRestore::conflict;
+    if (before.tree == *expected) return GitRestore::was_there;
+
+    if (before.commit.empty()) {
+        // The usual case, nothing uncommitted: git's own way also brings back what was staged.
+        GDNCTL_TRY_ASSIGN(const ProcessResult with_index, m_calls->run({"stash", "apply", "-q", "--index", stash}));
+        if (!with_index.ok()) GDNCTL_TRY(m_calls->run({"stash", "apply", "-q", stash}));
+    }
+    GDNCTL_TRY_ASSIGN(const GitSnapshot applied, snapshot(now.sha, "with a stash\n"));
+    if (applied.tree != *expected) {
+        // Half of it was there already, or beside other uncommitted work: what differs is written file by file.
+        GDNCTL_TRY_ASSIGN(const auto changes, diff(applied.tree, *expected));
+        git::CallOptions paths;
+        std::vector<std::string> gone;
+        for (const auto& change : changes) {
+            if (change.status == 'D') {
+                gone.push_back(change.path);
+            } else {
+                paths.input += change.path + '\0';
+            }
+        }
+        GDNCTL_TRY(remove_files(*this, gone));
+        if (!paths.input.empty()) {
+            GDNCTL_TRY(m_calls->done({"--literal-pathspecs", "restore", "--source=" + *expected, "--worktree",
+                                      "--pathspec-from-file=-", "--pathspec-file-nul"},
+                                     paths));
+        }
+    }
+    GDNCTL_TRY_ASSIGN(const GitSnapshot after, snapshot(now.sha, "with a stash\n"));
+    return after.tree == *expected ? GitRestore::restored : GitRestore::unproven;
+}
+
+Status GitCheckout::drop_stash(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const auto all, stashes());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (all[i].commit == commit) return m_calls->done({"stash", "drop", "-q", fmt::format("stash@{{{}}}", i)});
+    }
+    return {};
+}
+
+Status GitCheckout::exclude(const fs::path& folder) const {
+    if (!is_inside(root(), folder)) return {};
+    const std::string relative =
+        folder.lexically_normal().lexically_relative(root().lexically_normal()).generic_string();
+    if (relative == "." || relative.find('\n') != std::string::npos) {
+        return fail(ErrorKind::usage, "the log directory cannot be kept out of git: " + folder.string(),
+                    "choose another one with --log-dir");
+    }
+    std::string line = "/";
+    for (const char c : relative) {
+        if (c == '*' || c == '?' || c == '[' || c == '\\' || c == ' ') line += '\\';
+        line += c;
+    }
+    line += '/';
+    const fs::path file = common_dir() / "info" / "exclude";
+    GDNCTL_TRY_ASSIGN(const auto known, read_file_if_exists(file));
+    std::string content = known.value_or("");
+    for (const auto one : text::split(content, '\n')) {
+        if (one == line) return {};
+    }
+    if (!content.empty() && content.back() != '\n') content += '\n';
+    std::error_code problem;
+    fs::create_directories(file.parent_path(), problem);
+    return atomic_replace(file, content + line + '\n');
+}
+
+}  // namespace gdnctl

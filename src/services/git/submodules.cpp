@@ -1,0 +1,91 @@
+// Submodules in a slot: cloned from the checkout of the user, objects shared, so that nothing is fetched from afar.
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/services/git_checkout.h"
+#include "services/git/calls.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Calls outside of any repository of ours: git finds the place by `-C` alone.
+git::CallOptions elsewhere() {
+    git::CallOptions options;
+    for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) options.env[name] = std::nullopt;
+    return options;
+}
+
+struct Link {
+    std::string path, commit;
+};
+
+Result<std::vector<Link>> links_of(const git::Calls& calls) {
+    std::vector<Link> links;
+    std::error_code problem;
+    if (!fs::exists(calls.root / ".gitmodules", problem)) return links;
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-tree", "-r", "-z", "HEAD"}));
+    for (const auto item : text::split(out, '\0')) {
+        const auto tab = item.find('\t');  // 160000 commit ID\tPATH
+        if (!item.starts_with("160000 commit ") || tab == std::string_view::npos) continue;
+        links.push_back({std::string(item.substr(tab + 1)), std::string(item.substr(14, tab - 14))});
+    }
+    return links;
+}
+
+}  // namespace
+
+Status GitSlot::fill_submodules(const GitCheckout& repository) {
+    const git::Calls& calls = *m_checkout.m_calls;
+    GDNCTL_TRY_ASSIGN(const auto links, links_of(calls));
+    for (const auto& link : links) {
+        const fs::path source = repository.root() / link.path;
+        const fs::path here = m_checkout.root() / link.path;
+        std::error_code problem;
+        if (!fs::exists(source / ".git", problem)) continue;  // the user does without it, too
+        if (!fs::exists(here / ".git", problem)) {
+            GDNCTL_TRY(calls.done({"-c", "protocol.file.allow=always", "clone", "-q", "--shared", "--no-checkout", "--",
+                                   source.string(), here.string()},
+                                  elsewhere()));
+        }
+        const git::Words words = {"-C", here.string(), "checkout", "-q", "--force", "--detach", link.commit};
+        GDNCTL_TRY_ASSIGN(const ProcessResult moved, calls.run(words, elsewhere()));
+        if (!moved.ok()) {
+            return fail(ErrorKind::config,
+                        fmt::format("the submodule {} of {} lacks the commit {}", link.path, repository.root().string(),
+                                    link.commit.substr(0, 12)),
+                        "git submodule update --init " + text::shell_quote(link.path));
+        }
+        GDNCTL_TRY(calls.done({"-C", here.string(), "clean", "-q", "-ffdx"}, elsewhere()));
+    }
+    return {};
+}
+
+Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& repository, std::string_view ref) {
+    const git::Calls& calls = *m_checkout.m_calls;
+    GDNCTL_TRY_ASSIGN(const auto links, links_of(calls));
+    std::vector<std::string> kept;
+    for (const auto& link : links) {
+        const fs::path source = repository.root() / link.path;
+        const fs::path here = m_checkout.root() / link.path;
+        std::error_code problem;
+        if (!fs::exists(source / ".git", problem) || !fs::exists(here / ".git", problem)) continue;
+        GDNCTL_TRY_ASSIGN(const GitCheckout inside, GitCheckout::open(here, calls.process, calls.clock));
+        if (inside.root() != fs::weakly_canonical(here, problem)) continue;  // not a repository: the slot itself
+        GDNCTL_TRY_ASSIGN(const GitHead head, inside.head());
+        GDNCTL_TRY_ASSIGN(const GitSnapshot left, inside.snapshot(head.sha, "left in a submodule\n"));
+        const std::string& tip = left.commit.empty() ? head.sha : left.commit;
+        GDNCTL_TRY_ASSIGN(const GitCheckout origin, GitCheckout::open(source, calls.process, calls.clock));
+        GDNCTL_TRY_ASSIGN(const auto known, origin.resolve(tip));
+        if (known) continue;
+        GDNCTL_TRY(calls.done({"-c", "protocol.file.allow=always", "-C", source.string(), "fetch", "-q", "--no-tags",
+                               "--no-write-fetch-head", here.string(), fmt::format("+{}:{}", tip, ref)},
+                              elsewhere()));
+        kept.push_back(link.path);
+    }
+    return kept;
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,261 @@
+// Stash by commit id, and the slot.
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include "gdnctl/services/git_checkout.h"
+#include "support/git_repo.h"
+
+namespace fs = std::filesystem;
+using namespace gdnctl;
+using namespace gdnctl::test;
+
+namespace {
+
+struct Dirty : GitRepo {
+    Dirty() {
+        write("a.txt", "1\n2\n3\n4\n5\n");
+        write("b.txt", "b\n");
+        base = commit("base");
+        write("a.txt", "1\n2\n3\n4\nmine\n");
+        write("staged.txt", "staged\n");
+        sh("git add staged.txt");
+        write("dir/untracked \xc3\xa9", "untracked\n");
+    }
+    std::string base;
+    std::string before = "";
+};
+
+std::string stash_of(const GitCheckout& checkout) {
+    const auto made = ok(checkout.stash("gdnctl-codex-loop-iter-001-1773161587"));
+    REQUIRE(made);
+    return made->commit;
+}
+
+struct SlotRepo : GitRepo {
+    SlotRepo() {
+        write("a.txt", "one\n");
+        base = commit("base");
+        write("a.txt", "two\n");
+        write("dir/new.txt", "n\n");
+        next = commit("next");
+    }
+    GitSlot slot() const {
+        const auto checkout = open();
+        return ok(GitSlot::open(checkout, outside("slots") / "one", false, system_process(), clock));
+    }
+    std::string base, next;
+};
+
+}  // namespace
+
+TEST_CASE("git stash: comes back with untracked and staged files, is proven and dropped by its id") {
+    const Dirty repo;
+    const auto checkout = repo.open();
+    const std::string before = repo.status();
+    const std::string id = stash_of(checkout);
+    CHECK(repo.status().empty());
+    CHECK(ok(checkout.stashes()).front().message.ends_with("gdnctl-codex-loop-iter-001-1773161587"));
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::restored);
+    CHECK(repo.status() == before);
+    CHECK(repo.read("dir/untracked \xc3\xa9") == "untracked\n");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::was_there);
+    ok(checkout.drop_stash(id));
+    CHECK(ok(checkout.stashes()).empty());
+    ok(checkout.drop_stash(id));
+    CHECK(ok(repo.open().stash("x")).has_value());
+}
+
+TEST_CASE("git stash: nothing to stash is not an error") {
+    const Dirty repo;
+    repo.commit("all");
+    CHECK_FALSE(ok(repo.open().stash("x")));
+}
+
+TEST_CASE("git stash: the agent's own stash on top is neither taken nor dropped (defect 11)") {
+    const Dirty repo;
+    const auto checkout = repo.open();
+    const std::string id = stash_of(checkout);
+    repo.write("b.txt", "agent\n");
+    repo.sh("git stash -q");
+    const std::string agents = repo.sh("git rev-parse stash@{0}");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::restored);
+    ok(checkout.drop_stash(id));
+    CHECK(repo.sh("git rev-parse stash@{0}") == agents);
+    CHECK(repo.read("a.txt") == "1\n2\n3\n4\nmine\n");
+    CHECK(repo.read("b.txt") == "b\n");
+}
+
+TEST_CASE("git stash: merges with what was committed meanwhile; a conflict touches nothing and keeps it") {
+    const Dirty repo;
+    const auto checkout = repo.open();
+    const std::string id = stash_of(checkout);
+    repo.write("a.txt", "first\n2\n3\n4\n5\n");
+    repo.commit("elsewhere in the file");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::restored);
+    CHECK(repo.read("a.txt") == "first\n2\n3\n4\nmine\n");
+    repo.sh("git reset -q --hard && git clean -qfd");
+    repo.write("a.txt", "1\n2\n3\n4\ntheirs\n");
+    repo.commit("the same line");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::conflict);
+    CHECK(repo.status().empty());
+    repo.sh("git reset -q --hard " + repo.base);
+    repo.write("dir/untracked \xc3\xa9", "in the way\n");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::conflict);
+    CHECK(repo.read("dir/untracked \xc3\xa9") == "in the way\n");
+    CHECK(ok(checkout.stashes()).size() == 1);
+}
+
+TEST_CASE("git stash: comes back beside what the agent left uncommitted, and when half of it is there") {
+    const Dirty repo;
+    const auto checkout = repo.open();
+    const std::string id = stash_of(checkout);
+    repo.write("b.txt", "left by the agent\n");
+    repo.write("a.txt", "agent\n2\n3\n4\n5\n");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::restored);
+    CHECK(repo.read("b.txt") == "left by the agent\n");
+    CHECK(repo.read("a.txt") == "agent\n2\n3\n4\nmine\n");
+    CHECK(repo.read("staged.txt") == "staged\n");
+    // As a killed `git stash push` leaves it: the stash is made, the tree only half cleaned.
+    repo.sh("git reset -q --hard && git clean -qfd");
+    repo.write("a.txt", "1\n2\n3\n4\nmine\n");
+    repo.write("dir/untracked \xc3\xa9", "untracked\n");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::restored);
+    CHECK(repo.read("staged.txt") == "staged\n");
+}
+
+TEST_CASE("git stash: survives being dropped by the agent while a ref has it") {
+    const Dirty repo;
+    const auto checkout = repo.open();
+    const std::string id = stash_of(checkout);
+    const GitRefUpdate pin{"refs/gdnctl/r/iter-001/stash", id};
+    ok(checkout.update_refs(std::span(&pin, 1)));
+    repo.sh("git stash clear && git gc -q --prune=now");
+    CHECK(ok(checkout.restore_stash(id)) == GitRestore::restored);
+}
+
+TEST_CASE("git stash: what cannot be stashed is named, and everything is put back") {
+    const Dirty repo;
+    repo.sh(
+        "git init -q inner && cd inner && echo x > y && git add y && git -c user.name=n -c user.email=e commit -q -m "
+        "m");
+    const std::string before = repo.status();
+    const auto refused = repo.open().stash("x");
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == ErrorKind::conflict);
+    CHECK(refused.error().message.find("inner") != std::string::npos);
+    CHECK(repo.status() == before);
+    CHECK(ok(repo.open().stashes()).empty());
+}
+
+TEST_CASE("git slot: is made once, moves from commit to commit and holds nothing else") {
+    const SlotRepo repo;
+    auto slot = repo.slot();
+    const fs::path root = slot.checkout().root();
+    ok(slot.move_to(repo.base, {}));
+    CHECK(read_text(root / "a.txt") == "one\n");
+    CHECK_FALSE(fs::exists(root / "dir"));
+    write_text(root / "a.txt", "dirty\n");
+    write_text(root / "junk.o", "x");
+    write_text(root / ".venv/lib", "kept");
+    repo.sh("echo '*.o' >> .git/info/exclude; git update-index --assume-unchanged a.txt", root);
+    const std::string venv = ".venv";
+    CHECK(ok(slot.show_hidden()) == std::vector<std::string>{"a.txt"});
+    ok(slot.move_to(repo.next, std::span(&venv, 1)));
+    CHECK(list_names(root) == ".git .venv a.txt dir");
+    CHECK(read_text(root / "a.txt") == "two\n");
+    CHECK(repo.status(root) == "?? .venv/");
+    CHECK(repo.slot().rescued().empty() == false);  // .venv
+    CHECK(repo.status().empty());
+}
+
+TEST_CASE("git slot: an agent that switched branches or stopped in a merge does not take the branch along") {
+    const SlotRepo repo;
+    auto slot = repo.slot();
+    const fs::path root = slot.checkout().root();
+    repo.sh(
+        "git checkout -q -b agents && git checkout -q --detach HEAD~1 && echo x > a.txt && git commit -q -am x && "
+        "git checkout -q agents; git merge -q -m m HEAD@{1} || true",
+        root);
+    ok(slot.move_to(repo.base, {}));
+    CHECK(repo.sh("git rev-parse agents") == repo.next);
+    CHECK(ok(slot.checkout().head()).branch.empty());
+    CHECK(repo.sh("git status --porcelain=v1 -b", root) == "## HEAD (no branch)");
+    CHECK_FALSE(fs::exists(slot.checkout().git_dir() / "MERGE_HEAD"));
+}
+
+TEST_CASE("git slot: work that was left in it is pinned when it is opened again") {
+    const SlotRepo repo;
+    const fs::path root = repo.slot().checkout().root();
+    write_text(root / "precious", "p\n");
+    repo.sh("git add -A && git commit -q -m 'overnight' && echo more > more.txt", root);
+    const auto slot = repo.slot();
+    REQUIRE(slot.rescued().size() == 1);
+    CHECK(repo.sh("git show " + slot.rescued().front() + ":more.txt") == "more");
+    CHECK(repo.sh("git show " + slot.rescued().front() + ":precious") == "p");
+    CHECK(repo.slot().rescued().empty());
+}
+
+TEST_CASE("git slot: a replaced .git, a removed slot and a pruned registration are mended, and nothing is deleted") {
+    const SlotRepo repo;
+    auto slot = repo.slot();
+    const fs::path root = slot.checkout().root();
+    fs::remove(root / ".git");
+    repo.sh(
+        "git init -q . && echo deep > deep.txt && git add deep.txt && git -c user.name=n -c user.email=e commit -q -m "
+        "m "
+        "&& git init -q inner",
+        root);
+    const std::vector<std::string> inner = {"inner"};
+    const auto aside = ok(slot.move_repositories_aside(inner, repo.outside("aside")));
+    CHECK(aside.size() == 2);
+    CHECK(fs::exists(repo.outside("aside") / "dot-git" / "HEAD"));
+    CHECK(fs::exists(repo.outside("aside") / "inner"));
+    ok(slot.move_to(repo.base, {}));
+    CHECK(list_names(root) == ".git a.txt");
+
+    fs::remove_all(root);
+    ok(slot.move_to(repo.next, {}));
+    CHECK(read_text(root / "a.txt") == "two\n");
+    fs::remove_all(root);
+    repo.sh("git worktree prune");
+    auto again = repo.slot();
+    ok(again.move_to(repo.next, {}));
+    CHECK(read_text(root / "dir/new.txt") == "n\n");
+}
+
+TEST_CASE("git slot: follows the sparse checkout that the repository has") {
+    const SlotRepo repo;
+    repo.sh("git sparse-checkout set --cone other");
+    auto slot = repo.slot();
+    ok(slot.move_to(repo.next, {}));
+    CHECK(list_names(slot.checkout().root()) == ".git a.txt");
+    CHECK(ok(slot.checkout().snapshot(repo.next, "m\n")).commit.empty());
+}
+
+TEST_CASE("git slot: submodules are there without fetching, and what is made in them is kept in the user's") {
+    SlotRepo repo;
+    repo.sh(
+        "git init -q ../lib && cd ../lib && echo l > l.txt && git add . && git -c user.name=n -c user.email=e commit "
+        "-q -m l");
+    repo.sh("git -c protocol.file.allow=always submodule --quiet add ../lib sub && git commit -q -m sub");
+    repo.sh("rm -rf ../lib");
+    const auto checkout = repo.open();
+    auto slot = repo.slot();
+    const fs::path root = slot.checkout().root();
+    ok(slot.move_to(repo.head(), {}));
+    ok(slot.fill_submodules(checkout));
+    CHECK(read_text(root / "sub/l.txt") == "l\n");
+    CHECK(repo.status(root).empty());
+    CHECK(ok(slot.keep_submodules(checkout, "refs/gdnctl/r/iter-001/head")).empty());
+
+    write_text(root / "sub/l.txt", "changed\n");
+    repo.sh("git -c user.name=n -c user.email=e commit -q -am changed", root / "sub");
+    write_text(root / "sub/left.txt", "left\n");
+    CHECK(ok(slot.keep_submodules(checkout, "refs/gdnctl/r/iter-001/head")) == std::vector<std::string>{"sub"});
+    CHECK(repo.sh("git show refs/gdnctl/r/iter-001/head:left.txt", repo.path() / "sub") == "left");
+    CHECK(repo.sh("git show refs/gdnctl/r/iter-001/head~1:l.txt", repo.path() / "sub") == "changed");
+    ok(slot.fill_submodules(checkout));
+    CHECK(repo.status(root).empty());
+    CHECK(list_names(root / "sub") == ".git l.txt");
+}
