@@ -1,0 +1,15 @@
+// Packing a file that is kept for people.
+#pragma once
+
+#include <filesystem>
+
+#include "gdnctl/core/result.h"
+
+namespace gdnctl {
+
+// PATH becomes PATH.gz, which is on the disk before PATH goes; an older PATH.gz is replaced. A file that is not there,
+// of a call that was killed at its end, is fine when PATH.gz is. Memory: independent of the size. Error: local_io, and
+// PATH is there as it was.
+Status gzip_in_place(const std::filesystem::path& path);
+
+}  // namespace gdnctl
