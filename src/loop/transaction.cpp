@@ -1,0 +1,345 @@
+#include "loop/transaction.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/glob.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/hash.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_run_name(std::string_view name) {
+    return !name.empty() && name.size() <= 40 && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+    });
+}
+
+}  // namespace
+
+std::string_view to_text(DiffClass diff) {
+    switch (diff) {
+        case DiffClass::no_op: return "no-op";
+        case DiffClass::log_only: return "log-only";
+        case DiffClass::change: break;
+    }
+    return "change";
+}
+
+Result<fs::path> slot_folder(const fs::path& state_dir, const fs::path& common_dir) {
+    GDNCTL_TRY_ASSIGN(const std::string hash, hash_hex(HashKind::sha256, common_dir.string()));
+    const fs::path root = common_dir.filename() == ".git" ? common_dir.parent_path() : common_dir;
+    return state_dir / "worktrees" / fmt::format("{}-{}", root.filename().string(), hash.substr(0, 12));
+}
+
+Result<Transactions> Transactions::open(const fs::path& start, TransactionSettings settings, const Artefacts& artefacts,
+                                        const std::optional<std::map<std::string, std::string>>& trusted,
+                                        Process& process, Clock& clock) {
+    if (!is_run_name(settings.run)) {
+        return fail(ErrorKind::usage, "a run's name has 1 to 40 letters a-z, digits and '-': " + settings.run);
+    }
+    GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(start, process, clock));
+    std::map<std::string, std::string> believed;
+    if (trusted) {
+        believed = *trusted;
+        GDNCTL_TRY(repository.trust(believed));
+    } else {
+        GDNCTL_TRY_ASSIGN(believed, repository.executable_config());
+    }
+    std::optional<GitSlot> slot;
+    if (settings.isolation == Isolation::worktree) {
+        if (is_inside(repository.root(), settings.slot)) {
+            return fail(ErrorKind::usage,
+                        "the slot for iterations must lie outside of the repository: " + settings.slot.string(),
+                        "set GDNCTL_STATE_DIR to a folder elsewhere");
+        }
+        GDNCTL_TRY_ASSIGN(slot, GitSlot::open(repository, settings.slot, trusted.has_value(), process, clock));
+    } else {
+        GDNCTL_TRY(repository.exclude(artefacts.folder()));
+    }
+    return Transactions(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed));
+}
+
+const fs::path& Transactions::workdir() const { return tree().root(); }
+
+std::string Transactions::ref(int iteration, std::string_view leaf) const {
+    return fmt::format("refs/gdnctl/{}/iter-{:03}{}{}", m_settings.run, iteration, leaf.empty() ? "" : "/", leaf);
+}
+
+Status Transactions::pin(const std::string& name, std::string_view target) const {
+    const GitRefUpdate update{name, std::string(target)};
+    return m_repository.update_refs(std::span(&update, 1));
+}
+
+// From here on the configuration may be the agent's.
+Status Transactions::distrust(std::vector<std::string>* changed) {
+    GDNCTL_TRY_ASSIGN(auto keys, m_repository.trust(m_trusted));
+    if (m_slot) {
+        GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust(m_trusted));
+    }
+    if (!keys.empty()) {
+        log::warning("settings that name programs were changed and are not used: {}", text::join(keys, ", "));
+    }
+    if (changed != nullptr) *changed = std::move(keys);
+    return {};
+}
+
+Status Transactions::fill_slot(std::string_view commit) {
+    GDNCTL_TRY(m_slot->move_to(commit, m_settings.links));
+    GDNCTL_TRY(m_slot->fill_submodules(m_repository));
+    for (const auto& link : m_settings.links) {
+        const fs::path target = m_repository.root() / link;
+        const fs::path here = m_slot->checkout().root() / link;
+        std::error_code problem;
+        if (!fs::exists(target, problem)) continue;
+        if (fs::is_symlink(fs::symlink_status(here, problem)) && fs::read_symlink(here, problem) == target) continue;
+        fs::remove_all(here, problem);
+        fs::create_directories(here.parent_path(), problem);
+        fs::create_symlink(target, here, problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "link", here, problem.value()));
+    }
+    return {};
+}
+
+Result<Base> Transactions::begin(int iteration, bool again) {
+    GDNCTL_TRY(distrust(nullptr));
+    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
+    Base base{head.sha, head.branch};
+    const std::string name = ref(iteration, "base");
+    if (again) {
+        GDNCTL_TRY_ASSIGN(const auto pinned, m_repository.resolve(name));
+        if (pinned) base.sha = *pinned;
+    }
+    GDNCTL_TRY(pin(name, base.sha));
+    if (m_slot) GDNCTL_TRY(fill_slot(base.sha));
+    return base;
+}
+
+Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std::string_view leaf,
+                                                              const std::string& head, Candidate& candidate) {
+    if (m_slot) {
+        GDNCTL_TRY_ASSIGN(candidate.hidden, m_slot->show_hidden());
+        GDNCTL_TRY_ASSIGN(candidate.submodules, m_slot->keep_submodules(m_repository, ref(iteration, leaf)));
+    }
+    const std::string message =
+        fmt::format("Not committed in iteration {}\n\nGdnctl-Run: {}\n", iteration, m_settings.run);
+    GDNCTL_TRY_ASSIGN(const GitSnapshot left, tree().snapshot(head, message));
+    if (!m_slot) candidate.hidden = left.hidden;
+    Leftovers found;
+    if (m_slot) {
+        GDNCTL_TRY_ASSIGN(found.repositories, m_slot->move_repositories_aside(
+                                                  left.repositories, m_artefacts.path(iteration, "repositories")));
+    }
+    if (left.commit.empty() && found.repositories.empty()) return std::optional<Leftovers>();
+    if (!left.commit.empty()) {
+        found.commit = left.commit;
+        GDNCTL_TRY(pin(ref(iteration, leaf), left.commit));
+        GDNCTL_TRY_ASSIGN(const auto changes, m_repository.diff(head, left.commit));
+        for (const auto& change : changes) found.paths.push_back(change.path);
+        std::string stem(leaf);
+        std::replace(stem.begin(), stem.end(), '/', '-');
+        found.patch = m_artefacts.path(iteration, stem + ".patch");
+        GDNCTL_TRY(m_repository.write_patch(head, left.commit, found.patch));
+    }
+    return std::optional(std::move(found));
+}
+
+Status Transactions::put_away(int iteration, int attempt, const Base& base) {
+    GDNCTL_TRY(distrust(nullptr));
+    GDNCTL_TRY(tree().clear_stale_locks());
+    GDNCTL_TRY_ASSIGN(const GitHead head, tree().head());
+    const std::string leaf = fmt::format("attempt-{}", attempt);
+    if (head.sha != base.sha) GDNCTL_TRY(pin(ref(iteration, leaf + "/head"), head.sha));
+    Candidate ignored;
+    GDNCTL_TRY(take_leftovers(iteration, leaf + "/leftovers", head.sha, ignored));
+    return m_slot ? fill_slot(base.sha) : Status();
+}
+
+// Everything that follows from base, head and leftovers.
+Status Transactions::judge(const Base& base, Candidate& candidate) const {
+    const GitCheckout& repository = m_repository;
+    GDNCTL_TRY_ASSIGN(const bool descends, repository.is_ancestor(base.sha, candidate.head));
+    if (!descends) {
+        candidate.broken =
+            fmt::format("the history no longer has the commit {} that the iteration began at", base.sha.substr(0, 12));
+    }
+    GDNCTL_TRY_ASSIGN(candidate.commits, repository.commits(base.sha, candidate.head));
+    GDNCTL_TRY_ASSIGN(candidate.files, repository.diff(base.sha, candidate.head));
+    const auto is_log = [&](const GitFileChange& change) { return glob_covers(m_settings.log_paths, change.path); };
+    candidate.diff = candidate.files.empty()                                               ? DiffClass::no_op
+                     : std::all_of(candidate.files.begin(), candidate.files.end(), is_log) ? DiffClass::log_only
+                                                                                           : DiffClass::change;
+    const auto note = [&](const std::string& path) {
+        if (glob_covers(m_settings.protected_paths, path)) candidate.protected_changes.push_back(path);
+    };
+    for (const auto& change : candidate.files) note(change.path);
+    std::string end = candidate.head;
+    if (!m_slot && candidate.leftovers && !candidate.leftovers->commit.empty()) {
+        for (const auto& path : candidate.leftovers->paths) note(path);
+        end = candidate.leftovers->commit;
+    }
+    auto& touched = candidate.protected_changes;
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    if (!touched.empty()) {
+        GDNCTL_TRY_ASSIGN(candidate.protected_diff, repository.patch(base.sha, end, touched));
+    }
+    return {};
+}
+
+Result<Candidate> Transactions::collect(int iteration, const Base& base) {
+    Candidate candidate;
+    GDNCTL_TRY(distrust(&candidate.config_changes));
+    GDNCTL_TRY_ASSIGN(const GitHead head, tree().head());
+    candidate.head = head.sha;
+    // First of all: whatever follows may fail, and then nothing is lost.
+    GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
+    GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", head.sha, candidate));
+    // A collection that was killed may have taken them already.
+    if (!candidate.leftovers) GDNCTL_TRY(recall_leftovers(iteration, candidate));
+    GDNCTL_TRY(judge(base, candidate));
+    if (!m_slot && head.branch != base.branch) {
+        candidate.broken = fmt::format("the checkout is on {}, the iteration began on {}",
+                                       head.branch.empty() ? "no branch" : head.branch,
+                                       base.branch.empty() ? "no branch" : base.branch);
+    }
+    // What is judged is what was committed, and nothing else.
+    if (m_slot && (candidate.leftovers || !candidate.hidden.empty())) GDNCTL_TRY(fill_slot(head.sha));
+    return candidate;
+}
+
+Status Transactions::recall_leftovers(int iteration, Candidate& candidate) const {
+    GDNCTL_TRY_ASSIGN(const auto commit, m_repository.resolve(ref(iteration, "leftovers")));
+    if (!commit) return {};
+    GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*commit + "^1"));
+    if (parent != candidate.head) return {};
+    Leftovers found;
+    found.commit = *commit;
+    found.patch = m_artefacts.path(iteration, "leftovers.patch");
+    GDNCTL_TRY_ASSIGN(const auto changes, m_repository.diff(candidate.head, *commit));
+    for (const auto& change : changes) found.paths.push_back(change.path);
+    candidate.leftovers = std::move(found);
+    return {};
+}
+
+Result<Candidate> Transactions::recall(int iteration, const Base& base) const {
+    Candidate candidate;
+    GDNCTL_TRY_ASSIGN(const auto head, m_repository.resolve(ref(iteration, "head")));
+    if (!head) return fail(ErrorKind::conflict, fmt::format("the ref {} is gone", ref(iteration, "head")));
+    candidate.head = *head;
+    GDNCTL_TRY(recall_leftovers(iteration, candidate));
+    GDNCTL_TRY(judge(base, candidate));
+    return candidate;
+}
+
+Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candidate, bool again) {
+    if (!m_slot || candidate.head == base.sha) {
+        GitLanding there;
+        there.kind = GitLanding::Kind::already;
+        there.tip = candidate.head;
+        return there;
+    }
+    return m_repository.land(base.branch, base.sha, candidate.head, again);
+}
+
+Status Transactions::reject(const Base& base, const Candidate& candidate) {
+    if (m_slot || candidate.head == base.sha || !candidate.broken.empty()) return {};
+    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
+    if (head.sha == base.sha) return {};  // done before a kill
+    if (head.sha != candidate.head || head.branch != base.branch) {
+        return fail(ErrorKind::conflict,
+                    fmt::format("the branch was moved by someone else, to {}; the rejected commits stay on it",
+                                head.sha.substr(0, 12)),
+                    fmt::format("take them back by hand: git revert {}..{}", base.sha.substr(0, 12),
+                                candidate.head.substr(0, 12)));
+    }
+    return m_repository.undo_to(base.sha);
+}
+
+Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base& base, const Candidate& candidate,
+                                                      std::string_view tip) {
+    GDNCTL_TRY_ASSIGN(const bool further, m_repository.is_ancestor(base.sha, tip));
+    if (!m_slot || !further) return std::optional<Candidate>();
+    GDNCTL_TRY(fill_slot(candidate.head));
+    GDNCTL_TRY_ASSIGN(const auto moved, m_slot->checkout().rebase(base.sha, candidate.head, tip));
+    if (!moved) return std::optional<Candidate>();
+    GDNCTL_TRY(pin(ref(iteration, "head-before-rebase"), candidate.head));
+    GDNCTL_TRY(pin(ref(iteration, "head"), *moved));
+    Candidate followed;
+    followed.head = *moved;
+    followed.leftovers = candidate.leftovers;
+    GDNCTL_TRY(judge(Base{std::string(tip), base.branch}, followed));
+    return std::optional(std::move(followed));
+}
+
+Result<GitLanding> Transactions::commit_log(int iteration, std::string_view branch,
+                                            const std::map<std::string, std::string>& files, std::string_view message,
+                                            bool again) {
+    const std::string name = ref(iteration, "log");
+    GDNCTL_TRY_ASSIGN(auto made, again ? m_repository.resolve(name) : Result<std::optional<std::string>>(std::nullopt));
+    GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
+    if (!tip) {
+        return fail(ErrorKind::conflict, fmt::format("the branch {} is gone", branch));
+    }
+    if (made) {
+        GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));
+        GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*made + "^1"));
+        if (there) {
+            GitLanding landed;
+            landed.kind = GitLanding::Kind::already;
+            landed.tip = *tip;
+            return landed;
+        }
+        if (parent != tip) made.reset();  // the branch went elsewhere meanwhile
+    }
+    if (!made) {
+        GDNCTL_TRY_ASSIGN(made, m_repository.commit_files(*tip, files, message));
+        GDNCTL_TRY(pin(name, *made));
+    }
+    return m_repository.land(branch, *tip, *made, again);
+}
+
+Result<std::vector<std::string>> Transactions::dirty() const { return m_repository.dirty_paths(); }
+
+Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::string_view message, bool again) {
+    std::optional<std::string> commit;
+    if (again) {
+        GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
+        const auto found =
+            std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.message.ends_with(message); });
+        if (found != all.end()) commit = found->commit;
+    }
+    if (commit) {
+        // Killed between the stash and the cleaning of the tree: what is still there comes along once more. If it is
+        // all of it, and nothing else, only the cleaning was left to do.
+        GDNCTL_TRY_ASSIGN(const GitRestore back, m_repository.restore_stash(*commit));
+        if (back != GitRestore::restored && back != GitRestore::was_there) {
+            return fail(ErrorKind::conflict,
+                        "the stash " + *commit + " of the run that was killed does not fit any more",
+                        "git stash apply " + *commit);
+        }
+        GDNCTL_TRY(m_repository.drop_stash(*commit));
+    }
+    GDNCTL_TRY_ASSIGN(const auto made, m_repository.stash(message));
+    if (!made) return std::optional<std::string>();
+    GDNCTL_TRY(pin(ref(iteration, "stash"), made->commit));
+    return std::optional(made->commit);
+}
+
+Result<GitRestore> Transactions::bring_back(std::string_view stash) {
+    GDNCTL_TRY_ASSIGN(const GitRestore result, m_repository.restore_stash(stash));
+    if (result == GitRestore::restored || result == GitRestore::was_there) {
+        GDNCTL_TRY(m_repository.drop_stash(stash));
+    }
+    return result;
+}
+
+}  // namespace gdnctl::loop

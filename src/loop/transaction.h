@@ -1,0 +1,145 @@
+// An iteration as a transaction on a repository.
+//
+// It begins at a commit that a ref pins. What the agent leaves is collected and pinned before anything is decided:
+// commits base..HEAD, however many, merges too, and everything uncommitted as one more commit and a patch. Accepted
+// work moves the branch; anything else stays on its refs, and the branch where it was. Every step may be repeated
+// after a kill.
+//
+//   refs/gdnctl/<run>/iter-NNN/base         where it began
+//   refs/gdnctl/<run>/iter-NNN/head         what it committed
+//   refs/gdnctl/<run>/iter-NNN/leftovers    what it did not, on top of head
+//   refs/gdnctl/<run>/iter-NNN/attempt-K/…  head and leftovers of an attempt that was repeated
+//   refs/gdnctl/<run>/iter-NNN/stash        the user's work that was set aside (in place)
+//   refs/gdnctl/<run>/iter-NNN/log          the log commit
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/services/git_checkout.h"
+#include "loop/artefacts.h"
+
+namespace gdnctl::loop {
+
+// worktree: in a slot outside of the repository; the user's checkout is touched only when accepted work lands.
+// inplace: in the user's checkout.
+enum class Isolation { worktree, inplace };
+
+struct TransactionSettings {
+    std::string run;  // [a-z0-9-]{1,40}
+    Isolation isolation = Isolation::worktree;
+    std::filesystem::path slot;                // of worktree: see slot_folder()
+    std::vector<std::string> protected_paths;  // globs: no iteration may change them
+    std::vector<std::string> log_paths;        // globs: log, records, docs; a change of nothing else is no change
+    std::vector<std::string> links;            // of worktree: ignored paths of the checkout that the slot gets links to
+};
+
+struct Base {
+    std::string sha;
+    std::string branch;  // "refs/heads/main"; empty: detached
+};
+
+enum class DiffClass { no_op, log_only, change };
+std::string_view to_text(DiffClass diff);
+
+struct Leftovers {
+    std::string commit;           // empty: only repositories
+    std::filesystem::path patch;  // `git apply --binary` takes it
+    std::vector<std::string> paths;
+    std::vector<std::filesystem::path> repositories;  // that were inside, where they are now
+};
+
+// What one attempt left.
+struct Candidate {
+    std::string head;                  // equal to the base: nothing was committed
+    std::vector<std::string> commits;  // base..head, parents first
+    std::vector<GitFileChange> files;  // base to head
+    DiffClass diff = DiffClass::no_op;
+    std::optional<Leftovers> leftovers;
+    std::vector<std::string> protected_changes;  // paths, committed; in place also uncommitted
+    std::string protected_diff;
+    // What was found and undone: files hidden from git, configuration that names programs.
+    std::vector<std::string> hidden, config_changes;
+    std::vector<std::string> submodules;  // that have new commits or files, pinned in the user's
+    // Why it cannot be judged: another branch, or a history without the base. Empty: it can.
+    std::string broken;
+};
+
+// The slot of a repository below the state directory: <state>/worktrees/<name>-<hash of the common directory>.
+Result<std::filesystem::path> slot_folder(const std::filesystem::path& state_dir,
+                                          const std::filesystem::path& common_dir);
+
+class Transactions {
+public:
+    // `trusted`: executable_config() of the run's start (see GitCheckout); nullopt: what is there now. Errors: those of
+    // GitCheckout, usage (the run's name).
+    static Result<Transactions> open(const std::filesystem::path& start, TransactionSettings settings,
+                                     const Artefacts& artefacts,
+                                     const std::optional<std::map<std::string, std::string>>& trusted, Process& process,
+                                     Clock& clock);
+
+    const std::filesystem::path& workdir() const;  // where the agent works
+    GitCheckout& repository() { return m_repository; }
+    const std::map<std::string, std::string>& trusted() const { return m_trusted; }
+    // refs/gdnctl/<run>/iter-NNN[/<leaf>]
+    std::string ref(int iteration, std::string_view leaf = {}) const;
+
+    // Pins HEAD of the user's checkout; a slot holds its files and nothing else afterwards. `again`: a base that an
+    // earlier call pinned stays.
+    Result<Base> begin(int iteration, bool again);
+    // Keeps what the attempt left under its number; a slot is clean afterwards, a checkout as it was.
+    Status put_away(int iteration, int attempt, const Base& base);
+    Result<Candidate> collect(int iteration, const Base& base);
+    // What collect() found, from its refs; for the steps after it when the run was killed in between.
+    Result<Candidate> recall(int iteration, const Base& base) const;
+    // Worktree: the branch goes to the candidate's head. In place it is there already.
+    Result<GitLanding> accept(const Base& base, const Candidate& candidate, bool again);
+    // In place: takes the candidate's commits off the branch. Else there is nothing to do.
+    Status reject(const Base& base, const Candidate& candidate);
+    // The branch has moved: the candidate on top of `tip`, its new base; nullopt: they conflict. What it becomes has to
+    // be judged anew.
+    Result<std::optional<Candidate>> follow(int iteration, const Base& base, const Candidate& candidate,
+                                            std::string_view tip);
+    // A commit of these files alone on top of the branch, which goes there. `again`: the commit that an earlier call
+    // made is landed, if there is one.
+    Result<GitLanding> commit_log(int iteration, std::string_view branch,
+                                  const std::map<std::string, std::string>& files, std::string_view message,
+                                  bool again);
+
+    // ---- the user's uncommitted work, in place
+    Result<std::vector<std::string>> dirty() const;
+    // nullopt: there is none. `again`: a stash with this message may have been made before.
+    Result<std::optional<std::string>> set_aside(int iteration, std::string_view message, bool again);
+    Result<GitRestore> bring_back(std::string_view stash);
+
+private:
+    Transactions(GitCheckout repository, std::optional<GitSlot> slot, TransactionSettings settings, Artefacts artefacts,
+                 std::map<std::string, std::string> trusted)
+        : m_repository(std::move(repository)),
+          m_slot(std::move(slot)),
+          m_settings(std::move(settings)),
+          m_artefacts(std::move(artefacts)),
+          m_trusted(std::move(trusted)) {}
+
+    const GitCheckout& tree() const { return m_slot ? m_slot->checkout() : m_repository; }
+    Status distrust(std::vector<std::string>* changed);
+    Status fill_slot(std::string_view commit);
+    Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const std::string& head,
+                                                    Candidate& candidate);
+    Status recall_leftovers(int iteration, Candidate& candidate) const;
+    Status judge(const Base& base, Candidate& candidate) const;
+    Status pin(const std::string& name, std::string_view target) const;
+
+    GitCheckout m_repository;
+    std::optional<GitSlot> m_slot;
+    TransactionSettings m_settings;
+    Artefacts m_artefacts;
+    std::map<std::string, std::string> m_trusted;
+};
+
+}  // namespace gdnctl::loop
