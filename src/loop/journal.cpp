@@ -1,0 +1,139 @@
+#include "loop/journal.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/hash.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr int k_version = 1;
+constexpr std::array<std::string_view, 18> k_types = {
+    "run",     "resume",      "iteration", "stash_intent", "stashed",       "base",
+    "attempt", "attempt_end", "candidate", "stage",        "decision",      "settle_intent",
+    "settled", "log_intent",  "logged",    "restored",     "iteration_end", "stop"};
+
+Result<std::string> hash_of(std::string_view line) {
+    if (line.empty()) return std::string(64, '0');
+    return hash_hex(HashKind::sha256, line);
+}
+
+bool is_envelope(std::string_view key) {
+    return key == "v" || key == "seq" || key == "ts" || key == "type" || key == "prev" || key == "iteration";
+}
+
+tl::unexpected<Error> unknown(std::string_view name, std::size_t line, std::string_view what) {
+    return fail(ErrorKind::config, fmt::format("{}:{}: {} is not known to this gdnctl", name, line, what),
+                "a newer gdnctl wrote it: use that one, or another --log-dir");
+}
+
+tl::unexpected<Error> damaged(std::string_view name, std::size_t line, std::string_view why) {
+    return fail(ErrorKind::conflict, fmt::format("{}:{}: the journal is damaged: {}", name, line, why),
+                "restore the file, or start anew with another --log-dir");
+}
+
+Result<Record> read(std::string_view line, std::string_view name, std::size_t number) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) return damaged(name, number, "not a JSON object");
+    const auto integer = [&](const char* key) {
+        const auto at = json.find(key);
+        return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
+    };
+    if (integer("v") != k_version) return unknown(name, number, "its version");
+    Record record;
+    record.seq = static_cast<std::uint64_t>(integer("seq"));
+    if (json.contains("iteration")) record.iteration = static_cast<int>(integer("iteration"));
+    for (const auto& [key, value] : json.items()) {
+        if (value.is_string()) record.text[key] = value.get<std::string>();
+        if (value.is_number_integer() && !is_envelope(key)) record.number[key] = value.get<std::int64_t>();
+    }
+    const auto type = record.text.extract("type");
+    const auto time = record.text.extract("ts");
+    record.text.erase("prev");
+    std::size_t index = 0;
+    while (index < k_types.size() && (!type || k_types[index] != type.mapped())) ++index;
+    if (index == k_types.size()) return unknown(name, number, "a record of this type");
+    record.type = static_cast<RecordType>(index);
+    if (time) record.time = time.mapped();
+    return record;
+}
+
+}  // namespace
+
+std::string_view to_text(RecordType type) { return k_types[static_cast<std::size_t>(type)]; }
+
+const std::string& Record::word(const std::string& key) const {
+    static const std::string k_none;
+    const auto at = text.find(key);
+    return at == text.end() ? k_none : at->second;
+}
+
+std::int64_t Record::count(const std::string& key) const {
+    const auto at = number.find(key);
+    return at == number.end() ? 0 : at->second;
+}
+
+Result<std::vector<Record>> parse_records(std::string_view text, std::string_view name) {
+    const JournalContents contents = parse_journal(text);
+    std::vector<Record> records;
+    std::string_view previous;
+    for (std::size_t i = 0; i < contents.records.size(); ++i) {
+        const std::string& line = contents.records[i];
+        GDNCTL_TRY_ASSIGN(Record record, read(line, name, i + 1));
+        if (record.seq != i + 1) return damaged(name, i + 1, fmt::format("number {} instead of {}", record.seq, i + 1));
+        GDNCTL_TRY_ASSIGN(const std::string wanted, hash_of(previous));
+        const Json json = Json::parse(line, nullptr, false);
+        const auto prev = json.find("prev");
+        if (prev == json.end() || *prev != wanted) {
+            return damaged(name, i + 1, "the line before it was changed");
+        }
+        records.push_back(std::move(record));
+        previous = line;
+    }
+    return records;
+}
+
+Result<std::string> line_of(const Record& record, std::string_view previous_line) {
+    GDNCTL_TRY_ASSIGN(const std::string prev, hash_of(previous_line));
+    Json json = {
+        {"v", k_version}, {"seq", record.seq}, {"ts", record.time}, {"type", to_text(record.type)}, {"prev", prev}};
+    if (record.iteration > 0) json["iteration"] = record.iteration;
+    for (const auto& [key, value] : record.text) {
+        if (!is_envelope(key)) json[key] = value;
+    }
+    for (const auto& [key, value] : record.number) {
+        if (!is_envelope(key)) json[key] = value;
+    }
+    return gdnctl::to_text(json);
+}
+
+Result<LoopJournal> LoopJournal::open(const std::filesystem::path& path) {
+    // Read first: a journal that is not understood is not mended either.
+    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(path, std::size_t{256} << 20));
+    GDNCTL_TRY_ASSIGN(auto records, parse_records(text ? std::string_view(*text) : std::string_view(), path.string()));
+    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(path));
+    std::string last;
+    if (text) {
+        auto lines = parse_journal(*text).records;
+        if (!lines.empty()) last = std::move(lines.back());
+    }
+    return LoopJournal(std::move(journal), std::move(records), std::move(last));
+}
+
+Status LoopJournal::append(Record record, WallTime now) {
+    record.seq = m_records.size() + 1;
+    record.time = format_iso8601(now);
+    GDNCTL_TRY_ASSIGN(std::string line, line_of(record, m_last));
+    GDNCTL_TRY(m_journal.append(line));
+    m_last = std::move(line);
+    m_records.push_back(std::move(record));
+    return {};
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,83 @@
+// What happened in a run, one record a line, each on the disk before the next step is taken.
+//
+// Envelope: {"v":1,"seq":n,"ts":"2026-03-10T16:53:07Z","type":"...","prev":"<SHA-256 of the line before, without its
+// newline>"}, `prev` of the first: 64 zeros. Then the facts: strings and whole numbers. Order of durability: objects,
+// then refs, then the record that names them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/core/time.h"
+#include "gdnctl/platform/journal.h"
+
+namespace gdnctl::loop {
+
+enum class RecordType {
+    run,            // run, loop_id, isolation, total, config (JSON text), trusted (JSON text)
+    resume,         // loop_id, total
+    iteration,      // an iteration begins
+    stash_intent,   // message
+    stashed,        // commit; empty: there was nothing
+    base,           // sha, branch
+    attempt,        // attempt: the agent is about to start
+    attempt_end,    // attempt, class, rc, next (retry, collect), wall_ms, tokens
+    candidate,      // head, diff, leftovers, protected
+    stage,          // name, verdict
+    decision,       // outcome, verdict (keep, reject, park, none), reason
+    settle_intent,  // the branch is about to be moved, forth or back
+    settled,        // result (landed, already, blocked, rejected, parked, none), tip
+    log_intent,     // the log is about to be written
+    logged,         // commit; empty: no log commit
+    restored,       // result: of the stash
+    iteration_end,  // outcome, counted (0, 1), failures, promoted (0, 1)
+    stop,           // reason, rc
+};
+std::string_view to_text(RecordType type);
+
+struct Record {
+    RecordType type = RecordType::run;
+    int iteration = 0;  // 0: of the run
+    std::map<std::string, std::string> text = {};
+    std::map<std::string, std::int64_t> number = {};
+    // Filled by the journal.
+    std::uint64_t seq = 0;
+    std::string time = {};
+
+    const std::string& word(const std::string& key) const;  // "": not there
+    std::int64_t count(const std::string& key) const;       // 0: not there
+    bool operator==(const Record&) const = default;
+};
+
+// The records of a journal's text. A torn last line is left out. Errors: config (exit 2), a version that this program
+// does not know; conflict (exit 7), a line in the middle that was changed or lost (with its number).
+Result<std::vector<Record>> parse_records(std::string_view text, std::string_view name);
+
+// The text of one line, without newline.
+Result<std::string> line_of(const Record& record, std::string_view previous_line);
+
+// The one writer. Append-only: see platform's Journal.
+class LoopJournal {
+public:
+    // Error besides those of Journal and parse_records(): none.
+    static Result<LoopJournal> open(const std::filesystem::path& path);
+    const std::vector<Record>& records() const { return m_records; }
+    // What a killed writer left unfinished and open() cut off.
+    const std::string& cut_off() const { return m_journal.cut_off(); }
+    // Returns when it is on the disk. Errors: local_io, with nothing of it in the file.
+    Status append(Record record, WallTime now);
+
+private:
+    LoopJournal(Journal journal, std::vector<Record> records, std::string last)
+        : m_journal(std::move(journal)), m_records(std::move(records)), m_last(std::move(last)) {}
+    Journal m_journal;
+    std::vector<Record> m_records;
+    std::string m_last;
+};
+
+}  // namespace gdnctl::loop

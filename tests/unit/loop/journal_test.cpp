@@ -1,0 +1,289 @@
+// The journal, the state and what follows from them, cut at every byte.
+#include "loop/journal.h"
+
+#include <fstream>
+
+#include "loop/resume.h"
+#include "loop_world.h"
+#include "support/faults.h"
+
+namespace fs = std::filesystem;
+
+namespace gdnctl::loop {
+
+namespace {
+
+using Type = RecordType;
+using Kind = StepKind;
+constexpr WallTime k_now{std::chrono::milliseconds(1'773'161'587'000)};
+constexpr int k_iterations = 3;
+
+// A run whose agent, stages and git are words: what each step records. The second iteration needs two attempts, the
+// third one is rejected.
+class ScriptedRun {
+public:
+    explicit ScriptedRun(std::vector<std::string> lines = {}) : m_lines(std::move(lines)) {
+        std::string text;
+        for (const auto& line : m_lines) text += line + "\n";
+        m_records = ok(parse_records(text, "journal"));
+    }
+    // Steps until there is nothing left to do.
+    void finish(bool interrupted) {
+        for (int guard = 0; guard < 500; ++guard) {
+            const Step step = next_step(m_records, k_iterations, true, interrupted);
+            interrupted = false;
+            if (step.kind == Kind::finished) return;
+            take(step);
+        }
+        FAIL("it never ends");
+    }
+    std::string text() const {
+        std::string all;
+        for (const auto& line : m_lines) all += line + "\n";
+        return all;
+    }
+    // Numbers and outcomes of the iterations that ended, with the agent's runs that counted.
+    std::string result() const {
+        std::string all;
+        for (const auto& record : m_records) {
+            if (record.type != Type::iteration_end) continue;
+            all += std::to_string(record.iteration) + ":" + record.word("outcome") + " ";
+        }
+        return all;
+    }
+    const std::vector<Record>& records() const { return m_records; }
+
+private:
+    void add(Type type, int iteration, std::map<std::string, std::string> text = {},
+             std::map<std::string, std::int64_t> number = {}) {
+        Record record{
+            type, iteration, std::move(text), std::move(number), m_records.size() + 1, "2026-03-10T16:53:07Z"};
+        m_lines.push_back(ok(line_of(record, m_lines.empty() ? "" : m_lines.back())));
+        m_records.push_back(std::move(record));
+    }
+    void attempt(int iteration, int number) {
+        add(Type::attempt, iteration, {}, {{"attempt", number}});
+        int ended = 0;
+        for (const auto& record : open_iteration(m_records)) ended += record.type == Type::attempt_end ? 1 : 0;
+        const bool retry = iteration == 2 && ended == 0;
+        add(Type::attempt_end, iteration,
+            {{"class", retry ? "agent-error" : "ok"}, {"next", retry ? "retry" : "collect"}},
+            {{"attempt", number}, {"tokens", 10}});
+    }
+    void take(const Step& step) {
+        const int i = step.iteration;
+        const std::string verdict = i == 3 ? "reject" : "keep";
+        switch (step.kind) {
+            case Kind::start_run: add(Type::run, 0, {{"run", "r1"}, {"isolation", "inplace"}}); break;
+            case Kind::begin_iteration: add(Type::iteration, i); break;
+            case Kind::set_aside:
+                if (!step.again) add(Type::stash_intent, i, {{"message", "m" + std::to_string(i)}});
+                CHECK((!step.again || step.stash_message == "m" + std::to_string(i)));
+                add(Type::stashed, i, {{"commit", i == 1 ? "" : "cafe"}});
+                break;
+            case Kind::take_base: add(Type::base, i, {{"sha", "abc"}, {"branch", "refs/heads/main"}}); break;
+            case Kind::put_away: attempt(i, step.attempt + 1); break;
+            case Kind::run_attempt: attempt(i, step.attempt); break;
+            case Kind::collect: add(Type::candidate, i, {{"head", "def"}, {"diff", "change"}}); break;
+            case Kind::judge:
+                for (const char* name : {"lint", "oracle"}) {
+                    const auto open = open_iteration(m_records);
+                    const bool done = std::any_of(open.begin(), open.end(), [&](const Record& record) {
+                        return record.type == Type::stage && record.word("name") == name;
+                    });
+                    if (!done) add(Type::stage, i, {{"name", name}, {"verdict", "pass"}});
+                }
+                add(Type::decision, i, {{"outcome", i == 3 ? "rejected" : "accepted"}, {"verdict", verdict}});
+                break;
+            case Kind::settle:
+                if (!step.again) add(Type::settle_intent, i);
+                add(Type::settled, i, {{"result", verdict}});
+                break;
+            case Kind::write_log:
+                if (!step.again) add(Type::log_intent, i);
+                add(Type::logged, i, {{"commit", "fee"}});
+                break;
+            case Kind::restore_stash: add(Type::restored, i, {{"result", "restored"}}); break;
+            case Kind::end_iteration:
+                add(Type::iteration_end, i,
+                    {{"outcome", last_of(open_iteration(m_records), Type::decision)->word("outcome")}},
+                    {{"counted", i == 3 ? 1 : 0}, {"promoted", i == 1 ? 1 : 0}});
+                break;
+            case Kind::finished: break;
+        }
+    }
+    std::vector<std::string> m_lines;
+    std::vector<Record> m_records;
+};
+
+std::vector<std::string> whole_lines(std::string_view text) { return parse_journal(text).records; }
+
+}  // namespace
+
+TEST_CASE("journal: cut at every byte, a run goes on to the same end, under the same numbers") {
+    ScriptedRun undisturbed;
+    undisturbed.finish(false);
+    const std::string text = undisturbed.text();
+    CHECK(undisturbed.result() == "1:accepted 2:accepted 3:rejected ");
+    std::size_t last = 0;
+    for (std::size_t bytes = 0; bytes <= text.size(); ++bytes) {
+        auto lines = whole_lines(std::string_view(text).substr(0, bytes));
+        CHECK(lines.size() >= last);
+        if (lines.size() == last && bytes > 0) continue;  // the same records as one byte before
+        last = lines.size();
+        ScriptedRun resumed(std::move(lines));
+        resumed.finish(true);
+        INFO("cut after ", bytes, " bytes, ", last, " records");
+        CHECK(resumed.result() == undisturbed.result());
+        // A second kill at every record of the rest makes no difference either.
+        auto rest = whole_lines(resumed.text());
+        rest.resize(last + (rest.size() - last) / 2);
+        ScriptedRun twice(std::move(rest));
+        twice.finish(true);
+        CHECK(twice.result() == undisturbed.result());
+    }
+    CHECK(last == undisturbed.records().size());
+}
+
+TEST_CASE(
+    "journal: with a larger total a finished run goes on with the next number, with the same one there is nothing to "
+    "do") {
+    ScriptedRun run;
+    run.finish(false);
+    CHECK(next_step(run.records(), 3, true, true) == Step{Kind::finished});
+    CHECK(next_step(run.records(), 2, true, true) == Step{Kind::finished});
+    CHECK(next_step(run.records(), 4, true, true) == Step{Kind::begin_iteration, 4});
+    CHECK(next_step({}, 3, false, true) == Step{Kind::start_run});
+}
+
+TEST_CASE("journal: steps inside an iteration") {
+    const auto records = [](std::initializer_list<Record> list) {
+        std::vector<Record> all = {{Type::run}, {Type::iteration, 1}};
+        all.insert(all.end(), list);
+        return all;
+    };
+    const Record base{Type::base, 1};
+    const Record begun{Type::attempt, 1, {}, {{"attempt", 1}}};
+    const auto ended = [](const char* next) {
+        return Record{Type::attempt_end, 1, {{"next", next}}, {{"attempt", 1}}};
+    };
+    CHECK(next_step(records({}), 1, false, true) == Step{Kind::take_base, 1, 0, true});
+    CHECK(next_step(records({{Type::stash_intent, 1, {{"message", "m"}}}}), 1, true, false) ==
+          Step{Kind::set_aside, 1, 0, true, "m"});
+    CHECK(next_step(records({base}), 1, false, false) == Step{Kind::run_attempt, 1, 1});
+    CHECK(next_step(records({base, begun}), 1, false, true) == Step{Kind::put_away, 1, 1, true});
+    CHECK(next_step(records({base, begun, ended("retry")}), 1, false, false) == Step{Kind::put_away, 1, 1});
+    CHECK(next_step(records({base, begun, ended("collect")}), 1, false, false) == Step{Kind::collect, 1, 1});
+    const Record candidate{Type::candidate, 1};
+    const Record decision{Type::decision, 1};
+    CHECK(next_step(records({base, begun, ended("collect"), candidate, decision, {Type::settle_intent, 1}}), 1, false,
+                    true) == Step{Kind::settle, 1, 0, true});
+    CHECK(next_step(records({base, begun, ended("collect"), candidate, decision, {Type::settled, 1}}), 1, false,
+                    true) == Step{Kind::write_log, 1, 0, false});
+}
+
+TEST_CASE("journal: an unknown version or type stops with 2, a changed or lost line with 7 and its number") {
+    ScriptedRun run;
+    run.finish(false);
+    const std::string text = run.text();
+    const auto kind_of = [](const std::string& changed) {
+        const auto parsed = parse_records(changed, "journal.jsonl");
+        REQUIRE_FALSE(parsed);
+        INFO(parsed.error().message);
+        CHECK(parsed.error().message.starts_with("journal.jsonl:"));
+        return parsed.error().kind;
+    };
+    std::string newer = text;
+    newer.replace(newer.find("\"v\":1"), 5, "\"v\":2");
+    CHECK(kind_of(newer) == ErrorKind::config);
+    std::string type = text;
+    type.replace(type.find("\"type\":\"run\""), 12, "\"type\":\"fly\"");
+    CHECK(kind_of(type) == ErrorKind::config);
+    std::string edited = text;
+    edited.replace(edited.find("inplace"), 7, "INPLACE");
+    CHECK(kind_of(edited) == ErrorKind::conflict);
+    const auto second = text.find('\n') + 1;
+    CHECK(kind_of(text.substr(0, second) + text.substr(text.find('\n', second) + 1)) == ErrorKind::conflict);
+    CHECK(kind_of("no json\n") == ErrorKind::conflict);
+    CHECK(ok(parse_records("", "j")).empty());
+    CHECK(ok(parse_records(text + "{\"v\":1,\"se", "j")).size() == run.records().size());
+}
+
+TEST_CASE("journal: is appended to and read back, also after a torn line") {
+    const test::TempDir folder;
+    const fs::path path = folder / "journal.jsonl";
+    {
+        auto journal = ok(LoopJournal::open(path));
+        ok(journal.append({Type::run, 0, {{"run", "r\n1 \xff"}, {"type", "mine"}}, {{"total", 3}}}, k_now));
+        ok(journal.append({Type::iteration, 1}, k_now));
+        CHECK_FALSE(LoopJournal::open(path));
+    }
+    std::ofstream(path, std::ios::app) << "{\"v\":1,\"seq\":3,\"ty";
+    auto again = ok(LoopJournal::open(path));
+    CHECK(again.cut_off() == "{\"v\":1,\"seq\":3,\"ty");
+    REQUIRE(again.records().size() == 2);
+    CHECK(again.records()[0].count("total") == 3);
+    CHECK(again.records()[0].time == "2026-03-10T16:53:07Z");
+    ok(again.append({Type::base, 1, {{"sha", "abc"}}}, k_now));
+    CHECK(ok(parse_records(read_text(path), "j")).size() == 3);
+}
+
+TEST_CASE("journal: on a full disk nothing of a record stays, and the next one fits") {
+    const test::TempDir folder;
+    const fs::path path = folder / "journal.jsonl";
+    auto journal = ok(LoopJournal::open(path));
+    ok(journal.append({Type::run}, k_now));
+    const auto size = fs::file_size(path);
+    {
+        const test::FileSizeLimit limit(size + 20);
+        const auto refused = journal.append({Type::iteration, 1}, k_now);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind == ErrorKind::local_io);
+        CHECK(fs::file_size(path) == size);
+    }
+    ok(journal.append({Type::iteration, 1}, k_now));
+    CHECK(ok(parse_records(read_text(path), "j")).size() == 2);
+}
+
+TEST_CASE("state: is derived, replaced as a whole with a backup, and read back") {
+    const test::TempDir folder;
+    const fs::path path = folder / "state.json";
+    ScriptedRun run;
+    run.finish(false);
+    const RunState state = summarise(run.records(), 3, true);
+    CHECK(state.ended == 3);
+    CHECK(state.failures == 1);
+    CHECK(state.promotions == 1);
+    CHECK(state.since_promotion == 2);
+    CHECK(state.tokens == 40);
+    CHECK(state.next == "finished");
+    CHECK(state.outcomes == std::map<std::string, int>{{"accepted", 2}, {"rejected", 1}});
+    CHECK_FALSE(ok(read_state(path)));
+    ok(write_state(path, RunState{}));
+    ok(write_state(path, state));
+    CHECK(ok(read_state(path)) == state);
+    CHECK(ok(read_state(path.string() + ".bak")) == RunState{});
+}
+
+TEST_CASE("state: one that does not parse stops with 2 and is not touched (defect 15)") {
+    const test::TempDir folder;
+    const fs::path path = folder / "state.json";
+    for (const char* text :
+         {"", "{", "[]", "{\"schema\":\"gdnctl.loop-state/9\"}", "{\"schema\":\"gdnctl.loop-state/1\"}"}) {
+        write_text(path, text);
+        const auto refused = read_state(path);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind == ErrorKind::config);
+        CHECK(refused.error().message.find("nothing was changed") != std::string::npos);
+        CHECK(read_text(path) == text);
+    }
+    ok(write_state(path, RunState{}));
+    const std::string before = read_text(path);
+    {
+        const test::FileSizeLimit limit(50);
+        CHECK_FALSE(write_state(path, RunState{}));
+    }
+    CHECK(read_text(path) == before);
+}
+
+}  // namespace gdnctl::loop
