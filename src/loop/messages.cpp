@@ -1,0 +1,33 @@
+#include "loop/messages.h"
+
+#include <fmt/format.h>
+
+namespace gdnctl::loop::message {
+
+std::string stash(int iteration, std::int64_t unix_seconds) {
+    return fmt::format("gdnctl-codex-loop-iter-{:03}-{}", iteration, unix_seconds);
+}
+std::string heading(std::int64_t iteration, std::int64_t total) {
+    return fmt::format("=== codex iteration {}/{} ===", iteration, total);
+}
+std::string directives_loaded(std::size_t count) { return fmt::format("session directives: {} loaded", count); }
+
+std::string agent_retry(int attempt, int attempts, int rc) {
+    return fmt::format("codex iteration command failed (attempt {}/{}, rc={}); retrying.", attempt, attempts, rc);
+}
+std::string agent_failed(int rc) { return fmt::format("codex iteration failed with exit code {}", rc); }
+std::string post_check_retry(int attempt, int attempts, std::string_view command) {
+    return fmt::format("post-check failed (attempt {}/{}) for command: {}", attempt, attempts, command);
+}
+std::string iteration_raised(int iteration, std::string_view what) {
+    return fmt::format("iteration {} raised: {}", iteration, what);
+}
+std::string going_on(Policy policy) {
+    return policy == Policy::fail ? std::string() : fmt::format(" Continuing due to policy={}.", to_text(policy));
+}
+
+std::string stopped(std::string_view reason, int iteration, int rc) {
+    return fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc);
+}
+
+}  // namespace gdnctl::loop::message

@@ -1,0 +1,79 @@
+// What an iteration came to, what follows from that, and when a run ends. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gdnctl::loop {
+
+enum class Outcome {
+    accepted,
+    no_op,
+    agent_error,
+    timeout,
+    environment,
+    infra,
+    compile,
+    oom,
+    test_fail,
+    flaky,
+    rejected
+};
+std::string_view to_text(Outcome outcome);  // as records name them: "no-op", "test-fail", ...
+std::optional<Outcome> parse_outcome(std::string_view text);
+
+enum class Retry { none, clean_attempt, elsewhere, that_test };
+enum class Counts { no, yes, by_policy };
+enum class Fate { none, kept, parked, rejected };  // of the candidate; parked and rejected stay on a ref
+enum class Pause { no, at_once, after_three };
+
+struct OutcomeRule {
+    Retry retry = Retry::none;
+    Counts counts = Counts::no;
+    Fate fate = Fate::none;
+    Pause pause = Pause::no;
+    int most_retries = 0;  // of that_test
+    bool operator==(const OutcomeRule&) const = default;
+};
+OutcomeRule rule_of(Outcome outcome);
+
+// What is to be seen in the output of a check that failed. The `sign` is the words that decided, the same for the same
+// trouble, whatever else was printed.
+struct Failure {
+    Outcome outcome = Outcome::test_fail;
+    std::string sign;
+    bool operator==(const Failure&) const = default;
+};
+// nullopt: none of the known signs. Trouble of the surroundings wins over what it causes further down.
+std::optional<Failure> failure_of(std::string_view output);
+
+// Counted failures: `limit` 0 stops at the first one, negative never.
+bool too_many_failures(std::int64_t failures, std::int64_t limit);
+// Seconds to wait after an iteration; each failure in a row doubles it, to 15 minutes at most.
+std::int64_t pause_seconds(std::int64_t sleep_seconds, int failures_in_a_row);
+
+// Iterations that ended, the last one last.
+struct PastIteration {
+    Outcome outcome = Outcome::accepted;
+    std::string sign{};
+};
+// Whether the run has to pause: `environment`, at once; the third `infra` in a row; or the third failure in a row of
+// either class with the same sign. The sign, or the class where there is none; nullopt: it goes on.
+std::optional<std::string> circuit_breaker(std::span<const PastIteration> past);
+
+struct Budget {
+    std::optional<std::int64_t> wall_s = std::nullopt, tpu_minutes = std::nullopt, tokens = std::nullopt;
+    std::optional<int> plateau = std::nullopt;  // iterations without a promotion
+};
+struct Spent {
+    std::int64_t wall_s = 0, tpu_s = 0, tokens = 0;
+    int since_promotion = 0;
+};
+// The reason to stop before another iteration begins: "max-wall", "max-tpu-minutes", "max-tokens", "plateau".
+std::optional<std::string_view> budget_end(const Budget& budget, const Spent& spent);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,241 @@
+// Options, --resilient, prompts, outcomes, brakes: literals only.
+#include <doctest/doctest.h>
+
+#include "loop/messages.h"
+#include "loop/options.h"
+#include "loop/outcome.h"
+#include "loop/prompt.h"
+
+namespace gdnctl::loop {
+
+TEST_CASE("prompt: the recipe's example, byte for byte") {
+    const std::vector<std::string> directives = {"A", "B\nC"};
+    CHECK(assemble_prompt("It {{ITERATION}}/{{TOTAL_ITERATIONS}} @ {{HEAD_SHA}}\n\n\n", {2, 5, "abc"}, directives) ==
+          "It 2/5 @ abc\n\nSession directives for this codex-loop run (must follow unless they conflict with "
+          "tests/correctness):\n\n[Directive 1]\nA\n[Directive 2]\nB\nC\n");
+}
+
+TEST_CASE("prompt: without directives the rest of the template stays as it is") {
+    CHECK(assemble_prompt("x {{ITERATION}} {{ITERATION}}\n\n \t", {7, 9, "s"}, {}) == "x 7 7\n\n \t");
+    CHECK(assemble_prompt("", {1, 1, "s"}, {}).empty());
+}
+
+TEST_CASE("prompt: placeholders are literal, directives are not substituted, others stay and are named once") {
+    const std::vector<std::string> directives = {"{{ITERATION}}"};
+    CHECK(assemble_prompt("{{ ITERATION }}{{OTHER}}", {1, 2, "s"}, directives)
+              .ends_with("[Directive 1]\n{{ITERATION}}\n"));
+    CHECK(unknown_placeholders("{{A_1}} {{ITERATION}} {{A_1}} {{b}} {{ X }} {{HEAD_SHA}} {{") ==
+          std::vector<std::string>{"{{A_1}}"});
+    const std::vector<std::string> given = {"  ", "\n a\nb \n", ""};
+    CHECK(trimmed_directives(given) == std::vector<std::string>{"a\nb"});
+}
+
+TEST_CASE("prompt: the directive of a held TPU and the warnings about post-checks") {
+    const std::string text = managed_tpu_directive("gdnctl", "us-east5-a", "me", "");
+    CHECK(text.starts_with("Managed dev TPU mode is active for this run.\n\n- "));
+    CHECK(text.find("`gdnctl dev-tpu-test --cluster us-east5-a --tpu-name me --tests both`") != std::string::npos);
+    CHECK(text.find("--tpu v5p-8 ...`") != std::string::npos);
+    CHECK(managed_tpu_directive("gdnctl", "c", "n", "v6e-4").find("--tpu v6e-4 ...") != std::string::npos);
+
+    const std::vector<std::string> checks = {"gdnctl ray-test --x", "gdnctl dev-tpu-test --cluster=c --tpu-name n",
+                                             "gdnctl dev-tpu-profile --cluster cc --tpu-name n", "true"};
+    const auto warnings = post_check_warnings(checks, "c", "n");
+    REQUIRE(warnings.size() == 2);
+    CHECK(warnings[0] ==
+          "WARNING: --hold-dev-tpu is active but --post-check contains a Ray TPU command. Prefer "
+          "dev-tpu-test/dev-tpu-profile for this loop session.");
+    CHECK(warnings[1] ==
+          "WARNING: --hold-dev-tpu is active but --post-check does not target --cluster c --tpu-name n.");
+}
+
+TEST_CASE("options: the recipe's defaults") {
+    const LoopOptions o;
+    CHECK(o.model == "gpt-5.3-codex");
+    CHECK(o.reasoning_effort == "xhigh");
+    CHECK(o.sleep_seconds == 5);
+    CHECK(to_text(o.post_check_policy) == "fail");
+    CHECK(o.post_check_retries == 0);
+    CHECK(o.max_failures == 0);
+    CHECK(o.codex_retries == 0);
+    CHECK(o.retry_sleep_seconds == 20);
+    CHECK(o.log_dir == ".agents/logs/gdn_codex_loop");
+    CHECK(to_text(o.dirty_policy) == "fail");
+    CHECK(to_text(o.stash_restore_policy) == "warn-keep");
+    CHECK(to_text(o.no_commit_policy) == "fail");
+    CHECK(to_text(o.iteration_error_policy) == "fail");
+    CHECK(to_text(o.hold.policy) == "required");
+    CHECK(o.hold.cluster == "us-central1");
+    CHECK(o.hold.sync_path == ".");
+    CHECK(o.hold.ready_timeout_s == 900);
+    CHECK(o.hold.allocate_attempts == 1);
+    CHECK(o.hold.allocate_retry_sleep_s == 30);
+    CHECK(o.hold.stop_timeout_s == 120);
+    CHECK(o.keep_iterations == 200);
+}
+
+TEST_CASE("options: wrong ones are usage errors in the recipe's words") {
+    const auto words = [](auto change) {
+        LoopOptions o;
+        o.iterations = 1;
+        change(o);
+        const auto checked = check_options(o);
+        if (!checked) CHECK(checked.error().kind == ErrorKind::usage);
+        return checked ? std::string() : checked.error().message;
+    };
+    CHECK(words([](LoopOptions&) {}).empty());
+    CHECK(words([](LoopOptions& o) { o.iterations = 0; }) == "--iterations must be > 0.");
+    CHECK(words([](LoopOptions& o) { o.hold.on = true; }) == "--hold-dev-tpu requires --dev-tpu-name.");
+    CHECK(words([](LoopOptions& o) { o.hold.ready_timeout_s = 0; }) == "--dev-tpu-ready-timeout must be > 0.");
+    CHECK(words([](LoopOptions& o) { o.hold.stop_timeout_s = 0; }) == "--dev-tpu-stop-timeout must be > 0.");
+    CHECK(words([](LoopOptions& o) { o.hold.allocate_attempts = 0; }) == "--dev-tpu-allocate-attempts must be > 0.");
+    CHECK(words([](LoopOptions& o) { o.hold.allocate_retry_sleep_s = -1; }) ==
+          "--dev-tpu-allocate-retry-sleep must be >= 0.");
+    CHECK(words([](LoopOptions& o) { o.max_failures = -1; }).empty());
+}
+
+TEST_CASE("resilient: every rewrite of the table, with old and new value") {
+    LoopOptions o;
+    CHECK(make_resilient(o).empty());
+    o.resilient = true;
+    o.hold.on = true;
+    o.stash_restore_policy = StashRestorePolicy::fail;
+    const std::vector<Rewrite> expected = {{"--max-failures", "0", "-1"},
+                                           {"--dirty-policy", "fail", "stash"},
+                                           {"--no-commit-policy", "fail", "count-failure"},
+                                           {"--post-check-policy", "fail", "count-failure"},
+                                           {"--iteration-error-policy", "fail", "count-failure"},
+                                           {"--hold-dev-tpu-policy", "required", "best-effort"},
+                                           {"--stash-restore-policy", "fail", "warn-keep"},
+                                           {"--codex-retries", "0", "2"},
+                                           {"--post-check-retries", "0", "2"},
+                                           {"--hold-dev-tpu", "on", "off"},
+                                           {"--sync-main-conflict-policy", "fail", "skip"}};
+    CHECK(make_resilient(o) == expected);
+    CHECK(make_resilient(o).empty());
+    CHECK_FALSE(o.hold.on);
+    CHECK(o.gates.validation_mode == "off");
+    CHECK(o.gates.perf_mode == "off");
+}
+
+TEST_CASE("resilient: what was chosen otherwise stays, and gates are rewritten only where they are used") {
+    LoopOptions o;
+    o.resilient = true;
+    o.max_failures = -1;
+    o.codex_retries = 5;
+    o.no_commit_policy = Policy::go_on;
+    o.hold.name = "me";
+    o.gates.used = true;
+    o.gates.perf_regression_policy = "fail";
+    o.gates.validation_mode = "profile-only";
+    o.gates.ray_cluster_given = true;
+    const auto list = make_resilient(o);
+    CHECK(o.codex_retries == 5);
+    CHECK(o.no_commit_policy == Policy::go_on);
+    CHECK(o.gates.validation_mode == "profile-only");
+    CHECK(o.gates.validation_max_attempts == -1);
+    CHECK(o.gates.perf_mode == "required");
+    CHECK(o.gates.perf_regression_policy == "revert-count-failure");
+    CHECK_FALSE(o.gates.ray_cluster_auto);
+    CHECK(o.gates.cross_tpu_test_fallback);
+    CHECK(list.back() == Rewrite{"--perf-regression-policy", "fail", "revert-count-failure"});
+}
+
+TEST_CASE("outcome: every class has its retry, its count and its candidate's fate") {
+    CHECK(rule_of(Outcome::no_op) == OutcomeRule{Retry::none, Counts::by_policy, Fate::none, Pause::no, 0});
+    for (const auto one : {Outcome::agent_error, Outcome::timeout}) {
+        CHECK(rule_of(one) == OutcomeRule{Retry::clean_attempt, Counts::yes, Fate::parked, Pause::no, 0});
+    }
+    CHECK(rule_of(Outcome::environment) == OutcomeRule{Retry::none, Counts::no, Fate::parked, Pause::at_once, 0});
+    CHECK(rule_of(Outcome::infra) == OutcomeRule{Retry::elsewhere, Counts::no, Fate::parked, Pause::after_three, 0});
+    for (const auto one : {Outcome::compile, Outcome::oom, Outcome::test_fail, Outcome::rejected}) {
+        CHECK(rule_of(one) == OutcomeRule{Retry::none, Counts::yes, Fate::rejected, Pause::no, 0});
+    }
+    CHECK(rule_of(Outcome::flaky) == OutcomeRule{Retry::that_test, Counts::no, Fate::kept, Pause::no, 2});
+    for (int i = 0; i <= static_cast<int>(Outcome::rejected); ++i) {
+        const auto one = static_cast<Outcome>(i);
+        CHECK(parse_outcome(to_text(one)) == one);
+    }
+    CHECK_FALSE(parse_outcome("fine"));
+}
+
+TEST_CASE("outcome: each known sign names its class; trouble of the surroundings wins") {
+    const auto class_of = [](std::string_view output) {
+        const auto failure = failure_of(output);
+        return failure ? to_text(failure->outcome) : "none";
+    };
+    CHECK(class_of("No cluster config found for region us-x") == "environment");
+    CHECK(class_of("No virtual environment or system Python installation found for path ../../.venv/bin/python") ==
+          "environment");
+    CHECK(class_of("404 The specified bucket does not exist: gs://marin-us-east5-a") == "environment");
+    CHECK(class_of("ssh: Could not resolve hostname dev-tpu-me") == "infra");
+    CHECK(class_of("ssh: connect to host h port 22: Connection timed out") == "infra");
+    CHECK(class_of("The TPU is already in use by another process probably owned by another user") == "infra");
+    CHECK(class_of("open(/dev/vfio/0): Device or resource busy") == "infra");
+    CHECK(class_of("JOB_SUPERVISOR_ACTOR_START_TIMEOUT") == "infra");
+    CHECK(class_of("ConnectionResetError: [Errno 104]") == "infra");
+    CHECK(class_of("connection refused: http://localhost:8283") == "infra");
+    CHECK(class_of("RuntimeError: No accelerator found. Run with --allow-cpu") == "infra");
+    CHECK(class_of("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem") == "oom");
+    CHECK(class_of("jax.errors: Mosaic failed to compile TPU kernel") == "compile");
+    CHECK(class_of("RESOURCE_EXHAUSTED\nssh: Could not resolve hostname x") == "infra");
+    CHECK(class_of("2 failed, 85 passed") == "none");
+    CHECK(failure_of("x ConnectionResetError 1")->sign == failure_of("y ConnectionResetError 2")->sign);
+}
+
+TEST_CASE("failures: more than the limit stops, 0 at the first one, negative never; pauses grow") {
+    CHECK(too_many_failures(1, 0));
+    CHECK_FALSE(too_many_failures(0, 0));
+    CHECK_FALSE(too_many_failures(3, 3));
+    CHECK(too_many_failures(4, 3));
+    CHECK_FALSE(too_many_failures(1000, -1));
+    CHECK(pause_seconds(5, 0) == 5);
+    CHECK(pause_seconds(5, 3) == 40);
+    CHECK(pause_seconds(5, 60) == 900);
+    CHECK(pause_seconds(0, 60) == 0);
+    CHECK(pause_seconds(3600, 2) == 3600);
+}
+
+TEST_CASE("circuit breaker: environment at once, the third infra in a row, never for the candidate's own faults") {
+    using Past = std::vector<PastIteration>;
+    const PastIteration ssh{Outcome::infra, "port 22: "}, ray{Outcome::infra, "localhost:8283"};
+    const PastIteration red{Outcome::test_fail, ""}, bucket{Outcome::environment, "bucket"};
+    CHECK_FALSE(circuit_breaker({}));
+    CHECK_FALSE(circuit_breaker(Past{ssh, ssh}));
+    CHECK(circuit_breaker(Past{ssh, ssh, ssh}) == "port 22: ");
+    CHECK(circuit_breaker(Past{ssh, ray, ray}) == "localhost:8283");
+    CHECK_FALSE(circuit_breaker(Past{ssh, ssh, red, ssh}));
+    CHECK_FALSE(circuit_breaker(Past{red, red, red, red}));
+    CHECK(circuit_breaker(Past{red, bucket}) == "bucket");
+    CHECK(circuit_breaker(Past{{Outcome::environment, ""}}) == "environment");
+}
+
+TEST_CASE("budgets: each has its own reason, and none is no end") {
+    CHECK_FALSE(budget_end({}, {1'000'000, 1'000'000, 1'000'000, 1000}));
+    CHECK(budget_end({.wall_s = 60}, {.wall_s = 60}) == "max-wall");
+    CHECK_FALSE(budget_end({.wall_s = 60}, {.wall_s = 59}));
+    CHECK(budget_end({.tpu_minutes = 2}, {.tpu_s = 120}) == "max-tpu-minutes");
+    CHECK_FALSE(budget_end({.tpu_minutes = 2}, {.tpu_s = 119}));
+    CHECK(budget_end({.tokens = 10}, {.tokens = 11}) == "max-tokens");
+    CHECK(budget_end({.plateau = 3}, {.since_promotion = 3}) == "plateau");
+    CHECK_FALSE(budget_end({.plateau = 3}, {.since_promotion = 2}));
+}
+
+TEST_CASE("messages: the recipe's words") {
+    CHECK(message::stash(7, 1773161587) == "gdnctl-codex-loop-iter-007-1773161587");
+    CHECK(message::heading(2, 5) == "=== codex iteration 2/5 ===");
+    CHECK(message::directives_loaded(3) == "session directives: 3 loaded");
+    CHECK(message::agent_retry(1, 3, 124) == "codex iteration command failed (attempt 1/3, rc=124); retrying.");
+    CHECK(message::agent_failed(2) + message::going_on(Policy::count_failure) ==
+          "codex iteration failed with exit code 2 Continuing due to policy=count-failure.");
+    CHECK(message::post_check_retry(1, 2, "make x") == "post-check failed (attempt 1/2) for command: make x");
+    CHECK(message::iteration_raised(4, message::k_dirty) ==
+          "iteration 4 raised: Working tree is dirty before starting the iteration. Commit/stash or rerun with "
+          "--allow-dirty or --dirty-policy stash.");
+    CHECK(message::k_no_commit ==
+          "Iteration did not produce a new commit. Use --allow-no-commit or set --no-commit-policy "
+          "count-failure/continue.");
+    CHECK(message::going_on(Policy::fail).empty());
+    CHECK(message::stopped("no-commit", 3, 3) == "codex-loop stopped: reason=no-commit iteration=3 rc=3");
+}
+
+}  // namespace gdnctl::loop
