@@ -33,7 +33,10 @@ struct DecodeCache::Arrays {
         std::fill_n(d_of(n, head), k_decode_most * stride, 0.0F);
     }
 
-    void step(const Forward32& f, Share& share, const DecodeKernel& kernel, bool fetch);
+    void begin(std::size_t n, std::size_t key, std::size_t padded);
+    const float* at(const Place& p) const { return state(p.n, p.head); }
+    double* set(const Place& p, DecodeTask& task);
+    void end(const Share& share);
     void settle(std::size_t n, std::size_t head, std::size_t key, std::size_t i, std::size_t first, std::size_t columns,
                 float* to);
 };
@@ -54,42 +57,41 @@ void DecodeCache::Arrays::settle(std::size_t n, std::size_t head, std::size_t ke
     }
 }
 
-void DecodeCache::Arrays::step(const Forward32& f, Share& share, const DecodeKernel& kernel, bool fetch) {
-    const std::size_t n = share.sequence();
-    const std::size_t key = share.key();
-    const std::size_t row = size(f.sequences[n].begin);
-    const std::size_t count = tokens_of(f.sequences[n]);
-    if (count == 0) return;
-    const std::size_t padded = padded_tokens(count);
+// What is pending has as many tokens as the step that follows; if not, it is written first.
+void DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t padded) {
     std::size_t& before = tokens[n * Hk + key];
-    if (before != padded) {
-        for (const std::size_t head : heads[key]) {
-            for (std::size_t i = 0; i < dk; ++i) {
-                for (std::size_t j = 0; j < stride; j += k_decode_panel) {
-                    settle(n, head, key, i, j, std::min(k_decode_panel, stride - j), state(n, head) + place(i, j));
-                }
+    if (before == padded) return;
+    for (const std::size_t head : heads[key]) {
+        for (std::size_t i = 0; i < dk; ++i) {
+            for (std::size_t j = 0; j < stride; j += k_decode_panel) {
+                settle(n, head, key, i, j, std::min(k_decode_panel, stride - j), state(n, head) + place(i, j));
             }
-            forget(n, head);
         }
-        std::fill_n(k_of(n, key), padded * dk, 0.0F);
-        before = padded;
+        forget(n, head);
     }
-    Keys& keys = share.keys[0];
-    pack(f, row, count, padded, key, keys);
-    for (std::size_t i = 0; i < share.heads(); ++i) {
-        const std::size_t head = share.head(i);
-        DecodeTask task = task_of(f, row, count, head, padded, keys, &sigma[n * Hv + head]);
-        task.write = state(n, head);
-        task.read = task.write;
-        task.state_stride = stride;
-        task.pending_k = k_of(n, key);
-        task.d = d_of(n, head);
-        task.keep = keep[n * Hv + head];
-        if (const auto next = share.after(i); fetch && next) task.next = state(next->n, next->head);
-        kernel.deferred(task, padded);
-        keep[n * Hv + head] = task.decay;
+    std::fill_n(k_of(n, key), padded * dk, 0.0F);
+    before = padded;
+}
+
+double* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
+    task.write = state(p.n, p.head);
+    task.read = task.write;
+    task.state_stride = stride;
+    task.pending_k = k_of(p.n, p.key);
+    task.d = d_of(p.n, p.head);
+    task.keep = keep[p.n * Hv + p.head];
+    return &sigma[p.n * Hv + p.head];
+}
+
+// What a group leaves pending.
+void DecodeCache::Arrays::end(const Share& share) {
+    for (std::size_t i = 0; i < share.count(); ++i) {
+        const DecodeTask& task = share.tasks()[i];
+        if (task.padded == 0) continue;
+        const Place p = share.place(i);
+        keep[p.n * Hv + p.head] = task.decay;
+        if (share.last_of_key(i)) std::copy_n(task.k, task.padded * dk, k_of(p.n, p.key));
     }
-    std::copy_n(keys.k, padded * dk, k_of(n, key));
 }
 
 DecodeCache::DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequences)
@@ -152,8 +154,13 @@ void DecodeCache::store(float* states) const {
 
 void DecodeCache::step(const Forward32& step, int threads, Isa isa) {
     const DecodeKernel kernel = kernel_for(isa);
-    const bool fetch = worth_fetching(step);
-    for_all_shares(step, threads, [&](Share& share) { m_arrays->step(step, share, kernel, fetch); }, [](Share&) {});
+    Arrays& a = *m_arrays;
+    for_all_shares(step, threads, [&](Share& share) {
+        while (share.next(a)) {
+            kernel.deferred(share.tasks(), share.count());
+            a.end(share);
+        }
+    });
 }
 
 }  // namespace gdnctl::oracle

@@ -1,4 +1,4 @@
-// A decode step cut into tasks: a task is a key head of a sequence with its value heads.
+// A decode step cut into shares of key heads, each with its value heads.
 #pragma once
 
 #include <algorithm>
@@ -28,98 +28,105 @@ inline std::size_t head_of(const GdnDims& dims, HeadMap map, std::size_t key, st
     return map == HeadMap::tiled ? i * size(dims.Hk) + key : key * size(dims.Hv / dims.Hk) + i;
 }
 
-// q and k of one key head for one step, element by element: [dk][padded tokens], zeros beyond the step's tokens.
+// q and k of one key head for one step, element by element: [dk][padded tokens], zeros beyond the step's tokens. One
+// token's stay where the caller keeps them, if they are fp32 and not to be normalised.
 struct Keys {
-    std::unique_ptr<float[]> room;           // of all of these
-    float *k, *q;                            // [dk][token]
-    float *rows_k, *rows_q;                  // [token][dk]; the same as k and q where there is one token
-    float kk[k_decode_most][k_decode_most];  // k_j . k_t
-    float kq[k_decode_most][k_decode_most];  // k_j . q_t
-
-    Keys(std::size_t dk, std::size_t most_tokens) : room(new float[4 * rounded(dk * most_tokens)]) {
-        const std::size_t one = rounded(dk * most_tokens);
-        k = room.get();
-        q = k + one;
-        rows_k = q + one;
-        rows_q = rows_k + one;
-    }
+    float *k_room = nullptr, *q_room = nullptr;  // [dk][token]
+    float *rows_k = nullptr, *rows_q = nullptr;  // [token][dk]; the same where there is one token
+    const float *k = nullptr, *q = nullptr;      // [dk][token]
+    float kk[k_decode_most][k_decode_most];      // k_j . k_t
+    float kq[k_decode_most][k_decode_most];      // k_j . q_t
 };
 
 // Tokens `row` on of one key head.
 void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head, Keys& keys);
-
-// One value head's task but for its state. `sigma`: the state is that much larger than what is stored; it takes the
-// step's decay where it can (see decode_task.h). nullptr: what is stored is the state.
-DecodeTask task_of(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t head, std::size_t padded,
-                   const Keys& keys, double* sigma);
 
 // One value head of a sequence.
 struct Place {
     std::size_t n = 0, key = 0, head = 0;
 };
 
-// A thread's share of a step: the heads of some key heads, one after the other. Two sets of keys, because the last
-// panel of a head is written during the next.
-struct Share {
-    const Forward32& f;
-    std::size_t task, end;  // a task is a key head of a sequence
-    DecodePanel unwritten;
-    Keys keys[2];
-    bool second = false;
+// A thread's share of a step: some key heads of sequences, one after the other. What a sweep needs to know is computed
+// for a group of them at once, while code and constants of that are in the nearest cache: a state on its way drives
+// them out. Two sets of keys, because the last panel of a head is written during the next.
+class Share {
+public:
+    Share(const Forward32& forward, std::size_t begin, std::size_t end);
 
-    Share(const Forward32& forward, std::size_t begin, std::size_t last)
-        : f(forward),
-          task(begin),
-          end(last),
-          keys{Keys(size(f.dims.dk), most_tokens()), Keys(size(f.dims.dk), most_tokens())} {}
+    // Prepares the next group: false if there is none. Of `states` it calls begin(n, key, padded) before the value
+    // heads of a key head that has tokens; double* set(place, task), which sets the state of a task (one without tokens
+    // if its padded is 0) and gives set_factors' sigma; and const float* at(place), the state.
+    template <class States>
+    bool next(States& states);
+    const DecodeTask* tasks() const { return m_tasks.get(); }
+    std::size_t count() const { return m_count; }
+    // The value head of task i, and whether it is the last of its key head.
+    Place place(std::size_t i) const { return place(m_first + i / heads(), i % heads()); }
+    bool last_of_key(std::size_t i) const { return i % heads() + 1 == heads(); }
 
-    std::size_t most_tokens() const {
-        std::size_t most = 1;
-        for (const GdnSequence& s : f.sequences) most = std::max(most, padded_tokens(tokens_of(s)));
-        return most;
+private:
+    std::size_t key_heads() const { return size(m_f.dims.Hk); }
+    std::size_t heads() const { return size(m_f.dims.Hv / m_f.dims.Hk); }
+    Place place(std::size_t key_head, std::size_t i) const {
+        const std::size_t key = key_head % key_heads();
+        return {key_head / key_heads(), key, head_of(m_f.dims, m_f.head_map, key, i)};
     }
+    const GdnSequence& sequence(std::size_t key_head) const { return m_f.sequences[key_head / key_heads()]; }
+    void fetch_keys(std::size_t key_head) const;
+    void fetch_keys_beside(std::size_t i);
+    void set_task(const Place& place, const Keys& keys, double* sigma, DecodeTask& task) const;
 
-    std::size_t key_heads() const { return size(f.dims.Hk); }
-    std::size_t heads() const { return size(f.dims.Hv / f.dims.Hk); }
-    std::size_t sequence() const { return task / key_heads(); }
-    std::size_t key() const { return task % key_heads(); }
-    std::size_t head(std::size_t i) const { return head_of(f.dims, f.head_map, key(), i); }
-
-    // The head after head i of this task; nullopt: there is none in this share.
-    std::optional<Place> after(std::size_t i) const {
-        if (i + 1 < heads()) return Place{sequence(), key(), head(i + 1)};
-        if (task + 1 == end) return std::nullopt;
-        const std::size_t next = (task + 1) % key_heads();
-        return Place{(task + 1) / key_heads(), next, head_of(f.dims, f.head_map, next, 0)};
-    }
-
-    // Rows of tokens come from afar, and little is known of them before they are here.
-    void fetch_values() const {
-        if (tokens_of(f.sequences[sequence()]) == 0) return;
-        const std::size_t row = size(f.sequences[sequence()].begin) * size(f.dims.Hv);
-        for (std::size_t i = 0; i < heads(); ++i) fetch(f.v, (row + head(i)) * size(f.dims.dv), size(f.dims.dv));
-    }
-    void fetch_keys(std::size_t of_task) const {
-        if (of_task >= end || tokens_of(f.sequences[of_task / key_heads()]) == 0) return;
-        const std::size_t row = size(f.sequences[of_task / key_heads()].begin) * key_heads() + of_task % key_heads();
-        fetch(f.k, row * size(f.dims.dk), size(f.dims.dk));
-        fetch(f.q, row * size(f.dims.dk), size(f.dims.dk));
-    }
-    static void fetch(const ConstValues& x, std::size_t at, std::size_t count) {
-        const char* begin = static_cast<const char*>(x.data) + at * size_of(x.storage);
-        for (std::size_t i = 0; i < count * size_of(x.storage); i += k_cache_line) __builtin_prefetch(begin + i);
-    }
-
-    Keys& other_keys() {
-        second = !second;
-        return keys[second ? 1 : 0];
-    }
+    const Forward32& m_f;
+    std::size_t m_first = 0;          // key head of this group
+    std::size_t m_next, m_end;        // key heads still to come
+    std::size_t m_group;              // key heads of a group
+    bool m_fetch;                     // whether the states lie beyond the second-level cache
+    bool m_second = false;            // which set of keys is next
+    std::unique_ptr<float[]> m_room;  // of the keys
+    std::unique_ptr<Keys[]> m_keys;
+    std::unique_ptr<DecodeTask[]> m_tasks;
+    std::size_t m_count = 0;
 };
 
-// Cuts a step into shares of neighbouring heads, each with a thread: run(share) for every task of one, and
-// finish(share).
-template <class Run, class Finish>
-void for_all_shares(const Forward32& f, int threads, const Run& run, const Finish& finish) {
+template <class States>
+bool Share::next(States& states) {
+    m_count = 0;
+    m_first = m_next;
+    m_next = std::min(m_end, m_first + m_group);
+    bool any = false;
+    for (std::size_t key_head = m_first; key_head < m_next; ++key_head) {
+        Keys& keys = m_keys[(m_second ? m_group : 0) + key_head - m_first];
+        const std::size_t tokens = tokens_of(sequence(key_head));
+        const std::size_t padded = tokens == 0 ? 0 : padded_tokens(tokens);
+        if (tokens > 0) {
+            any = true;
+            const Place first = place(key_head, 0);
+            pack(m_f, size(sequence(key_head).begin), tokens, padded, first.key, keys);
+            states.begin(first.n, first.key, padded);
+        }
+        for (std::size_t i = 0; i < heads(); ++i) {
+            DecodeTask& task = m_tasks[m_count++];
+            task.tokens = tokens;
+            task.padded = padded;
+            const Place head = place(key_head, i);
+            double* sigma = states.set(head, task);
+            if (tokens > 0) set_task(head, keys, sigma, task);
+        }
+    }
+    for (std::size_t i = 0; i < m_count; ++i) {
+        m_tasks[i].next = nullptr;
+        if (m_fetch && i + 1 < m_count) m_tasks[i].next = m_tasks[i + 1].read;
+        fetch_keys_beside(i);
+    }
+    if (m_fetch && m_count > 0 && m_next < m_end) m_tasks[m_count - 1].next = states.at(place(m_next, 0));
+    // A group without tokens writes nothing: what is unwritten still needs the keys of the one before.
+    if (any) m_second = !m_second;
+    return m_count > 0;
+}
+
+// Cuts a step into shares of neighbouring heads, each with a thread that calls run(share).
+template <class Run>
+void for_all_shares(const Forward32& f, int threads, const Run& run) {
     const std::size_t bytes = f.sequences.size() * size(f.dims.Hv * f.dims.dk * f.dims.dv) * sizeof(float);
     const auto worth = std::min<std::size_t>(1 + bytes / k_bytes_a_thread, size(std::max(threads, 1)));
     const std::size_t tasks = f.sequences.size() * size(f.dims.Hk);
@@ -127,18 +134,9 @@ void for_all_shares(const Forward32& f, int threads, const Run& run, const Finis
     run_tasks(parts, static_cast<int>(parts), [&] {
         return [&](std::size_t part) {
             Share share(f, tasks * part / parts, tasks * (part + 1) / parts);
-            share.fetch_keys(share.task);
-            for (; share.task < share.end; ++share.task) {
-                share.fetch_values();
-                share.fetch_keys(share.task + 1);
-                run(share);
-            }
-            finish(share);
+            run(share);
         };
     });
 }
-
-// Whether the states lie beyond the second-level cache.
-bool worth_fetching(const Forward32& f);
 
 }  // namespace gdnctl::oracle::decoding

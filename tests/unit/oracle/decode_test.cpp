@@ -141,7 +141,27 @@ TEST_CASE("decode: states large enough for several threads") {
     GdnCase c = plain("gva_2");
     c.dims = {40, 3, 2, 2, 128, 128};
     Arrays a(c);
-    const GdnOutputs one = a.decode(How::deferred, {1}, 1, best_isa());
-    CHECK(a.decode(How::deferred, {1}, 4, best_isa()).final_state == one.final_state);
-    CHECK(judged(a.reference, outputs_of(a.reference, one)).verdict == Verdict::ok);
+    for (const How how : {How::deferred, How::in_place}) {
+        const GdnOutputs one = a.decode(how, {1}, 1, best_isa());
+        CHECK(a.decode(how, {1}, 4, best_isa()).final_state == one.final_state);
+        CHECK(judged(a.reference, outputs_of(a.reference, one)).verdict == Verdict::ok);
+    }
+}
+
+TEST_CASE("decode: the last panel of a group of heads is written with that group's keys") {
+    // 20 heads a key head: a group each. Sequences that end early leave groups without tokens in between.
+    GdnCase c = plain("varlen");
+    c.dims = {1, 20, 2, 40, 19, 64};
+    c.cu_seqlens = {0, 3, 12, 13, 20};
+    c.contract = {"head_map=interleaved"};
+    Arrays a(c);
+    for (const Isa isa : available_isas()) {
+        for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{1}, {1, 5}}) {
+            for (const How how : {How::deferred, How::in_place, How::out_of_place}) {
+                CAPTURE(static_cast<int>(how));
+                const GdnOutputs got = a.decode(how, lengths, 1, isa);
+                CHECK(judged(a.reference, outputs_of(a.reference, got)).verdict == Verdict::ok);
+            }
+        }
+    }
 }

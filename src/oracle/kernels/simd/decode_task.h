@@ -19,6 +19,16 @@ inline constexpr std::size_t k_decode_most = 8;
 // A cache keeps its states in panels of so many columns, [panel][dk][64]; the last may be narrower.
 inline constexpr std::size_t k_decode_panel = 64;
 
+// Factors of one token of a step.
+struct DecodeFactors {
+    float beta;                 // of v
+    float from_state;           // of S^T k in d: -beta_t a_t
+    float out_state;            // of S^T q in o: s a_t
+    float later;                // of d_t in S': A_last,t
+    float in_d[k_decode_most];  // of d_j in d_t, j < t
+    float in_o[k_decode_most];  // of d_j in o_t, j <= t
+};
+
 // One value head of one sequence. A row of the state has `state_stride` columns, of which `columns` are in use. When
 // the step is deferred, the state lies in panels, and everything is aligned to 64 bytes.
 struct DecodeTask {
@@ -29,21 +39,19 @@ struct DecodeTask {
     float* write = nullptr;
     std::size_t state_stride = 0, dk = 0, columns = 0;
     const float* next = nullptr;  // the state of the next task, to be fetched meanwhile; nullptr: not worth it
-    const float* k = nullptr;     // [dk][tokens], normalised
+    // Rows of so many bytes that a later task needs, to be fetched meanwhile; nullptr: none.
+    const char* soon[2] = {};
+    std::size_t soon_bytes = 0;
+    const float* k = nullptr;  // [dk][tokens], normalised
     const float* q = nullptr;
     // What is pending: S' = keep S + sum of k d. Deferred steps only.
     const float* pending_k = nullptr;  // [dk][tokens]
     float* d = nullptr;                // [tokens][state_stride]: what is pending before, and after
     float keep = 1;
-    // Factors of this step, [token][token]: of d_j in d_t and in o_t.
-    float in_d[k_decode_most][k_decode_most];
-    float in_o[k_decode_most][k_decode_most];
-    float beta[k_decode_most];        // of v
-    float from_state[k_decode_most];  // of S^T k in d: -beta_t a_t
-    float out_state[k_decode_most];   // of S^T q in o: s a_t
-    float later[k_decode_most];       // of d_j in S': A_last,j
-    float decay = 1;                  // of S in S': a_last
-    std::size_t tokens = 1;           // of the step; those up to the kernel's number write and read nothing
+    float decay = 1;         // of S in S': a_last
+    std::size_t tokens = 1;  // of the step; those up to `padded` write and read nothing
+    std::size_t padded = 1;  // 1, 2, 4 or 8; 0: the task is none
+    DecodeFactors factors[k_decode_most];
 };
 
 // A panel of a state that is still to be written, one-token steps only.
@@ -55,17 +63,17 @@ struct DecodePanel {
     float* write = nullptr;
     std::size_t state_stride = 0, dk = 0;
     float decay = 1;
-    float d[k_most] = {};
+    alignas(64) float d[k_most] = {};
 };
 
 struct DecodeKernel {
     std::size_t lanes = 0;
-    // `tokens` is 1, 2, 4 or 8. The lanes divide `columns`.
-    void (*in_place)(const DecodeTask& task, std::size_t tokens, DecodePanel& unwritten) = nullptr;
+    // The lanes divide `columns`.
+    void (*in_place)(const DecodeTask* tasks, std::size_t count, DecodePanel& unwritten) = nullptr;
     // Writes that panel. Until then its task's k must stay.
     void (*finish)(DecodePanel& unwritten) = nullptr;
     // The lanes divide state_stride; columns beyond those in use are zeros.
-    void (*deferred)(const DecodeTask& task, std::size_t tokens) = nullptr;
+    void (*deferred)(const DecodeTask* tasks, std::size_t count) = nullptr;
 };
 
 DecodeKernel decode_scalar();
