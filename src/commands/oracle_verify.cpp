@@ -116,9 +116,14 @@ private:
             }
             auto result = oracle::check_relation(relation.name, kernel, m_threads, 1);
             if (!result) return tl::unexpected(std::move(result).error().within("relation " + relation.name));
+            if (!result->applies) {
+                log::info("{} gives no gradients: {} is left out", m_options.kernel, relation.name);
+                continue;
+            }
             Item item;
             item.kind = "relation";
             item.name = relation.name;
+            item.gradients = relation.name == "gradient";
             item.verdict = result->held() ? Verdict::ok : Verdict::wrong;
             item.error_over_budget = result->error == 0 ? 0 : result->error / result->tolerance;
             if (!result->held()) {

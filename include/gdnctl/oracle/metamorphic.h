@@ -25,6 +25,7 @@ struct RelationResult {
     double tolerance = 0;  // 0: the two sides must be the same numbers
     std::string worst;     // where the difference is largest: "out after 41 of 70 tokens"; empty: nowhere
     std::optional<KernelFault> fault;
+    bool applies = true;  // false: it is about something that the kernel does not give
 
     bool held() const { return !fault && error <= tolerance; }
 };

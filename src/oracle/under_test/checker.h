@@ -38,6 +38,7 @@ public:
     Status perfect_fit();
     Status identical_keys();
     Status orthonormal_keys();
+    Status gradient();
 
     RelationResult result;
 
@@ -48,6 +49,8 @@ private:
     Result<Outcome> run(const GdnProblem& p);
     bool failed() const { return result.fault.has_value(); }
     void compare(const Values& got, const Values& want, const std::string& what);
+    // `gradient` along `step`, beside what differences say.
+    void note_derivative(const Values& gradient, const Values& step, double difference, const char* name);
 
     KernelUnderTest& m_kernel;
     int m_threads;

@@ -32,6 +32,7 @@ constexpr Row k_relations[] = {
     {"perfect_fit", "alpha = beta = 1: the state recalls the last v", &Checker::perfect_fit},
     {"identical_keys", "one key, beta = 1: out is s (q.k) v", &Checker::identical_keys},
     {"orthonormal_keys", "orthonormal keys: the state's rows are decayed values", &Checker::orthonormal_keys},
+    {"gradient", "each gradient is what differences of the forward say", &Checker::gradient},
 };
 
 }  // namespace
