@@ -13,7 +13,16 @@ namespace gdnctl::oracle {
 namespace {
 
 // One stream per tensor, so that changing one recipe leaves the other tensors as they are.
-enum Stream : std::uint64_t { stream_q = 1, stream_k, stream_v, stream_g, stream_beta, stream_state, stream_raw, stream_logit };
+enum Stream : std::uint64_t {
+    stream_q = 1,
+    stream_k,
+    stream_v,
+    stream_g,
+    stream_beta,
+    stream_state,
+    stream_raw,
+    stream_logit
+};
 
 // exp without libm, the same on every machine: a series near 0, squared until it is there.
 double own_exp(double x) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "oracle/selftest/mutants.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 
@@ -185,4 +186,29 @@ TEST_CASE("metrics: FlashInfer's rule does not pass where the reference is not f
     CHECK(report.verdict == Verdict::unstable_input);
     CHECK(report.tensors[0].nonfinite_want > 0);
     CHECK(report.tensors[0].flashinfer_rule.count >= report.tensors[0].nonfinite_want);
+}
+
+TEST_CASE("contract: sglang-cpu's state, rounded to bf16 after each chunk, is within its budget") {
+    GdnCase c;
+    c.name = "sglang";
+    c.dims = {1, 300, 2, 4, 64, 64};
+    c.seed = 11;
+    c.dtype = DType::bf16;
+    c.keys = KeyRecipe::unit;
+    c.state_scale = 0.1;
+    const GdnReference r = reference_for(make_inputs(c), "sglang-cpu");
+    Mutant rounded;
+    rounded.fault.chunk = [](ChunkParts& parts) {
+        parts.bf16_operands = true;
+        parts.handover = Handover::bf16;
+    };
+    GdnOutputs x = run_mutant(r, &rounded, {}, 2);
+    for (double& o : x.out) o = rounded_to(o, DType::bf16);
+    const GdnReport report = judged(r, outputs_of(r, x, DType::bf16));
+    CAPTURE(report.reason);
+    CHECK(report.verdict == Verdict::ok);
+    // Where nobody declares it, it is wrong.
+    const GdnReference strict = reference_for(make_inputs(c), "hf");
+    const GdnReport undeclared = judged(strict, outputs_of(strict, x, DType::bf16));
+    CHECK(undeclared.verdict == Verdict::wrong);
 }
