@@ -25,6 +25,8 @@ struct Mutant {
 };
 
 std::vector<Mutant> all_mutants();
+// Faults that no hypothesis of the search acts out.
+std::vector<Mutant> unexpected_mutants();
 
 // The outputs of a mutant (or of the honest kernel, without one) on a problem.
 GdnOutputs run_mutant(const GdnReference& reference, const Mutant* mutant, const MutantScope& scope, int threads);

@@ -10,12 +10,16 @@ using namespace gdnctl::oracle;
 TEST_CASE("selftest: there are at least 60 mutants, and 60 of backward passes") {
     CHECK(all_mutants().size() >= 60);
     CHECK(all_backward_mutants().size() >= 60);
+    CHECK(unexpected_mutants().size() >= 30);
 }
 
 TEST_CASE("selftest: mutants are caught and localised, honest variants pass") {
     const SelftestReport report = run_selftest({2, 9, {}});
     for (const SelftestFinding& f : report.findings)
         MESSAGE(f.kind, ": ", f.name, ": expected ", f.expected, ", got ", f.got);
+    CHECK(report.unexpected.mutants >= 8);
+    CHECK(report.unexpected.caught == report.unexpected.mutants);
+    MESSAGE("right stage of unexpected faults: ", report.unexpected.right_stage, " of ", report.unexpected.mutants);
     for (const SelftestTotals* t : {&report.totals, &report.backward}) {
         CHECK(t->mutants >= 20);
         CHECK(t->variants >= 40);
@@ -30,7 +34,14 @@ TEST_CASE("selftest: each target counts") {
     report.totals = {100, 100, 90, 95, 200, 0};
     CHECK_FALSE(report.passed());  // no gradient was judged
     report.backward = report.totals;
-    CHECK(report.passed());
+    CHECK_FALSE(report.passed());  // no unexpected fault was planted
+    report.unexpected = {20, 20, 0, 19, 0, 0};
+    CHECK(report.passed());  // their stages are not counted
+    for (std::size_t SelftestTotals::* field : {&SelftestTotals::caught, &SelftestTotals::right_place}) {
+        SelftestReport worse = report;
+        --(worse.unexpected.*field);
+        CHECK_FALSE(worse.passed());
+    }
     for (SelftestTotals SelftestReport::* pass : {&SelftestReport::totals, &SelftestReport::backward}) {
         for (std::size_t SelftestTotals::* field :
              {&SelftestTotals::caught, &SelftestTotals::right_stage, &SelftestTotals::right_place}) {
