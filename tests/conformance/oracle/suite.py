@@ -11,6 +11,7 @@ from harness import CASES, Failed, Gdnctl, Skipped
 import cases_levanter  # noqa: F401  (each module adds its cases)
 import cases_edits  # noqa: F401
 import cases_their_tests  # noqa: F401
+import cases_layer  # noqa: F401
 import cases_transformers  # noqa: F401
 import cases_files  # noqa: F401
 
