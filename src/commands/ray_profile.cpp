@@ -7,6 +7,7 @@
 #include "commands/job_preview.h"
 #include "commands/job_results.h"
 #include "commands/job_run.h"
+#include "commands/job_target.h"
 #include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -160,11 +161,12 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
     ProfileSettings settings = options.settings;
     GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.profile_env, "--profile-env"));
     for (const JobEnv& item : extra) settings.extra_env.emplace_back(item.name, item.value);
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_profile_tpu(options, place, target));
     settings.tpu = tpu.type;
     JobPlan plan{"profile", target.name, {}, cluster_env(target), target.metric};

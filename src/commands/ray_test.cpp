@@ -8,6 +8,7 @@
 #include "commands/job_preview.h"
 #include "commands/job_results.h"
 #include "commands/job_run.h"
+#include "commands/job_target.h"
 #include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
@@ -149,12 +150,13 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
     if (target.style != TargetStyle::levanter && (options.require_passed || options.max_skipped)) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
                     "leave out --require-passed and --max-skipped: its test is judged by its exit status");
     }
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
     JobPlan plan{"test", target.name, {}, cluster_env(target), {}};

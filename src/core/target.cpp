@@ -10,6 +10,8 @@ namespace gdnctl {
 
 namespace {
 
+constexpr std::string_view k_files = "{files}";
+
 const ConfigTable* configured(const Config& config, std::string_view name) {
     const auto targets = config.root().find("targets");
     if (targets == config.root().end()) return nullptr;
@@ -127,6 +129,24 @@ Result<JobCommand> profile_command(const Target& target, const ProfileSettings& 
                     "its profile runs as it is written: " + text::shell_join(target.profile->argv));
     }
     return as_written(*target.profile, self);
+}
+
+bool uses_files(const Target& target) {
+    const auto here = [](const std::optional<TargetJob>& job) { return job && !job->argv_here.empty(); };
+    return here(target.test) || here(target.profile);
+}
+
+Target with_files_in(Target target, const std::filesystem::path& folder) {
+    for (auto* job : {&target.test, &target.profile}) {
+        if (!*job || (*job)->argv_here.empty()) continue;
+        (*job)->argv = (*job)->argv_here;
+        for (std::string& word : (*job)->argv) {
+            if (const auto at = word.find(k_files); at != std::string::npos) {
+                word.replace(at, k_files.size(), folder.string());
+            }
+        }
+    }
+    return target;
 }
 
 EnvList cluster_env(const Target& target) {

@@ -2,6 +2,8 @@
 
 namespace gdnctl::detail {
 
+extern const std::string_view k_example_kernel;  // example_kernel.cpp.in
+
 namespace {
 
 Target marin() {
@@ -36,14 +38,17 @@ Target cpu_gdn() {
     t.name = "cpu-gdn";
     t.log = "gdn-log.md";
     t.protected_paths = {"gdnctl.toml"};
-    // Kernels of this binary: they are there wherever it is, and need no compiler.
+    // Elsewhere kernels of this binary, which need no file and no compiler.
     TargetJob test;
     test.argv = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "builtin:chunk"};
+    test.argv_here = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "src:{files}/kernel.c"};
     t.test = test;
     TargetJob profile;
     profile.argv = {"gdnctl", "oracle", "bench", "gdn", "--kernel", "builtin:fused", "--json"};
+    profile.argv_here = {"gdnctl", "oracle", "bench", "gdn", "--kernel", "src:{files}/kernel.c", "--json"};
     profile.timeout_s = 600;
     t.profile = profile;
+    t.files = {{"kernel.c", k_example_kernel}};
     t.metric = TargetMetric{"gdn/forward_ms", "ms", true, "json:/forward/median_ms"};
     return t;
 }

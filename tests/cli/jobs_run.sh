@@ -157,6 +157,27 @@ test_test_and_profile_of_this_repository() {
   out_has '"overall":"OK"'
 }
 
+test_the_default_target_has_a_kernel_in_any_folder() {
+  kernel=$XDG_STATE_HOME/gdnctl/targets/cpu-gdn/kernel.c
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
+  cmp "$kernel" "$REPO/examples/cpu-gdn/kernel.c" || fail "not the example"
+  jq -e --arg end "oracle verify gdn --kernel src:$kernel" '.entrypoint | endswith($end)' "$WORK/out" >/dev/null || fail "not judged"
+  expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$kernel" --case t_hand --case gva_2
+  # What the user made of it stays, and is what a job judges.
+  echo 'int broken(' >"$kernel"
+  expect 1 "$GDNCTL" ray-test --cluster local
+  err_has "kernel: $kernel (change it as you like)"
+  out_has 'BUILD_FAILED'
+  [ "$(cat "$kernel")" = 'int broken(' ] || fail "it was replaced"
+  expect 1 "$GDNCTL" ray-profile --cluster local
+  out_has 'BUILD_FAILED'
+  CC=/nowhere/cc expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
+  err_has 'no C compiler here'
+  out_has 'oracle verify gdn --kernel builtin:chunk'
+  rm -r "$XDG_STATE_HOME/gdnctl/targets" && : >"$XDG_STATE_HOME/gdnctl/targets"
+  expect 8 "$GDNCTL" ray-test --cluster local --dry-run
+}
+
 test_profile_of_a_target_with_argv() {
   setup '"true"'
   printf '[targets.t.profile]\nargv = ["sh", "-c", "echo throughput/mfu: 12.5; echo $X"]\nenv = { X = "from-table" }\n' >>gdnctl.toml

@@ -28,6 +28,8 @@ struct TargetEvidence {
 // `test` or `profile`. argv[0] == "gdnctl" means this binary.
 struct TargetJob {
     std::vector<std::string> argv;
+    // Instead of `argv` where the job stays on this machine: "{files}" stands for the folder of Target::files.
+    std::vector<std::string> argv_here;
     EnvList env;
     std::string workdir;                      // relative to the repository root; empty: the root
     std::map<std::string, double> resources;  // "CPU", "TPU", "TPU-v5p-8-head", ...
@@ -61,6 +63,8 @@ struct Target {
     std::vector<std::string> validate;  // shell commands that must succeed before a candidate is measured
     ConfigTable gates;                  // gate policy, read by the loop
     std::string torch_index;            // wheel index of style `levanter`
+    // Of a built-in target: files that it is about, by their names, which the binary carries.
+    std::vector<std::pair<std::string, std::string_view>> files;
 };
 
 // The folder at or above `from` that holds `.git` (a folder or a file); nullopt: none.
@@ -122,6 +126,11 @@ struct JobCommand {
 // pytest arguments that do not parse or that the target does not take).
 Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self);
 Result<JobCommand> profile_command(const Target& target, const ProfileSettings& settings, std::string_view self);
+
+// Whether a job of the target speaks of its files.
+bool uses_files(const Target& target);
+// The target with its files in `folder`, for jobs that stay on this machine.
+Target with_files_in(Target target, const std::filesystem::path& folder);
 
 // What the target's jobs need in their environment on a cluster, where nothing of the submitter's is at hand.
 EnvList cluster_env(const Target& target);

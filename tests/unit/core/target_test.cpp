@@ -153,6 +153,20 @@ TEST_CASE("target: the embedded default runs kernels of this binary") {
     CHECK(test_command(*target, {TestSelection::Suite::both, "-x", false}, "g").error().kind == ErrorKind::usage);
 }
 
+TEST_CASE("target: the embedded default is about a file of its own where the job stays here") {
+    const auto target = select_target(Config{}, "/nowhere");
+    REQUIRE(target);
+    REQUIRE(uses_files(*target));
+    REQUIRE(target->files.size() == 1);
+    CHECK(target->files[0].first == "kernel.c");
+    CHECK(target->files[0].second.find("GDN_EXPORT const gdn_kernel_info gdn_kernel") != std::string_view::npos);
+    const Target here = with_files_in(*target, "/state/my files");
+    CHECK(test_command(here, {}, "g")->entrypoint == "g oracle verify gdn --kernel 'src:/state/my files/kernel.c'");
+    CHECK(profile_command(here, {}, "g")->entrypoint ==
+          "g oracle bench gdn --kernel 'src:/state/my files/kernel.c' --json");
+    CHECK_FALSE(uses_files(*select_target(named("marin"), "/nowhere")));
+}
+
 TEST_CASE("target: a checkout is recognised by its root marker") {
     std::string pattern = (std::filesystem::temp_directory_path() / "gdnctl-target.XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);

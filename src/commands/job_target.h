@@ -1,0 +1,15 @@
+// The target of a job, ready for the place where the job will run.
+#pragma once
+
+#include "commands/job_place.h"
+#include "gdnctl/core/target.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands {
+
+// On this machine a built-in target's files are written to $STATE/targets/NAME, except for those that are there: they
+// are the user's to change. Without a C compiler, and on a cluster, such a target judges kernels of this binary
+// instead. Errors: local_io.
+Result<Target> target_at(const Place& place, Target target, const Context& context);
+
+}  // namespace gdnctl::commands
