@@ -59,12 +59,6 @@ std::vector<std::string> command_names() {
     return names;
 }
 
-std::vector<std::string> case_names() {
-    std::vector<std::string> names;
-    for (const oracle::GdnCase& c : oracle::gdn_cases()) names.push_back(c.name);
-    return names;
-}
-
 // Whole names, and how the spellings begin that go on with a path or a command.
 std::vector<std::string> kernels() {
     std::vector<std::string> names;
@@ -75,7 +69,7 @@ std::vector<std::string> kernels() {
 
 std::vector<std::string> timed_kernels() {
     std::vector<std::string> names = oracle::timed_kernel_names();
-    names.insert(names.end(), {"src:", "lib:"});
+    names.insert(names.end(), {"src:", "lib:", "cmd:"});
     return names;
 }
 
@@ -121,7 +115,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "local-job") values = local_jobs(context.state_dir);
     if (options.kind == "command") values = command_names();
     if (options.kind == "contract") values = oracle::contract_names();
-    if (options.kind == "case") values = case_names();
+    if (options.kind == "case") values = oracle::gdn_case_names();
     if (options.kind == "kernel") values = kernels();
     if (options.kind == "timed-kernel") values = timed_kernels();
     if (options.kind == "outcome") values = outcomes();

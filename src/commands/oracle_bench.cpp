@@ -47,10 +47,13 @@ void describe(cli::Args& args, Options& options) {
         "multiply-adds "
         "on the same threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The "
         "outputs "
-        "of the timed runs are judged: a wrong result has no time. Without libopenblas sgemm is not measured.");
+        "of the timed runs are judged: a wrong result has no time. Without --kernel our forward, backward and decode "
+        "are "
+        "timed in one run. Without libopenblas sgemm is not measured.");
     oracle_gdn::describe_op(args, options.op);
     static const std::string k_kernel_help =
-        "kernel to time: " + text::join(oracle::timed_kernel_names(), ", ") + ", lib:PATH, src:FILE.c";
+        "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
+        ", lib:PATH, src:FILE.c, cmd:COMMAND";
     args.option(
         options.kernel,
         {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .complete = cli::Complete::timed_kernel});
@@ -81,12 +84,12 @@ void describe(cli::Args& args, Options& options) {
         if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
         return {};
     });
-    args.example("gdnctl oracle bench gdn", "the fused forward at the shape of docs/benchmarks.md");
-    args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients");
+    args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
+    args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients alone");
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "64 sequences, 64 tokens one by one, against moving the states");
     args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "where its time goes");
-    args.example("gdnctl oracle bench gdn --sweep --peer builtin:backward --rounds 3 --runs 3", "on many shapes");
+    args.example("gdnctl oracle bench gdn --sweep --peer builtin:chunk --rounds 3 --runs 3", "on many shapes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");

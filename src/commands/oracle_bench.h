@@ -20,7 +20,7 @@ inline constexpr std::string_view k_default_shape = "1,4,8,4096,128,128";
 
 struct Options {
     std::string op;
-    std::string kernel = "builtin:fused";
+    std::optional<std::string> kernel;  // none: one of ours for each pass
     std::vector<std::string> peers;
     std::string shape{k_default_shape};
     std::int64_t seed = 1;

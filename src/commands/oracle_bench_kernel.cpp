@@ -1,10 +1,11 @@
 #include "commands/oracle_bench_kernel.h"
 
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
 
-#include "gdn/gdn_kernel.h"
+#include "commands/oracle_kernel_program.h"
 #include "gdnctl/oracle/gdn_contract.h"
 
 namespace gdnctl::commands::oracle_bench {
@@ -13,6 +14,7 @@ namespace {
 
 using oracle::KernelFault;
 using oracle::KernelFaultKind;
+using oracle::KernelPass;
 
 // Nobody can know the signs of a run before it.
 std::uint64_t secret_seed() {
@@ -21,10 +23,19 @@ std::uint64_t secret_seed() {
 }
 
 bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
-    for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-        if (a.tensors[i].tensor.bytes != b.tensors[i].tensor.bytes) return false;
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const oracle::NamedTensor& x, const oracle::NamedTensor& y) {
+                          return x.name == y.name && x.tensor.bytes == y.tensor.bytes;
+                      });
+}
+
+KernelPass asked_for(oracle::Pass pass) {
+    switch (pass) {
+        case oracle::Pass::backward: return KernelPass::backward;
+        case oracle::Pass::decode: return KernelPass::decode_in_place;
+        case oracle::Pass::forward: break;
     }
-    return true;
+    return KernelPass::forward;
 }
 
 }  // namespace
@@ -32,53 +43,40 @@ bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
 Result<std::unique_ptr<ForeignKernel>> ForeignKernel::open(const std::string& spelling,
                                                            const oracle_kernel::Limits& limits,
                                                            const Context& context) {
-    if (!oracle_kernel::is_library(spelling)) {
-        return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed", spelling),
-                    "kernels that can: lib:PATH, src:FILE.c, builtin:NAME");
+    if (oracle_kernel::is_library(spelling)) {
+        GDNCTL_TRY_ASSIGN(auto library, oracle_kernel::Library::open(spelling, context));
+        return timed_library(spelling, std::move(library), limits, context);
     }
-    GDNCTL_TRY_ASSIGN(auto library, oracle_kernel::Library::open(spelling, context));
-    return std::make_unique<ForeignKernel>(spelling, std::move(library), limits, context);
+    if (spelling.starts_with("cmd:")) {
+        GDNCTL_TRY(oracle_kernel::check_program(spelling));
+        return timed_program(spelling, limits, context);
+    }
+    return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
+                "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
 }
 
-ForeignKernel::ForeignKernel(std::string spelling, oracle_kernel::Library library, const oracle_kernel::Limits& limits,
-                             const Context& context)
-    : m_spelling(std::move(spelling)),
-      m_library(std::move(library)),
-      m_process(context, m_library.path(), limits),
-      m_fault(m_library.build_fault()) {}
+ForeignPass::ForeignPass(oracle::Pass pass, const Task& task)
+    : m_pass(pass), m_task(task), m_inputs(pass == oracle::Pass::backward ? task.with_cotangents() : task.inputs) {}
 
-Result<Subject> ForeignKernel::subject(const oracle::GdnReference& reference, int threads, double flop) {
-    m_reference = &reference;
-    m_threads = threads;
+Subject ForeignPass::subject(std::string name, double flop) {
     m_seed = secret_seed();
-    if (!m_fault) {
-        GDNCTL_TRY_ASSIGN(m_fault, m_process.open());
-    }
-    const bool takes_bf16 = !m_fault && (m_process.dtypes() & (1U << GDN_BF16)) != 0;
-    m_plain = make_call(reference.problem, reference.contract.value, takes_bf16);
-    Subject subject{m_spelling, flop, [this] { run(); }, {}, {}};
-    subject.before = [this] { return place(); };
-    subject.after = [this] { return check(); };
+    Subject subject{std::move(name), flop, [this] { run(); }, {}, {}};
+    subject.before = [this] { return before(); };
+    subject.after = [this] { return after(); };
     return subject;
 }
 
-Status ForeignKernel::place() {
+Status ForeignPass::before() {
     if (m_fault) return {};
-    const oracle::GdnContract& contract = m_reference->contract.value;
-    m_disguise = oracle::Disguise(m_plain.dims, contract.head_map, ++m_seed);
-    m_placed = m_plain;
-    m_disguise.keys(m_placed.q);
-    m_disguise.keys(m_placed.k);
-    m_disguise.values(m_placed.v);
-    if (m_placed.initial_state) m_disguise.state(*m_placed.initial_state, oracle::StateLayout::key_value);
-    GDNCTL_TRY_ASSIGN(m_fault, m_process.prepare(m_placed, m_threads));
+    m_disguise = oracle::Disguise(m_task.reference.problem.dims, m_task.reference.contract.value.head_map, ++m_seed);
+    GDNCTL_TRY_ASSIGN(m_fault, place(m_disguise));
     return {};
 }
 
-// Only the call is timed: what it led to is looked at in check().
-void ForeignKernel::run() {
+// Only the call is timed: what it led to is looked at in after().
+void ForeignPass::run() {
     if (m_fault) return;
-    auto fault = m_process.call();
+    auto fault = call();
     if (!fault) {
         m_error = std::move(fault).error();
         return;
@@ -86,21 +84,23 @@ void ForeignKernel::run() {
     m_fault = std::move(*fault);
 }
 
-Status ForeignKernel::check() {
+Status ForeignPass::after() {
     if (m_error) return tl::unexpected(*m_error);
     if (m_fault) return {};
     oracle::TensorFile outputs;
-    GDNCTL_TRY_ASSIGN(m_fault, m_process.collect(m_placed, outputs));
+    GDNCTL_TRY_ASSIGN(m_fault, collect(outputs));
     if (m_fault) return {};
-    apply(m_disguise, outputs, oracle::StateLayout::key_value);
+    apply(m_disguise, outputs, m_task.reference.contract.value.state_layout);
     if (m_first && same_bytes(*m_first, outputs)) return {};
-    GDNCTL_TRY_ASSIGN(auto report, oracle::judge(*m_reference, outputs, {}));
+    const auto verdict = oracle::judge_run({in_files(outputs), std::nullopt}, m_inputs, m_task.reference,
+                                           m_task.threads, asked_for(m_pass));
     if (!m_first) {
         m_first = std::move(outputs);
-        m_report = std::move(report);
-    } else if (report.verdict != m_report.verdict) {
-        m_fault =
-            KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", report.reason), {}};
+        m_fault = verdict.fault;
+        m_report = verdict.report;
+    } else if (verdict.fault || verdict.report.verdict != m_report.verdict) {
+        const std::string& why = verdict.fault ? verdict.fault->text : verdict.report.reason;
+        m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
     }
     return {};
 }

@@ -1,10 +1,13 @@
-// A kernel of someone else among the subjects of oracle bench: a loaded library in a child process.
+// Kernels of others among the subjects of oracle bench: loaded libraries and programs, each in a child process.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "commands/oracle_bench_rounds.h"
 #include "commands/oracle_kernel.h"
@@ -15,41 +18,84 @@
 
 namespace gdnctl::commands::oracle_bench {
 
-class ForeignKernel {
+// What all kernels are given.
+struct Task {
+    const oracle::TensorFile& inputs;
+    const oracle::GdnReference& reference;  // the truth of it
+    int threads = 1;
+    std::function<oracle::TensorFile()> with_cotangents = {};  // empty: nothing but the forward is wanted
+};
+
+// One pass of one kernel as a subject: each run with other signs (so that no result can be kept from run to run), with
+// outputs that are checked after that very run. From the first fault on nothing is run.
+class ForeignPass {
 public:
-    // `spelling`: lib:PATH or src:FILE.c. Usage errors: another kind, a file that does not exist.
-    static Result<std::unique_ptr<ForeignKernel>> open(const std::string& spelling, const oracle_kernel::Limits& limits,
-                                                       const Context& context);
+    ForeignPass(oracle::Pass pass, const Task& task);
+    virtual ~ForeignPass() = default;
+    ForeignPass(const ForeignPass&) = delete;
+    ForeignPass& operator=(const ForeignPass&) = delete;
 
-    // The kernel on the inputs that `reference` is the truth of, each run with other signs (so that no result can be
-    // kept from run to run), at other addresses, with poisoned outputs that are checked after that very run. From the
-    // first fault on nothing is run. This object and `reference` must outlive the subject.
-    Result<Subject> subject(const oracle::GdnReference& reference, int threads, double flop);
+    // This object and the task's parts must outlive the subject.
+    Subject subject(std::string name, double flop);
 
-    const std::string& name() const { return m_spelling; }
+    oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
     const oracle::GdnReport& report() const { return m_report; }  // of the first run
 
-    ForeignKernel(std::string spelling, oracle_kernel::Library library, const oracle_kernel::Limits& limits,
-                  const Context& context);
+protected:
+    // Before a run, the run (which alone is timed), and after it: outputs by the names of docs/oracle.md, with their
+    // signs still changed.
+    virtual oracle_kernel::Faulted place(const oracle::Disguise& disguise) = 0;
+    virtual oracle_kernel::Faulted call() = 0;
+    virtual oracle_kernel::Faulted collect(oracle::TensorFile& outputs) = 0;
+    // Outputs without the disguise, as the contract has them in files.
+    virtual oracle::TensorFile in_files(oracle::TensorFile outputs) const { return outputs; }
+
+    const Task& task() const { return m_task; }
+    const oracle::TensorFile& inputs() const { return m_inputs; }  // with cotangents for a backward
 
 private:
-    Status place();
+    Status before();
     void run();
-    Status check();
+    Status after();
 
-    std::string m_spelling;
-    oracle_kernel::Library m_library;
-    oracle_kernel::KernelProcess m_process;
-    const oracle::GdnReference* m_reference = nullptr;
-    int m_threads = 1;
+    oracle::Pass m_pass;
+    Task m_task;
+    oracle::TensorFile m_inputs;
     std::uint64_t m_seed = 0;
-    oracle::KernelCall m_plain, m_placed;
     oracle::Disguise m_disguise;
     std::optional<Error> m_error;
     std::optional<oracle::KernelFault> m_fault;
     std::optional<oracle::TensorFile> m_first;
     oracle::GdnReport m_report;
 };
+
+class ForeignKernel {
+public:
+    // `spelling`: lib:PATH, src:FILE.c or cmd:COMMAND. Usage errors: another kind, a file that does not exist.
+    static Result<std::unique_ptr<ForeignKernel>> open(const std::string& spelling, const oracle_kernel::Limits& limits,
+                                                       const Context& context);
+    virtual ~ForeignKernel() = default;
+
+    // The passes that it has, the forward first. One that cannot be asked has a forward, which says what is wrong.
+    // This object and the parts of the task must outlive them.
+    virtual Result<std::vector<std::unique_ptr<ForeignPass>>> passes(const Task& task) = 0;
+    // What its times are of, as --json says it: "call" or "program".
+    virtual std::string_view timed() const = 0;
+    const std::string& name() const { return m_spelling; }
+
+protected:
+    explicit ForeignKernel(std::string spelling) : m_spelling(std::move(spelling)) {}
+
+private:
+    std::string m_spelling;
+};
+
+// A loaded library: `limits` are of one call.
+std::unique_ptr<ForeignKernel> timed_library(const std::string& spelling, oracle_kernel::Library library,
+                                             const oracle_kernel::Limits& limits, const Context& context);
+// A program over files.
+std::unique_ptr<ForeignKernel> timed_program(const std::string& spelling, const oracle_kernel::Limits& limits,
+                                             const Context& context);
 
 }  // namespace gdnctl::commands::oracle_bench

@@ -11,42 +11,56 @@ namespace {
 
 constexpr oracle::Pass k_passes[] = {oracle::Pass::forward, oracle::Pass::backward, oracle::Pass::decode};
 
+// One of ours does one pass, others may do several.
+std::string label_of(const Entry& e) {
+    const bool plain = e.timed == "in_process" || e.pass == oracle::Pass::forward;
+    return plain ? e.name : fmt::format("{}, {}", e.name, oracle::name_of(e.pass));
+}
+
+// What every pass has, measured or not.
+Json not_measured() {
+    return {{"kernel", nullptr}, {"median_ms", nullptr},      {"min_ms", nullptr},
+            {"gflops", nullptr}, {"sgemm_fraction", nullptr}, {"verified", nullptr}};
+}
+
 }  // namespace
 
+const Entry* Bench::measured_of(oracle::Pass pass) const {
+    const auto found =
+        std::find_if(m_entries.begin(), m_entries.end(), [pass](const Entry& e) { return !e.peer && e.pass == pass; });
+    return found == m_entries.end() ? nullptr : &*found;
+}
+
 Json Bench::json_of(const Entry& e) const {
+    Json json = not_measured();
+    json["kernel"] = e.name;
+    json["timed"] = e.timed;
+    json["verified"] = e.verified;
+    json["error_over_budget"] = e.error_over_budget;
     if (!e.verified) {
-        return {{"verified", false},
-                {"reason", e.reason},
-                {"error_over_budget", e.error_over_budget},
-                {"fault", oracle_kernel::fault_json(e.fault)}};
+        json.update({{"reason", e.reason}, {"fault", oracle_kernel::fault_json(e.fault)}});
+        return json;
     }
     const Timing& t = e.timing;
-    Json common = {
-        {"median_ms", t.seconds.median * 1e3}, {"min_ms", t.seconds.min * 1e3}, {"max_ms", t.seconds.max * 1e3}};
+    json["median_ms"] = t.seconds.median * 1e3;
+    json["min_ms"] = t.seconds.min * 1e3;
+    json["gflops"] = t.gflops;
+    if (t.of_sgemm) json["sgemm_fraction"] = *t.of_sgemm;
+    json.update({{"max_ms", t.seconds.max * 1e3},
+                 {"fma_peak_fraction", t.of_peak},
+                 {"noisy", t.noisy},
+                 {"phases", phases_json(e.phases)}});
     if (e.pass == oracle::Pass::decode) {
-        const auto steps = static_cast<double>(std::max<std::int64_t>(m_dims.T, 1));
-        common.update({{"steps", m_dims.T},
-                       {"median_step_us", t.seconds.median * 1e6 / steps},
-                       {"gigabytes_per_s", gigabytes_a_second(e)},
-                       {"bandwidth_fraction", e.of_floor},
-                       {"verified", true},
-                       {"error_over_budget", e.error_over_budget},
-                       {"noisy", t.noisy},
-                       {"phases", phases_json(e.phases)}});
-        return common;
+        json.update({{"steps", m_dims.T},
+                     {"median_step_us", step_us(e)},
+                     {"gigabytes_per_s", gigabytes_a_second(e)},
+                     {"bandwidth_fraction", e.of_floor}});
     }
-    common.update({{"gflops", t.gflops},
-                   {"sgemm_fraction", t.of_sgemm ? Json(*t.of_sgemm) : Json(nullptr)},
-                   {"fma_peak_fraction", t.of_peak},
-                   {"verified", true},
-                   {"error_over_budget", e.error_over_budget},
-                   {"noisy", t.noisy},
-                   {"phases", phases_json(e.phases)}});
-    return common;
+    return json;
 }
 
 std::string Bench::text() const {
-    if (!measured()) return fmt::format("{}: not measured ({})\n", m_options.kernel, m_missing);
+    if (!measured()) return fmt::format("{}: not measured ({})\n", kernels(), m_missing);
     std::string out =
         fmt::format("B,Hk,Hv,T,dk,dv = {}, {}, nominal {:.3g} GFLOP forward, {:.3g} backward\n", m_options.shape,
                     dtype(), nominal_flop(oracle::Pass::forward) * 1e-9, nominal_flop(oracle::Pass::backward) * 1e-9);
@@ -57,20 +71,18 @@ std::string Bench::text() const {
                        "x sgemm", "x peak", "verified");
     for (const Entry& e : m_entries) {
         // A long name has a line of its own.
-        const std::string name = e.name.size() < 22 ? e.name : e.name + "\n" + std::string(22, ' ');
+        std::string name = label_of(e);
+        if (name.size() >= 22) name += "\n" + std::string(22, ' ');
         if (!e.verified) {
             out += fmt::format("{:<22}no time, because the result is wrong: {}\n", name, e.reason);
             if (e.fault) out += oracle_kernel::quoted_output(*e.fault);
             continue;
         }
         const Timing& t = e.timing;
-        if (e.pass == oracle::Pass::decode) {
-            out += decode_text(e);
-            continue;
-        }
         out += fmt::format("{:<22}{:>10.2f}{:>11.2f}{:>10.2f}{:>10.1f}{:>9}{:>9.2f}  {:.2g} x budget\n", name,
                            t.seconds.min * 1e3, t.seconds.median * 1e3, t.seconds.max * 1e3, t.gflops,
                            t.of_sgemm ? fmt::format("{:.2f}", *t.of_sgemm) : "-", t.of_peak, e.error_over_budget);
+        if (e.pass == oracle::Pass::decode) out += decode_text(e);
     }
     out += m_no_sgemm.empty()
                ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)
@@ -82,44 +94,66 @@ std::string Bench::text() const {
             if (e.verified) out += phases_text(e.name, e.phases);
         }
     }
-    for (std::size_t i = 1; i < m_entries.size(); ++i) {
-        if (!m_entries[0].verified || !m_entries[i].verified || m_entries[i].pass != m_entries[0].pass) continue;
-        out += fmt::format("{} takes {:.2f} times as long as {}\n", m_entries[i].name,
-                           m_entries[i].timing.seconds.median / m_entries[0].timing.seconds.median, m_entries[0].name);
+    for (const Entry& e : m_entries) {
+        const Entry* first = measured_of(e.pass);
+        if (!e.peer || first == nullptr || !e.verified || !first->verified) continue;
+        out += fmt::format("{} takes {:.2f} times as long as {}\n", label_of(e),
+                           e.timing.seconds.median / first->timing.seconds.median, label_of(*first));
     }
+    out += notes();
     const bool noisy = std::any_of(m_entries.begin(), m_entries.end(), [](const Entry& e) { return e.timing.noisy; });
     if (noisy) out += "noisy: a median is beyond 1.35 times its minimum; compare ratios, not times\n";
     return out;
 }
 
+// What the times of others are of, where that is not plain.
+std::string Bench::notes() const {
+    const auto some = [this](std::string_view timed, std::optional<oracle::Pass> pass) {
+        return std::any_of(m_entries.begin(), m_entries.end(), [&](const Entry& e) {
+            return e.verified && e.timed == timed && (!pass || e.pass == *pass);
+        });
+    };
+    std::string out;
+    if (some("call", oracle::Pass::backward)) {
+        out +=
+            "backward of a loaded kernel: with what it computes of the forward again; builtin:backward starts\n"
+            "  from what builtin:saving left\n";
+    }
+    if (some("call", oracle::Pass::decode)) out += "decode of a loaded kernel: a token a call, in place\n";
+    if (some("program", std::nullopt)) {
+        out += "cmd: a whole run of the program: its start, reading and writing its files, its end\n";
+    }
+    if (some("program", oracle::Pass::backward)) out += "backward of a program: forward and backward in one run\n";
+    return out;
+}
+
 std::string Bench::decode_text(const Entry& e) const {
-    const oracle::Spread& s = e.timing.seconds;
-    const auto steps = static_cast<double>(std::max<std::int64_t>(m_dims.T, 1));
-    return fmt::format(
-        "{:<22}{:>10.2f}{:>11.2f}{:>10.2f}{:>10}{:>9}{:>9}  {:.2g} x budget\n"
-        "  {:.2f} us a step, {:.1f} GB/s, {:.2f} of reading and writing the states once\n",
-        e.name, s.min * 1e3, s.median * 1e3, s.max * 1e3, "-", "-", "-", e.error_over_budget, s.median * 1e6 / steps,
-        gigabytes_a_second(e), e.of_floor);
+    return fmt::format("  {:.2f} us a step, {:.1f} GB/s, {:.2f} of reading and writing the states once\n", step_us(e),
+                       gigabytes_a_second(e), e.of_floor);
 }
 
 Json Bench::json() const {
-    Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_options.op}, {"kernel", m_options.kernel}};
+    Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_options.op}, {"kernel", nullptr}};
+    if (m_options.kernel) report["kernel"] = *m_options.kernel;
     report["not_measured"] = Json::object();
     for (const oracle::Pass pass : k_passes) {
         const std::string name(oracle::name_of(pass));
-        report[name] = nullptr;
-        if (!m_entries.empty() && m_entries[0].pass == pass) {
-            report[name] = json_of(m_entries[0]);
-        } else {
-            report["not_measured"][name] =
-                m_missing.empty() ? fmt::format("{} is no {} kernel", m_options.kernel, name) : m_missing;
-        }
+        const Entry* entry = measured_of(pass);
+        report[name] = entry != nullptr ? json_of(*entry) : not_measured();
+        if (entry != nullptr) continue;
+        report["not_measured"][name] = m_missing.empty() ? fmt::format("{} has no {}", kernels(), name) : m_missing;
     }
     if (!m_no_sgemm.empty()) report["not_measured"]["sgemm"] = m_no_sgemm;
     report["peers"] = Json::array();
-    for (std::size_t i = 1; i < m_entries.size(); ++i) {
-        report["peers"].push_back(
-            {{"name", m_entries[i].name}, {oracle::name_of(m_entries[i].pass), json_of(m_entries[i])}});
+    for (const Entry& e : m_entries) {
+        if (!e.peer) continue;
+        // The passes of one kernel follow each other; one that is named twice has two rows.
+        Json& peers = report["peers"];
+        const std::string pass(oracle::name_of(e.pass));
+        if (peers.empty() || peers.back()["name"] != e.name || peers.back().contains(pass)) {
+            peers.push_back({{"name", e.name}});
+        }
+        peers.back()[pass] = json_of(e);
     }
     report["sgemm"] = nullptr;
     if (m_no_sgemm.empty() && !m_entries.empty()) {
@@ -137,7 +171,8 @@ Json Bench::json() const {
                        {"T", m_dims.T}, {"dk", m_dims.dk}, {"dv", m_dims.dv}};
     report["dtype"] = dtype();
     report["nominal_gflop"] = {{"forward", nominal_flop(oracle::Pass::forward) * 1e-9},
-                               {"backward", nominal_flop(oracle::Pass::backward) * 1e-9}};
+                               {"backward", nominal_flop(oracle::Pass::backward) * 1e-9},
+                               {"decode", nominal_flop(oracle::Pass::decode) * 1e-9}};
     report["inputs_checksum"] = fmt::format("{:016x}", m_checksum);
     report["rounds"] = m_options.rounds;
     report["runs_per_round"] = m_options.runs;

@@ -14,6 +14,8 @@ namespace gdnctl::commands::oracle_bench {
 namespace {
 
 constexpr std::size_t k_peak_steps = 2'000'000;
+// Without --kernel: the fastest of each pass.
+constexpr std::string_view k_own_kernels[] = {"builtin:fused", "builtin:backward", "builtin:decode"};
 
 Machine this_machine() {
     Machine m{"unknown", "", 0};
@@ -38,18 +40,7 @@ Machine this_machine() {
 Status Bench::run() {
     GDNCTL_TRY_ASSIGN(m_dims, oracle_gdn::parse_shape(m_options.shape));
     GDNCTL_TRY(oracle_files::check_memory(m_dims, static_cast<std::size_t>(m_dims.B)));
-    std::vector<std::string> names = {m_options.kernel};
-    names.insert(names.end(), m_options.peers.begin(), m_options.peers.end());
-    std::vector<Contestant> kernels;
-    for (const std::string& name : names) {
-        Contestant& c = kernels.emplace_back();
-        if (name.starts_with("builtin:")) {
-            GDNCTL_TRY_ASSIGN(c.own, oracle::find_timed_kernel(name));
-        } else {
-            GDNCTL_TRY_ASSIGN(c.foreign,
-                              ForeignKernel::open(name, oracle_kernel::limits_of(m_options.limits), m_context));
-        }
-    }
+    GDNCTL_TRY_ASSIGN(auto named, find_kernels());
     if (!oracle::has_isa(m_isa)) {
         m_missing = fmt::format("this processor has no {}", oracle::name_of(m_isa));
         return {};
@@ -58,13 +49,58 @@ Status Bench::run() {
     GDNCTL_TRY(add_yardsticks());
     log::info("generating inputs and the exact result");
     GDNCTL_TRY_ASSIGN(
-        const auto inputs,
+        auto inputs,
         oracle::BenchInputs::make(m_dims, static_cast<std::uint64_t>(m_options.seed),
                                   m_options.dtype == DTypeChoice::bf16 ? oracle::Storage::bf16 : oracle::Storage::f32));
     GDNCTL_TRY_ASSIGN(const auto reference, inputs.reference(m_threads));
     m_checksum = inputs.checksum();
-    GDNCTL_TRY(time_kernels(kernels, inputs, reference));
-    return {};
+    GDNCTL_TRY_ASSIGN(auto kernels, contestants(named, {inputs.file(), reference, m_threads,
+                                                        [&inputs] { return inputs.with_cotangents(); }}));
+    return time_kernels(kernels, inputs, reference);
+}
+
+Result<std::vector<Named>> Bench::find_kernels() const {
+    std::vector<std::string> names(std::begin(k_own_kernels), std::end(k_own_kernels));
+    if (m_options.kernel) names = {*m_options.kernel};
+    const std::size_t peers = names.size();
+    names.insert(names.end(), m_options.peers.begin(), m_options.peers.end());
+    std::vector<Named> kernels;
+    for (const std::string& name : names) {
+        Named& k = kernels.emplace_back();
+        k.name = name;
+        k.peer = kernels.size() > peers;
+        if (name.starts_with("builtin:")) {
+            GDNCTL_TRY_ASSIGN(k.own, oracle::find_timed_kernel(name));
+        } else {
+            GDNCTL_TRY_ASSIGN(k.foreign,
+                              ForeignKernel::open(name, oracle_kernel::limits_of(m_options.limits), m_context));
+        }
+    }
+    return kernels;
+}
+
+Result<std::vector<Contestant>> Bench::contestants(std::vector<Named>& kernels, const Task& task) const {
+    std::vector<Contestant> all;
+    for (Named& k : kernels) {
+        if (!k.foreign) {
+            Contestant& c = all.emplace_back();
+            c.name = k.name;
+            c.pass = k.own.pass;
+            c.peer = k.peer;
+            c.own = k.own;
+            continue;
+        }
+        GDNCTL_TRY_ASSIGN(auto passes, k.foreign->passes(task));
+        for (auto& pass : passes) {
+            Contestant& c = all.emplace_back();
+            c.name = k.name;
+            c.pass = pass->pass();
+            c.peer = k.peer;
+            c.timed = k.foreign->timed();
+            c.foreign = std::move(pass);
+        }
+    }
+    return all;
 }
 
 Status Bench::add_yardsticks() {
@@ -95,56 +131,47 @@ Status Bench::add_yardsticks() {
     return {};
 }
 
-Status Bench::time_kernels(const std::vector<Contestant>& kernels, oracle::BenchInputs inputs,
+Subject Bench::subject_of(Contestant& c, oracle::BenchInputs& inputs, const oracle::GdnReference& reference) {
+    if (c.foreign) return c.foreign->subject(c.name, nominal_flop(c.pass));
+    const auto run = [&c, &inputs, this] { c.own.run(inputs, m_threads, m_isa); };
+    // The outputs of the timed runs are what is judged, the first time in full and then by their bits. Poisoned
+    // before each round, so that a kernel cannot live on what an earlier one left.
+    const auto check = [&c, &inputs, &reference, this]() -> Status {
+        const bool backward = c.pass == oracle::Pass::backward;
+        const std::uint64_t sum = backward ? inputs.gradients_checksum() : inputs.outputs_checksum();
+        if (c.outputs && *c.outputs != sum) {
+            return fail(ErrorKind::check_failed, fmt::format("{}: the outputs of two rounds differ", c.name));
+        }
+        if (!c.outputs && backward) {
+            GDNCTL_TRY_ASSIGN(c.gradient_error, inputs.gradient_error(m_threads));
+        } else if (!c.outputs) {
+            GDNCTL_TRY_ASSIGN(c.report, oracle::judge(reference, inputs.outputs(reference), {}));
+        }
+        c.outputs = sum;
+        inputs.poison_outputs();
+        return {};
+    };
+    return {c.name, nominal_flop(c.pass), run, check, {}};
+}
+
+Status Bench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs& inputs,
                            const oracle::GdnReference& reference) {
-    const bool decodes = std::any_of(kernels.begin(), kernels.end(), [](const Contestant& k) {
-        return !k.foreign && k.own.pass == oracle::Pass::decode;
-    });
+    const bool decodes =
+        std::any_of(kernels.begin(), kernels.end(), [](const Contestant& c) { return c.pass == oracle::Pass::decode; });
     if (decodes) {
         m_floor = m_subjects.size();
         m_subjects.push_back({"states", 0, [&] { inputs.scale_states(m_threads, m_isa); }, {}, {}});
     }
     const std::size_t first = m_subjects.size();
-    std::vector<std::optional<std::uint64_t>> seen(kernels.size());
-    std::vector<oracle::GdnReport> reports(kernels.size());
-    std::vector<double> gradient_errors(kernels.size());
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-        if (kernels[i].foreign) {
-            const double flop = nominal_flop(oracle::Pass::forward);
-            GDNCTL_TRY_ASSIGN(auto subject, kernels[i].foreign->subject(reference, m_threads, flop));
-            m_subjects.push_back(std::move(subject));
-            continue;
-        }
-        const auto run = [&, i] { kernels[i].own.run(inputs, m_threads, m_isa); };
-        const bool backward = kernels[i].own.pass == oracle::Pass::backward;
-        // The outputs of the timed runs are what is judged, the first time in full and then by their bits. Poisoned
-        // before each round, so that a kernel cannot live on what an earlier one left.
-        const auto check = [&, i, backward]() -> Status {
-            const std::uint64_t sum = backward ? inputs.gradients_checksum() : inputs.outputs_checksum();
-            if (!seen[i] && backward) {
-                seen[i] = sum;
-                GDNCTL_TRY_ASSIGN(gradient_errors[i], inputs.gradient_error(m_threads));
-            } else if (!seen[i]) {
-                seen[i] = sum;
-                GDNCTL_TRY_ASSIGN(reports[i], oracle::judge(reference, inputs.outputs(reference), {}));
-            } else if (*seen[i] != sum) {
-                return fail(ErrorKind::check_failed,
-                            fmt::format("{}: the outputs of two rounds differ", kernels[i].name()));
-            }
-            inputs.poison_outputs();
-            return {};
-        };
-        m_subjects.push_back({kernels[i].name(), nominal_flop(kernels[i].own.pass), run, check, {}});
-    }
+    for (Contestant& c : kernels) m_subjects.push_back(subject_of(c, inputs, reference));
     inputs.poison_outputs();
     if (m_options.phases) add_phases(kernels, inputs, first);
     GDNCTL_TRY(run_rounds(m_subjects, m_options.rounds, m_options.runs, m_context.clock, m_context.stop));
-    sum_up(kernels, first, reports, gradient_errors);
+    sum_up(kernels, first);
     return {};
 }
 
-void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first, std::vector<oracle::GdnReport>& reports,
-                   const std::vector<double>& gradient_errors) {
+void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
     m_subjects[0].flop = m_peak_flop;
     const Subject* sgemm = m_no_sgemm.empty() ? &m_subjects[1] : nullptr;
     m_peak = timing_of(m_subjects[0], nullptr, m_subjects[0]);
@@ -155,16 +182,31 @@ void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first, st
     }
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         const Subject& subject = m_subjects[first + i];
-        Entry e{kernels[i].name(), kernels[i].own.pass, timing_of(subject, sgemm, m_subjects[0]), 0, false, {}, 0};
-        if (kernels[i].foreign) {
-            reports[i] = kernels[i].foreign->report();
-            e.fault = kernels[i].foreign->fault();
-        }
-        set_verdict(reports[i], gradient_errors[i], e);
+        Entry e;
+        e.name = kernels[i].name;
+        e.peer = kernels[i].peer;
+        e.timed = kernels[i].timed;
+        e.pass = kernels[i].pass;
+        e.timing = timing_of(subject, sgemm, m_subjects[0]);
+        set_verdict(kernels[i], e);
         if (m_options.phases && e.verified) e.phases = m_phases[i].rows(m_ceilings);
         if (e.pass == oracle::Pass::decode) e.of_floor = ratio_of_times(m_subjects[m_floor], subject);
         m_entries.push_back(std::move(e));
     }
+}
+
+void Bench::set_verdict(const Contestant& c, Entry& e) {
+    if (!c.foreign && c.pass == oracle::Pass::backward) {
+        e.error_over_budget = c.gradient_error;
+        e.verified = c.gradient_error <= oracle::k_ok_band;
+        e.reason = fmt::format("a gradient is off by {:.2g} times the budget", c.gradient_error);
+        return;
+    }
+    const oracle::GdnReport& report = c.foreign ? c.foreign->report() : c.report;
+    for (const auto& t : report.tensors) e.error_over_budget = std::max(e.error_over_budget, t.error_over_budget);
+    if (c.foreign) e.fault = c.foreign->fault();
+    e.verified = !e.fault && report.verdict == oracle::Verdict::ok;
+    e.reason = e.fault ? fmt::format("{}: {}", oracle::name_of(e.fault->kind), e.fault->text) : report.reason;
 }
 
 // Measuring phases costs a little time: that happens in runs of their own, whose outputs must be those of the others.
@@ -175,7 +217,7 @@ void Bench::add_phases(const std::vector<Contestant>& kernels, oracle::BenchInpu
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         if (kernels[i].foreign || kernels[i].own.pass == oracle::Pass::decode) continue;
         const auto run = [&, i] { m_phases[i].run(kernels[i].own, inputs, m_threads, m_isa, m_context.clock); };
-        m_subjects.push_back({kernels[i].name(), 0, run, m_subjects[first + i].check, {}});
+        m_subjects.push_back({kernels[i].name, 0, run, m_subjects[first + i].check, {}});
     }
 }
 

@@ -30,6 +30,8 @@ struct Machine {
 // One kernel of the table: its time only counts when its outputs are right.
 struct Entry {
     std::string name;
+    bool peer = false;
+    std::string_view timed = {};
     oracle::Pass pass = oracle::Pass::forward;
     Timing timing;
     double error_over_budget = 0;
@@ -40,11 +42,26 @@ struct Entry {
     std::vector<PhaseRow> phases = {};
 };
 
-// A kernel to time: one of ours, or someone else's in a child.
+// One pass to time: of a kernel of ours, or of someone else's in a child.
 struct Contestant {
-    oracle::TimedKernel own;
+    std::string name;
+    oracle::Pass pass = oracle::Pass::forward;
+    bool peer = false;
+    std::string_view timed = "in_process";  // what a time is of
+    oracle::TimedKernel own = {};
+    std::unique_ptr<ForeignPass> foreign = nullptr;
+    // Of the first run.
+    std::optional<std::uint64_t> outputs = {};
+    oracle::GdnReport report = {};
+    double gradient_error = 0;  // of our own backward
+};
+
+// A kernel that was named: one of ours, or a file or command of someone else's.
+struct Named {
+    std::string name;
+    bool peer = false;
+    oracle::TimedKernel own = {};
     std::unique_ptr<ForeignKernel> foreign = nullptr;
-    const std::string& name() const { return foreign ? foreign->name() : own.name; }
 };
 
 class Bench {
@@ -72,38 +89,43 @@ public:
 
 private:
     Status add_yardsticks();
-    // After the rounds: the entries, of the subjects from `first` on.
-    void sum_up(const std::vector<Contestant>& kernels, std::size_t first, std::vector<oracle::GdnReport>& reports,
-                const std::vector<double>& gradient_errors);
-    void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
-
-    Status time_kernels(const std::vector<Contestant>& kernels, oracle::BenchInputs inputs,
+    Result<std::vector<Named>> find_kernels() const;
+    // Their passes, in the order of the table.
+    Result<std::vector<Contestant>> contestants(std::vector<Named>& kernels, const Task& task) const;
+    Subject subject_of(Contestant& c, oracle::BenchInputs& inputs, const oracle::GdnReference& reference);
+    Status time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs& inputs,
                         const oracle::GdnReference& reference);
+    void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
+    // After the rounds: the entries, of the subjects from `first` on.
+    void sum_up(const std::vector<Contestant>& kernels, std::size_t first);
 
-    static void set_verdict(const oracle::GdnReport& report, double gradient_error, Entry& e) {
-        if (e.pass == oracle::Pass::backward) {
-            e.error_over_budget = gradient_error;
-            e.verified = gradient_error <= oracle::k_ok_band;
-            e.reason = fmt::format("a gradient is off by {:.2g} times the budget", gradient_error);
-            return;
-        }
-        for (const auto& t : report.tensors) e.error_over_budget = std::max(e.error_over_budget, t.error_over_budget);
-        e.verified = !e.fault && report.verdict == oracle::Verdict::ok;
-        e.reason = e.fault ? fmt::format("{}: {}", oracle::name_of(e.fault->kind), e.fault->text) : report.reason;
-    }
+    static void set_verdict(const Contestant& c, Entry& e);
 
     std::string_view dtype() const { return m_options.dtype == DTypeChoice::bf16 ? "bf16" : "f32"; }
 
     double nominal_flop(oracle::Pass pass) const {
-        return pass == oracle::Pass::backward ? oracle::nominal_backward_flop(m_dims)
-                                              : oracle::nominal_forward_flop(m_dims);
+        switch (pass) {
+            case oracle::Pass::backward: return oracle::nominal_backward_flop(m_dims);
+            case oracle::Pass::decode: return oracle::nominal_decode_flop(m_dims);
+            case oracle::Pass::forward: break;
+        }
+        return oracle::nominal_forward_flop(m_dims);
     }
 
     double gigabytes_a_second(const Entry& e) const {
         return oracle::nominal_decode_bytes(m_dims) / e.timing.seconds.median * 1e-9;
     }
 
+    std::string notes() const;
+
+    double step_us(const Entry& e) const {
+        return e.timing.seconds.median * 1e6 / static_cast<double>(std::max<std::int64_t>(m_dims.T, 1));
+    }
+
     Json json_of(const Entry& e) const;
+    // What was measured of a pass, of --kernel or of ours; nullptr: nothing.
+    const Entry* measured_of(oracle::Pass pass) const;
+    std::string kernels() const { return m_options.kernel.value_or("our kernels"); }
 
     const Options& m_options;
     Context& m_context;

@@ -52,14 +52,14 @@ struct Cell {
 
 std::string text_of(const std::vector<Cell>& cells, std::size_t kernels) {
     std::string out = fmt::format("{:<22}{:>8}", "B,Hk,Hv,T,dk,dv", "threads");
-    for (std::size_t i = 0; i < kernels; ++i) out += fmt::format("{:>24}", cells[i].entry.name);
+    for (std::size_t i = 0; i < kernels; ++i) out += fmt::format("{:>23}", cells[i].entry.name);
     out += "\n";
     for (std::size_t i = 0; i < cells.size(); ++i) {
         const Cell& cell = cells[i];
         if (i % kernels == 0) out += fmt::format("{:<22}{:>8}", cell.shape, cell.threads);
         const auto fraction = cell.fraction();
         const std::string figure = !cell.entry.verified ? "wrong" : !fraction ? "-" : fmt::format("{:.2f}", *fraction);
-        out += fmt::format("{:>12.2f} ms{:>7}{:>2}", cell.entry.timing.seconds.median * 1e3, figure,
+        out += fmt::format("{:>11.2f} ms{:>7}{:>2}", cell.entry.timing.seconds.median * 1e3, figure,
                            cell.missed() ? "*" : "");
         if (i % kernels == kernels - 1) out = out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
     }
@@ -92,6 +92,7 @@ Json json_of(const Options& options, const std::vector<Cell>& cells, oracle::Isa
 Result<ExitCode> run_sweep(const Options& options, Context& context, int threads, oracle::Isa isa) {
     std::vector<Cell> cells;
     ExitCode code = ExitCode::ok;
+    std::size_t kernels = 0;
     std::vector<std::string> shapes(std::begin(k_shapes), std::end(k_shapes));
     if (options.shape != k_default_shape) shapes = {options.shape};
     for (const std::string& shape : shapes) {
@@ -106,11 +107,12 @@ Result<ExitCode> run_sweep(const Options& options, Context& context, int threads
                 return ExitCode::nothing_done;
             }
             if (code == ExitCode::ok) code = bench.exit_code();
+            kernels = bench.entries().size();
             for (const Entry& entry : bench.entries()) cells.push_back({shape, count, entry});
         }
     }
     context.terminal.out(context.global.json ? to_text(json_of(options, cells, isa), 2) + "\n"
-                                             : text_of(cells, 1 + options.peers.size()));
+                                             : text_of(cells, kernels));
     return code;
 }
 

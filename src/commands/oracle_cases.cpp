@@ -13,7 +13,8 @@ namespace gdnctl::commands::oracle_cases {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Lists the named cases that `oracle verify` runs and `oracle run --case` writes: shapes of known test suites, "
-        "inputs on which kernels break, and goldens whose results come from elsewhere. The same case has the same "
+        "inputs on which kernels break, goldens whose results come from elsewhere, and steps for kernels that decode. "
+        "The same case has the same "
         "bytes on every machine.");
     oracle_gdn::describe_op(args, options.op);
     args.example("gdnctl oracle cases gdn", "what there is, and what is special about each");
@@ -26,9 +27,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const auto shape_of = [](const oracle::GdnDims& d) {
         return fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
     };
+    std::vector<oracle::GdnCase> cases = oracle::gdn_cases();
+    cases.insert(cases.end(), oracle::decode_cases().begin(), oracle::decode_cases().end());
     if (!context.global.json) {
         std::string set;
-        for (const oracle::GdnCase& c : oracle::gdn_cases()) {
+        for (const oracle::GdnCase& c : cases) {
             if (c.set != set) {
                 context.terminal.out(
                     fmt::format("{}{:<26} {:<18} {}\n", set.empty() ? "" : "\n", c.set, "B,Hk,Hv,T,dk,dv", "special"));
@@ -41,7 +44,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return ExitCode::ok;
     }
     Json report = {{"schema", "gdnctl.oracle-cases/1"}, {"op", options.op}, {"cases", Json::array()}};
-    for (const oracle::GdnCase& c : oracle::gdn_cases()) {
+    for (const oracle::GdnCase& c : cases) {
         const oracle::GdnDims& d = c.dims;
         report["cases"].push_back(
             {{"name", c.name},

@@ -154,6 +154,7 @@ private:
     Status time() {
         if (m_contender.program() != nullptr) return time_program(*m_contender.program());
         std::unique_ptr<oracle_bench::ForeignKernel> foreign;
+        std::unique_ptr<oracle_bench::ForeignPass> forward;
         std::unique_ptr<OwnKernel> own;
         oracle_bench::Subject subject;
         const std::string& spelling = m_contender.spelling();
@@ -162,7 +163,9 @@ private:
         m_reference.contract.value.state_layout = oracle::StateLayout::key_value;
         if (oracle_kernel::is_library(spelling)) {
             GDNCTL_TRY_ASSIGN(foreign, oracle_bench::ForeignKernel::open(spelling, m_options.limits, m_context));
-            GDNCTL_TRY_ASSIGN(subject, foreign->subject(m_reference, m_options.threads, 0));
+            GDNCTL_TRY_ASSIGN(auto passes, foreign->passes({m_inputs.file, m_reference, m_options.threads}));
+            forward = std::move(passes.front());
+            subject = forward->subject(spelling, 0);
         } else {
             GDNCTL_TRY_ASSIGN(own, OwnKernel::make(spelling, m_reference, m_options.threads));
             subject = own->subject();
@@ -170,10 +173,10 @@ private:
         GDNCTL_TRY_ASSIGN(const auto reference_kernel,
                           OwnKernel::make(k_timed_reference, m_reference, m_options.threads));
         oracle_bench::Subject reference = reference_kernel->subject();
-        const auto failed = [&] { return foreign && foreign->fault().has_value(); };
+        const auto failed = [&] { return forward && forward->fault().has_value(); };
         GDNCTL_TRY_ASSIGN(m_latencies, measure(subject, reference, m_options.trials, make_chill(), failed,
                                                m_context.clock, m_context.stop));
-        if (failed()) m_item.fault = foreign->fault();
+        if (failed()) m_item.fault = forward->fault();
         return {};
     }
 

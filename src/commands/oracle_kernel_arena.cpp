@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -100,6 +101,16 @@ std::string_view name_of(Slot slot) {
     return k_names[static_cast<std::size_t>(slot)];
 }
 
+std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(steps));
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) {
+        seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+        std::swap(order[i - 1], order[static_cast<std::size_t>((seed >> 33U) % i)]);
+    }
+    return order;
+}
+
 Header lay_out(const KernelCall& call, int threads) {
     const oracle::GdnDims& d = call.dims;
     Header h;
@@ -110,6 +121,8 @@ Header lay_out(const KernelCall& call, int threads) {
     h.l2norm_eps = call.l2norm_eps.value_or(0);
     h.scale = call.scale;
     h.threads = threads;
+    h.steps = call.steps;
+    h.step_seed = call.step_seed;
     std::uint64_t end = rounded_up(sizeof(Header), page_size());
     const auto put = [&](Slot slot, std::uint64_t bytes, DType dtype, const oracle::Shape& shape) {
         h.places[static_cast<std::size_t>(slot)] = place_for(end, bytes, dtype, shape);

@@ -63,7 +63,12 @@ struct Header {
     std::uint32_t in_place = 0;  // initial_state is the memory of final_state
     std::array<Place, k_slots> places = {};
     std::uint64_t bytes = 0;  // of the whole memory
+    std::int64_t steps = 0;   // of KernelCall
+    std::uint64_t step_seed = 0;
 };
+
+// Where each step of a decode lies among the steps in memory: shuffled, so that no call knows where the next token is.
+std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed);
 
 // What we ask of the child; it answers each with one Reply.
 enum class Ask : std::uint32_t {

@@ -103,7 +103,7 @@ public:
                 reply = map();
             } else {
                 reply.answer = Answer::done;
-                reply.value = m_entry(&m_call);
+                reply.value = m_order.empty() ? m_entry(&m_call) : call_steps();
             }
             send(reply);
         }
@@ -147,6 +147,21 @@ private:
         return reply;
     }
 
+    // Decoding: one token of every row a call, until one fails.
+    int call_steps() const {
+        gdn_call call = m_call;
+        for (const std::int64_t step : m_order) {
+            for (const auto tensor :
+                 {&gdn_call::q, &gdn_call::k, &gdn_call::v, &gdn_call::g, &gdn_call::beta, &gdn_call::out}) {
+                const gdn_tensor& first = m_call.*tensor;
+                const std::int64_t bytes = first.shape[0] * first.strides[0] * (first.dtype == GDN_BF16 ? 2 : 4);
+                (call.*tensor).data = static_cast<std::byte*>(first.data) + step * bytes;
+            }
+            if (const int status = m_entry(&call); status != GDN_OK) return status;
+        }
+        return GDN_OK;
+    }
+
     gdn_tensor tensor_of(const Header& header, Slot slot, const GuardedMapping& mapping) const {
         const auto index = static_cast<std::size_t>(slot);
         const Place& p = header.places[index];
@@ -155,11 +170,12 @@ private:
         t.data = mapping.piece(index) + p.begin;
         t.dtype = p.dtype;
         t.rank = p.rank;
+        const bool of_tokens = slot != Slot::final_state;
         std::int64_t stride = 1;
         for (std::size_t axis = p.rank; axis-- > 0;) {
-            t.shape[axis] = p.shape[axis];
+            t.shape[axis] = axis == 1 && of_tokens && header.steps > 0 ? 1 : p.shape[axis];
             t.strides[axis] = stride;
-            stride *= p.shape[axis];
+            stride *= t.shape[axis];
         }
         return t;
     }
@@ -169,7 +185,7 @@ private:
         c.abi_version = GDN_ABI_VERSION;
         c.struct_size = sizeof(gdn_call);
         c.batch = h.dims[0];
-        c.tokens = h.dims[1];
+        c.tokens = h.steps > 0 ? 1 : h.dims[1];
         c.key_heads = h.dims[2];
         c.value_heads = h.dims[3];
         c.key_dim = h.dims[4];
@@ -221,6 +237,7 @@ private:
         auto mapped = GuardedMapping::map(m_memory.get(), pieces);
         if (!mapped) return said(Answer::failed, mapped.error().message);
         describe_call(h, *mapped);
+        m_order = step_order(h.steps, h.step_seed);
         const std::size_t wanted = m_kernel->workspace == nullptr ? 0 : m_kernel->workspace(&m_call, h.entry);
         const std::size_t room = (wanted + 63) / 64 * 64;
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
@@ -253,6 +270,7 @@ private:
     int (*m_entry)(const gdn_call*) = nullptr;
     GuardedMapping m_mapping, m_workspace;
     gdn_call m_call{};
+    std::vector<std::int64_t> m_order;  // of steps; empty: one call
 };
 
 Result<UniqueFd> open_in(const std::filesystem::path& folder, std::string_view name, int flags) {

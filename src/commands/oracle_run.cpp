@@ -38,9 +38,7 @@ Result<oracle::TensorFile> generate(const Options& options) {
     if (options.case_name) {
         const oracle::GdnCase* found = oracle::find_gdn_case(*options.case_name);
         if (found == nullptr) {
-            std::vector<std::string> names;
-            for (const oracle::GdnCase& known : oracle::gdn_cases()) names.push_back(known.name);
-            const auto near = text::nearest(*options.case_name, names);
+            const auto near = text::nearest(*options.case_name, oracle::gdn_case_names());
             return fail(ErrorKind::usage, fmt::format("case '{}' is not known", *options.case_name),
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
         }

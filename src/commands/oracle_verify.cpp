@@ -1,6 +1,7 @@
 #include "commands/oracle_verify.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -26,6 +27,15 @@ namespace {
 
 using oracle::KernelFault;
 using oracle::Verdict;
+
+constexpr std::array<cli::Choice<StoredAs>, 4> k_dtypes = {{
+    {"case", StoredAs::as_listed, "as each case has them: fp32 but for a few"},
+    {"f32", StoredAs::f32, "single precision"},
+    {"bf16", StoredAs::bf16, "bfloat16; a loaded kernel that does not take it gets the same values in fp32"},
+    {"f16", StoredAs::f16, "half precision, likewise; cases that do not fit into it are left out"},
+}};
+
+std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size_t>(dtype)].name; }
 
 struct RecordedVector {
     std::filesystem::path inputs;
@@ -148,10 +158,7 @@ private:
     }
 
     Status check_names(const std::vector<std::pair<std::string, RecordedVector>>& vectors) const {
-        std::vector<std::string> known;
-        for (const auto* cases : {&oracle::gdn_cases(), &oracle::decode_cases()}) {
-            for (const oracle::GdnCase& c : *cases) known.push_back(c.name);
-        }
+        std::vector<std::string> known = oracle::gdn_case_names();
         for (const auto& [name, vector] : vectors) known.push_back(name);
         if (m_options.metamorphic) {
             known.clear();
@@ -181,13 +188,23 @@ private:
             ++m_not_run;
             return {};
         }
-        auto done = decode ? run_decode_case(c, kernel) : run_case(c, kernel);
+        oracle::TensorFile inputs = oracle::make_inputs(c);
+        if (m_options.dtype != StoredAs::as_listed && !store_as(inputs, dtype())) {
+            log::info("case {} does not fit into {}: left out", c.name, name_of(m_options.dtype));
+            return {};
+        }
+        auto done = decode ? run_decode_case(c, inputs, kernel) : run_case(c, std::move(inputs), kernel);
         if (!done) return tl::unexpected(std::move(done).error().within("case " + c.name));
         return {};
     }
 
-    Status run_case(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel) {
-        oracle::TensorFile inputs = oracle::make_inputs(c);
+    oracle::DType dtype() const {
+        return m_options.dtype == StoredAs::bf16  ? oracle::DType::bf16
+               : m_options.dtype == StoredAs::f16 ? oracle::DType::f16
+                                                  : oracle::DType::f32;
+    }
+
+    Status run_case(const oracle::GdnCase& c, oracle::TensorFile inputs, oracle::KernelUnderTest& kernel) {
         GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
         // Gradients are of something where the forward is, and there are tokens.
         const bool backward = c.expected == Verdict::ok && c.dims.T > 0;
@@ -197,8 +214,8 @@ private:
         return run_pass(oracle::KernelPass::backward, "backward", c, inputs, reference, kernel);
     }
 
-    Status run_decode_case(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel) {
-        const oracle::TensorFile inputs = oracle::make_inputs(c);
+    Status run_decode_case(const oracle::GdnCase& c, const oracle::TensorFile& inputs,
+                           oracle::KernelUnderTest& kernel) {
         GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
         for (const auto pass : {oracle::KernelPass::decode, oracle::KernelPass::decode_in_place}) {
             if (!given_up()) GDNCTL_TRY(run_pass(pass, "decode", c, inputs, reference, kernel));
@@ -271,6 +288,7 @@ std::string counted(const std::vector<Item>& items, bool relations) {
 Json json_of(const Options& options, const Verifier& verifier, std::string_view verdict) {
     const std::vector<Item>& items = verifier.items();
     Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", options.op}, {"kernel", options.kernel}};
+    report["dtype"] = name_of(options.dtype);
     report["verdict"] = verdict;
     report["forward_only"] = forward_only(items);
     report["cases"] = count_of(items, "case");
@@ -312,9 +330,16 @@ void describe(cli::Args& args, Options& options) {
                                 .value = "NAME",
                                 .help = "only this case, vector or relation",
                                 .complete = cli::Complete::oracle_case});
+    args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
+                {.names = "--dtype",
+                 .value = "DTYPE",
+                 .help = "how q, k and v of the generated cases, and the outputs, are stored"});
     args.flag(options.metamorphic, {.names = "--metamorphic",
                                     .help = "check relations between the kernel's own results, without any reference"});
     args.check([&options]() -> Status {
+        if (options.metamorphic && options.dtype != StoredAs::as_listed) {
+            return fail(ErrorKind::usage, "--metamorphic excludes --dtype: its inputs are fp32");
+        }
         if (options.metamorphic && options.vectors) {
             return fail(ErrorKind::usage, "--metamorphic excludes --vectors: recorded outputs answer no questions");
         }
@@ -326,6 +351,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "a kernel of your own (docs/writing-a-kernel.md)");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
     args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
     args.exit_code(1,

@@ -11,11 +11,14 @@
 
 namespace gdnctl::commands::oracle_verify {
 
+enum class StoredAs { as_listed, f32, bf16, f16 };
+
 struct Options {
     std::string op;
     std::string kernel;
     std::optional<std::string> vectors;
     std::vector<std::string> cases;
+    StoredAs dtype = StoredAs::as_listed;
     bool allow_suspect = false;
     bool metamorphic = false;
     std::int64_t threads = 0;

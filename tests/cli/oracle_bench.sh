@@ -1,5 +1,40 @@
 # gdnctl oracle bench: what it says, never how fast anything is.
-bench() { "$GDNCTL" oracle bench gdn --shape 1,2,4,70,16,8 --rounds 2 --runs 1 "$@"; }
+all_passes() { "$GDNCTL" oracle bench gdn --shape 1,2,4,70,16,8 --rounds 2 --runs 1 "$@"; }
+# The forward alone, unless another kernel is named.
+bench() {
+    case " $* " in *' --kernel '*) ;; *) set -- --kernel builtin:fused "$@" ;; esac
+    all_passes "$@"
+}
+
+test_forward_backward_and_decode_are_measured_in_one_run() {
+    expect 0 all_passes --json
+    jq -e '.kernel == null and .not_measured.forward == null and .peers == []' "$WORK/out" >/dev/null || fail "the head"
+    jq -e '[.forward, .backward, .decode] | all(.verified and .median_ms >= .min_ms and .min_ms > 0 and .gflops > 0)' \
+        "$WORK/out" >/dev/null || fail "a pass has no figures"
+    jq -e '[.forward, .backward, .decode] | map(.kernel) == ["builtin:fused", "builtin:backward", "builtin:decode"]' \
+        "$WORK/out" >/dev/null || fail "not the kernels that were promised"
+    jq -e '(.sgemm == null) as $none | [.forward, .backward, .decode] | all((.sgemm_fraction == null) == $none)' \
+        "$WORK/out" >/dev/null || fail "a fraction of what was not measured"
+    jq -e '.nominal_gflop.decode == 7 * 16 * 8 * 70 * 4 * 1e-9' "$WORK/out" >/dev/null || fail "the work of decoding"
+    expect 0 all_passes --peer builtin:chunk --peer builtin:decode-in-place
+    out_has 'builtin:chunk takes'
+    out_has 'builtin:decode-in-place takes'
+    out_has 'times as long as builtin:decode'
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
+}
+
+test_five_keys_are_always_there() {
+    five='["median_ms", "min_ms", "gflops", "sgemm_fraction", "verified"] - keys == []'
+    for kernel in builtin:fused builtin:backward builtin:decode; do
+        expect 0 bench --kernel $kernel --peer builtin:saving --json
+        jq -e "[.forward, .backward, .decode, .peers[0].forward] | all($five)" "$WORK/out" >/dev/null || fail "$kernel: a key"
+        jq -e '[.forward, .backward, .decode] | map(select(.verified == null) | .median_ms) == [null, null]' \
+            "$WORK/out" >/dev/null || fail "$kernel: a figure of what was not measured"
+    done
+    spoiled '((float *)c->out.data)[5] += 1;'
+    expect 1 bench --kernel src:kernel.c --json
+    jq -e "[.forward, .backward, .decode] | all($five)" "$WORK/out" >/dev/null || fail "a key of what is wrong"
+}
 
 test_every_kernel_is_timed_and_verified() {
     expect 0 bench --peer builtin:chunk
@@ -16,7 +51,7 @@ test_json_holds_what_was_measured_and_null_for_the_rest() {
     out_has '"schema": "gdnctl.oracle-bench/1"'
     jq -e '.forward | .median_ms > 0 and .min_ms <= .median_ms and .gflops > 0 and .verified' "$WORK/out" >/dev/null ||
         fail "no forward figures"
-    jq -e '.backward == null and .decode == null and (.not_measured.backward | length > 0)' "$WORK/out" >/dev/null ||
+    jq -e '.backward.median_ms == null and .decode.verified == null and (.not_measured.backward | length > 0)' "$WORK/out" >/dev/null ||
         fail "what is not measured must be null, with the reason"
     jq -e '.peers[0].name == "builtin:chunk" and .peers[0].forward.verified' "$WORK/out" >/dev/null || fail "no peer"
     jq -e '.machine.threads == 1 and .shape.dv == 8 and (.inputs_checksum | length) == 16' "$WORK/out" >/dev/null ||
@@ -29,10 +64,10 @@ test_backward_and_decode_are_timed_and_verified() {
     expect 0 bench --kernel builtin:backward --peer builtin:saving --json
     jq -e '.backward | .median_ms > 0 and .gflops > 0 and .verified and .error_over_budget < 4' "$WORK/out" >/dev/null ||
         fail "no backward figures"
-    jq -e '.forward == null and .peers[0].forward.verified and .nominal_gflop.backward > 0' "$WORK/out" >/dev/null ||
+    jq -e '.forward.verified == null and .peers[0].forward.verified and .nominal_gflop.backward > 0' "$WORK/out" >/dev/null ||
         fail "the peer is a forward pass"
     expect 0 bench --kernel builtin:decode --peer builtin:decode-in-place --json
-    jq -e '.decode | .median_step_us > 0 and .bandwidth_fraction > 0 and .steps == 70 and .verified' "$WORK/out" >/dev/null ||
+    jq -e '.decode | .median_step_us > 0 and .gflops > 0 and .bandwidth_fraction > 0 and .steps == 70 and .verified' "$WORK/out" >/dev/null ||
         fail "no decode figures"
     expect 0 bench --kernel builtin:decode --peer builtin:decode-in-place
     out_has 'of reading and writing the states once'
@@ -40,7 +75,7 @@ test_backward_and_decode_are_timed_and_verified() {
 }
 
 test_phases_name_what_bounds_each() {
-    expect 0 bench --phases --peer builtin:chunk --peer builtin:backward --peer builtin:decode
+    expect 0 all_passes --phases --peer builtin:chunk
     out_has 'memory, read and written:'
     out_has 'phases of builtin:fused'
     grep -Eq '^  trsm +[0-9.]+ +[0-9]+ % .*(arithmetic|memory|packing)$' "$WORK/out" || fail "no substitution"
@@ -61,9 +96,10 @@ test_phases_name_what_bounds_each() {
 }
 
 test_a_sweep_shows_every_kernel_on_one_thread_and_on_all() {
-    expect 0 bench --sweep --threads 2 --peer builtin:backward
+    expect 0 all_passes --sweep --threads 2
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
     [ "$(grep -c '^1,2,4,70,16,8 ' "$WORK/out")" = 2 ] || fail "not one line for each number of threads"
-    grep -Eq '^[0-9] of 4 cells are more than 15 % below' "$WORK/out" || fail "no sum"
+    grep -Eq '^[0-9] of 6 cells are more than 15 % below' "$WORK/out" || fail "no sum"
     expect 0 bench --sweep --threads 1 --kernel builtin:saving --json
     jq -e '.schema == "gdnctl.oracle-bench-sweep/1" and (.cells | length) == 1' "$WORK/out" >/dev/null || fail "no cells"
     jq -e '.cells[0] | .kernel == "builtin:saving" and .verified and .least_fraction == null and (.missed | not)' \
@@ -75,7 +111,7 @@ test_a_sweep_shows_every_kernel_on_one_thread_and_on_all() {
 test_bf16_is_timed_and_verified() {
     for kernel in fused chunk saving backward decode decode-in-place; do
         expect 0 bench --dtype bf16 --kernel builtin:$kernel --json
-        jq -e '.dtype == "bf16" and ([.forward, .backward, .decode] | map(select(. != null))[0].verified)' \
+        jq -e '.dtype == "bf16" and ([.forward, .backward, .decode] | any(.verified))' \
             "$WORK/out" >/dev/null || fail "$kernel: not verified"
     done
     expect 0 bench --dtype bf16
@@ -98,7 +134,7 @@ test_an_instruction_set_that_is_absent_is_not_measured() {
     expect 3 bench --isa avx512
     out_has 'not measured (this processor has no avx512)'
     expect 3 bench --isa avx512 --json
-    jq -e '.forward == null and (.not_measured.forward | length > 0)' "$WORK/out" >/dev/null || fail "a figure"
+    jq -e '.forward.median_ms == null and (.not_measured.forward | length > 0)' "$WORK/out" >/dev/null || fail "a figure"
 }
 
 test_a_kernel_of_someone_else() {
@@ -129,9 +165,77 @@ test_a_kernel_that_is_wrong_or_fails_has_no_time() {
     expect 9 bench --kernel src:kernel.c
     out_has 'BUILD_FAILED'
     out_has 'error:'
-    expect 2 bench --kernel cmd:true
-    err_has "kernel 'cmd:true' cannot be timed"
+    expect 2 bench --kernel kernel.c
+    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME'
     expect 2 bench --kernel src:missing.c
+}
+
+# The fixture with all entry points, with statements at the end of one.
+full() { cc -O2 -shared -fPIC -I "$REPO/include" "$@" -o full.so "$FIXTURES/kernels/full.c" -lm || fail "the test's kernel does not compile"; }
+
+test_all_passes_of_a_loaded_kernel_are_timed() {
+    full
+    expect 0 bench --kernel lib:full.so --peer builtin:backward --json
+    jq -e '[.forward, .backward, .decode] | all(.verified and .median_ms > 0 and .timed == "call" and .kernel == "lib:full.so")' \
+        "$WORK/out" >/dev/null || fail "a pass has no figures"
+    jq -e '.not_measured.backward == null and .decode.steps == 70 and .decode.bandwidth_fraction > 0' "$WORK/out" >/dev/null ||
+        fail "decode"
+    # Several rows of a batch: a step takes a token of each.
+    expect 0 all_passes --shape 3,2,4,5,16,8 --peer lib:full.so --json
+    jq -e '.peers | length == 1 and (.[0] | .name == "lib:full.so" and .forward.verified and .backward.verified and .decode.verified)' \
+        "$WORK/out" >/dev/null || fail "the peer"
+    expect 0 bench --dtype bf16 --kernel lib:full.so --json
+    jq -e '[.forward, .backward, .decode] | all(.verified)' "$WORK/out" >/dev/null || fail "bf16"
+    expect 0 bench --kernel lib:full.so --peer builtin:backward
+    out_has 'lib:full.so, backward'
+    out_has 'builtin:backward takes'
+    out_has 'times as long as lib:full.so, backward'
+    out_has 'backward of a loaded kernel: with what it computes of the forward again'
+    out_has 'decode of a loaded kernel: a token a call, in place'
+    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
+}
+
+test_one_wrong_pass_has_no_time_and_the_others_have() {
+    full -DDG_FACTOR=1.02
+    expect 1 bench --kernel lib:full.so --json
+    jq -e '.backward | .verified == false and .median_ms == null and .fault == null and .error_over_budget > 4' "$WORK/out" >/dev/null ||
+        fail "wrong gradients"
+    jq -e '[.forward, .decode] | all(.verified)' "$WORK/out" >/dev/null || fail "the others"
+    full '-DDECODE_FAULT=static int calls;if(++calls>90)((float*)c->out.data)[0]+=1;'
+    expect 1 bench --kernel lib:full.so
+    out_has 'lib:full.so, decode   no time, because the result is wrong: UNSTEADY: another result in a later run'
+    full '-DBACKWARD_FAULT=abort();'
+    expect 1 bench --kernel lib:full.so --json
+    jq -e '.backward.fault.kind == "CRASHED" and .forward.verified and .decode.verified' "$WORK/out" >/dev/null ||
+        fail "a crash takes the others along"
+    full '-DDECODE_FAULT=c->out.data ? memset(c->initial_state.data,0,4) : 0;'
+    expect 1 bench --kernel lib:full.so --json
+    jq -e '.decode.verified == false and .forward.verified' "$WORK/out" >/dev/null || fail "a state that is lost on the way"
+}
+
+test_programs_are_timed_from_start_to_end() {
+    cat >run.sh <<'SH'
+backward=
+grep -aq d_out "$1" && backward=--backward
+"$GDNCTL" oracle run gdn --inputs "$1" $backward --out "$2" >/dev/null
+SH
+    expect 0 bench --kernel 'cmd:sh run.sh' --rounds 1 --json
+    jq -e '[.forward, .backward] | all(.verified and .timed == "program" and .median_ms > 0)' "$WORK/out" >/dev/null || fail "no figures"
+    jq -e '.decode.verified == null and (.not_measured.decode | length > 0)' "$WORK/out" >/dev/null || fail "decode"
+    expect 0 all_passes --peer 'cmd:sh run.sh' --rounds 1
+    out_has 'cmd: a whole run of the program: its start, reading and writing its files, its end'
+    out_has 'backward of a program: forward and backward in one run'
+    sed 's/^backward=$/exec 2>\&1/; s/^grep.*//' run.sh >forward.sh
+    expect 0 bench --kernel 'cmd:sh forward.sh' --rounds 1 --json
+    jq -e '.forward.verified and .backward.verified == null' "$WORK/out" >/dev/null || fail "gradients of a program without"
+    expect 1 bench --kernel cmd:true --json
+    jq -e '.forward.fault.kind == "INCOMPLETE" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "no outputs"
+    expect 1 bench --kernel 'cmd:echo no; exit 3;'
+    out_has 'CRASHED'
+    expect 124 bench --kernel 'cmd:sleep 30;' --time-limit 0.3
+    expect 2 bench --kernel cmd:
+    err_has 'cmd: names no command'
+    [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR"
 }
 
 test_results_of_earlier_runs_are_not_timed() {

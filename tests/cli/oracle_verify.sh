@@ -20,7 +20,7 @@ test_json() {
     python3 - "$WORK/out" <<'PY' || fail "not the promised object"
 import json, sys
 r = json.load(open(sys.argv[1]))
-assert list(r) == ["schema", "op", "kernel", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "network_barrier", "items"], list(r)
+assert list(r) == ["schema", "op", "kernel", "dtype", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "network_barrier", "items"], list(r)
 assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
 assert r["items"][0]["name"] == "t_hand"
 PY
@@ -106,6 +106,49 @@ test_metamorphic() {
     expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:fused --metamorphic --case causalty
     err_has "did you mean 'causality'?"
     expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:fused --metamorphic --vectors .
+}
+
+test_cases_stored_in_other_dtypes() {
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --dtype bf16
+    [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (68 cases, 65 backward, 0 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:fused --dtype f16 --case gva_2 --case values_1e18 --json
+    jq -e '.dtype == "f16" and .cases == 1' "$WORK/out" >/dev/null || fail "the case that does not fit"
+    err_has 'case values_1e18 does not fit into f16: left out'
+    cat >run.py <<'PY'
+import json, struct, sys
+source, target = sys.argv[1:]
+b = open(source, "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+h = json.loads(b[8:8 + n])
+print(h["q"]["dtype"], h["k"]["dtype"], h["v"]["dtype"], h["__metadata__"]["out_dtype"])
+sys.exit(5)
+PY
+    expect 1 "$GDNCTL" oracle verify gdn --kernel 'cmd:python3 run.py' --dtype bf16 --case gva_2
+    out_has '| BF16 BF16 BF16 query'
+    expect 2 verify --dtype f8
+    expect 2 verify --dtype bf16 --metamorphic
+    err_has '--metamorphic excludes --dtype'
+}
+
+test_kernels_that_take_bf16_get_it_and_others_do_not() {
+    cc -O2 -shared -fPIC -I "$REPO/include" -o full.so "$FIXTURES/kernels/full.c" -lm || fail "the test's kernel does not compile"
+    expect 0 "$GDNCTL" oracle verify gdn --kernel lib:full.so --dtype bf16 --case gva_2 --case decode_t3
+    out_has 'verdict: OK (1 case, 1 backward, 2 decode, 0 vectors)'
+    # Says that it takes bf16, and reads fp32.
+    sed 's/\.dtypes = 1u << GDN_F32/.dtypes = 1u << GDN_F32 | 1u << GDN_BF16/; s/c->q.dtype != GDN_F32/0/' "$REPO/examples/cpu-gdn/kernel.c" >kernel.c
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --dtype bf16 --case gva_2
+    expect 0 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --dtype f32 --case gva_2
+}
+
+test_decode_cases_are_listed_and_made() {
+    expect 0 "$GDNCTL" oracle cases gdn
+    out_has 'decode_packed'
+    expect 0 "$GDNCTL" oracle cases gdn --json
+    jq -e '[.cases[] | select(.set == "decode")] | length == 15 and any(.name == "decode_t8")' "$WORK/out" >/dev/null || fail "not listed"
+    expect 0 "$GDNCTL" oracle run gdn --case decode_t8 --out x.safetensors
+    expect 0 "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs x.safetensors
+    expect 2 verify --case decode_t9
+    err_has 'did you mean'
 }
 
 test_terminated_exits_143() {

@@ -19,6 +19,8 @@ namespace gdnctl::oracle {
 double nominal_forward_flop(const GdnDims& dims);
 // Likewise of one backward pass: 14 dk dv + 10 C dk + 8 C dv.
 double nominal_backward_flop(const GdnDims& dims);
+// Likewise of decoding all tokens one by one: 7 dk dv, which is what the recurrence does.
+double nominal_decode_flop(const GdnDims& dims);
 // Bytes that decoding all tokens one by one must move: every state read and written once a token.
 double nominal_decode_bytes(const GdnDims& dims);
 
@@ -48,6 +50,10 @@ public:
     Backward32 backward(int threads, Isa isa);
     // All tokens of every row of the batch, one by one.
     void decode(int threads, Isa isa, bool deferred);
+
+    // The same as tensors by name, and with the cotangents of the backward passes.
+    const TensorFile& file() const;
+    TensorFile with_cotangents() const;
 
     void poison_outputs();  // fills them, and the gradients, with NaN
     std::uint64_t checksum() const { return m_checksum; }

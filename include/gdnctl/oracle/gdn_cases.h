@@ -42,7 +42,7 @@ enum class BetaRecipe {
 
 struct GdnCase {
     std::string name;
-    std::string set;    // "marin-tests", "numerics", "edges", "golden"
+    std::string set;    // "marin-tests", "numerics", "edges", "golden", "decode"
     std::string about;  // what is special, one line
     GdnDims dims;
     std::uint64_t seed = 1;
@@ -62,8 +62,11 @@ struct GdnCase {
 };
 
 const std::vector<GdnCase>& gdn_cases();
-// Whatever the case of its letters, '-' for '_' too. nullptr: there is no such case.
+// Steps of 1 to 8 tokens, for kernels that decode.
+const std::vector<GdnCase>& decode_cases();
+// Of both lists, whatever the case of its letters, '-' for '_' too. nullptr: there is no such case.
 const GdnCase* find_gdn_case(std::string_view name);
+std::vector<std::string> gdn_case_names();
 
 // q, k, v, g (or a, A_log, dt_bias), beta (or b), initial_state and cu_seqlens as the case and its contract fields have
 // them; metadata holds op, case, seed and those fields.
@@ -71,5 +74,9 @@ TensorFile make_inputs(const GdnCase& c);
 
 // `d_out` and `d_final_state` that belong to the case; no tensor where any will do.
 TensorFile make_cotangents(const GdnCase& c);
+
+// Changes how q, k and v are stored, and with them the outputs (out_dtype=query); gates, beta and states stay. False,
+// and nothing is changed: a value is too large for that.
+bool store_as(TensorFile& inputs, DType dtype);
 
 }  // namespace gdnctl::oracle

@@ -31,6 +31,10 @@ struct KernelCall {
     std::optional<Tensor> d_out, d_final_state;  // backward only
     DType out_dtype = DType::f32;
     std::vector<GdnSequence> token_ranges;  // rows of [B*T] that `out` has to be written for
+    // For timing a decode in place: the kernel is called so many times, each time with one token of every row of the
+    // batch. Arrays are then [steps, B, ...], in an order that `step_seed` says. 0: one call.
+    std::int64_t steps = 0;
+    std::uint64_t step_seed = 0;
 };
 
 // `narrow`: q, k, v and out in bf16 where the inputs are, for kernels that take it; else all is fp32.

@@ -81,11 +81,14 @@ struct KernelVerdict {
 Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
                                    int threads, std::uint64_t seed, KernelPass pass = KernelPass::forward);
 
+// Judges what one run returned; a shape or dtype that cannot be compared is the kernel's fault. `inputs` holds the
+// cotangents of gradients.
+KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
+                        KernelPass pass);
+bool has_gradients(const TensorFile& file);
+
 // `inputs` with random cotangents, rounded to the dtype of `out` as automatic differentiation rounds them.
 TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed);
-
-// Steps of 1 to 8 tokens, for kernels that decode.
-const std::vector<GdnCase>& decode_cases();
 
 std::vector<std::string> builtin_kernel_names();  // "chunk", "fused", "recurrent32", "recurrent64"
 

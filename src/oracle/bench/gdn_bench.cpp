@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
 #include "gdnctl/oracle/decode32.h"
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_cases.h"
@@ -21,36 +20,9 @@ namespace gdnctl::oracle {
 
 namespace {
 
-struct Row {
-    std::string_view name;
-    Pass pass;
-    void (*run)(BenchInputs&, int, Isa);
-};
-
-// The chunk length at which the nominal work is counted.
-constexpr int k_timed_chunk = 32;
 // Chunks between saved states.
 constexpr int k_timed_segment = 1;
 constexpr std::uint64_t k_cotangent_seed = 11;
-
-constexpr Row k_kernels[] = {
-    {"builtin:fused", Pass::forward,
-     [](BenchInputs& in, int threads, Isa isa) { fused_forward(in.forward(), threads, isa); }},
-    {"builtin:chunk", Pass::forward,
-     [](BenchInputs& in, int threads, Isa isa) {
-         chunk_forward(in.forward(), k_timed_chunk, GateSum::fp64_with_resets, threads, isa);
-     }},
-    {"builtin:saving", Pass::forward,
-     [](BenchInputs& in, int threads, Isa isa) {
-         const Backward32 b = in.backward(threads, isa);
-         saving_forward(b.inputs, b.saves, threads, isa);
-     }},
-    {"builtin:backward", Pass::backward,
-     [](BenchInputs& in, int threads, Isa isa) { chunk_backward(in.backward(threads, isa), threads, isa); }},
-    {"builtin:decode", Pass::decode, [](BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa, true); }},
-    {"builtin:decode-in-place", Pass::decode,
-     [](BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa, false); }},
-};
 
 constexpr std::uint64_t k_seed = 14695981039346656037ULL;
 
@@ -129,36 +101,18 @@ struct BenchInputs::Arrays {
     Array moved;
     PhaseSums* phases = nullptr;
 
+    void make_cotangents();
     std::vector<Array*> gradients() { return {&dq, &dk, &dv, &dg, &dbeta, &d_initial_state}; }
 };
 
-std::string_view name_of(Pass pass) {
-    switch (pass) {
-        case Pass::forward: return "forward";
-        case Pass::backward: return "backward";
-        case Pass::decode: return "decode";
+void BenchInputs::Arrays::make_cotangents() {
+    if (d_out.size > 0) return;
+    d_out = Array(v.size, v.storage);
+    d_state = Array(initial_state.size);
+    Random random(k_cotangent_seed, 0);
+    for (Array* x : {&d_out, &d_state}) {
+        for (std::size_t i = 0; i < x->size; ++i) x->set(i, static_cast<float>(random.normal()));
     }
-    return "";
-}
-
-double nominal_backward_flop(const GdnDims& d) {
-    constexpr double k_chunk = 32;
-    const auto dk = static_cast<double>(d.dk);
-    const auto dv = static_cast<double>(d.dv);
-    return (14 * dk * dv + 10 * k_chunk * dk + 8 * k_chunk * dv) * static_cast<double>(d.B * d.T * d.Hv);
-}
-
-double nominal_decode_bytes(const GdnDims& d) {
-    return 2.0 * sizeof(float) * static_cast<double>(d.B * d.T) * static_cast<double>(d.Hv * d.dk * d.dv);
-}
-
-double nominal_forward_flop(const GdnDims& d) {
-    constexpr double k_chunk = 32;
-    const auto dk = static_cast<double>(d.dk);
-    const auto dv = static_cast<double>(d.dv);
-    const double ratio = static_cast<double>(d.Hv) / static_cast<double>(d.Hk);
-    const double per_token = 6 * dk * dv + 4 * k_chunk * dk / ratio + 3 * k_chunk * dv;
-    return per_token * static_cast<double>(d.B * d.T * d.Hv);
 }
 
 double run_multiply_adds(std::size_t steps, int threads, Isa isa) {
@@ -232,16 +186,11 @@ Backward32 BenchInputs::backward(int threads, Isa isa) {
     if (first) {
         a.u = Array(a.v.size);
         a.states = Array(segment_count(a.sequences, k_timed_segment) * (a.initial_state.size / a.sequences.size()));
-        a.d_out = Array(a.v.size, a.v.storage);
-        a.d_state = Array(a.initial_state.size);
+        a.make_cotangents();
         const Array* like[] = {&a.q, &a.k, &a.v, &a.g, &a.beta, &a.initial_state};
         const auto gradients = a.gradients();
         for (std::size_t i = 0; i < gradients.size(); ++i) {
             *gradients[i] = Array(like[i]->size, like[i]->storage);
-        }
-        Random random(k_cotangent_seed, 0);
-        for (Array* x : {&a.d_out, &a.d_state}) {
-            for (std::size_t i = 0; i < x->size; ++i) x->set(i, static_cast<float>(random.normal()));
         }
     }
     b.saves.u = a.u.values.get();
@@ -288,6 +237,19 @@ void BenchInputs::decode(int threads, Isa isa, bool deferred) {
         }
     }
     if (deferred) a.cache->store(f.final_state);
+}
+
+const TensorFile& BenchInputs::file() const { return m_arrays->file; }
+
+TensorFile BenchInputs::with_cotangents() const {
+    Arrays& a = *m_arrays;
+    a.make_cotangents();
+    const GdnDims& d = a.dims;
+    const DType wide = a.v.storage == Storage::bf16 ? DType::bf16 : DType::f32;
+    TensorFile file = a.file;
+    file.tensors.push_back({"d_out", from_f64(a.d_out.wide(), {d.B, d.T, d.Hv, d.dv}, wide)});
+    file.tensors.push_back({"d_final_state", from_f64(a.d_state.wide(), {d.B, d.Hv, d.dk, d.dv}, DType::f32)});
+    return file;
 }
 
 void BenchInputs::scale_states(int threads, Isa isa) {
@@ -367,28 +329,6 @@ TensorFile BenchInputs::outputs(const GdnReference& reference) const {
     outputs.final_state = a.final_state.wide();
     return outputs_file(reference.problem, reference.contract.value, outputs,
                         a.out.storage == Storage::bf16 ? DType::bf16 : DType::f32, DType::f32);
-}
-
-std::vector<std::string> timed_kernel_names() {
-    std::vector<std::string> names;
-    for (const Row& row : k_kernels) names.emplace_back(row.name);
-    return names;
-}
-
-Result<TimedKernel> find_timed_kernel(std::string_view spelling) {
-    for (const Row& row : k_kernels) {
-        if (row.name == spelling) return TimedKernel{std::string(spelling), row.pass, row.run};
-    }
-    const auto names = timed_kernel_names();
-    const auto near = text::nearest(spelling, names);
-    return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed", spelling),
-                near ? fmt::format("did you mean '{}'?", *near) : fmt::format("known: {}", text::join(names, ", ")));
-}
-
-Spread spread_of(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t n = values.size();
-    return {values.front(), (values[(n - 1) / 2] + values[n / 2]) / 2, values.back()};
 }
 
 }  // namespace gdnctl::oracle

@@ -233,4 +233,21 @@ TensorFile make_inputs(const GdnCase& c) {
 
 TensorFile make_cotangents(const GdnCase& c) { return c.set == "golden" ? golden_cotangents(c) : TensorFile{}; }
 
+bool store_as(TensorFile& inputs, DType dtype) {
+    TensorFile stored = inputs;
+    for (const std::string_view name : {"q", "k", "v"}) {
+        for (NamedTensor& entry : stored.tensors) {
+            if (entry.name != name) continue;
+            const std::vector<double> values = to_f64(entry.tensor);
+            entry.tensor = from_f64(values, entry.tensor.shape, dtype);
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                if (std::isfinite(values[i]) && !std::isfinite(element(entry.tensor, i))) return false;
+            }
+        }
+    }
+    inputs = std::move(stored);
+    inputs.metadata["out_dtype"] = "query";
+    return true;
+}
+
 }  // namespace gdnctl::oracle

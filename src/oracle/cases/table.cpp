@@ -233,10 +233,20 @@ const GdnCase* find_gdn_case(std::string_view name) {
         return plain;
     };
     const auto plain = spelt(name);
-    for (const GdnCase& c : gdn_cases()) {
-        if (spelt(c.name) == plain) return &c;
+    for (const auto* cases : {&gdn_cases(), &decode_cases()}) {
+        for (const GdnCase& c : *cases) {
+            if (spelt(c.name) == plain) return &c;
+        }
     }
     return nullptr;
+}
+
+std::vector<std::string> gdn_case_names() {
+    std::vector<std::string> names;
+    for (const auto* cases : {&gdn_cases(), &decode_cases()}) {
+        for (const GdnCase& c : *cases) names.push_back(c.name);
+    }
+    return names;
 }
 
 }  // namespace gdnctl::oracle

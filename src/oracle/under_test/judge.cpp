@@ -46,11 +46,6 @@ bool same_values(const TensorFile& a, const TensorFile& b) {
                       [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
 }
 
-bool has_gradients(const TensorFile& file) {
-    return std::any_of(file.tensors.begin(), file.tensors.end(),
-                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
-}
-
 std::string missing_output(const TensorFile& outputs, KernelPass pass) {
     std::vector<std::string_view> all = {"out", "final_state"};
     if (pass == KernelPass::backward) all = {"dq", "dk", "dv", "dg", "dbeta"};
@@ -111,6 +106,16 @@ KernelFault unsteady(std::string_view when, const KernelVerdict& now) {
 }
 
 }  // namespace
+
+bool has_gradients(const TensorFile& file) {
+    return std::any_of(file.tensors.begin(), file.tensors.end(),
+                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
+}
+
+KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
+                        KernelPass pass) {
+    return judged(run, {inputs, reference, pass, threads});
+}
 
 std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
 

@@ -1,6 +1,7 @@
 // The memory shared with a kernel's child: where arrays lie, and what is seen of what a kernel did.
 #include "commands/oracle_kernel_arena.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <doctest/doctest.h>
@@ -99,4 +100,16 @@ TEST_CASE("kernel arena: bf16 only where inputs have it and the kernel takes it"
     CHECK(Arena("random_bf16", true).place(Slot::q).bytes * 2 == Arena("random_bf16", false).place(Slot::q).bytes);
     CHECK(Arena("random_bf16", false).call.q.dtype == oracle::DType::f32);
     CHECK(Arena("random_normed", true).call.q.dtype == oracle::DType::f32);
+}
+
+TEST_CASE("kernel arena: steps of a decode lie in an order that depends on the seed alone") {
+    const auto order = step_order(50, 7);
+    CHECK(order == step_order(50, 7));
+    CHECK(order != step_order(50, 8));
+    std::vector<std::int64_t> sorted = order;
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t i = 0; i < sorted.size(); ++i) CHECK(sorted[i] == static_cast<std::int64_t>(i));
+    CHECK(order != sorted);
+    CHECK(step_order(0, 1).empty());
+    CHECK(step_order(1, 1) == std::vector<std::int64_t>{0});
 }

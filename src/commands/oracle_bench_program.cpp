@@ -1,0 +1,66 @@
+// Timing a program over files: whole runs of it.
+#include "commands/oracle_bench_kernel.h"
+#include "commands/oracle_kernel_program.h"
+
+namespace gdnctl::commands::oracle_bench {
+
+namespace {
+
+using oracle_kernel::Faulted;
+using oracle_kernel::ProgramRun;
+
+class ProgramPass : public ForeignPass {
+public:
+    ProgramPass(oracle::Pass pass, const Task& task, ProgramRun& run) : ForeignPass(pass, task), m_run(run) {}
+
+protected:
+    Faulted place(const oracle::Disguise& disguise) override {
+        oracle::TensorFile placed = inputs();
+        apply(disguise, placed, task().reference.contract.value.state_layout);
+        GDNCTL_TRY(m_run.prepare(placed, task().reference.contract, task().threads));
+        return std::nullopt;
+    }
+
+    Faulted call() override { return m_run.call(); }
+    Faulted collect(oracle::TensorFile& outputs) override { return m_run.collect(outputs); }
+
+private:
+    ProgramRun& m_run;
+};
+
+class ProgramKernel : public ForeignKernel {
+public:
+    ProgramKernel(const std::string& spelling, const oracle_kernel::Limits& limits, const Context& context)
+        : ForeignKernel(spelling), m_run(spelling, limits, context) {}
+
+    std::string_view timed() const override { return "program"; }
+
+    // Whether it gives gradients only a run with cotangents can tell.
+    Result<std::vector<std::unique_ptr<ForeignPass>>> passes(const Task& task) override {
+        std::vector<std::unique_ptr<ForeignPass>> passes;
+        passes.push_back(std::make_unique<ProgramPass>(oracle::Pass::forward, task, m_run));
+        if (!task.with_cotangents) return passes;
+        GDNCTL_TRY(m_run.prepare(task.with_cotangents(), task.reference.contract, task.threads));
+        oracle::TensorFile outputs;
+        GDNCTL_TRY_ASSIGN(auto fault, m_run.call());
+        if (!fault) {
+            GDNCTL_TRY_ASSIGN(fault, m_run.collect(outputs));
+        }
+        if (!fault && oracle::has_gradients(outputs)) {
+            passes.push_back(std::make_unique<ProgramPass>(oracle::Pass::backward, task, m_run));
+        }
+        return passes;
+    }
+
+private:
+    ProgramRun m_run;
+};
+
+}  // namespace
+
+std::unique_ptr<ForeignKernel> timed_program(const std::string& spelling, const oracle_kernel::Limits& limits,
+                                             const Context& context) {
+    return std::make_unique<ProgramKernel>(spelling, limits, context);
+}
+
+}  // namespace gdnctl::commands::oracle_bench
