@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "commands/oracle_kernel.h"
+#include "commands/oracle_compile.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/fs.h"
 

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
@@ -23,6 +24,16 @@ std::vector<std::string> compiler(const Context& context) {
 }
 
 }  // namespace
+
+bool has_compiler(const Context& context) {
+    const std::string name = compiler(context).front();
+    if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0;
+    const std::string path = context.env.get("PATH").value_or("/usr/bin:/bin");
+    for (const auto folder : text::split(path, ':')) {
+        if (!folder.empty() && access((std::filesystem::path(folder) / name).c_str(), X_OK) == 0) return true;
+    }
+    return false;
+}
 
 Result<std::optional<oracle::KernelFault>> compile(std::string_view what, const std::vector<std::string>& words,
                                                    const std::filesystem::path& cwd, const Context& context) {

@@ -18,4 +18,7 @@ namespace gdnctl::commands::oracle_kernel {
 Result<std::optional<oracle::KernelFault>> compile(std::string_view what, const std::vector<std::string>& words,
                                                    const std::filesystem::path& cwd, const Context& context);
 
+// Whether that compiler can be found.
+bool has_compiler(const Context& context);
+
 }  // namespace gdnctl::commands::oracle_kernel

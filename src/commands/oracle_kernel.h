@@ -52,9 +52,6 @@ private:
     std::optional<oracle::KernelFault> m_fault;
 };
 
-// Whether the compiler that src: takes can be found.
-bool has_compiler(const Context& context);
-
 // Whether the kernel runs as a loaded library (lib:, src:).
 bool is_library(std::string_view spelling);
 

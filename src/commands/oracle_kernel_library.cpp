@@ -1,6 +1,5 @@
 // Turning the spelling of a library kernel into a shared object.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "commands/oracle_compile.h"
 #include "commands/oracle_kernel.h"
@@ -32,16 +31,6 @@ Result<std::optional<oracle::KernelFault>> build(const std::filesystem::path& so
 }
 
 }  // namespace
-
-bool has_compiler(const Context& context) {
-    const std::string name = compiler(context).front();
-    if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0;
-    const std::string path = context.env.get("PATH").value_or("/usr/bin:/bin");
-    for (const auto folder : text::split(path, ':')) {
-        if (!folder.empty() && access((std::filesystem::path(folder) / name).c_str(), X_OK) == 0) return true;
-    }
-    return false;
-}
 
 Result<Library> Library::open(const std::string& spelling, const Context& context) {
     Library library;

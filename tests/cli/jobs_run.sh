@@ -161,7 +161,7 @@ test_the_default_target_has_a_kernel_in_any_folder() {
   kernel=$XDG_STATE_HOME/gdnctl/targets/cpu-gdn/kernel.c
   expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
   cmp "$kernel" "$REPO/examples/cpu-gdn/kernel.c" || fail "not the example"
-  jq -e --arg end "oracle verify gdn --kernel src:$kernel" '.entrypoint | endswith($end)' "$WORK/out" >/dev/null || fail "not judged"
+  jq -e --arg words "oracle verify gdn --kernel src:$kernel" '.entrypoint | endswith($words)' "$WORK/out" >/dev/null || fail "not judged"
   expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$kernel" --case t_hand --case gva_2
   # What the user made of it stays, and is what a job judges.
   echo 'int broken(' >"$kernel"
