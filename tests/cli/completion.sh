@@ -72,7 +72,7 @@ test_bash_closed_sets_that_the_command_checks() {
   offers gdnctl oracle bench gdn --kernel '' >"$WORK/offers"
   has_offer builtin:fused
   has_offer src:
-  lacks_offer cmd:
+  has_offer cmd:
   offers gdnctl log append --outcome te >"$WORK/offers"
   has_offer test-fail
   offers gdnctl lint-log --rule L00 >"$WORK/offers"
