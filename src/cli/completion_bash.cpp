@@ -55,7 +55,7 @@ std::string function(std::string_view name, std::string_view rows) {
 }
 
 // Everything that does not depend on the commands.
-constexpr std::string_view k_engine = R"sh(
+constexpr std::string_view k_bash_engine = R"sh(
 _gdnctl_offer() { # KIND [WORDS]
   case "$1" in
     words) COMPREPLY=($(compgen -W "${*:2}" -- "$cur"));;
@@ -156,7 +156,7 @@ std::string bash_completion(const Table& table, const Descriptions& all) {
            "_gdnctl_globals=" +
            single_quoted(option_names(all.globals)) + "\n" + function("_gdnctl_is_command", commands) +
            function("_gdnctl_next", next) + function("_gdnctl_options", options) + function("_gdnctl_value", values) +
-           function("_gdnctl_positional", positionals) + std::string(k_engine);
+           function("_gdnctl_positional", positionals) + std::string(k_bash_engine);
 }
 
 }  // namespace gdnctl::cli

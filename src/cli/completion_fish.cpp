@@ -16,7 +16,7 @@ std::string fish_quoted(std::string_view text) {
     return out + "'";
 }
 
-std::string values_of(const std::vector<std::string>& choices, Complete kind) {
+std::string fish_values(const std::vector<std::string>& choices, Complete kind) {
     if (!choices.empty()) return " -x -a " + fish_quoted(text::join(choices, " "));
     if (kind == Complete::file) return " -r -F";
     if (kind == Complete::directory) return " -x -a '(__fish_complete_directories)'";
@@ -34,15 +34,17 @@ std::string option_lines(std::string_view condition, const Args& args) {
                 names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
             }
             if (names.empty()) continue;
-            lines += fmt::format("complete -c gdnctl{}{}{} -d {}\n", condition, names,
-                                 option.kind == OptionDef::Kind::flag ? "" : values_of(option.choices, option.complete),
-                                 fish_quoted(option.help));
+            lines +=
+                fmt::format("complete -c gdnctl{}{}{} -d {}\n", condition, names,
+                            option.kind == OptionDef::Kind::flag ? "" : fish_values(option.choices, option.complete),
+                            fish_quoted(option.help));
         }
     }
     return lines;
 }
 
-constexpr std::string_view k_engine = R"sh(# fish completion for gdnctl; load it with: gdnctl completion fish | source
+constexpr std::string_view k_fish_engine =
+    R"sh(# fish completion for gdnctl; load it with: gdnctl completion fish | source
 # Prints the bare words before the cursor, without options, values of global options and `help`.
 function __gdnctl_words
     set -l skip 0
@@ -80,7 +82,7 @@ complete -c gdnctl -f
 }  // namespace
 
 std::string fish_completion(const Table& table, const Descriptions& all) {
-    std::string out(k_engine);
+    std::string out(k_fish_engine);
     out += option_lines("", all.globals);
     for (const std::string& group : group_names(all)) {
         out += fmt::format("complete -c gdnctl -n __gdnctl_at -a {} -d {}\n", fish_quoted(group),
@@ -99,7 +101,7 @@ std::string fish_completion(const Table& table, const Descriptions& all) {
         const std::string condition = fmt::format(" -n '__gdnctl_in {}'", name);
         out += option_lines(condition, one.args);
         for (const PositionalDef& def : one.args.positionals()) {
-            out += fmt::format("complete -c gdnctl{}{}\n", condition, values_of(def.choices, def.complete));
+            out += fmt::format("complete -c gdnctl{}{}\n", condition, fish_values(def.choices, def.complete));
         }
     }
     return out;

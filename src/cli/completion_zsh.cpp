@@ -67,7 +67,7 @@ std::string described_word(std::string_view word, std::string_view help) {
     return " \\\n        " + single_quoted(escaped(word, ":\\") + ":" + escaped(help, "\\"));
 }
 
-constexpr std::string_view k_engine = R"sh(
+constexpr std::string_view k_zsh_engine = R"sh(
 _gdnctl_ask() { # [options for compadd, which _arguments puts in] KIND
   local -a values
   values=(${(f)"$(_call_program values gdnctl __complete $argv[-1] 2>/dev/null)"})
@@ -129,7 +129,7 @@ std::string zsh_completion(const Table& table, const Descriptions& all) {
            option_specs(all.globals) + ")\n" + "_gdnctl_is_command() { case \"$1\" in " + is_command +
            ") return 0;; esac; return 1 }\n" + "_gdnctl_next() {\n  local -a list\n  case \"$1\" in\n" + next +
            "  esac\n  _describe command list\n}\n" + "_gdnctl_arguments() {\n  case \"$1\" in\n" + arguments +
-           "  esac\n}\n" + std::string(k_engine);
+           "  esac\n}\n" + std::string(k_zsh_engine);
 }
 
 }  // namespace gdnctl::cli

@@ -14,7 +14,7 @@ namespace gdnctl {
 
 namespace {
 
-constexpr std::size_t k_piece = 256u << 10;
+constexpr std::size_t k_read_piece = 256u << 10;
 
 // Where the member's bytes begin. Only the lengths of name and extra field are taken from the local header.
 Result<std::uint64_t> data_offset(const ZipSource& source, const ZipMember& member, std::uint64_t directory_offset) {
@@ -46,7 +46,7 @@ struct Checked {
 
 Status for_each_piece(const ZipSource& source, std::uint64_t offset, std::uint64_t bytes,
                       const std::function<Status(std::string_view)>& use) {
-    std::string buffer(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, k_piece)), '\0');
+    std::string buffer(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, k_read_piece)), '\0');
     while (bytes > 0) {
         const std::size_t piece = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, buffer.size()));
         GDNCTL_TRY(source.read_at(offset, std::span(buffer.data(), piece)));

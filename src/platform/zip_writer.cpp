@@ -21,7 +21,7 @@ namespace gdnctl {
 
 namespace {
 
-constexpr std::size_t k_piece = 256u << 10;
+constexpr std::size_t k_write_piece = 256u << 10;
 constexpr std::size_t k_sample = 64u << 10;
 constexpr std::uint64_t k_dos_date = 0x0021;  // 1980-01-01, the first day that ZIP knows; the time is midnight
 constexpr std::uint64_t k_version = 20;       // of the format: deflate, no zip64
@@ -57,7 +57,7 @@ public:
     // The next piece, valid until the next call; empty at the end.
     Result<std::string_view> next() {
         if (!m_fd.valid()) {
-            const std::string_view piece = m_text.substr(m_offset, k_piece);
+            const std::string_view piece = m_text.substr(m_offset, k_write_piece);
             m_offset += piece.size();
             return piece;
         }
@@ -111,7 +111,7 @@ public:
 
 private:
     z_stream m_stream{};
-    std::string m_buffer = std::string(k_piece, '\0');
+    std::string m_buffer = std::string(k_write_piece, '\0');
 };
 
 struct Packed {
@@ -201,7 +201,7 @@ struct ZipWriter::State {
     Result<bool> begins_with_noise(Input& input) {
         input.rewind();
         GDNCTL_TRY_ASSIGN(const std::string_view piece, input.next());
-        if (piece.size() < k_piece) return false;
+        if (piece.size() < k_write_piece) return false;
         std::size_t compressed = 0;
         const auto count = [&](std::string_view bytes) -> Status {
             compressed += bytes.size();
@@ -244,7 +244,7 @@ struct ZipWriter::State {
     UniqueFd fd;
     Watch watch;
     Deflater deflater;
-    std::string buffer = std::string(k_piece, '\0');  // for the bytes of one file after another
+    std::string buffer = std::string(k_write_piece, '\0');  // for the bytes of one file after another
     std::uint64_t offset = 0;
     std::string directory;
     std::unordered_set<std::string> names;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t k_object_limit = std::size_t{1} << 20;
 constexpr std::size_t k_depth_limit = 100;
 constexpr std::size_t k_kept = 8;  // balanced texts; not all of them need to be JSON
-constexpr std::size_t k_line_limit = std::size_t{64} << 10;
+constexpr std::size_t k_metric_line_limit = std::size_t{64} << 10;
 constexpr std::string_view k_json = "json:";
 constexpr std::string_view k_regex = "regex:";
 
@@ -136,7 +136,7 @@ void MetricReader::feed(std::string_view bytes) {
     while (!bytes.empty()) {
         const std::size_t newline = bytes.find('\n');
         const std::string_view part = bytes.substr(0, newline);
-        m_partial += part.substr(0, k_line_limit - std::min(k_line_limit, m_partial.size()));
+        m_partial += part.substr(0, k_metric_line_limit - std::min(k_metric_line_limit, m_partial.size()));
         if (newline == std::string_view::npos) return;
         bytes.remove_prefix(newline + 1);
         line(m_partial);

@@ -51,7 +51,7 @@ std::string with_newlines(std::string_view text, std::string_view newline) {
     return out;
 }
 
-struct Edit {
+struct Insertion {
     std::size_t offset;
     std::size_t length;
     std::string text;
@@ -248,12 +248,12 @@ private:
 
     std::string apply() {
         std::stable_sort(m_edits.begin(), m_edits.end(),
-                         [](const Edit& a, const Edit& b) { return a.offset < b.offset; });
+                         [](const Insertion& a, const Insertion& b) { return a.offset < b.offset; });
         const std::string_view bytes = m_document.bytes;
         const std::string_view newline = m_document.newline();
         std::string text;
         std::size_t done = 0;
-        for (const Edit& edit : m_edits) {
+        for (const Insertion& edit : m_edits) {
             text += bytes.substr(done, edit.offset - done);
             done = edit.offset + edit.length;
             if (edit.length == 0) pad(text, newline);
@@ -280,7 +280,7 @@ private:
     std::map<std::string, std::size_t> m_record_of;  // any id of a chain -> index into m_current
     std::vector<bool> m_placed;                      // by record
     std::vector<bool> m_claimed;                     // by entry
-    std::vector<Edit> m_edits;
+    std::vector<Insertion> m_edits;
     std::vector<Difference> m_differences;
 };
 
