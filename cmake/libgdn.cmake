@@ -1,16 +1,18 @@
 # libgdn: the kernels with a C interface, as a shared object and as an archive of one object. Both show only the names of
 # src/libgdn/exports.map. Under sanitizers there is none: no other program could load it.
-file(GLOB gdn_sources CONFIGURE_DEPENDS src/libgdn/*.cpp src/oracle/kernels/*.cpp src/oracle/kernels/simd/*.cpp)
-list(APPEND gdn_sources src/oracle/contract/gdn_problem.cpp src/oracle/files/tensor.cpp)
-add_library(gdn_objects OBJECT ${gdn_sources})
-target_include_directories(gdn_objects PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_link_libraries(gdn_objects PRIVATE gdnctl_settings)
-target_compile_definitions(gdn_objects PRIVATE GDNCTL_VERSION="${PROJECT_VERSION}")
-target_compile_options(gdn_objects PRIVATE -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections
-                       -fdata-sections)
+file(GLOB gdn_sources CONFIGURE_DEPENDS src/libgdn/*.cpp)
+add_library(gdn_interface OBJECT ${gdn_sources})
+target_include_directories(gdn_interface PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(gdn_interface PRIVATE gdnctl_settings)
+target_compile_definitions(gdn_interface PRIVATE GDNCTL_VERSION="${PROJECT_VERSION}")
+target_compile_options(gdn_interface PRIVATE ${gdn_compile_options})
+
+# The kernels are the oracle's own objects.
+set(gdn_objects $<TARGET_OBJECTS:gdn_interface>
+    "$<FILTER:$<TARGET_OBJECTS:gdnctl_oracle>,INCLUDE,/oracle/(kernels/|contract/gdn_problem\\.|files/tensor\\.)>")
 
 set(gdn_exports ${CMAKE_SOURCE_DIR}/src/libgdn/exports.map)
-add_library(gdn SHARED $<TARGET_OBJECTS:gdn_objects>)
+add_library(gdn SHARED ${gdn_objects})
 set_target_properties(gdn PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 1 LINKER_LANGUAGE CXX LINK_DEPENDS ${gdn_exports})
 target_link_options(gdn PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,-z,defs
                     -Wl,--version-script=${gdn_exports} -Wl,--exclude-libs,ALL)
@@ -27,11 +29,11 @@ foreach(line IN LISTS gdn_names)
 endforeach()
 set(gdn_archive ${CMAKE_BINARY_DIR}/libgdn.a)
 add_custom_command(OUTPUT ${gdn_archive}
-  COMMAND ${CMAKE_LINKER} -r --gc-sections --force-group-allocation ${gdn_roots} -o gdn_all.o $<TARGET_OBJECTS:gdn_objects>
+  COMMAND ${CMAKE_LINKER} -r --gc-sections --force-group-allocation ${gdn_roots} -o gdn_all.o ${gdn_objects}
   COMMAND ${CMAKE_OBJCOPY} --strip-unneeded ${gdn_keep} gdn_all.o gdn_one.o
   COMMAND ${CMAKE_COMMAND} -E rm -f ${gdn_archive}
   COMMAND ${CMAKE_AR} qcs ${gdn_archive} gdn_one.o
-  DEPENDS gdn_objects $<TARGET_OBJECTS:gdn_objects> ${gdn_exports}
+  DEPENDS gdn_interface gdnctl_oracle ${gdn_objects} ${gdn_exports}
   WORKING_DIRECTORY ${CMAKE_BINARY_DIR} COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(gdn_static ALL DEPENDS ${gdn_archive})
 
