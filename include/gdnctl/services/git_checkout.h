@@ -162,7 +162,7 @@ public:
     Result<std::vector<GitStash>> stashes() const;
     // Brings a stash back and proves it. Never leaves conflict marks. The stash stays: see drop_stash().
     Result<GitRestore> restore_stash(std::string_view commit) const;
-    Status drop_stash(std::string_view commit) const;           // no such stash any more: fine
+    Status drop_stash(std::string_view commit) const;  // no such stash any more: fine
     // Removes the locks on index, HEAD and branch that a git which was killed has left, where no git is at work.
     Status clear_stale_locks() const;
     Status exclude(const std::filesystem::path& folder) const;  // to info/exclude, once; outside of the root: nothing
