@@ -22,7 +22,7 @@ void say_who(const fs::path& lock, const fs::path& log_dir, WallTime now) {
                       {"started_at", format_iso8601(now)},
                       {"log_dir", log_dir.string()}};
     // A full disk must not keep anyone from locking.
-    [[maybe_unused]] const auto written = atomic_replace(lock.string() + ".json", to_text(who) + "\n", 0600);
+    [[maybe_unused]] const auto written = atomic_replace(lock.string() + ".json", gdnctl::to_text(who) + "\n", 0600);
 }
 
 std::string who_holds(const fs::path& lock) {
