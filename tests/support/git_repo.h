@@ -29,16 +29,21 @@ public:
 
 class GitRepo {
 public:
-    GitRepo() : m_path(std::filesystem::canonical(m_folder.path()) / "repo") {
+    explicit GitRepo(const std::string& init_options = {})
+        : m_path(std::filesystem::canonical(m_folder.path()) / "repo") {
         std::filesystem::create_directories(m_path);
-        sh("git init -q -b main . && git config user.name T && git config user.email t@example.org");
+        sh("git init -q -b main " + init_options +
+           " . && git config user.name T && git config user.email t@example.org");
     }
 
-    // `sh -c COMMAND` in the repository, or in `in`; must succeed. What it printed, less the last newlines.
+    // `sh -c COMMAND` in the repository, or in `in`, a minute after the last one by git's clock; must succeed. What it
+    // printed, less the last newlines.
     std::string sh(const std::string& command, const std::filesystem::path& in = {}) const {
         ProcessSpec spec;
         spec.argv = {"sh", "-c", command};
         spec.cwd = in.empty() ? m_path : in;
+        const std::string date = std::to_string(1'770'000'000 + 60 * m_tick++) + " +0000";
+        spec.env = {{"GIT_AUTHOR_DATE", date}, {"GIT_COMMITTER_DATE", date}};
         auto result = system_process().run(spec);
         REQUIRE(result);
         INFO(command, "\n", result->err);
@@ -46,11 +51,15 @@ public:
         while (!result->out.empty() && result->out.back() == '\n') result->out.pop_back();
         return result->out;
     }
-    void write(const std::string& name, const std::string& text) const { write_text(m_path / name, text); }
+    void write(const std::string& name, const std::string& text) const {
+        std::filesystem::create_directories((m_path / name).parent_path());
+        write_text(m_path / name, text);
+    }
     std::string read(const std::string& name) const { return read_text(m_path / name); }
     // Everything that is there, as one commit; its id.
     std::string commit(const std::string& message, const std::filesystem::path& in = {}) const {
-        sh("git add -A . && git commit -q --allow-empty -m '" + message + "'", in);
+        write_text(outside("message"), message);
+        sh("git add -A . && git commit -q --allow-empty -F '" + outside("message").string() + "'", in);
         return sh("git rev-parse HEAD", in);
     }
     std::string head(const std::filesystem::path& in = {}) const { return sh("git rev-parse HEAD", in); }
@@ -68,6 +77,7 @@ private:
     GitWorld m_world;
     TempDir m_folder;
     std::filesystem::path m_path;
+    mutable int m_tick = 0;
 };
 
 template <class T>

@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -12,59 +11,14 @@
 #include "gdnctl/core/target.h"
 #include "gdnctl/platform/process.h"
 #include "gdnctl/services/git.h"
+#include "support/git_repo.h"
 
 namespace fs = std::filesystem;
 using namespace gdnctl;
 
 namespace {
 
-// A scratch repository driven by the git program.
-class Repo {
-public:
-    explicit Repo(const std::string& init_options = "") {
-        std::string pattern = (fs::temp_directory_path() / "gdnctl-git.XXXXXX").string();
-        REQUIRE(mkdtemp(pattern.data()) != nullptr);
-        m_path = fs::canonical(pattern);
-        sh("git init -q -b main " + init_options +
-           " . && git config user.name T && git config user.email t@example.org");
-    }
-    ~Repo() {
-        std::error_code ec;
-        fs::remove_all(m_path, ec);
-    }
-    Repo(const Repo&) = delete;
-    Repo& operator=(const Repo&) = delete;
-
-    std::string sh(const std::string& command) {
-        ProcessSpec spec;
-        spec.argv = {"sh", "-c", command};
-        spec.cwd = m_path;
-        const std::string date = std::to_string(1'770'000'000 + 60 * m_tick++) + " +0000";
-        spec.env = {{"GIT_CONFIG_GLOBAL", "/dev/null"}, {"GIT_CONFIG_NOSYSTEM", "1"}, {"GIT_AUTHOR_DATE", date},
-                    {"GIT_COMMITTER_DATE", date},       {"GIT_DIR", std::nullopt},    {"GIT_INDEX_FILE", std::nullopt},
-                    {"GIT_WORK_TREE", std::nullopt},    {"HOME", m_path.string()}};
-        auto result = system_process().run(spec);
-        REQUIRE(result);
-        INFO(command, "\n", result->err);
-        REQUIRE(result->ok());
-        while (!result->out.empty() && result->out.back() == '\n') result->out.pop_back();
-        return result->out;
-    }
-    void write(const std::string& name, const std::string& text) {
-        fs::create_directories((m_path / name).parent_path());
-        std::ofstream(m_path / name, std::ios::binary) << text;
-    }
-    std::string commit(const std::string& message) {
-        write(".message", message);
-        sh("git add -A . ':!.message' && git commit -q --allow-empty -F .message");
-        return sh("git rev-parse HEAD");
-    }
-    const fs::path& path() const { return m_path; }
-
-private:
-    fs::path m_path;
-    int m_tick = 0;
-};
+using Repo = test::GitRepo;
 
 std::unique_ptr<CommitFacts> open_ok(const fs::path& path, GitReader reader) {
     auto facts = open_commit_facts(path, system_process(), reader);
