@@ -2,8 +2,9 @@
 BUILD=$(dirname "$GDNCTL")
 NAMES='gdn_backward gdn_call_arrays gdn_call_arrays_bf16 gdn_call_gradients gdn_call_gradients_bf16 gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
 
+# One at a time: an installation writes its manifest and what it generates into the build folder.
 install_it() {
-    cmake --install "$BUILD" --prefix "$WORK/prefix" >install.log 2>&1 || fail "cmake --install: $(tail -3 install.log)"
+    flock "$BUILD" cmake --install "$BUILD" --prefix "$WORK/prefix" >install.log 2>&1 || fail "cmake --install: $(tail -3 install.log)"
     LIB=$(dirname "$(find "$WORK/prefix" -name libgdn.so)")
     export PKG_CONFIG_PATH=$LIB/pkgconfig
     [ -f "$LIB/libgdn.a" ] && [ -f "$WORK/prefix/include/gdn/gdn.h" ] || fail "the archive or the header is not installed"
