@@ -1,4 +1,4 @@
-#include "loop/prompt.h"
+#include "gdnctl/loop/prompt.h"
 
 #include <algorithm>
 

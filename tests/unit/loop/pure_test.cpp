@@ -4,7 +4,7 @@
 #include "loop/messages.h"
 #include "loop/options.h"
 #include "loop/outcome.h"
-#include "loop/prompt.h"
+#include "gdnctl/loop/prompt.h"
 
 namespace gdnctl::loop {
 
