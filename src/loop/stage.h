@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -40,7 +41,10 @@ struct StageResult {
     std::string reason{};                 // one line for people; empty when it passed without a word
     std::string sign{};                   // see Failure::sign
     int exit_status = 0;                  // what the loop ends with when its policy is `fail`
-    bool promoted = false;                // the candidate is the new champion
+    // Instead of the stage's own policy: a candidate that cannot be told from the champion is taken back, and nobody's
+    // failure (`continue`).
+    std::optional<Policy> policy{};
+    bool promoted = false;  // the candidate is the new champion
     std::int64_t tpu_ms = 0;
     // Facts for the record: gate names to "pass 4.1 <= 5.0", metric names to values as text.
     std::map<std::string, std::string> facts{};
