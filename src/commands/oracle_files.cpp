@@ -145,8 +145,8 @@ Status write(const Context& context, const std::string& path, const oracle::Tens
     return atomic_replace(context.cwd / path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-Status check_memory(const oracle::GdnDims& dims, std::size_t sequences) {
-    const auto needed = oracle::memory_estimate(dims, static_cast<std::int64_t>(sequences));
+Status check_memory(const oracle::GdnDims& dims, std::size_t sequences, oracle::Passes passes) {
+    const auto needed = oracle::memory_estimate(dims, static_cast<std::int64_t>(sequences), passes);
     const auto available = available_memory();
     if (!available || (needed && *needed <= *available)) return {};
     constexpr double k_gib = 1 << 30;

@@ -22,7 +22,8 @@ Status write(const Context& context, const std::string& path, const oracle::Tens
 Status check_writable_name(const std::string& path);
 
 // An error when the computation needs more memory than this machine has available.
-Status check_memory(const oracle::GdnDims& dims, std::size_t sequences);
+Status check_memory(const oracle::GdnDims& dims, std::size_t sequences,
+                    oracle::Passes passes = oracle::Passes::forward);
 
 // The machine's cores for 0 (the default of --threads), else `requested`; a usage error for other numbers.
 Result<int> thread_count(std::int64_t requested);

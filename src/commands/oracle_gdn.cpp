@@ -72,10 +72,10 @@ Result<oracle::GdnDims> parse_shape(const std::string& text) {
 }
 
 Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractOptions& options,
-                                            int threads) {
+                                            int threads, oracle::Passes passes) {
     GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract(options.contract, inputs.metadata, options.sets));
     GDNCTL_TRY_ASSIGN(auto problem, oracle::read_problem(inputs, contract));
-    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size()));
+    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size(), passes));
     return oracle::make_reference(std::move(problem), std::move(contract), threads);
 }
 

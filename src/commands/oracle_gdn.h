@@ -31,8 +31,9 @@ void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::opti
 // "B,Hk,Hv,T,dk,dv", as --shape takes it.
 Result<oracle::GdnDims> parse_shape(const std::string& text);
 
-// Resolves the contract for these inputs, checks them and their size, and computes truth and budget.
+// Resolves the contract for these inputs, checks them and their size (with that of gradients, if they are to follow),
+// and computes truth and budget.
 Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractOptions& options,
-                                            int threads);
+                                            int threads, oracle::Passes passes = oracle::Passes::forward);
 
 }  // namespace gdnctl::commands::oracle_gdn

@@ -33,6 +33,10 @@ constexpr std::array<cli::Choice<InputDType>, 2> k_dtypes = {{{"f32", InputDType
 
 std::string_view name_of(Method method) { return k_methods[static_cast<std::size_t>(method)].name; }
 
+oracle::Passes passes_of(const Options& options) {
+    return options.backward ? oracle::Passes::with_gradients : oracle::Passes::forward;
+}
+
 Result<oracle::TensorFile> generate(const Options& options) {
     oracle::GdnCase c;
     if (options.case_name) {
@@ -49,7 +53,7 @@ Result<oracle::TensorFile> generate(const Options& options) {
         }
     } else {
         GDNCTL_TRY_ASSIGN(c.dims, oracle_gdn::parse_shape(*options.shape));
-        GDNCTL_TRY(oracle_files::check_memory(c.dims, static_cast<std::size_t>(c.dims.B)));
+        GDNCTL_TRY(oracle_files::check_memory(c.dims, static_cast<std::size_t>(c.dims.B), passes_of(options)));
         c.name = "shape " + *options.shape;
         c.state_scale = 0.1;
         // Unnormalised keys let the state explode unless the operator normalises them.
@@ -290,7 +294,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                       oracle::resolve_contract(options.contract.contract, file.metadata, options.contract.sets));
     if (options.chunk) GDNCTL_TRY(oracle::set_field(contract, "chunk", fmt::format("{}", *options.chunk), "--chunk"));
     GDNCTL_TRY_ASSIGN(const auto problem, oracle::read_problem(file, contract));
-    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size()));
+    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size(), passes_of(options)));
     // Results of an earlier run in the same file are replaced.
     std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
         return oracle::canonical_name(entry.name).role == oracle::GdnRole::output;

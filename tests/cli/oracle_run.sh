@@ -94,6 +94,10 @@ test_usage_errors_come_before_any_file() {
 test_a_shape_that_cannot_fit_is_refused_with_an_estimate() {
     expect 9 run --shape 64,64,64,1000000,128,128 --out x.safetensors
     err_has 'GiB of memory'
+    forward=$(sed -n 's/.*needs about \([0-9]*\)\..*/\1/p' "$WORK/err")
+    expect 9 run --shape 64,64,64,1000000,128,128 --backward --out x.safetensors
+    both=$(sed -n 's/.*needs about \([0-9]*\)\..*/\1/p' "$WORK/err")
+    [ "$both" -gt "$((forward * 3 / 2))" ] || fail "gradients need no memory: $forward GiB without, $both GiB with them"
     expect 9 run --shape 1000000000,1000000000,1000000000,1000000000,1000000000,1000000000 --out x.safetensors
 }
 

@@ -28,6 +28,7 @@ enum class GateRecipe {
     constant,     // g = gate_value
     strong,       // g in U(-8, -2)
     sparse,       // soft, and gate_value at every 50th token
+    tails,        // soft, and U(-103, -87) at every 8th token
     once,         // soft, and gate_value at token T/2
     raw,          // a, b ~ N(0,1), A_log in U(-3, 2.75), dt_bias = 1
     raw_extreme,  // a cycles through 0, +-100, 19.9, 20, 20.1; A_log up to 88, whose gates overflow fp32
@@ -54,7 +55,8 @@ struct GdnCase {
     BetaRecipe beta = BetaRecipe::uniform;
     double beta_value = 0;
     double value_scale = 1;
-    double state_scale = 0;                // S0 = state_scale * N(0,1); 0: no initial state
+    double state_scale = 0;  // S0 = state_scale * N(0,1); 0: no initial state
+    DType state_dtype = DType::f32;
     std::vector<std::int64_t> cu_seqlens;  // empty: one sequence per batch row
     bool nan_padding = false;              // NaN in all tokens beyond cu_seqlens' last
     std::vector<std::string> contract;     // "field=value" in which the case differs from `marin`

@@ -80,7 +80,10 @@ DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem);
 TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, const GdnOutputs& outputs, DType out,
                         DType final_state);
 
+enum class Passes { forward, with_gradients };
+
 // Bytes that the fp64 copies, the references and their scratch need at most: dims are checked against overflow.
-std::optional<std::size_t> memory_estimate(const GdnDims& dims, std::int64_t sequences);
+std::optional<std::size_t> memory_estimate(const GdnDims& dims, std::int64_t sequences,
+                                           Passes passes = Passes::forward);
 
 }  // namespace gdnctl::oracle

@@ -151,6 +151,7 @@ private:
                 default: g[i] = -0.1 * std::fabs(random.normal()); break;
             }
             if (m_case.gate == GateRecipe::sparse && t % 50 == 25) g[i] = m_case.gate_value;
+            if (m_case.gate == GateRecipe::tails && t % 8 == 5) g[i] = random.uniform(-103, -87);
             if (m_case.gate == GateRecipe::once && t == static_cast<std::size_t>(m_case.dims.T) / 2)
                 g[i] = m_case.gate_value;
         }
@@ -202,7 +203,8 @@ private:
         const std::vector<double> state =
             normals(stream_state, static_cast<std::size_t>(n * d.Hv * d.dk * d.dv), m_case.state_scale);
         const bool swapped = says("state_layout=B,H,V,K");
-        add("initial_state", swapped ? Shape{n, d.Hv, d.dv, d.dk} : Shape{n, d.Hv, d.dk, d.dv}, state, DType::f32);
+        add("initial_state", swapped ? Shape{n, d.Hv, d.dv, d.dk} : Shape{n, d.Hv, d.dk, d.dv}, state,
+            m_case.state_dtype);
     }
 
     void add_tokens(std::string_view name, Shape rest, const std::vector<double>& values, DType dtype) {

@@ -200,6 +200,15 @@ void add_later(Cases& cases) {
                        {2, 61, 3, 3, 8, 16});
     odd.gate = GateRecipe::both_signs;
     odd.contract = {"chunk=32"};
+    GdnCase& tails =
+        add("gates_tails", "numerics", "g in U(-103,-87): its exp is a denormal of fp32, or 0", {1, 200, 1, 1, 64, 64});
+    tails.keys = KeyRecipe::unit;
+    tails.gate = GateRecipe::tails;
+    tails.state_scale = 100;
+    GdnCase& state = add("state_bf16", "numerics", "initial state stored in bf16", {1, 200, 1, 1, 64, 64});
+    state.keys = KeyRecipe::unit;
+    state.state_scale = 1;
+    state.state_dtype = DType::bf16;
     GdnCase& none = add("no_sequences", "edges", "N = 0: tokens, but none in a sequence", {1, 20, 2, 2, 8, 8});
     none.cu_seqlens = {0};
 }
