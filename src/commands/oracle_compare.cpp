@@ -125,7 +125,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
     auto dumped = later.get();
     GDNCTL_TRY_ASSIGN(const auto inputs, std::move(given));
     GDNCTL_TRY_ASSIGN(const auto outputs, std::move(dumped));
-    GDNCTL_TRY_ASSIGN(auto reference, oracle_gdn::make_reference(inputs, options.contract, threads));
+    const bool gradients = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [](const auto& entry) {
+        return oracle::canonical_name(entry.name).role == oracle::GdnRole::gradient;
+    });
+    GDNCTL_TRY_ASSIGN(auto reference,
+                      oracle_gdn::make_reference(inputs, options.contract, threads,
+                                                 gradients ? oracle::Passes::with_gradients : oracle::Passes::forward));
     GDNCTL_TRY(oracle::add_backward(reference, inputs, outputs, threads));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY_ASSIGN(auto report,
@@ -140,7 +145,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     if (context.global.json) {
         Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
-        oracle_report::add_report(object, reference, report);
+        oracle_report::add_report(object, reference, report, oracle::condition_of(reference, threads));
         context.terminal.out(to_text(object, 2) + "\n");
     } else {
         if (options.heatmap) context.terminal.out(oracle_report::heatmap_text(reference, report));

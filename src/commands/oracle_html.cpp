@@ -140,11 +140,21 @@ std::string heading(const GdnReference& reference, const GdnReport& report) {
                reference.problem.sequences.size() == 1 ? "" : "s", reference.contract.value.chunk);
 }
 
-// The sequence that the tokens of the chart belong to.
-std::string chart_heading(const GdnReference& reference, const GdnReport& report) {
-    if (reference.problem.sequences.size() < 2) return "<h2>Error of out by token</h2>\n";
-    return fmt::format("<h2>Error of out by token of sequence {}</h2>\n",
+// What the tokens of a chart belong to.
+std::string chart_heading(const GdnReference& reference, const GdnReport& report, std::string_view of) {
+    if (reference.problem.sequences.size() < 2) return fmt::format("<h2>Error of {} by token</h2>\n", of);
+    return fmt::format("<h2>Error of {} by token of sequence {}</h2>\n", of,
                        report.place ? report.place->first_sequence : 0);
+}
+
+// The gradients' map and chart; nothing where the dump has none.
+std::string gradient_charts(const GdnReference& reference, const GdnReport& report) {
+    if (report.gradient_errors.empty()) return {};
+    return "<h2>Error of the worst gradient by value head and chunk</h2>\n" +
+           lane_map(reference, report.gradient_errors, "d_initial_state") +
+           chart_heading(reference, report, "the worst gradient") +
+           token_chart({report.gradient_token_errors, wrong_token(reference, report, true), "last wrong",
+                        "no gradient in the dump has tokens"});
 }
 
 }  // namespace
@@ -161,8 +171,12 @@ std::string page(const GdnReference& reference, const GdnReport& report) {
     const std::string why = oracle_report::diagnosis_text(reference, report);
     if (!why.empty()) html += "<h2>Where, and why</h2>\n<pre>" + escaped(why) + "</pre>\n";
     html += tensors_table(report) + gaps(report);
-    if (!report.errors.empty()) html += "<h2>Error by value head and chunk</h2>\n" + lane_map(reference, report);
-    html += chart_heading(reference, report) + token_chart(reference, report);
+    if (!report.errors.empty())
+        html += "<h2>Error by value head and chunk</h2>\n" + lane_map(reference, report.errors, "final state");
+    html += chart_heading(reference, report, "out") +
+            token_chart({report.token_errors, wrong_token(reference, report, false), "first wrong",
+                         "out is not in the dump, or has no tokens"});
+    html += gradient_charts(reference, report);
     html += worst_table(report) + contract_table(reference.contract);
     return html + "</body></html>\n";
 }

@@ -53,18 +53,17 @@ double worst_of(const LaneErrors& lane) {
     return worst;
 }
 
-MapLayout layout_of(const GdnReference& reference, const GdnReport& report) {
+MapLayout layout_of(const GdnReference& reference, const std::vector<LaneErrors>& errors) {
     MapLayout m;
-    m.lanes.resize(report.errors.size());
+    m.lanes.resize(errors.size());
     std::iota(m.lanes.begin(), m.lanes.end(), std::size_t{0});
     if (m.lanes.size() > k_most_lanes) {
-        std::stable_sort(m.lanes.begin(), m.lanes.end(), [&](std::size_t a, std::size_t b) {
-            return worst_of(report.errors[a]) > worst_of(report.errors[b]);
-        });
+        std::stable_sort(m.lanes.begin(), m.lanes.end(),
+                         [&](std::size_t a, std::size_t b) { return worst_of(errors[a]) > worst_of(errors[b]); });
         m.lanes.resize(k_most_lanes);
         std::sort(m.lanes.begin(), m.lanes.end());
     }
-    for (const std::size_t lane : m.lanes) m.chunks = std::max(m.chunks, report.errors[lane].chunks.size());
+    for (const std::size_t lane : m.lanes) m.chunks = std::max(m.chunks, errors[lane].chunks.size());
     m.per_cell = std::max<std::size_t>(1, (m.chunks + k_most_cells - 1) / k_most_cells);
     m.cells = (m.chunks + m.per_cell - 1) / m.per_cell;
     m.names_sequences = reference.problem.sequences.size() > 1;
@@ -164,14 +163,6 @@ std::string bands(const LogScale& scale) {
     return html;
 }
 
-// The first wrong token, counted within its sequence; nullopt: none, or not of out.
-std::optional<std::int64_t> first_wrong_token(const GdnReference& reference, const GdnReport& report) {
-    if (!report.place || report.backward_fault || report.place->tensor != "out") return std::nullopt;
-    const auto& place = *report.place;
-    const auto& sequence = reference.problem.sequences[static_cast<std::size_t>(place.first_sequence)];
-    return place.first_batch * reference.problem.dims.T + place.first_token - sequence.begin;
-}
-
 // The worst of the tokens that share a point; at most 1,800 points.
 std::string curve(const std::vector<double>& errors, const LogScale& scale, double per_token) {
     const std::size_t step = std::max<std::size_t>(1, errors.size() / 900);
@@ -197,24 +188,24 @@ int level(double error) {
     return error <= oracle::k_wrong_band ? 2 : 3;
 }
 
-std::string lane_map(const GdnReference& reference, const GdnReport& report) {
-    const MapLayout m = layout_of(reference, report);
+std::string lane_map(const GdnReference& reference, const std::vector<LaneErrors>& errors, std::string_view state) {
+    const MapLayout m = layout_of(reference, errors);
     const double state_at = m.x_of(m.cells) + 12;
     constexpr double k_top = 20;
     const double height = k_top + m.row_height * static_cast<double>(m.lanes.size()) + 4;
     std::string html;
-    if (m.lanes.size() < report.errors.size()) {
+    if (m.lanes.size() < errors.size()) {
         html += fmt::format("<p class=soft>the {} worst of {} value heads of sequences</p>\n", m.lanes.size(),
-                            report.errors.size());
+                            errors.size());
     }
     html += fmt::format(
         "<div class=wide><svg width=\"{:.0f}\" height=\"{:.0f}\" role=img aria-label=\"error by head and chunk\">\n",
         state_at + 80, height);
-    html += chunk_numbers(m) + fmt::format("<text x=\"{:.1f}\" y=\"12\">final state</text>\n", state_at);
+    html += chunk_numbers(m) + fmt::format("<text x=\"{:.1f}\" y=\"12\">{}</text>\n", state_at, state);
     const auto named = static_cast<std::size_t>(std::ceil(13 / m.row_height));  // every how many rows has a name
     double y = k_top;
     for (std::size_t row = 0; row < m.lanes.size(); ++row, y += m.row_height) {
-        const LaneErrors& lane = report.errors[m.lanes[row]];
+        const LaneErrors& lane = errors[m.lanes[row]];
         if (row % named == 0) {
             const std::string name = m.names_sequences ? fmt::format("seq {} head {}", lane.sequence, lane.head)
                                                        : fmt::format("head {}", lane.head);
@@ -222,9 +213,9 @@ std::string lane_map(const GdnReference& reference, const GdnReport& report) {
                 fmt::format("<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + std::min(m.row_height, 17.0) / 2 + 4, name);
         }
         html += row_of_cells(lane, m, y);
-        const std::string state = lane.final_state ? times_text(*lane.final_state) : std::string("not in the dump");
+        const std::string times = lane.final_state ? times_text(*lane.final_state) : std::string("not in the dump");
         html += rectangle(lane.final_state ? level(*lane.final_state) : 9, state_at, y, 26, m.row_height - 0.5,
-                          fmt::format("sequence {}, head {}, final state: {}", lane.sequence, lane.head, state));
+                          fmt::format("sequence {}, head {}, {}: {}", lane.sequence, lane.head, state, times));
     }
     html += "</svg></div>\n<p class=legend>error / budget: ";
     for (const auto& [colour, text] :
@@ -234,9 +225,17 @@ std::string lane_map(const GdnReference& reference, const GdnReport& report) {
     return html + (m.per_cell > 1 ? fmt::format("{} chunks a column", m.per_cell) : std::string()) + "</p>\n";
 }
 
-std::string token_chart(const GdnReference& reference, const GdnReport& report) {
-    const std::vector<double>& errors = report.token_errors;
-    if (errors.empty()) return "<p class=soft>out is not in the dump, or has no tokens</p>\n";
+std::optional<std::int64_t> wrong_token(const GdnReference& reference, const GdnReport& report, bool gradients) {
+    if (!report.place || report.backward_fault != gradients) return std::nullopt;
+    const auto& place = *report.place;
+    if (place.tensor == "final_state" || place.tensor == "d_initial_state") return std::nullopt;
+    const auto& sequence = reference.problem.sequences[static_cast<std::size_t>(place.first_sequence)];
+    return place.first_batch * reference.problem.dims.T + place.first_token - sequence.begin;
+}
+
+std::string token_chart(const TokenChart& chart) {
+    const std::vector<double>& errors = chart.errors;
+    if (errors.empty()) return fmt::format("<p class=soft>{}</p>\n", chart.missing);
     LogScale scale;
     for (const double e : errors) {
         if (std::isfinite(e) && e > 0) scale.high = std::max(scale.high, std::ceil(std::log10(e)));
@@ -246,13 +245,14 @@ std::string token_chart(const GdnReference& reference, const GdnReport& report) 
         fmt::format("<div class=wide><svg width=\"{:.0f}\" height=\"{:.0f}\" role=img aria-label=\"error by token\">\n",
                     k_chart_left + k_chart_width + 20, scale.bottom() + 24);
     html += bands(scale);
-    if (const auto wrong = first_wrong_token(reference, report)) {
-        const double x = k_chart_left + per_token * static_cast<double>(*wrong);
-        const bool late = *wrong * 2 > static_cast<std::int64_t>(errors.size());
+    if (chart.marked) {
+        const double x = k_chart_left + per_token * static_cast<double>(*chart.marked);
+        const bool late = *chart.marked * 2 > static_cast<std::int64_t>(errors.size());
         html += fmt::format(
             "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text class=mark x=\"{3:.1f}\" y=\"{4}\" "
-            "text-anchor=\"{5}\">first wrong: token {6}</text>\n",
-            x, scale.top, scale.bottom(), late ? x - 5 : x + 5, scale.bottom() - 6, late ? "end" : "start", *wrong);
+            "text-anchor=\"{5}\">{7}: token {6}</text>\n",
+            x, scale.top, scale.bottom(), late ? x - 5 : x + 5, scale.bottom() - 6, late ? "end" : "start",
+            *chart.marked, chart.mark);
     }
     html += curve(errors, scale, per_token);
     const std::size_t step = nice_step(70 / per_token);

@@ -108,6 +108,20 @@ std::string missing_gradients_text(const GdnReport& report) {
     return names.empty() ? std::string() : wrapped("GRADIENTS MISSING: ", names);
 }
 
+// `state`: what the lanes' states are of.
+Json lanes_json(const std::vector<oracle::LaneErrors>& lanes, const char* state) {
+    Json all = Json::array();
+    for (const oracle::LaneErrors& lane : lanes) {
+        Json chunks = Json::array();
+        for (const double error : lane.chunks) chunks.push_back(number(error));
+        all.push_back({{"sequence", lane.sequence},
+                       {"head", lane.head},
+                       {"chunks", std::move(chunks)},
+                       {state, lane.final_state ? number(*lane.final_state) : Json()}});
+    }
+    return all;
+}
+
 Json outside_json(const oracle::Outside& outside) { return {{"count", outside.count}, {"fraction", outside.fraction}}; }
 
 }  // namespace
@@ -268,7 +282,8 @@ Json worst_json(const std::optional<Worst>& worst) {
             {"want", number(worst->want)}};
 }
 
-void add_report(Json& object, const GdnReference& reference, const GdnReport& report) {
+void add_report(Json& object, const GdnReference& reference, const GdnReport& report,
+                const oracle::Condition& condition) {
     object["verdict"] = oracle::name_of(report.verdict);
     object["reason"] = report.reason;
     object["stage"] = report.stage.empty() ? Json() : Json(report.stage);
@@ -288,7 +303,12 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["unknown_tensors"] = report.unknown;
     object["condition"] = {
         {"state_growth", number(reference.growth)},
+        {"growth_factor", number(condition.growth_factor)},
+        {"inverse_norm", number(condition.inverse_norm)},
         {"unstable_reason", reference.unstable_reason.empty() ? Json() : Json(reference.unstable_reason)}};
+    object["error_map"] = {{"chunk_tokens", reference.contract.value.chunk},
+                           {"forward", lanes_json(report.errors, "final_state")},
+                           {"gradients", lanes_json(report.gradient_errors, "d_initial_state")}};
     object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
     object["contract"] = contract_json(reference.contract);
 }

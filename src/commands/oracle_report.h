@@ -20,8 +20,9 @@ std::string diagnosis_text(const oracle::GdnReference& reference, const oracle::
 std::string hint_text(const oracle::GdnReport& report);  // all hints in one line, joined by "; or "
 std::string place_text(const oracle::Worst& worst);      // "out[b=0,t=3,h=1,v=2] got 0.5, want 0.25"
 std::string contract_text(const oracle::ResolvedContract& contract);
-// Error / budget of out by value head and chunk, one character a cell: '.' up to 1, '-' up to the band of OK, '+' up to
-// that of WRONG, '#' beyond. Chunks share a cell when there are more than 72.
+// Error / budget of out, and of the worst gradient if there are any, by value head and chunk, one character a cell: '.'
+// up to 1, '-' up to the band of OK, '+' up to that of WRONG, '#' beyond. Chunks share a cell when there are more
+// than 72.
 std::string heatmap_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 // Figures of one tensor, a line or two.
 std::string tensor_text(const oracle::TensorReport& tensor);
@@ -35,6 +36,7 @@ Json contract_json(const oracle::ResolvedContract& contract);
 Json tensor_json(const oracle::TensorReport& tensor);
 Json worst_json(const std::optional<oracle::Worst>& worst);
 // Everything of gdnctl.oracle-compare/1 but the schema.
-void add_report(Json& object, const oracle::GdnReference& reference, const oracle::GdnReport& report);
+void add_report(Json& object, const oracle::GdnReference& reference, const oracle::GdnReport& report,
+                const oracle::Condition& condition);
 
 }  // namespace gdnctl::commands::oracle_report

@@ -101,3 +101,29 @@ PY
     self_contained page.html
     page_has '<span class=NO_DATA>NO_DATA</span>'
 }
+
+test_gradients_have_a_map_and_a_chart() {
+    "$GDNCTL" oracle run gdn --shape 1,2,4,130,16,16 --set head_map=interleaved --backward --out 2.safetensors >/dev/null 2>&1
+    python3 - <<'PY'
+import json, struct
+data = bytearray(open("2.safetensors", "rb").read())  # other cotangents: the forward is right, the gradients are not
+size = struct.unpack("<Q", data[:8])[0]
+first, last = json.loads(data[8:8 + size])["d_out"]["data_offsets"]
+data[8 + size + first:8 + size + last] = bytes(last - first)
+open("1.safetensors", "wb").write(data)
+PY
+    expect 1 "$GDNCTL" oracle compare gdn --inputs 1.safetensors --outputs 2.safetensors --heatmap --html page.html
+    out_has 'error / budget of the worst gradient by value head (rows) and chunk of 64 tokens (columns), d_initial_state behind the bar'
+    grep -q '^head   3 ### |' "$WORK/out" || fail "the gradients' row is missing"
+    grep -q '^head   3 \.\.\. |\.$' "$WORK/out" || fail "the forward's row is missing"
+    self_contained page.html
+    page_has 'Error of the worst gradient by value head and chunk'
+    page_has 'Error of the worst gradient by token'
+    page_has 'last wrong: token 129'
+    ! grep -q 'first wrong' page.html || fail 'the forward is right'
+    expect 1 "$GDNCTL" oracle compare gdn --inputs 1.safetensors --outputs 2.safetensors --json
+    jq -e '.error_map.chunk_tokens == 64 and (.error_map.forward | length) == 4 and (.error_map.gradients | length) == 4 and
+           .error_map.gradients[3].chunks[2] > 30 and .error_map.forward[3].chunks[2] < 4 and .error_map.forward[0].final_state < 4 and
+           .condition.growth_factor >= 1 and .condition.inverse_norm >= 1' "$WORK/out" >/dev/null || fail "no error map"
+    expect 0 "$GDNCTL" oracle compare gdn --inputs 2.safetensors --outputs 2.safetensors --heatmap
+}

@@ -47,6 +47,13 @@ struct GdnReference {
     std::string unstable_reason;                  // empty: the input can be judged
 };
 
+// How far the inputs can carry an error, the worst over all lanes.
+struct Condition {
+    double growth_factor = 1;  // product of alpha max(1, |1 - beta k.k|), over the run of tokens where it is largest
+    double inverse_norm = 1;   // of (I + M)^-1 of a chunk: the largest sum of |.| over a row. Chunks of at most 256.
+};
+Condition condition_of(const GdnReference& reference, int threads);
+
 GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int threads);
 
 // Adds the truth of the gradients to `reference` when `dump` holds gradients and either file a cotangent (d_out,
@@ -142,6 +149,9 @@ struct GdnReport {
     bool backward_fault = false;       // `place` and `stages` are about gradients: the forward pass is right
     std::vector<double> token_errors;  // of out, tokens of the sequence of `place` (else the first): the worst head's
     std::vector<LaneErrors> errors;    // every lane
+    // The same of the worst gradient; `final_state` is then that of d_initial_state. Empty: the dump has none.
+    std::vector<LaneErrors> gradient_errors;
+    std::vector<double> gradient_token_errors;
     std::vector<TensorReport> tensors;
     std::optional<Worst> worst;  // of the tensor with the largest error / budget
     std::vector<NotCompared> not_compared;

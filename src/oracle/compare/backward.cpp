@@ -240,19 +240,6 @@ DType dtype_of_out(const GdnReference& r, const TensorFile& dump) {
     return held_by(to_f64(**found), declared) ? declared : DType::f32;
 }
 
-// A run of elements (one token of one head) that takes part in its group's error.
-bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& sums, const GroupBudget& budget) {
-    const bool by_element = !(sums.max_error <= k_ok_band * budget.max_abs);
-    if (!by_element && sums.error_rms() <= k_ok_band * budget.rms) return false;
-    double largest = 0;
-    const std::size_t width = g.truth->groups.width;
-    for (std::size_t i = run * width; i < (run + 1) * width; ++i) {
-        const double error = std::fabs((*g.evidence.got)[i] - g.truth->want[i]);
-        if (std::isfinite(g.truth->want[i])) largest = std::isnan(error) ? HUGE_VAL : std::max(largest, error);
-    }
-    return largest > (by_element ? k_ok_band * budget.max_abs : budget.rms);
-}
-
 }  // namespace
 
 std::vector<std::string_view> gradient_names() {
@@ -333,61 +320,6 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
 
 bool cotangent_rounded(const GdnReference& reference) {
     return reference.backward && reference.backward->rounded_cotangent;
-}
-
-std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, const std::vector<GradientEvidence>& all) {
-    const GdnReference& r = reference;
-    const GdnProblem& p = r.problem;
-    const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
-    std::vector<std::int64_t> sequences;
-    std::vector<std::int64_t> heads;
-    std::vector<std::int64_t> chunks;
-    std::optional<FaultPlace> place;
-    std::int64_t latest = -1;  // its token, counted in its sequence: a backward goes wrong from the end on
-    for (const GradientEvidence& g : all) {
-        if (!g.wrong || g.truth->axes == "h") continue;  // sums over tokens have no place
-        const GradientTruth& t = *g.truth;
-        const bool state = t.canonical == "d_initial_state";
-        const auto count =
-            static_cast<std::int64_t>(t.canonical == "dq" || t.canonical == "dk" ? p.dims.Hk : p.dims.Hv);
-        const auto sums = sum_groups(t.groups, *g.evidence.got, t.want);
-        for (std::size_t run = 0; run < t.groups.of_run.size(); ++run) {
-            const std::size_t group = t.groups.of_run[run];
-            const GroupBudget& budget = g.evidence.budgets[group];
-            if (static_cast<std::int64_t>(group) >= count * static_cast<std::int64_t>(p.sequences.size())) continue;
-            if (!is_wrong_run(g, run, sums[group], budget)) continue;
-            const auto n = static_cast<std::int64_t>(group) / count;
-            const std::int64_t head = static_cast<std::int64_t>(group) % count;
-            const std::int64_t row =
-                state ? p.sequences[static_cast<std::size_t>(n)].begin : static_cast<std::int64_t>(run) / count;
-            const std::int64_t token = row - p.sequences[static_cast<std::size_t>(n)].begin;
-            sequences.push_back(n);
-            // A key head stands for the value heads that share it.
-            for (std::int64_t h = 0; h < p.dims.Hv; ++h) {
-                if ((count == p.dims.Hv ? h : key_head_of(h, p.dims, r.contract.value.head_map)) == head)
-                    heads.push_back(h);
-            }
-            chunks.push_back(token / chunk);
-            if (token <= latest) continue;
-            latest = token;
-            place.emplace();
-            place->tensor = t.canonical;
-            place->first_sequence = n;
-            place->first_head = head;
-            place->first_batch = p.dims.T > 0 ? row / p.dims.T : 0;
-            place->first_token = p.dims.T > 0 ? row % p.dims.T : 0;
-            place->first_chunk = token / chunk;
-        }
-    }
-    if (!place) return place;
-    for (auto* list : {&sequences, &heads, &chunks}) {
-        std::sort(list->begin(), list->end());
-        list->erase(std::unique(list->begin(), list->end()), list->end());
-    }
-    place->sequences = sequences;
-    place->heads = heads;
-    place->chunks = chunks;
-    return place;
 }
 
 }  // namespace gdnctl::oracle

@@ -340,6 +340,8 @@ Status compare_tensors(const GdnReference& r, const TensorFile& dump, const Comp
 void locate(const GdnReference& r, const Compared& all, const CompareOptions& options, GdnReport& report) {
     report.errors = map_errors(r, all.forward, options.threads);
     report.token_errors = map_token_errors(r, all.forward, 0, options.threads);
+    report.gradient_errors = map_gradient_errors(r, all.gradients);
+    report.gradient_token_errors = map_gradient_token_errors(r, all.gradients, 0);
     if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) return;
     report.place = find_place(r, all.forward, report.errors);
     const bool forward = std::any_of(report.tensors.begin(), report.tensors.end(), [](const TensorReport& t) {
@@ -350,8 +352,9 @@ void locate(const GdnReference& r, const Compared& all, const CompareOptions& op
         report.place = find_gradient_place(r, all.gradients);
     }
     if (report.place && report.place->first_sequence > 0) {
-        report.token_errors =
-            map_token_errors(r, all.forward, static_cast<std::size_t>(report.place->first_sequence), options.threads);
+        const auto sequence = static_cast<std::size_t>(report.place->first_sequence);
+        report.token_errors = map_token_errors(r, all.forward, sequence, options.threads);
+        report.gradient_token_errors = map_gradient_token_errors(r, all.gradients, sequence);
     }
     if (!options.hints) return;
     Diagnosis d;

@@ -5,34 +5,12 @@
 
 #include "oracle/compare/blocks.h"
 #include "oracle/compare/localise.h"
+#include "oracle/compare/row_error.h"
 #include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
 namespace {
-
-struct RowError {
-    double squares = 0, largest = 0;
-};
-
-// Elements whose truth is not finite say nothing; a dump that is not finite where the truth is, everything.
-void add_element(double got, double want, RowError& row) {
-    if (!std::isfinite(want)) return;
-    const double error = std::isfinite(got) ? std::fabs(got - want) : HUGE_VAL;
-    row.squares += error * error;
-    row.largest = std::max(row.largest, error);
-}
-
-double over(const RowError& row, std::size_t count, const GroupBudget& budget) {
-    if (count == 0) return 0;
-    return std::max(std::sqrt(row.squares / static_cast<double>(count)) / budget.rms, row.largest / budget.max_abs);
-}
-
-RowError row_error(const Evidence& e, std::size_t begin, std::size_t count) {
-    RowError row;
-    for (std::size_t i = begin; i < begin + count; ++i) add_element((*e.got)[i], (*e.want)[i], row);
-    return row;
-}
 
 // First token of a lane that is beyond the band by itself: a single row strays further than a group does.
 std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Evidence& out, std::size_t n,
@@ -67,15 +45,14 @@ std::vector<LaneErrors> map_errors(const GdnReference& r, const ForwardEvidence&
             const std::size_t rows = std::min(chunk, end - first);
             for (std::size_t row = first; row < first + rows; ++row) {
                 const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
-                sum.squares += error.squares;
-                sum.largest = std::max(sum.largest, error.largest);
+                sum.add(error);
             }
-            lane.chunks.push_back(over(sum, rows * dv, evidence.out->budgets[n * heads + head]));
+            lane.chunks.push_back(sum.over(rows * dv, evidence.out->budgets[n * heads + head]));
         }
         if (evidence.state) {
             const std::size_t at = (n * heads + head) * state_size;
             lane.final_state =
-                over(row_error(*evidence.state, at, state_size), state_size, evidence.state->budgets[n * heads + head]);
+                row_error(*evidence.state, at, state_size).over(state_size, evidence.state->budgets[n * heads + head]);
         }
         return lane;
     };
@@ -100,7 +77,7 @@ std::vector<double> map_token_errors(const GdnReference& reference, const Forwar
             for (std::size_t t = blocks.begin(b); t < blocks.end(b); ++t) {
                 for (std::size_t head = 0; head < heads; ++head) {
                     const RowError error = row_error(*evidence.out, ((first + t) * heads + head) * dv, dv);
-                    errors[t] = std::max(errors[t], over(error, dv, evidence.out->budgets[sequence * heads + head]));
+                    errors[t] = std::max(errors[t], error.over(dv, evidence.out->budgets[sequence * heads + head]));
                 }
             }
         };

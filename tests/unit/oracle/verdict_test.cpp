@@ -188,6 +188,32 @@ TEST_CASE("metrics: FlashInfer's rule does not pass where the reference is not f
     CHECK(report.tensors[0].flashinfer_rule.count >= report.tensors[0].nonfinite_want);
 }
 
+TEST_CASE("condition: growth factor and the norm of the inverse") {
+    // One token of |k|^2 = 4 with beta = 1 grows by |1 - 4| = 3, two by 9; a decay of 1/2 each takes that back.
+    GdnProblem p;
+    p.dims = {1, 2, 1, 1, 1, 1};
+    p.sequences = {{0, 2}};
+    p.q = {1, 1};
+    p.k = {2, 2};
+    p.v = {1, 1};
+    p.gate = {0, 0};
+    p.beta = {1, 1};
+    const auto of = [](const GdnProblem& problem) {
+        auto contract = resolve_contract("marin", {}, std::vector<std::string>{"l2norm=off"});
+        REQUIRE(contract);
+        return condition_of(make_reference(problem, *contract, 1), 1);
+    };
+    CHECK(of(p).growth_factor == doctest::Approx(9));
+    CHECK(of(p).inverse_norm == doctest::Approx(5));  // M = [[0,0],[4,0]]
+    p.gate = {0, std::log(0.5)};
+    CHECK(of(p).growth_factor == doctest::Approx(4.5));
+    CHECK(of(p).inverse_norm == doctest::Approx(3));
+    p.k = {0.5, 0.5};
+    CHECK(of(p).growth_factor == doctest::Approx(1));
+    p.gate = {0, -HUGE_VAL};
+    CHECK(of(p).inverse_norm == doctest::Approx(1));
+}
+
 TEST_CASE("contract: sglang-cpu's state, rounded to bf16 after each chunk, is within its budget") {
     GdnCase c;
     c.name = "sglang";

@@ -1,0 +1,159 @@
+// Where gradients are wrong: errors by head, chunk and token, and the last token that is beyond its budget.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "oracle/compare/backward.h"
+#include "oracle/compare/row_error.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+std::int64_t heads_of(const GradientTruth& t, const GdnDims& d) {
+    return t.canonical == "dq" || t.canonical == "dk" ? d.Hk : d.Hv;
+}
+
+// The value heads that a gradient's head stands for.
+std::vector<std::size_t> value_heads(const GdnReference& r, const GradientTruth& t, std::int64_t head) {
+    const GdnDims& d = r.problem.dims;
+    std::vector<std::size_t> heads;
+    for (std::int64_t h = 0; h < d.Hv; ++h) {
+        const bool own = heads_of(t, d) == d.Hv ? h == head : key_head_of(h, d, r.contract.value.head_map) == head;
+        if (own) heads.push_back(static_cast<std::size_t>(h));
+    }
+    return heads;
+}
+
+bool has_tokens(const GradientTruth& t) { return t.axes.starts_with("b,t"); }
+
+// Calls with (sequence, head, run) for each run of a gradient inside a sequence.
+template <class Use>
+void each_run(const GdnReference& r, const GradientTruth& t, const Use& use) {
+    const auto heads = static_cast<std::size_t>(heads_of(t, r.problem.dims));
+    for (std::size_t run = 0; run < t.groups.of_run.size(); ++run) {
+        const std::size_t group = t.groups.of_run[run];
+        if (group < heads * r.problem.sequences.size()) use(group / heads, group % heads, run);
+    }
+}
+
+void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<LaneErrors>& lanes) {
+    const GradientTruth& t = *g.truth;
+    const auto heads = static_cast<std::size_t>(heads_of(t, r.problem.dims));
+    const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
+    struct Cell {
+        RowError error;
+        std::size_t runs = 0;
+    };
+    std::vector<std::vector<Cell>> cells(r.problem.sequences.size() * heads);
+    each_run(r, t, [&](std::size_t n, std::size_t head, std::size_t run) {
+        const std::size_t token = run / heads - static_cast<std::size_t>(r.problem.sequences[n].begin);
+        auto& row = cells[n * heads + head];
+        if (row.size() <= token / chunk) row.resize(token / chunk + 1);
+        row[token / chunk].error.add(row_error(g.evidence, run * t.groups.width, t.groups.width));
+        ++row[token / chunk].runs;
+    });
+    for (std::size_t group = 0; group < cells.size(); ++group) {
+        for (const std::size_t h : value_heads(r, t, static_cast<std::int64_t>(group % heads))) {
+            LaneErrors& lane = lanes[group / heads * static_cast<std::size_t>(r.problem.dims.Hv) + h];
+            if (lane.chunks.size() < cells[group].size()) lane.chunks.resize(cells[group].size(), 0);
+            for (std::size_t c = 0; c < cells[group].size(); ++c) {
+                const Cell& cell = cells[group][c];
+                lane.chunks[c] =
+                    std::max(lane.chunks[c], cell.error.over(cell.runs * t.groups.width, g.evidence.budgets[group]));
+            }
+        }
+    }
+}
+
+// A run of elements (one token of one head) that takes part in its group's error.
+bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& sums, const GroupBudget& budget) {
+    const bool by_element = !(sums.max_error <= k_ok_band * budget.max_abs);
+    if (!by_element && sums.error_rms() <= k_ok_band * budget.rms) return false;
+    const double largest = row_error(g.evidence, run * g.truth->groups.width, g.truth->groups.width).largest;
+    return largest > (by_element ? k_ok_band * budget.max_abs : budget.rms);
+}
+
+}  // namespace
+
+std::vector<LaneErrors> map_gradient_errors(const GdnReference& r, const std::vector<GradientEvidence>& all) {
+    std::vector<LaneErrors> lanes;
+    if (all.empty()) return lanes;
+    const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
+    for (std::size_t lane = 0; lane < r.problem.sequences.size() * heads; ++lane) {
+        lanes.push_back({static_cast<std::int64_t>(lane / heads), static_cast<std::int64_t>(lane % heads), {}, {}});
+    }
+    for (const GradientEvidence& g : all) {
+        if (has_tokens(*g.truth)) add_chunks(r, g, lanes);
+        if (g.truth->canonical != "d_initial_state") continue;
+        const std::size_t width = g.truth->groups.width;
+        each_run(r, *g.truth, [&](std::size_t n, std::size_t head, std::size_t run) {
+            lanes[n * heads + head].final_state =
+                row_error(g.evidence, run * width, width).over(width, g.evidence.budgets[n * heads + head]);
+        });
+    }
+    return lanes;
+}
+
+std::vector<double> map_gradient_token_errors(const GdnReference& r, const std::vector<GradientEvidence>& all,
+                                              std::size_t sequence) {
+    std::vector<double> errors;
+    if (sequence >= r.problem.sequences.size()) return errors;
+    const GdnSequence s = r.problem.sequences[sequence];
+    for (const GradientEvidence& g : all) {
+        if (!has_tokens(*g.truth)) continue;
+        errors.resize(static_cast<std::size_t>(s.end - s.begin), 0);
+        const auto heads = static_cast<std::size_t>(heads_of(*g.truth, r.problem.dims));
+        const std::size_t width = g.truth->groups.width;
+        each_run(r, *g.truth, [&](std::size_t n, std::size_t head, std::size_t run) {
+            if (n != sequence) return;
+            double& error = errors[run / heads - static_cast<std::size_t>(s.begin)];
+            error = std::max(
+                error, row_error(g.evidence, run * width, width).over(width, g.evidence.budgets[n * heads + head]));
+        });
+    }
+    return errors;
+}
+
+std::optional<FaultPlace> find_gradient_place(const GdnReference& r, const std::vector<GradientEvidence>& all) {
+    const GdnProblem& p = r.problem;
+    const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
+    std::set<std::int64_t> sequences;
+    std::set<std::int64_t> heads;
+    std::set<std::int64_t> chunks;
+    std::optional<FaultPlace> place;
+    std::int64_t latest = -1;  // its token, counted in its sequence: a backward goes wrong from the end on
+    for (const GradientEvidence& g : all) {
+        const GradientTruth& t = *g.truth;
+        if (!g.wrong || t.axes == "h") continue;  // sums over tokens have no place
+        const auto count = static_cast<std::size_t>(heads_of(t, p.dims));
+        const auto sums = sum_groups(t.groups, *g.evidence.got, t.want);
+        each_run(r, t, [&](std::size_t n, std::size_t head, std::size_t run) {
+            const std::size_t group = n * count + head;
+            if (!is_wrong_run(g, run, sums[group], g.evidence.budgets[group])) return;
+            const std::int64_t row = has_tokens(t) ? static_cast<std::int64_t>(run / count) : p.sequences[n].begin;
+            const std::int64_t token = row - p.sequences[n].begin;
+            sequences.insert(static_cast<std::int64_t>(n));
+            for (const std::size_t h : value_heads(r, t, static_cast<std::int64_t>(head))) {
+                heads.insert(static_cast<std::int64_t>(h));
+            }
+            chunks.insert(token / chunk);
+            if (token <= latest) return;
+            latest = token;
+            place.emplace();
+            place->tensor = t.canonical;
+            place->first_sequence = static_cast<std::int64_t>(n);
+            place->first_head = static_cast<std::int64_t>(head);
+            place->first_batch = p.dims.T > 0 ? row / p.dims.T : 0;
+            place->first_token = p.dims.T > 0 ? row % p.dims.T : 0;
+            place->first_chunk = token / chunk;
+        });
+    }
+    if (!place) return place;
+    place->sequences.assign(sequences.begin(), sequences.end());
+    place->heads.assign(heads.begin(), heads.end());
+    place->chunks.assign(chunks.begin(), chunks.end());
+    return place;
+}
+
+}  // namespace gdnctl::oracle
