@@ -1,7 +1,6 @@
 #include "commands/oracle_bench_phases.h"
 
 #include <algorithm>
-#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -45,36 +44,34 @@ void PhaseRuns::run(const oracle::TimedKernel& kernel, oracle::BenchInputs& inpu
 
 std::vector<PhaseRow> PhaseRuns::rows(const Ceilings& ceilings) const {
     if (m_runs.empty()) return {};
-    const auto median = [&](const std::function<double(const Run&)>& of) {
-        std::vector<double> values;
-        std::transform(m_runs.begin(), m_runs.end(), std::back_inserter(values), of);
-        return oracle::spread_of(std::move(values)).median;
-    };
+    // Those of one run add up to its time; medians of each would not.
+    std::vector<Run> runs = m_runs;
+    const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
+    std::nth_element(runs.begin(), middle, runs.end(),
+                     [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
+    const Run& run = *middle;
+    double waiting = run.seconds;
     std::vector<PhaseRow> rows;
     for (std::size_t i = 0; i < oracle::k_phases; ++i) {
-        const double seconds = median([i](const Run& r) { return r.in_phase[i]; });
+        const double seconds = run.in_phase[i];
         if (seconds <= 0) continue;
+        waiting -= seconds;
         PhaseRow row;
         row.name = oracle::name_of(static_cast<oracle::Phase>(i));
         row.ms = seconds * 1e3;
-        row.share = median([i](const Run& r) { return r.in_phase[i] / r.seconds; });
-        row.gflops = m_runs.front().flop[i] / seconds * 1e-9;
+        row.share = seconds / run.seconds;
+        row.gflops = run.flop[i] / seconds * 1e-9;
         row.of_peak = row.gflops / ceilings.gflops;
-        row.gigabytes_a_second = m_runs.front().bytes[i] / seconds * 1e-9;
+        row.gigabytes_a_second = run.bytes[i] / seconds * 1e-9;
         row.of_memory = row.gigabytes_a_second / ceilings.gigabytes_a_second;
         row.bound = bound_of(row);
         rows.push_back(row);
     }
     if (rows.empty()) return rows;
-    const auto waiting = [](const Run& r) {
-        double seconds = r.seconds;
-        for (const double phase : r.in_phase) seconds -= phase;
-        return std::max(seconds, 0.0);
-    };
     PhaseRow rest;
     rest.name = "waiting";
-    rest.ms = median(waiting) * 1e3;
-    rest.share = median([&](const Run& r) { return waiting(r) / r.seconds; });
+    rest.ms = std::max(waiting, 0.0) * 1e3;
+    rest.share = std::max(waiting, 0.0) / run.seconds;
     rows.push_back(rest);
     return rows;
 }

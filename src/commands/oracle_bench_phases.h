@@ -20,7 +20,7 @@ struct Ceilings {
 
 struct PhaseRow {
     std::string_view name;
-    double ms = 0;     // median over runs, of one thread
+    double ms = 0;     // of one thread, in the run of median length
     double share = 0;  // of the run
     double gflops = 0, of_peak = 0;
     double gigabytes_a_second = 0, of_memory = 0;  // of the caller's arrays
