@@ -54,7 +54,8 @@ Json Bench::json_of(const Entry& e) const {
         json.update({{"steps", m_dims.T},
                      {"median_step_us", step_us(e)},
                      {"gigabytes_per_s", gigabytes_a_second(e)},
-                     {"bandwidth_fraction", e.of_floor}});
+                     {"bandwidth_fraction", e.of_floor},
+                     {"bandwidth_threads", e.floor_threads}});
     }
     return json;
 }
@@ -128,8 +129,9 @@ std::string Bench::notes() const {
 }
 
 std::string Bench::decode_text(const Entry& e) const {
-    return fmt::format("  {:.2f} us a step, {:.1f} GB/s, {:.2f} of reading and writing the states once\n", step_us(e),
-                       gigabytes_a_second(e), e.of_floor);
+    return fmt::format(
+        "  {:.2f} us a step, {:.1f} GB/s, {:.2f} of reading and writing the states once on {} thread{}\n", step_us(e),
+        gigabytes_a_second(e), e.of_floor, e.floor_threads, e.floor_threads == 1 ? "" : "s");
 }
 
 Json Bench::json() const {

@@ -156,11 +156,12 @@ Subject Bench::subject_of(Contestant& c, oracle::BenchInputs& inputs, const orac
 
 Status Bench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs& inputs,
                            const oracle::GdnReference& reference) {
-    const bool decodes =
-        std::any_of(kernels.begin(), kernels.end(), [](const Contestant& c) { return c.pass == oracle::Pass::decode; });
-    if (decodes) {
-        m_floor = m_subjects.size();
-        m_subjects.push_back({"states", 0, [&] { inputs.scale_states(m_threads, m_isa); }, {}, {}});
+    for (const Contestant& c : kernels) {
+        if (c.pass != oracle::Pass::decode) continue;
+        const int threads = floor_threads(c);
+        if (!m_floors.emplace(threads, m_subjects.size()).second) continue;
+        const auto move = [&inputs, threads, this] { inputs.scale_states(threads, m_isa); };
+        m_subjects.push_back({fmt::format("states, {}", threads), 0, move, {}, {}});
     }
     const std::size_t first = m_subjects.size();
     for (Contestant& c : kernels) m_subjects.push_back(subject_of(c, inputs, reference));
@@ -190,7 +191,10 @@ void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
         e.timing = timing_of(subject, sgemm, m_subjects[0]);
         set_verdict(kernels[i], e);
         if (m_options.phases && e.verified) e.phases = m_phases[i].rows(m_ceilings);
-        if (e.pass == oracle::Pass::decode) e.of_floor = ratio_of_times(m_subjects[m_floor], subject);
+        if (e.pass == oracle::Pass::decode) {
+            e.floor_threads = floor_threads(kernels[i]);
+            e.of_floor = ratio_of_times(m_subjects[m_floors.at(e.floor_threads)], subject);
+        }
         m_entries.push_back(std::move(e));
     }
 }

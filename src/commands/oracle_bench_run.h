@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "commands/oracle_bench_phases.h"
 #include "commands/oracle_bench_rounds.h"
 #include "gdnctl/core/json.h"
+#include "gdnctl/oracle/decode32.h"
 #include "gdnctl/oracle/gdn_bench.h"
 #include "gdnctl/platform/context.h"
 
@@ -36,8 +38,11 @@ struct Entry {
     Timing timing;
     double error_over_budget = 0;
     bool verified = false;
-    std::string reason;   // why not
-    double of_floor = 0;  // decode only: median over rounds of the time that moving the states takes, over the kernel's
+    std::string reason;  // why not
+    // Decode only: median over rounds of the time that moving the states takes on as many threads as a step uses, over
+    // the kernel's; and that number.
+    double of_floor = 0;
+    int floor_threads = 0;
     std::optional<oracle::KernelFault> fault = {};
     std::vector<PhaseRow> phases = {};
 };
@@ -122,6 +127,11 @@ private:
         return e.timing.seconds.median * 1e6 / static_cast<double>(std::max<std::int64_t>(m_dims.T, 1));
     }
 
+    // That the states are moved on to compare a decoding kernel with. How many another's uses is not known: all.
+    int floor_threads(const Contestant& c) const {
+        return c.foreign ? m_threads : oracle::decode_threads(m_dims, static_cast<std::size_t>(m_dims.B), m_threads);
+    }
+
     Json json_of(const Entry& e) const;
     // What was measured of a pass, of --kernel or of ours; nullptr: nothing.
     const Entry* measured_of(oracle::Pass pass) const;
@@ -136,7 +146,7 @@ private:
     std::string m_missing, m_no_sgemm, m_sgemm_name;
     std::vector<std::vector<float>> m_matrices;
     double m_peak_flop = 0;
-    std::size_t m_floor = 0;  // the subject that moves the states
+    std::map<int, std::size_t> m_floors;  // the subjects that move the states, by their threads
     std::uint64_t m_checksum = 0;
     std::vector<Subject> m_subjects;  // multiply-adds, sgemm if there is one, the kernels
     Timing m_peak, m_sgemm;

@@ -15,6 +15,10 @@ inline constexpr int k_decode_tokens = 8;  // at most, of one sequence in one st
 // may be the same array. A state is read, read again and written. Results do not depend on the number of threads.
 void decode_step(const Forward32& forward, int threads, Isa isa);
 
+// The threads of `threads` that a step of so many sequences runs on: one starts only where its share of the states
+// takes longer to pass than a thread to start.
+int decode_threads(const GdnDims& dims, std::size_t sequences, int threads);
+
 // States of `sequences` sequences with the writes of the last step not yet in them: the next step does both in one
 // sweep, so that a state is read and written once a token.
 class DecodeCache {

@@ -10,6 +10,9 @@ using namespace decoding;
 
 namespace {
 
+// A thread takes longer to start than so many bytes of states take to pass.
+constexpr std::size_t k_bytes_a_thread = std::size_t{2} << 20U;
+
 // The caller's.
 struct CallersStates {
     const Forward32& f;
@@ -33,6 +36,13 @@ private:
 };
 
 }  // namespace
+
+int decode_threads(const GdnDims& dims, std::size_t sequences, int threads) {
+    const std::size_t bytes = sequences * size(dims.Hv * dims.dk * dims.dv) * sizeof(float);
+    const std::size_t worth = 1 + bytes / k_bytes_a_thread;
+    const std::size_t tasks = sequences * size(dims.Hk);
+    return static_cast<int>(std::clamp<std::size_t>(std::min(worth, tasks), 1, size(std::max(threads, 1))));
+}
 
 void decode_step(const Forward32& f, int threads, Isa isa) {
     const DecodeKernel kernel = kernel_for(isa);

@@ -12,9 +12,6 @@
 
 namespace gdnctl::oracle::decoding {
 
-// A thread takes longer to start than so many bytes of states take to pass.
-inline constexpr std::size_t k_bytes_a_thread = std::size_t{2} << 20U;
-
 DecodeKernel kernel_for(Isa isa);
 
 inline std::size_t size(std::int64_t x) { return static_cast<std::size_t>(x); }
@@ -127,11 +124,10 @@ bool Share::next(States& states) {
 // Cuts a step into shares of neighbouring heads, each with a thread that calls run(share).
 template <class Run>
 void for_all_shares(const Forward32& f, int threads, const Run& run) {
-    const std::size_t bytes = f.sequences.size() * size(f.dims.Hv * f.dims.dk * f.dims.dv) * sizeof(float);
-    const auto worth = std::min<std::size_t>(1 + bytes / k_bytes_a_thread, size(std::max(threads, 1)));
     const std::size_t tasks = f.sequences.size() * size(f.dims.Hk);
-    const std::size_t parts = std::max<std::size_t>(std::min(worth, tasks), 1);
-    run_tasks(parts, static_cast<int>(parts), [&] {
+    const int used = decode_threads(f.dims, f.sequences.size(), threads);
+    const std::size_t parts = size(used);
+    run_tasks(parts, used, [&] {
         return [&](std::size_t part) {
             Share share(f, tasks * part / parts, tasks * (part + 1) / parts);
             run(share);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "gdnctl/oracle/decode32.h"
 #include "gdnctl/oracle/gdn_bench.h"
 
 using namespace gdnctl::oracle;
@@ -55,6 +56,18 @@ TEST_CASE("bench: the floor of decoding flips the sign of every state once a tok
     auto inputs = BenchInputs::make({2, 3, 1, 2, 8, 8}, 3);
     REQUIRE(inputs);
     for (const Isa isa : available_isas()) inputs->scale_states(2, isa);
+}
+
+TEST_CASE("bench: a decode step starts a thread only where its states outlast that") {
+    const GdnDims d{1, 1, 4, 8, 128, 128};  // 512 KB of states a sequence
+    CHECK(decode_threads(d, 1, 2) == 1);
+    CHECK(decode_threads(d, 3, 2) == 1);
+    CHECK(decode_threads(d, 4, 2) == 2);
+    CHECK(decode_threads(d, 64, 1) == 1);
+    CHECK(decode_threads(d, 64, 0) == 1);
+    CHECK(decode_threads(d, 64, 8) == 8);
+    CHECK(decode_threads({1, 1, 1, 64, 256, 256}, 1, 8) == 1);  // one key head cannot be split
+    CHECK(decode_threads(d, 0, 8) == 1);
 }
 
 TEST_CASE("bench: the phases of a kernel add up to its work, and measuring them changes no bit") {
