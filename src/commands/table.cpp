@@ -19,6 +19,8 @@
 #include "commands/log_show.h"
 #include "commands/log_stamp.h"
 #include "commands/log_summary.h"
+#include "commands/loop_explain.h"
+#include "commands/loop_status.h"
 #include "commands/oracle_bench.h"
 #include "commands/oracle_cases.h"
 #include "commands/oracle_compare.h"
@@ -38,7 +40,7 @@ namespace gdnctl::commands {
 namespace {
 
 // The order is that of the overview page; a row with an empty heading is hidden. Headings in use: "Running log",
-// "Jobs", "Oracle", "Setup".
+// "Jobs", "Oracle", "Loop", "Setup".
 constexpr cli::Command k_table[] = {
     cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
                                                    Tier::http),
@@ -65,6 +67,9 @@ constexpr cli::Command k_table[] = {
                                                            Tier::none),
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
         "oracle selftest", "Oracle", "see whether the oracle tells right from wrong here", Tier::none),
+    cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show how a loop stands", Tier::none),
+    cli::make<&loop_explain::describe, &loop_explain::run>("loop-explain", "Loop",
+                                                           "say why an iteration was kept or refused", Tier::none),
     cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),
     cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none),
     cli::make<&log_append::describe, &log_append::run>("log append", "Running log", "add an iteration to the log",

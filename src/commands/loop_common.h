@@ -1,0 +1,38 @@
+// What the views of a loop share: which log directory is meant, what its journal says, and how it stands.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/core/json.h"
+#include "gdnctl/loop/report.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands {
+
+void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir);
+
+// --log-dir against the working directory, or against the root of the repository when it is there and not here; else
+// codex-loop's default place. Errors: usage (the one that was given does not exist), remote_missing (exit 6: there is
+// none in the default place).
+Result<std::filesystem::path> loop_dir(const std::optional<std::string>& given, const Context& context);
+
+enum class LoopStatus { running, stopping, ended, interrupted };
+std::string_view word_of(LoopStatus status);
+
+LoopStatus status_of(const loop::LoadedRun& run);
+// "running, process 12 since ...", "ended: plateau", "interrupted in iteration 3"
+std::string standing(const loop::LoadedRun& run);
+
+std::string duration_text(std::int64_t ms);
+// A commit as people compare them: 12 digits.
+std::string short_commit(std::string_view sha);
+// "-" for an empty text.
+std::string or_dash(std::string text);
+
+}  // namespace gdnctl::commands

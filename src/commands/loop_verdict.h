@@ -1,0 +1,33 @@
+// What became of an iteration and why, as loop-explain and the reports put it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "commands/loop_common.h"
+
+namespace gdnctl::commands {
+
+struct Explained {
+    const loop::IterationView& iteration;
+    std::string run;
+    std::filesystem::path log_dir;
+    const loop::MeasuredView* measured = nullptr;     // nullptr: it was not
+    const loop::MeasuredRun* all_measured = nullptr;  // of the whole state
+    std::vector<std::string> files;                   // names of its artefacts
+};
+
+// "kept, and the new champion", "refused (rejected; counted as a failure)", "under way"
+std::string verdict_text(const loop::IterationView& iteration);
+std::string why_text(const loop::IterationView& iteration);
+// Refs and branches that hold its work.
+std::string kept_at_text(const Explained& explained);
+std::string gate_text(const loop::GateView& gate);  // "6.25 <= 5, `while_ms` increased by 6.25 ms"
+std::string pairs_text(const loop::PairsView& pairs);
+std::string number_text(double value);  // as many digits as it has, at most 6
+
+// Fields of gdnctl.loop-explain/1 from "iteration" on.
+Json explained_json(const Explained& explained);
+
+}  // namespace gdnctl::commands
