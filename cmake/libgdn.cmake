@@ -9,7 +9,8 @@ target_compile_options(gdn_interface PRIVATE ${gdn_compile_options})
 
 # The kernels are the oracle's own objects.
 set(gdn_objects $<TARGET_OBJECTS:gdn_interface>
-    "$<FILTER:$<TARGET_OBJECTS:gdnctl_oracle>,INCLUDE,/oracle/(kernels/|contract/gdn_problem\\.|files/tensor\\.)>")
+    $<TARGET_OBJECTS:gdnctl_oracle_kernels>
+    "$<FILTER:$<TARGET_OBJECTS:gdnctl_oracle_inputs>,INCLUDE,/oracle/(contract/gdn_problem|files/tensor)\\.>")
 
 set(gdn_exports ${CMAKE_SOURCE_DIR}/src/libgdn/exports.map)
 add_library(gdn SHARED ${gdn_objects})
@@ -33,7 +34,7 @@ add_custom_command(OUTPUT ${gdn_archive}
   COMMAND ${CMAKE_OBJCOPY} --strip-unneeded ${gdn_keep} gdn_all.o gdn_one.o
   COMMAND ${CMAKE_COMMAND} -E rm -f ${gdn_archive}
   COMMAND ${CMAKE_AR} qcs ${gdn_archive} gdn_one.o
-  DEPENDS gdn_interface gdnctl_oracle ${gdn_objects} ${gdn_exports}
+  DEPENDS gdn_interface gdnctl_oracle_kernels gdnctl_oracle_inputs ${gdn_objects} ${gdn_exports}
   WORKING_DIRECTORY ${CMAKE_BINARY_DIR} COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(gdn_static ALL DEPENDS ${gdn_archive})
 

@@ -10,7 +10,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-struct Row {
+struct TimedRow {
     std::string_view name;
     Pass pass;
     void (*run)(BenchInputs&, int, Isa);
@@ -19,7 +19,7 @@ struct Row {
 // The chunk length at which the nominal work is counted.
 constexpr int k_timed_chunk = 32;
 
-constexpr Row k_kernels[] = {
+constexpr TimedRow k_kernels[] = {
     {"builtin:fused", Pass::forward,
      [](BenchInputs& in, int threads, Isa isa) { fused_forward(in.forward(), threads, isa); }},
     {"builtin:chunk", Pass::forward,
@@ -75,12 +75,12 @@ double nominal_forward_flop(const GdnDims& d) {
 
 std::vector<std::string> timed_kernel_names() {
     std::vector<std::string> names;
-    for (const Row& row : k_kernels) names.emplace_back(row.name);
+    for (const TimedRow& row : k_kernels) names.emplace_back(row.name);
     return names;
 }
 
 Result<TimedKernel> find_timed_kernel(std::string_view spelling) {
-    for (const Row& row : k_kernels) {
+    for (const TimedRow& row : k_kernels) {
         if (row.name == spelling) return TimedKernel{std::string(spelling), row.pass, row.run};
     }
     const auto names = timed_kernel_names();

@@ -17,7 +17,7 @@ GdnCase step(std::string name, std::string about, GdnDims dims) {
     return c;
 }
 
-std::vector<GdnCase> make_cases() {
+std::vector<GdnCase> make_decode_cases() {
     std::vector<GdnCase> all;
     for (std::int64_t tokens = 1; tokens <= 8; ++tokens) {
         all.push_back(
@@ -43,7 +43,7 @@ std::vector<GdnCase> make_cases() {
 }  // namespace
 
 const std::vector<GdnCase>& decode_cases() {
-    static const std::vector<GdnCase> k_cases = make_cases();
+    static const std::vector<GdnCase> k_cases = make_decode_cases();
     return k_cases;
 }
 

@@ -8,6 +8,7 @@
 
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/compare/perturb.h"
 #include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/prepare.h"
 
@@ -20,25 +21,13 @@ constexpr double k_backward_allowance = 4;
 // How far our own fp32 backward may widen that: it sees what is lost inside the state, but it may have a defect.
 constexpr double k_own_allowance = 30;
 
-double roundoff_of(Matmul matmul) {
-    return matmul == Matmul::f32 ? 0x1p-24 : matmul == Matmul::bf16x3 ? 0x1p-16 : 0x1p-9;
-}
-
-void perturb(std::vector<double>& values, double amount, std::uint64_t salt) {
-    std::uint64_t state = salt * 0x9E3779B97F4A7C15ULL;
-    for (double& x : values) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        x *= (state >> 63U) != 0 ? 1 + amount : 1 - amount;
-    }
-}
-
 GdnGradients run_perturbed(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
                            double amount, std::uint64_t salt, int threads) {
     GdnProblem moved = problem;
     GdnCotangents pulled = cotangents;
     for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state, &pulled.d_out,
                          &pulled.d_final_state}) {
-        perturb(*values, amount, salt++);
+        perturb(*values, amount, salt++ * 0x9E3779B97F4A7C15ULL);
     }
     return run_adjoint64(moved, contract, pulled, threads);
 }

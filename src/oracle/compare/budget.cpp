@@ -13,6 +13,7 @@
 #include "gdnctl/oracle/gdn_compare.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/groups.h"
+#include "oracle/compare/perturb.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/tasks.h"
 
@@ -28,24 +29,6 @@ constexpr double k_growth_limit = 1e6;
 // Relative error of honest arithmetic from which on a comparison says nothing.
 constexpr double k_condition_limit = 0.3;
 constexpr double k_fp32_roundoff = 0x1p-24;
-
-double roundoff_of(Matmul matmul) {
-    switch (matmul) {
-        case Matmul::f32: return k_fp32_roundoff;
-        case Matmul::bf16x3: return 0x1p-16;
-        case Matmul::bf16: return 0x1p-9;
-    }
-    return k_fp32_roundoff;
-}
-
-// Moves every value by +-amount relative, the signs from a fixed hash of the position.
-void perturb(std::vector<double>& values, double amount, std::uint64_t salt) {
-    std::uint64_t state = salt;
-    for (double& x : values) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        x *= (state >> 63U) != 0 ? 1 + amount : 1 - amount;
-    }
-}
 
 GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract, double amount, int threads) {
     GdnProblem moved = problem;

@@ -12,15 +12,15 @@ namespace gdnctl::oracle {
 
 namespace {
 
-using Values = std::vector<double>;
+using Reals = std::vector<double>;
 
-double dot(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+double dot(const Reals& a, const Reals& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
 // Least squares: target = sum of x[i] * terms[i]. Gaussian elimination on the normal equations; terms that are 0 keep
 // the factor 1.
-Values fitted(const std::vector<Values>& terms, const Values& target) {
+Reals fitted(const std::vector<Reals>& terms, const Reals& target) {
     const std::size_t n = terms.size();
-    std::vector<Values> a(n, Values(n + 1, 0));
+    std::vector<Reals> a(n, Reals(n + 1, 0));
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = 0; j < n; ++j) a[i][j] = dot(terms[i], terms[j]);
         a[i][n] = dot(terms[i], target);
@@ -32,7 +32,7 @@ Values fitted(const std::vector<Values>& terms, const Values& target) {
             for (std::size_t j = i; j <= n; ++j) a[row][j] -= factor * a[i][j];
         }
     }
-    Values x(n, 1);
+    Reals x(n, 1);
     for (std::size_t i = n; i-- > 0;) {
         x[i] = a[i][n];
         for (std::size_t j = i + 1; j < n; ++j) x[i] -= a[i][j] * x[j];
@@ -125,9 +125,9 @@ private:
         }
     }
 
-    Values act(const ChunkEdit& edit) const { return run_lane<double>(m_lane, edit).out; }
+    Reals act(const ChunkEdit& edit) const { return run_lane<double>(m_lane, edit).out; }
 
-    double distance(const Values& computed) const {
+    double distance(const Reals& computed) const {
         double sum = 0;
         for (std::size_t i = 0; i < m_target.size(); ++i)
             sum += (m_target[i] - computed[i]) * (m_target[i] - computed[i]);
@@ -157,7 +157,7 @@ private:
                 }
             });
         };
-        const Values inter = act([](ChunkParts& c) { std::fill(c.P.begin(), c.P.end(), 0.0); });
+        const Reals inter = act([](ChunkParts& c) { std::fill(c.P.begin(), c.P.end(), 0.0); });
         const auto without = [&](std::vector<double> ChunkParts::* rows) {
             return act([&, rows](ChunkParts& c) {
                 no_read(c);
@@ -165,8 +165,8 @@ private:
             });
         };
         const auto moved = [](double factor) { return std::fabs(factor - 1) > 1e-3; };
-        const std::vector<Values> by_read = {inter, part_of_p(false), part_of_p(true)};
-        Values f = fitted(by_read, m_target);
+        const std::vector<Reals> by_read = {inter, part_of_p(false), part_of_p(true)};
+        Reals f = fitted(by_read, m_target);
         if (explains(distance(combined(by_read, f)))) {
             const std::string text = fmt::format(
                 "out is {:.4g} Q S + {:.4g} (P below its diagonal) U + {:.4g} (diagonal of P) U", f[0], f[1], f[2]);
@@ -175,7 +175,7 @@ private:
             if (m_state_wrong && moved(f[1]) && moved(f[2])) return named({"wu", "intra", "beta"}, text);
             return named({"intra", "output", "wu"}, text);
         }
-        const std::vector<Values> by_source = {inter, without(&ChunkParts::forget), without(&ChunkParts::write)};
+        const std::vector<Reals> by_source = {inter, without(&ChunkParts::forget), without(&ChunkParts::write)};
         f = fitted(by_source, m_target);
         if (!explains(distance(combined(by_source, f)))) return std::nullopt;
         const std::string text = fmt::format("U is solved from {:.4g} V - {:.4g} K S", f[1], f[2]);
@@ -185,8 +185,8 @@ private:
         return named({"wu", "beta", "solve"}, text);
     }
 
-    static Values combined(const std::vector<Values>& terms, const Values& factors) {
-        Values sum(terms.front().size(), 0);
+    static Reals combined(const std::vector<Reals>& terms, const Reals& factors) {
+        Reals sum(terms.front().size(), 0);
         for (std::size_t t = 0; t < terms.size(); ++t) {
             for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factors[t] * terms[t][i];
         }
@@ -200,11 +200,11 @@ private:
             });
         };
         double f = 1;
-        Values now = with(f);
+        Reals now = with(f);
         for (int step = 0; step < 6; ++step) {
-            const Values near = with(f + 1e-6);
-            Values slope(now.size());
-            Values rest(now.size());
+            const Reals near = with(f + 1e-6);
+            Reals slope(now.size());
+            Reals rest(now.size());
             for (std::size_t i = 0; i < now.size(); ++i) {
                 slope[i] = (near[i] - now[i]) / 1e-6;
                 rest[i] = m_target[i] - now[i];
@@ -225,7 +225,7 @@ private:
     bool m_state_wrong = false;
     std::vector<std::size_t> m_columns;
     Lane m_lane;
-    Values m_target;
+    Reals m_target;
     double m_before = 0;
 };
 

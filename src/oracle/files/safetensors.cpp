@@ -37,7 +37,7 @@ struct Entry {
     std::uint64_t end = 0;
 };
 
-tl::unexpected<Error> malformed(std::string_view what, std::string_view detail) {
+tl::unexpected<Error> bad_safetensors(std::string_view what, std::string_view detail) {
     return fail(ErrorKind::bad_input, fmt::format("{}: {}", what, detail));
 }
 
@@ -56,16 +56,16 @@ Result<Header> parse_header(std::string_view text, std::string_view what) {
         return true;
     };
     Header header = Header::parse(text, watch, false);
-    if (header.is_discarded() || !header.is_object()) return malformed(what, "header is not a JSON object");
+    if (header.is_discarded() || !header.is_object()) return bad_safetensors(what, "header is not a JSON object");
     if (!duplicate.empty()) return malformed_tensor(what, duplicate, "is named twice in the header");
     return header;
 }
 
 Result<std::map<std::string, std::string>> parse_metadata(const Header& value, std::string_view what) {
-    if (!value.is_object()) return malformed(what, "__metadata__ is not an object");
+    if (!value.is_object()) return bad_safetensors(what, "__metadata__ is not an object");
     std::map<std::string, std::string> metadata;
     for (const auto& [key, text] : value.items()) {
-        if (!text.is_string()) return malformed(what, fmt::format("__metadata__ '{}' is not a string", key));
+        if (!text.is_string()) return bad_safetensors(what, fmt::format("__metadata__ '{}' is not a string", key));
         metadata[key] = text.get<std::string>();
     }
     return metadata;
@@ -133,10 +133,10 @@ Status check_cover(const std::vector<Entry>& entries, std::uint64_t start, std::
     if (position > available) {
         // Offsets may be absurd: the sum is only printed when it fits.
         const std::uint64_t needed = position > ~start ? position : start + position;
-        return malformed(what, fmt::format("truncated: header says {} bytes, file has {}", needed, file_size));
+        return bad_safetensors(what, fmt::format("truncated: header says {} bytes, file has {}", needed, file_size));
     }
     if (position < available) {
-        return malformed(what, fmt::format("{} bytes follow the last tensor", available - position));
+        return bad_safetensors(what, fmt::format("{} bytes follow the last tensor", available - position));
     }
     return {};
 }
@@ -154,19 +154,19 @@ Status check_not_lfs_pointer(std::span<const std::uint8_t> bytes, std::string_vi
 Result<TensorFile> parse_safetensors(std::span<const std::uint8_t> bytes, std::string_view what) {
     GDNCTL_TRY(check_not_lfs_pointer(bytes, what));
     if (bytes.size() < 8)
-        return malformed(what, fmt::format("truncated: header says 8 bytes, file has {}", bytes.size()));
+        return bad_safetensors(what, fmt::format("truncated: header says 8 bytes, file has {}", bytes.size()));
     std::uint64_t header_size = 0;
     std::memcpy(&header_size, bytes.data(), 8);
     if (header_size > k_max_header) {
-        return malformed(what, fmt::format("header length {} is beyond the {} allowed: not a safetensors file",
-                                           header_size, k_max_header));
+        return bad_safetensors(what, fmt::format("header length {} is beyond the {} allowed: not a safetensors file",
+                                                 header_size, k_max_header));
     }
     if (header_size > bytes.size() - 8) {
-        return malformed(what,
-                         fmt::format("truncated: header says {} bytes, file has {}", header_size + 8, bytes.size()));
+        return bad_safetensors(
+            what, fmt::format("truncated: header says {} bytes, file has {}", header_size + 8, bytes.size()));
     }
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, header_size);
-    if (!text.starts_with('{')) return malformed(what, "header does not begin with '{': not a safetensors file");
+    if (!text.starts_with('{')) return bad_safetensors(what, "header does not begin with '{': not a safetensors file");
     GDNCTL_TRY_ASSIGN(const Header header, parse_header(text, what));
 
     TensorFile file;

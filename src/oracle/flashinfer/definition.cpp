@@ -130,7 +130,7 @@ GdnDefinition make(Stage stage, std::int64_t key_heads, std::int64_t value_heads
     return known;
 }
 
-std::string text_of(const TensorSpec& spec) {
+std::string described(const TensorSpec& spec) {
     return fmt::format("{} {}", spec.axes ? "[" + text::join(*spec.axes, ",") + "]" : "scalar", spec.dtype);
 }
 
@@ -148,7 +148,7 @@ Status check_tensors(const std::vector<TensorSpec>& read, const std::vector<Tens
         if (same) continue;
         return fail(ErrorKind::bad_input,
                     fmt::format("{}: {} {} is '{}' {}, expected '{}' {}", what, kind, i + 1, read[i].name,
-                                text_of(read[i]), known[i].name, text_of(known[i])));
+                                described(read[i]), known[i].name, described(known[i])));
     }
     return {};
 }

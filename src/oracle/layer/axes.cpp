@@ -7,8 +7,6 @@ namespace gdnctl::oracle {
 
 namespace {
 
-std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 // Calls visit(offset in the row, part, offset in the part's row, count) for each run of a row of qkvz; parts are q, k,
 // v, z.
 template <class Visit>

@@ -9,8 +9,6 @@ namespace gdnctl::oracle {
 
 namespace {
 
-std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 // 0 * infinity is no gradient: where nothing flows back, nothing flows on.
 double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
 

@@ -108,10 +108,10 @@ void add_budget(Expected& e, const std::vector<TensorFile>& variants) {
     }
     e.relative = truth_rms > 0 ? whole_rms / truth_rms : 0;
     // A few elements say little of how large errors are: their group shares the whole tensor's relative budget.
-    constexpr std::size_t k_few = 256;
+    constexpr std::size_t k_enough = 256;
     const auto truth = sum_groups(e.groups, e.want, e.want);
     for (std::size_t g = 0; g < truth.size(); ++g) {
-        if (truth[g].count >= k_few) continue;
+        if (truth[g].count >= k_enough) continue;
         e.budgets[g].rms = std::max(e.budgets[g].rms, e.relative * truth[g].truth_rms());
         e.budgets[g].max_abs = std::max(e.budgets[g].max_abs, e.relative * truth[g].max_truth);
     }

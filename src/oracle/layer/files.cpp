@@ -7,18 +7,19 @@ namespace gdnctl::oracle {
 
 namespace {
 
-enum Stream : std::uint64_t {
-    stream_projections = 201,
-    stream_gates,
-    stream_weights,
-    stream_norm,
-    stream_A_log,
-    stream_conv_state,
-    stream_state,
-    stream_cotangents,
+enum LayerStream : std::uint64_t {
+    layer_stream_projections = 201,
+    layer_stream_gates,
+    layer_stream_weights,
+    layer_stream_norm,
+    layer_stream_A_log,
+    layer_stream_conv_state,
+    layer_stream_state,
+    layer_stream_cotangents,
 };
 
-std::vector<double> normals(std::uint64_t seed, Stream stream, std::int64_t count, double scale, double offset = 0) {
+std::vector<double> normals(std::uint64_t seed, LayerStream stream, std::int64_t count, double scale,
+                            double offset = 0) {
     Random random(seed, stream);
     std::vector<double> values(static_cast<std::size_t>(count));
     for (double& x : values) x = offset + scale * random.normal();
@@ -47,18 +48,18 @@ TensorFile make_layer_inputs(const GdnDims& d, DType dtype, std::uint64_t seed, 
     constexpr std::int64_t k_taps = 4;
     const std::int64_t width = 2 * d.Hk * d.dk + 2 * d.Hv * d.dv;
     const std::int64_t channels = 2 * d.Hk * d.dk + d.Hv * d.dv;
-    add("qkvz", normals(seed, stream_projections, d.B * d.T * width, 1), {d.B, d.T, width}, dtype);
-    add("ba", normals(seed, stream_gates, d.B * d.T * 2 * d.Hv, 1), {d.B, d.T, 2 * d.Hv}, dtype);
-    add("conv_weight", normals(seed, stream_weights, channels * k_taps, 0.5), {channels, k_taps}, DType::f32);
-    Random random(seed, stream_A_log);
+    add("qkvz", normals(seed, layer_stream_projections, d.B * d.T * width, 1), {d.B, d.T, width}, dtype);
+    add("ba", normals(seed, layer_stream_gates, d.B * d.T * 2 * d.Hv, 1), {d.B, d.T, 2 * d.Hv}, dtype);
+    add("conv_weight", normals(seed, layer_stream_weights, channels * k_taps, 0.5), {channels, k_taps}, DType::f32);
+    Random random(seed, layer_stream_A_log);
     std::vector<double> A_log(static_cast<std::size_t>(d.Hv));
     for (double& x : A_log) x = random.uniform(-3, 2.75);
     add("A_log", A_log, {d.Hv}, DType::f32);
     add("dt_bias", std::vector<double>(A_log.size(), 1), {d.Hv}, DType::f32);
-    add("norm_weight", normals(seed, stream_norm, d.dv, 0.1, 1), {d.dv}, DType::f32);
-    add("initial_conv_state", normals(seed, stream_conv_state, d.B * channels * k_taps, 1), {d.B, channels, k_taps},
-        dtype);
-    add("initial_state", normals(seed, stream_state, d.B * d.Hv * d.dk * d.dv, 0.1),
+    add("norm_weight", normals(seed, layer_stream_norm, d.dv, 0.1, 1), {d.dv}, DType::f32);
+    add("initial_conv_state", normals(seed, layer_stream_conv_state, d.B * channels * k_taps, 1),
+        {d.B, channels, k_taps}, dtype);
+    add("initial_state", normals(seed, layer_stream_state, d.B * d.Hv * d.dk * d.dv, 0.1),
         layer_state_shape(d, contract.resolved.value.state_layout), DType::f32);
     file.metadata = {{"op", "gdn-layer"}, {"seed", fmt::format("{}", seed)}, {"key_heads", fmt::format("{}", d.Hk)}};
     return file;
@@ -79,7 +80,7 @@ Result<std::optional<LayerCotangents>> read_layer_cotangents(const TensorFile& f
 
 LayerCotangents random_layer_cotangents(const GdnLayer& p, std::uint64_t seed) {
     const auto filled = [&](std::int64_t count, std::uint64_t variant, double scale) {
-        auto values = normals(seed + (variant << 32U), stream_cotangents, count, scale);
+        auto values = normals(seed + (variant << 32U), layer_stream_cotangents, count, scale);
         for (double& x : values) x = static_cast<double>(static_cast<float>(x));
         return values;
     };

@@ -7,8 +7,6 @@ namespace gdnctl::oracle {
 
 namespace {
 
-std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 double roundoff_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0x1p-24; }
 
 double softplus(double x) { return x > 20 ? x : std::log1p(std::exp(x)); }

@@ -13,6 +13,8 @@
 
 namespace gdnctl::oracle {
 
+inline std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
+
 // The tensor whose name means `canonical`, nullptr when there is none; bad_input when two names mean the same.
 Result<const Tensor*> find_layer_tensor(const TensorFile& file, std::string_view canonical);
 // Values of a floating tensor that must have this shape; bad_input.

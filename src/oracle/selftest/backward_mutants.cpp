@@ -9,7 +9,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-using Mutants = std::vector<BackwardMutant>;
+using BackwardMutants = std::vector<BackwardMutant>;
 using Stages = std::vector<std::string>;
 using Term = BackwardTerm;
 
@@ -38,7 +38,7 @@ BackwardMutant after(std::string name, Stages stages, std::function<void(GdnGrad
 }
 
 // dU, dP, Y, dM: what several gradients come from.
-void add_shared(Mutants& all) {
+void add_shared(BackwardMutants& all) {
     const Stages shared = {"bwd_shared"};
     all.push_back(term("P^T dO left out", shared, Term::dU_intra, 0));
     all.push_back(term("P^T dO 10 % too large", shared, Term::dU_intra, 1.1));
@@ -56,7 +56,7 @@ void add_shared(Mutants& all) {
 }
 
 // The gradient of the state, from chunk to chunk.
-void add_state(Mutants& all) {
+void add_state(BackwardMutants& all) {
     const Stages shared = {"bwd_shared"};
     all.push_back(term("D without decay", shared, Term::dS_keep, 1, Dropped::decay));
     all.push_back(term("D left out of dS", shared, Term::dS_keep, 0));
@@ -80,7 +80,7 @@ void add_state(Mutants& all) {
     }));
 }
 
-void add_values(Mutants& all) {
+void add_values(BackwardMutants& all) {
     all.push_back(term("dv without beta", {"dv"}, Term::dV, 1, Dropped::beta));
     all.push_back(term("dv 5 % too small", {"dv"}, Term::dV, 0.95));
     all.push_back(term("beta's gradient without its second term", {"dbeta"}, Term::dbeta_gram, 0));
@@ -92,7 +92,7 @@ void add_values(Mutants& all) {
     }));
 }
 
-void add_keys(Mutants& all) {
+void add_keys(BackwardMutants& all) {
     all.push_back(term("dO S^T left out of dq", {"dq"}, Term::dQ_state, 0));
     all.push_back(term("dO S^T without decay", {"dq"}, Term::dQ_state, 1, Dropped::decay));
     all.push_back(term("dO S^T without the scale", {"dq"}, Term::dQ_state, 1, Dropped::scale));
@@ -127,7 +127,7 @@ void add_keys(Mutants& all) {
     }));
 }
 
-void add_gates(Mutants& all) {
+void add_gates(BackwardMutants& all) {
     const Stages dg = {"dg"};
     all.push_back(term("dP P left out of dg", dg, Term::dg_intra, 0));
     all.push_back(term("dM M left out of dg", dg, Term::dg_solve, 0));
@@ -154,7 +154,7 @@ void add_gates(Mutants& all) {
 }  // namespace
 
 std::vector<BackwardMutant> all_backward_mutants() {
-    Mutants all;
+    BackwardMutants all;
     add_shared(all);
     add_state(all);
     add_values(all);

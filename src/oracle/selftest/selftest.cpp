@@ -21,17 +21,17 @@ GdnCase mutant_case(bool real) {
 }
 
 // What a mutant changed, seen against the honest run of the same kernel.
-struct Changed {
+struct Noticed {
     std::set<std::int64_t> heads;
     std::int64_t first_chunk = -1;
 };
 
-Changed changed_places(const GdnReference& r, const GdnOutputs& honest, const GdnOutputs& x) {
+Noticed changed_places(const GdnReference& r, const GdnOutputs& honest, const GdnOutputs& x) {
     const GdnProblem& p = r.problem;
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const auto dv = static_cast<std::size_t>(p.dims.dv);
     const auto state = static_cast<std::size_t>(p.dims.dk) * dv;
-    Changed changed;
+    Noticed changed;
     const auto note = [&](std::size_t head, std::int64_t chunk) {
         changed.heads.insert(static_cast<std::int64_t>(head));
         if (changed.first_chunk < 0 || chunk < changed.first_chunk) changed.first_chunk = chunk;
@@ -103,7 +103,7 @@ private:
     void judge_mutant(const Round& round, const Mutant& m, const MutantScope& scope, std::string_view where) {
         const GdnReference& r = round.reference;
         const GdnOutputs x = run_mutant(r, &m, scope, m_options.threads);
-        const Changed changed = changed_places(r, round.honest, x);
+        const Noticed changed = changed_places(r, round.honest, x);
         if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
         const GdnReport report = judged(r, x, true);
         const std::string found = report.place ? fmt::format("{} heads from chunk {} on", report.place->heads.size(),
@@ -114,7 +114,7 @@ private:
                      round.totals, m_report);
     }
 
-    static bool right_place(const GdnReport& report, const Changed& changed, const MutantScope& scope) {
+    static bool right_place(const GdnReport& report, const Noticed& changed, const MutantScope& scope) {
         if (!report.place) return false;
         const std::set<std::int64_t> heads(report.place->heads.begin(), report.place->heads.end());
         const std::int64_t chunk = report.place->first_chunk;

@@ -96,8 +96,7 @@ private:
     }
 
     void inside() {
-        using Parts = const ChunkParts&;
-        const auto wobble = [](Parts, Row i, Row j) {
+        const auto wobble = [](const ChunkParts&, Row i, Row j) {
             return 1 + 0.1 * std::sin(3.0 * static_cast<double>(i) + 5.0 * static_cast<double>(j));
         };
         edit("M off by up to 10 %, here and there", {"solve", "decay"}, entries(&ChunkParts::M, wobble));
@@ -111,7 +110,7 @@ private:
                  return i >= c.rows / 2 && j < c.rows / 2 ? 0.0 : 1.0;
              }));
         edit("P's diagonal doubled", {"intra", "output"},
-             entries(&ChunkParts::P, [](Parts, Row i, Row j) { return i == j ? 2.0 : 1.0; }));
+             entries(&ChunkParts::P, [](const ChunkParts&, Row i, Row j) { return i == j ? 2.0 : 1.0; }));
         edit("Gamma by a polynomial of second order", {"decay", "gate"}, [](ChunkParts& c) {
             const auto poor = [&](Row i, Row j) {
                 const double x = c.sum[i] - c.sum[j];

@@ -26,7 +26,7 @@ GdnProblem Checker::inputs(std::int64_t tokens, std::uint64_t variant) const {
 TensorFile Checker::file_of(const GdnProblem& p) const {
     const GdnDims& d = p.dims;
     TensorFile file;
-    const auto add = [&](std::string name, const Values& values, Shape shape) {
+    const auto add = [&](std::string name, const Reals& values, Shape shape) {
         file.tensors.push_back({std::move(name), from_f64(values, std::move(shape), DType::f32)});
     };
     add("q", p.q, {d.B, d.T, d.Hk, d.dk});
@@ -69,7 +69,7 @@ Result<Outcome> Checker::run(const GdnProblem& p) {
     return outcome;
 }
 
-void Checker::compare(const Values& got, const Values& want, const std::string& what) {
+void Checker::compare(const Reals& got, const Reals& want, const std::string& what) {
     double error = 0;
     double size = 0;
     double largest_error = 0;

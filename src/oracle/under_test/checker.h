@@ -10,10 +10,10 @@
 
 namespace gdnctl::oracle {
 
-using Values = std::vector<double>;
+using Reals = std::vector<double>;
 
 struct Outcome {
-    Values out, state;
+    Reals out, state;
 };
 
 inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); }
@@ -48,9 +48,9 @@ private:
     TensorFile file_of(const GdnProblem& p) const;
     Result<Outcome> run(const GdnProblem& p);
     bool failed() const { return result.fault.has_value(); }
-    void compare(const Values& got, const Values& want, const std::string& what);
+    void compare(const Reals& got, const Reals& want, const std::string& what);
     // `gradient` along `step`, beside what differences say.
-    void note_derivative(const Values& gradient, const Values& step, double difference, const char* name);
+    void note_derivative(const Reals& gradient, const Reals& step, double difference, const char* name);
 
     KernelUnderTest& m_kernel;
     int m_threads;

@@ -12,8 +12,8 @@ Status Checker::beta_zero() {
     GdnProblem p = inputs(33);
     const GdnDims& d = p.dims;
     std::fill(p.beta.begin(), p.beta.end(), 0.0);
-    Values out(p.v.size());
-    Values state = p.initial_state;
+    Reals out(p.v.size());
+    Reals state = p.initial_state;
     const double scale = 1 / std::sqrt(static_cast<double>(d.dk));
     for (std::int64_t row = 0; row < d.B * d.T; ++row) {
         for (std::int64_t h = 0; h < d.Hv; ++h) {
@@ -42,8 +42,8 @@ Status Checker::perfect_fit() {
     std::fill(p.gate.begin(), p.gate.end(), 0.0);
     GDNCTL_TRY_ASSIGN(const Outcome outcome, run(p));
     if (failed()) return {};
-    Values recalled;
-    Values last;
+    Reals recalled;
+    Reals last;
     for (std::int64_t head = 0; head < d.B * d.Hv; ++head) {
         const std::int64_t row = (head / d.Hv + 1) * d.T - 1;
         const std::int64_t h = head % d.Hv;
@@ -71,7 +71,7 @@ Status Checker::identical_keys() {
     std::fill(p.gate.begin(), p.gate.end(), 0.0);
     // The first unit vector: its products are exact.
     for (std::size_t i = 0; i < p.k.size(); ++i) p.k[i] = i % unsign(d.dk) == 0 ? 1 : 0;
-    Values out(p.v.size());
+    Reals out(p.v.size());
     const double scale = 1 / std::sqrt(static_cast<double>(d.dk));
     for (std::size_t i = 0; i < out.size(); ++i) {
         const std::size_t head = i / unsign(d.dv);  // of [B*T, Hv]
@@ -94,7 +94,7 @@ Status Checker::orthonormal_keys() {
         const std::size_t t = i / unsign(d.Hk * d.dk) % unsign(d.T);
         p.k[i] = i % unsign(d.dk) == t ? 1 : 0;
     }
-    Values state(unsign(d.B * d.Hv * d.dk * d.dv));
+    Reals state(unsign(d.B * d.Hv * d.dk * d.dv));
     for (std::int64_t head = 0; head < d.B * d.Hv; ++head) {
         double decay = 0;
         for (std::int64_t t = d.T - 1; t >= 0; --t) {

@@ -16,7 +16,7 @@ namespace {
 struct Input {
     const char* gradient;
     const char* name;
-    Values GdnProblem::* values;
+    Reals GdnProblem::* values;
 };
 
 constexpr std::array k_inputs = {
@@ -25,17 +25,17 @@ constexpr std::array k_inputs = {
     Input{"dbeta", "beta", &GdnProblem::beta}, Input{"d_initial_state", "initial_state", &GdnProblem::initial_state},
 };
 
-double dot(const Values& a, const Values& b) {
+double inner_product(const Reals& a, const Reals& b) {
     double sum = 0;
     for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
     return sum;
 }
 
 // A step of every element, of a twentieth of their size, with random signs.
-Values random_step(const Values& values, std::uint64_t seed, std::uint64_t stream) {
-    const double size = 0.05 * std::sqrt(dot(values, values) / static_cast<double>(values.size()));
+Reals random_step(const Reals& values, std::uint64_t seed, std::uint64_t stream) {
+    const double size = 0.05 * std::sqrt(inner_product(values, values) / static_cast<double>(values.size()));
     Random random(seed, stream);
-    Values step(values.size());
+    Reals step(values.size());
     for (double& x : step) x = random.uniform() < 0.5 ? -size : size;
     return step;
 }
@@ -67,31 +67,32 @@ Status Checker::gradient() {
         GDNCTL_TRY_ASSIGN(const Tensor* gradient, find_gdn_tensor(done.outputs, input.gradient));
         if (gradient == nullptr) continue;
         result.applies = true;
-        const Values& values = p.*input.values;
+        const Reals& values = p.*input.values;
         if (gradient->count() != values.size()) {
             result.fault = KernelFault{KernelFaultKind::wrong_shape,
                                        fmt::format("{} has another size than {}", input.gradient, input.name),
                                        {}};
             return {};
         }
-        const Values step = random_step(values, m_seed, i);
+        const Reals step = random_step(values, m_seed, i);
         double difference = 0;
         for (const auto& [half_steps, weight] : {std::pair{1, 4.0 / 3}, {-1, -4.0 / 3}, {2, -1.0 / 6}, {-2, 1.0 / 6}}) {
             GdnProblem moved = p;
             for (std::size_t j = 0; j < step.size(); ++j) (moved.*input.values)[j] += half_steps * step[j] / 2;
             GDNCTL_TRY_ASSIGN(const Outcome outcome, run(moved));
             if (failed()) return {};
-            difference += weight * (dot(cotangents.d_out, outcome.out) + dot(cotangents.d_final_state, outcome.state));
+            difference += weight * (inner_product(cotangents.d_out, outcome.out) +
+                                    inner_product(cotangents.d_final_state, outcome.state));
         }
         note_derivative(to_f64(*gradient), step, difference, input.gradient);
     }
     return {};
 }
 
-void Checker::note_derivative(const Values& gradient, const Values& step, double difference, const char* name) {
+void Checker::note_derivative(const Reals& gradient, const Reals& step, double difference, const char* name) {
     double size = 0;
     for (std::size_t i = 0; i < step.size(); ++i) size += std::pow(gradient[i] * step[i], 2);
-    const double derivative = dot(gradient, step);
+    const double derivative = inner_product(gradient, step);
     const double ratio = std::fabs(derivative - difference) / std::sqrt(size);
     const double found = std::isfinite(ratio) ? ratio : HUGE_VAL;
     if (found <= result.error || derivative == difference) return;

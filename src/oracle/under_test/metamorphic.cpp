@@ -11,13 +11,13 @@ namespace {
 // Honest fp32 kernels stay below a tenth of it on these inputs.
 constexpr double k_tolerance = 2e-5;
 
-struct Row {
+struct RelationRow {
     const char* name;
     const char* about;
     Status (Checker::*check)();
 };
 
-constexpr Row k_relations[] = {
+constexpr RelationRow k_relations[] = {
     {"causality", "later tokens change no earlier output, bit for bit", &Checker::causality},
     {"prefixes", "the first tokens alone give what they give among others", &Checker::prefixes},
     {"continuation", "two calls, the state handed on, equal one", &Checker::continuation},
@@ -40,7 +40,7 @@ constexpr Row k_relations[] = {
 const std::vector<Relation>& relations() {
     static const std::vector<Relation> k_all = [] {
         std::vector<Relation> all;
-        for (const Row& row : k_relations) all.push_back({row.name, row.about});
+        for (const RelationRow& row : k_relations) all.push_back({row.name, row.about});
         return all;
     }();
     return k_all;
@@ -48,7 +48,7 @@ const std::vector<Relation>& relations() {
 
 Result<RelationResult> check_relation(const std::string& name, KernelUnderTest& kernel, int threads,
                                       std::uint64_t seed) {
-    for (const Row& row : k_relations) {
+    for (const RelationRow& row : k_relations) {
         if (name != row.name) continue;
         Checker checker(kernel, threads, seed);
         checker.result.tolerance = k_tolerance;

@@ -11,9 +11,9 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Values [from, to) of each batch row, `width` values a token.
-Values tokens_of(const Values& values, const GdnDims& d, std::int64_t width, std::int64_t from, std::int64_t to) {
-    Values part;
+// Reals [from, to) of each batch row, `width` values a token.
+Reals token_range(const Reals& values, const GdnDims& d, std::int64_t width, std::int64_t from, std::int64_t to) {
+    Reals part;
     for (std::int64_t b = 0; b < d.B; ++b) {
         const auto row = values.begin() + (b * d.T) * width;
         part.insert(part.end(), row + from * width, row + to * width);
@@ -25,19 +25,19 @@ GdnProblem slice(const GdnProblem& p, std::int64_t from, std::int64_t to) {
     const GdnDims& d = p.dims;
     GdnProblem part = p;
     part.dims.T = to - from;
-    part.q = tokens_of(p.q, d, d.Hk * d.dk, from, to);
-    part.k = tokens_of(p.k, d, d.Hk * d.dk, from, to);
-    part.v = tokens_of(p.v, d, d.Hv * d.dv, from, to);
-    part.gate = tokens_of(p.gate, d, d.Hv, from, to);
-    part.beta = tokens_of(p.beta, d, d.Hv, from, to);
+    part.q = token_range(p.q, d, d.Hk * d.dk, from, to);
+    part.k = token_range(p.k, d, d.Hk * d.dk, from, to);
+    part.v = token_range(p.v, d, d.Hv * d.dv, from, to);
+    part.gate = token_range(p.gate, d, d.Hv, from, to);
+    part.beta = token_range(p.beta, d, d.Hv, from, to);
     part.sequences.clear();
     for (std::int64_t b = 0; b < d.B; ++b) part.sequences.push_back({b * part.dims.T, (b + 1) * part.dims.T});
     return part;
 }
 
 // One batch row after the other: [B, size] in the order of `rows`.
-Values blocks(const Values& values, std::size_t size, const std::vector<std::size_t>& rows) {
-    Values moved;
+Reals blocks(const Reals& values, std::size_t size, const std::vector<std::size_t>& rows) {
+    Reals moved;
     for (const std::size_t row : rows) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row * size);
         moved.insert(moved.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
@@ -46,8 +46,8 @@ Values blocks(const Values& values, std::size_t size, const std::vector<std::siz
 }
 
 // The later half of the heads first, in an array of [.., heads, width].
-Values heads_swapped(const Values& values, std::int64_t heads, std::int64_t width) {
-    Values moved = values;
+Reals heads_swapped(const Reals& values, std::int64_t heads, std::int64_t width) {
+    Reals moved = values;
     const std::ptrdiff_t row = heads * width;
     for (auto at = moved.begin(); at != moved.end(); at += row) std::rotate(at, at + row / 2, at + row);
     return moved;
@@ -57,7 +57,7 @@ Values heads_swapped(const Values& values, std::int64_t heads, std::int64_t widt
 GdnProblem first_row(const GdnProblem& p) {
     GdnProblem one = p;
     one.dims.B = 1;
-    for (Values* values : {&one.q, &one.k, &one.v, &one.gate, &one.beta, &one.initial_state}) {
+    for (Reals* values : {&one.q, &one.k, &one.v, &one.gate, &one.beta, &one.initial_state}) {
         values->resize(values->size() / unsign(p.dims.B));
     }
     one.sequences = {{0, p.dims.T}};
@@ -67,7 +67,7 @@ GdnProblem first_row(const GdnProblem& p) {
 // `offsets` over the first batch row, a state for each sequence.
 GdnProblem packed_row(const GdnProblem& p, const std::vector<std::int64_t>& offsets) {
     GdnProblem one = first_row(p);
-    const Values state = one.initial_state;
+    const Reals state = one.initial_state;
     one.has_cu_seqlens = true;
     one.sequences.clear();
     one.initial_state.clear();
@@ -91,7 +91,7 @@ Status Checker::causality() {
         if (failed()) return {};
         GdnProblem changed = p;
         const GdnDims& d = p.dims;
-        const auto later = [&](Values& to, const Values& from, std::int64_t width) {
+        const auto later = [&](Reals& to, const Reals& from, std::int64_t width) {
             for (std::int64_t b = 0; b < d.B; ++b) {
                 std::copy(from.begin() + (b * T + t) * width, from.begin() + (b + 1) * T * width,
                           to.begin() + (b * T + t) * width);
@@ -104,7 +104,7 @@ Status Checker::causality() {
         later(changed.beta, other.beta, d.Hv);
         GDNCTL_TRY_ASSIGN(const Outcome after, run(changed));
         if (failed()) return {};
-        compare(tokens_of(after.out, d, d.Hv * d.dv, 0, t), tokens_of(plain.out, d, d.Hv * d.dv, 0, t),
+        compare(token_range(after.out, d, d.Hv * d.dv, 0, t), token_range(plain.out, d, d.Hv * d.dv, 0, t),
                 fmt::format("out before token {}, when later tokens change", t));
     }
     return {};
@@ -119,7 +119,7 @@ Status Checker::prefixes() {
         if (failed()) return {};
         GDNCTL_TRY_ASSIGN(const Outcome part, run(slice(p, 0, n)));
         if (failed()) return {};
-        compare(part.out, tokens_of(whole.out, p.dims, width, 0, n),
+        compare(part.out, token_range(whole.out, p.dims, width, 0, n),
                 fmt::format("out of the first {} tokens alone", n));
     }
     return {};
@@ -139,7 +139,8 @@ Status Checker::continuation() {
         rest.initial_state = first.state;
         GDNCTL_TRY_ASSIGN(const Outcome second, run(rest));
         if (failed()) return {};
-        compare(second.out, tokens_of(whole.out, p.dims, width, n, T), fmt::format("out after {} of {} tokens", n, T));
+        compare(second.out, token_range(whole.out, p.dims, width, n, T),
+                fmt::format("out after {} of {} tokens", n, T));
         compare(second.state, whole.state, fmt::format("final_state, continued after {} of {} tokens", n, T));
     }
     return {};
@@ -173,7 +174,7 @@ Status Checker::batch_order() {
     const GdnDims& d = p.dims;
     const std::vector<std::size_t> order = {1, 0};
     GdnProblem swapped = p;
-    for (Values* values : {&swapped.q, &swapped.k, &swapped.v, &swapped.gate, &swapped.beta, &swapped.initial_state}) {
+    for (Reals* values : {&swapped.q, &swapped.k, &swapped.v, &swapped.gate, &swapped.beta, &swapped.initial_state}) {
         *values = blocks(*values, values->size() / unsign(d.B), order);
     }
     GDNCTL_TRY_ASSIGN(const Outcome plain, run(p));
@@ -249,8 +250,8 @@ Status Checker::packed() {
     for (std::size_t n = 0; n < p.sequences.size(); ++n) {
         if (failed()) return {};
         const GdnSequence s = p.sequences[n];
-        const Values before = blocks(p.initial_state, size, {n});
-        const Values after = blocks(together.state, size, {n});
+        const Reals before = blocks(p.initial_state, size, {n});
+        const Reals after = blocks(together.state, size, {n});
         const std::string name =
             fmt::format("sequence {} of {}, tokens {} to {}", n, p.sequences.size(), s.begin, s.end);
         if (s.begin == s.end) {
@@ -262,7 +263,7 @@ Status Checker::packed() {
         alone.initial_state = before;
         GDNCTL_TRY_ASSIGN(const Outcome outcome, run(alone));
         if (failed()) return {};
-        compare(tokens_of(together.out, d, d.Hv * d.dv, s.begin, s.end), outcome.out, "out of " + name);
+        compare(token_range(together.out, d, d.Hv * d.dv, s.begin, s.end), outcome.out, "out of " + name);
         compare(after, outcome.state, "final_state of " + name);
     }
     return {};
@@ -286,7 +287,7 @@ Status Checker::padding() {
     GDNCTL_TRY_ASSIGN(const Outcome other, run(garbage));
     if (failed()) return {};
     const std::int64_t width = d.Hv * d.dv;
-    compare(tokens_of(other.out, d, width, 0, 33), tokens_of(plain.out, d, width, 0, 33), "out with NaN behind it");
+    compare(token_range(other.out, d, width, 0, 33), token_range(plain.out, d, width, 0, 33), "out with NaN behind it");
     compare(other.state, plain.state, "final_state with NaN behind it");
     return {};
 }
