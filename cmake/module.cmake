@@ -39,6 +39,13 @@ function(gdnctl_use_pch target)
   endif()
 endfunction()
 
+function(gdnctl_together target)
+  if(GDNCTL_TOGETHER)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # takes sources for headers
+  endif()
+endfunction()
+
 # gdnctl_module(NAME [TOGETHER] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/NAME/**.cpp, or those of
 # the FOLDERS, as the static library gdnctl_NAME ('/' becomes '_'). Headers of src/FOLDER are private to it. TOGETHER
 # compiles four sources at a time: what they instantiate of JSON and of Result is most of the work, and then is done once
@@ -62,9 +69,8 @@ function(gdnctl_module module)
     target_link_libraries(gdnctl_${name} PRIVATE dep_${dep})
   endforeach()
   gdnctl_use_pch(gdnctl_${name})
-  if(M_TOGETHER AND GDNCTL_TOGETHER)
-    set_target_properties(gdnctl_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
-    target_compile_options(gdnctl_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # takes sources for headers
+  if(M_TOGETHER)
+    gdnctl_together(gdnctl_${name})
   endif()
 endfunction()
 

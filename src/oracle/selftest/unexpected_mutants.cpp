@@ -101,12 +101,12 @@ private:
         };
         edit("M off by up to 10 %, here and there", {"solve", "decay"}, entries(&ChunkParts::M, wobble));
         edit("P off by up to 10 %, here and there", {"intra", "decay"}, entries(&ChunkParts::P, wobble));
-        edit("M's lower block subtracted", {"solve"}, entries(&ChunkParts::M, [](Parts c, Row i, Row j) {
+        edit("M's lower block subtracted", {"solve"}, entries(&ChunkParts::M, [](const ChunkParts& c, Row i, Row j) {
                  return i >= c.rows / 2 && j < c.rows / 2 ? -1.0 : 1.0;
              }));
         edit("M's first column left out", {"solve"},
-             entries(&ChunkParts::M, [](Parts, Row, Row j) { return j == 0 ? 0.0 : 1.0; }));
-        edit("P's lower block left out", {"intra"}, entries(&ChunkParts::P, [](Parts c, Row i, Row j) {
+             entries(&ChunkParts::M, [](const ChunkParts&, Row, Row j) { return j == 0 ? 0.0 : 1.0; }));
+        edit("P's lower block left out", {"intra"}, entries(&ChunkParts::P, [](const ChunkParts& c, Row i, Row j) {
                  return i >= c.rows / 2 && j < c.rows / 2 ? 0.0 : 1.0;
              }));
         edit("P's diagonal doubled", {"intra", "output"},
