@@ -40,6 +40,9 @@ std::string_view completion_word(Complete kind) {
         case Complete::outcome: return "outcome";
         case Complete::lint_rule: return "rule";
         case Complete::iteration: return "iteration";
+        case Complete::prompt: return "prompt";
+        case Complete::preset: return "preset";
+        case Complete::document: return "document";
         case Complete::nothing:
         case Complete::file:
         case Complete::directory: break;

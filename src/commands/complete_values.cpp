@@ -12,6 +12,7 @@
 #include "gdnctl/commands/table.h"
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/target.h"
+#include "gdnctl/loop/presets.h"
 #include "gdnctl/oracle/gdn_bench.h"
 #include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/gdn_contract.h"
@@ -25,9 +26,9 @@ namespace gdnctl::commands::complete_values {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> k_kinds = {"target",   "cluster", "local-job", "command",
-                                                      "contract", "case",    "kernel",    "timed-kernel",
-                                                      "outcome",  "rule",    "iteration"};
+constexpr std::array<std::string_view, 14> k_kinds = {"target",    "cluster", "local-job",    "command", "contract",
+                                                      "case",      "kernel",  "timed-kernel", "outcome", "rule",
+                                                      "iteration", "prompt",  "preset",       "document"};
 
 std::vector<std::string> clusters(const Context& context) {
     std::vector<std::string> names = {"local"};
@@ -100,6 +101,16 @@ std::vector<std::string> iterations(const Context& context) {
     return names;
 }
 
+std::vector<std::string> document_names(const Context& context, std::string_view kind) {
+    std::vector<std::string> names;
+    for (const auto& document : loop::documents(project_root(context))) {
+        if (kind == "document" || (kind == "prompt") == (document.kind == loop::DocumentKind::prompt)) {
+            names.push_back(document.name);
+        }
+    }
+    return names;
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -121,6 +132,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "outcome") values = outcomes();
     if (options.kind == "rule") values = rule_settings();
     if (options.kind == "iteration") values = iterations(context);
+    if (options.kind == "prompt" || options.kind == "preset" || options.kind == "document") {
+        values = document_names(context, options.kind);
+    }
     for (const std::string& value : values) context.terminal.out(value + "\n");
     return ExitCode::ok;
 }

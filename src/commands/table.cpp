@@ -8,6 +8,7 @@
 #include "commands/config_show.h"
 #include "commands/docs.h"
 #include "commands/doctor.h"
+#include "commands/init_marin.h"
 #include "commands/lint_log.h"
 #include "commands/local_supervisor.h"
 #include "commands/log_append.h"
@@ -28,6 +29,9 @@
 #include "commands/oracle_run.h"
 #include "commands/oracle_selftest.h"
 #include "commands/oracle_verify.h"
+#include "commands/prompts_list.h"
+#include "commands/prompts_render.h"
+#include "commands/prompts_show.h"
 #include "commands/ray_list.h"
 #include "commands/ray_logs.h"
 #include "commands/ray_profile.h"
@@ -87,10 +91,19 @@ constexpr cli::Command k_table[] = {
                                                          "sum up champions, slots and failures", Tier::none),
     cli::make<&log_context::describe, &log_context::run>("log context", "Running log",
                                                          "print a short pack of the log for a prompt", Tier::none),
+    cli::make<&prompts_list::describe, &prompts_list::run>("prompts list", "Loop",
+                                                           "list iteration prompts and directive presets", Tier::none),
+    cli::make<&prompts_show::describe, &prompts_show::run>("prompts show", "Loop", "print a prompt or a directive",
+                                                           Tier::none),
+    cli::make<&prompts_render::describe, &prompts_render::run>("prompts render", "Loop",
+                                                               "print what an iteration would be told", Tier::git),
     cli::make<&config_show::describe, &config_show::run>("config show", "Setup",
                                                          "print each setting and where it comes from", Tier::none),
     cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",
                                                          Tier::none)
+        .without_config(),
+    cli::make<&init_marin::describe, &init_marin::run>(
+        "init marin", "Setup", "put prompt, presets and script into a Marin checkout", Tier::none)
         .without_config(),
     cli::make<&doctor::describe, &doctor::run>("doctor", "Setup", "show what is missing and the command that mends it",
                                                Tier::process)
@@ -130,6 +143,16 @@ constexpr cli::Group k_groups[] = {
      "gdnctl log show last",
      "the entry of the last iteration",
      {"lint-log", "docs/running-log.md"}},
+    {"prompts",
+     "what a coding agent is told: iteration prompts and directive presets",
+     "gdnctl prompts render --iteration 2 --total 5",
+     "what the second of five iterations would be told",
+     {"docs/prompts.md"}},
+    {"init",
+     "puts what a checkout needs in place",
+     "gdnctl init marin --dry-run",
+     "what would be written, as a diff",
+     {"doctor", "docs/prompts.md"}},
     {"config",
      "shows and starts the configuration",
      "gdnctl config show",

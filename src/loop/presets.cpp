@@ -220,6 +220,15 @@ Result<Document> default_prompt(const Target& target, const fs::path& root) {
     return document;
 }
 
+std::vector<std::pair<std::string, std::string_view>> recipe_files(std::string_view prompt) {
+    std::vector<std::pair<std::string, std::string_view>> files;
+    for (const auto& one : embedded_documents()) {
+        if (one.prompt && one.name == prompt) files.emplace_back(k_recipe_prompt, one.text);
+        if (!one.prompt) files.emplace_back(fmt::format("{}/{}.md", k_directive_folders.front(), one.name), one.text);
+    }
+    return files;
+}
+
 Result<std::vector<std::string>> session_directives(const DirectiveSources& sources, const fs::path& root) {
     std::vector<std::string> texts;
     for (const auto& name : sources.presets) {

@@ -30,7 +30,10 @@ enum class Complete {
     timed_kernel,  // the same for what can be timed
     outcome,       // of an iteration
     lint_rule,     // ID=SEVERITY
-    iteration      // in the target's log
+    iteration,     // in the target's log
+    prompt,        // of an iteration, by name
+    preset,        // a directive, by name
+    document       // either
 };
 
 struct OptionSpec {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gdnctl/core/result.h"
@@ -42,6 +43,10 @@ Result<std::string> preset_text(std::string_view name, const std::filesystem::pa
 Result<Document> default_prompt(const Target& target, const std::filesystem::path& root);
 // A prompt that is named by its path. Errors: usage (no such file), local_io, bad_input.
 Result<Document> prompt_from_file(const std::filesystem::path& file);
+
+// What a checkout that follows the recipe has in scripts/gdn: path and bytes of the prompt `prompt` and of every
+// directive that this binary carries, front matter included.
+std::vector<std::pair<std::string, std::string_view>> recipe_files(std::string_view prompt);
 
 struct DirectiveSources {
     std::span<const std::string> presets, files, inlines;  // paths against the root

@@ -1,0 +1,18 @@
+// gdnctl prompts show
+#pragma once
+
+#include <string>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/platform/context.h"
+
+namespace gdnctl::commands::prompts_show {
+
+struct Options {
+    std::string name;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::prompts_show
