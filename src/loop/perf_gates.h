@@ -1,0 +1,95 @@
+// The performance policy as data: thresholds, and gates that say no to a candidate although the metric did not fall. A
+// gate compares what a profile measured of the candidate with what one measured of the champion. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gdnctl::loop {
+
+// Numbers of a profile by name ("while_ms", "throughput/mfu"); what was not measured is not in it.
+using MetricMap = std::map<std::string, double, std::less<>>;
+
+// before = champion, after = candidate, drop = before - after.
+enum class When {
+    rises_over,       // after - before > limit
+    drops_less_than,  // before - after < limit
+    drops_by,         // before - after >= limit
+    new_bucket,       // after >= limit and after - before > limit; a missing `before` counts as 0
+};
+std::string_view to_text(When when);
+std::optional<When> parse_when(std::string_view text);
+
+struct GateCondition {
+    std::string metric;
+    std::string otherwise;  // used on both sides where one side lacks `metric`; empty: none
+    When when = When::rises_over;
+    std::string limit;  // name of one of PerfPolicy::limits
+    bool operator==(const GateCondition&) const = default;
+};
+
+// Refuses a candidate when all its conditions hold; needs all their numbers.
+struct Gate {
+    std::string id;  // [a-z0-9-]+
+    std::vector<GateCondition> all;
+    std::vector<std::string> classes;  // change classes it is about; empty: any
+    // The reason, for people and scripts: {metric}, {before}, {after}, {rise}, {drop}, {limit} of the first condition,
+    // {2.drop} of the second.
+    std::string says;
+    bool operator==(const Gate&) const = default;
+};
+
+// What becomes of a candidate that is neither better nor worse than the noise lets see.
+enum class Hold { automatic, keep, refuse };  // automatic: keep with single runs, refuse with pairs
+std::string_view to_text(Hold hold);
+
+struct PerfPolicy {
+    std::string name = "default";
+    double min_improvement_pct = 0.25;
+    double max_regression_pct = 1.0;
+    double override_pct = 5.0;  // a gain of so much passes without gates
+    // A gain has to be beyond this share of the spread of a pair, too (see PairRule::noise_share).
+    double noise_share = 0.4;
+    Hold hold = Hold::automatic;
+    std::vector<std::string> effective_classes;  // change classes that may change what is in effect (fingerprint)
+    std::map<std::string, double, std::less<>> limits;
+    std::vector<Gate> gates;
+    bool operator==(const PerfPolicy&) const = default;
+};
+
+// The one built in.
+PerfPolicy default_policy();
+
+struct LimitOption {
+    std::string_view limit;   // key of PerfPolicy::limits
+    std::string_view option;  // "--perf-max-while-increase-ms"
+    std::string_view help;
+    std::string_view usual;  // value in the built-in policy
+};
+// The thresholds of the built-in policy that have an option.
+std::span<const LimitOption> limit_options();
+
+struct GateResult {
+    enum class Kind { pass, fail, skip };
+    std::string id;
+    Kind kind = Kind::pass;
+    std::string reason;   // of fail and skip
+    std::string numbers;  // "while_ms 0.000 -> 31.500, limit 5.000"; empty: not all were measured
+    bool operator==(const GateResult&) const = default;
+};
+std::string_view to_text(GateResult::Kind kind);
+
+// All gates, in the policy's order. `change_class`: of the candidate; empty: it names none.
+std::vector<GateResult> evaluate_gates(const PerfPolicy& policy, const MetricMap& champion, const MetricMap& candidate,
+                                       std::string_view change_class);
+
+// The numbers that follow from others: remainder = step - train path, whatever was given; with an upper bound the gap
+// to it, what of it is explained, and the interaction remainder.
+void derive_budgets(MetricMap& metrics, std::optional<double> upper_bound_step_ms);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,117 @@
+// What becomes of a measured candidate: champion, kept, refused. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loop/perf_fingerprint.h"
+#include "loop/perf_gates.h"
+#include "loop/perf_pairs.h"
+
+namespace gdnctl::loop {
+
+// What profiles of one commit said.
+struct Measurement {
+    std::string metric;           // "throughput/mfu"
+    std::optional<double> value;  // median of `points`; nullopt: nothing was to be read
+    std::vector<double> points;
+    std::string source;  // "cli-output", "job-metric"
+    MetricMap metrics;   // medians of everything that was measured
+    Fingerprint fingerprint;
+    std::string ce_backend_selected, ce_requested_implementation, ce_bwd_mode;
+    std::string profile_architecture;  // "hybrid", "attn_only"; empty: unknown
+    std::optional<std::int64_t> gdn_layers_per_block, gdn_block_size;
+    std::optional<double> gdn_layer_fraction;
+    std::string run_url;
+    bool operator==(const Measurement&) const = default;
+};
+
+// One measurement out of several of the same commit and conditions.
+Measurement merged(std::vector<Measurement> runs);
+
+enum class PerfVerdict {
+    baseline,
+    promoted,
+    within_threshold,
+    regression,
+    control_flow_regression,
+    promote_corrupt_champion,
+    // ours
+    metric_missing,
+    incomparable,
+    common_factor,
+    aa_ok,           // HEAD was measured unchanged, and is where the champion is
+    baseline_shift,  // it is not: HEAD is the new baseline
+};
+std::string_view to_text(PerfVerdict verdict);  // as the state file has it
+std::optional<PerfVerdict> parse_perf_verdict(std::string_view text);
+bool is_rejection(PerfVerdict verdict);  // regression or control_flow_regression
+
+// A line of the state file's history, and what a champion is.
+struct PerfRecord {
+    int iteration = 0;
+    std::string commit;
+    Measurement measured;
+    std::int64_t timestamp_unix = 0;
+    PerfVerdict decision = PerfVerdict::baseline;
+    std::optional<double> delta_vs_champion_pct;
+    std::string change_class;
+    MetricMap baseline_metrics;
+    std::string baseline_source;  // "champion"; empty: there was none
+    std::vector<GateResult> gates;
+    std::optional<PairLook> pairs;
+    bool suspect = false;  // refused against a baseline that had moved, as was found later
+};
+
+// --perf-regression-policy
+enum class RegressionPolicy { revert_count_failure, revert_continue, fail, count_failure, go_on };
+std::string_view to_text(RegressionPolicy policy);
+
+struct PerfQuestion {
+    const PerfPolicy& policy;
+    RegressionPolicy on_regression = RegressionPolicy::revert_count_failure;
+    bool higher_is_better = true;
+    const Measurement& candidate;
+    const PerfRecord* champion = nullptr;  // of the same fingerprint key; with pairs as measured in them
+    std::string_view change_class = {};
+    std::optional<PairLook> pairs = std::nullopt;  // nullopt: a single run each
+    bool base_is_sound = false;  // HEAD was just measured unchanged: a common factor is the candidate's own
+};
+
+struct PerfDecision {
+    PerfVerdict verdict = PerfVerdict::baseline;
+    bool ok = true;  // the triple of the recipe: (ok, counts as a failure, exit code)
+    bool count_failure = false;
+    int rc = 0;
+    bool take_back = false;            // the candidate does not stay
+    std::optional<double> delta_pct;   // of the metric, as it is
+    std::optional<double> gain_pct;    // the same with the sign of what is better
+    std::vector<GateResult> gates;     // empty: passed by the override, or nothing to compare with
+    std::vector<std::string> reasons;  // of the gates that fired
+    std::string why_not_compared;      // of incomparable, common_factor, metric_missing
+    bool becomes_champion() const {
+        return verdict == PerfVerdict::baseline || verdict == PerfVerdict::promoted ||
+               verdict == PerfVerdict::promote_corrupt_champion;
+    }
+};
+PerfDecision decide(const PerfQuestion& question);
+
+// The decision that a record tells of; what follows from it by these policies.
+PerfDecision recorded_decision(const PerfRecord& record, const PerfPolicy& policy, RegressionPolicy on_regression);
+
+// (candidate - champion) / |champion| * 100; a champion of 0: 0 or infinite.
+double delta_percent(double champion, double candidate);
+
+// Three buckets or more that changed by one factor, equal to 1 %, and not by chance: then not the candidate has changed
+// but the base, the measurement or the machine. "forward_closed_call_ms, ... all changed by -50.0 %"; empty: no alarm.
+std::string common_factor_alarm(const MetricMap& before, const MetricMap& after);
+
+// What is said of it, without the prefix "[gdnctl] "; several lines for gates.
+std::string decision_text(const PerfQuestion& question, const PerfDecision& decision, std::string_view commit);
+// "n=3, median 4.2, MAD 0.01"
+std::string noise_text(const std::vector<double>& points);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,281 @@
+#include "loop/perf_review.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr int k_aa_every = 10;
+constexpr int k_aa_runs = 3;
+constexpr int k_rejections_before_aa = 2;
+
+bool settles_base(PerfVerdict verdict) {
+    return verdict == PerfVerdict::aa_ok || verdict == PerfVerdict::baseline_shift || verdict == PerfVerdict::baseline;
+}
+
+class Reviewer {
+public:
+    Reviewer(const PerfState& state, const ReviewInput& input, const ReviewWorld& world)
+        : m_input(input),
+          m_world(world),
+          m_key(input.candidate.fingerprint.key()),
+          m_history(state.history(m_key)),
+          m_champion(state.champion(m_key)),
+          m_other_champions(state.champion_keys().size()) {}
+
+    Result<Review> run() {
+        if (!m_input.candidate.value) {
+            m_review.decision = decide(question(m_input.candidate, nullptr, std::nullopt));
+            return finished(m_input.candidate);
+        }
+        GDNCTL_TRY(prepare_champion());
+        GDNCTL_TRY(judge());
+        const bool third =
+            is_rejection(m_review.decision.verdict) && rejections_in_a_row(m_history) >= k_rejections_before_aa;
+        const bool alarm = m_review.decision.verdict == PerfVerdict::common_factor;
+        if (m_champion && !m_looked && (third || alarm)) {
+            // Pairs have measured the champion just now: against the same commit nothing else would come out.
+            const bool stands = paired() && m_champion->commit == m_input.base;
+            GDNCTL_TRY(look_at_base(
+                {alarm ? "several buckets changed by one factor" : "this would be the third refusal in a row"}));
+            if (alarm || (m_review.base_shifted && !stands)) GDNCTL_TRY(judge());
+        }
+        return finished(m_judged);
+    }
+
+private:
+    bool paired() const { return m_input.pairs > 1; }
+
+    PerfQuestion question(const Measurement& candidate, const PerfRecord* champion,
+                          std::optional<PairLook> pairs) const {
+        return {m_input.policy,
+                m_input.on_regression,
+                m_input.higher_is_better,
+                candidate,
+                champion,
+                m_input.change_class,
+                pairs,
+                m_looked};
+    }
+
+    Result<Measurement> measured(const std::string& commit) {
+        ++m_review.runs;
+        GDNCTL_TRY_ASSIGN(Measurement m, m_world.measure(commit));
+        derive_budgets(m.metrics, m_input.upper_bound_step_ms);
+        return m;
+    }
+
+    PerfRecord record_of(Measurement m, const std::string& commit, PerfVerdict decision) const {
+        PerfRecord record;
+        record.iteration = m_input.iteration;
+        record.commit = commit;
+        record.measured = std::move(m);
+        record.timestamp_unix = m_input.now_unix;
+        record.decision = decision;
+        return record;
+    }
+
+    void crown(PerfRecord record) {
+        m_champion = record;
+        m_review.champion = std::move(record);
+    }
+
+    Status prepare_champion() {
+        if (!m_champion) {
+            if (m_other_champions > 0) {
+                m_world.say("no champion under these conditions: those of other configurations stay as they are");
+            }
+            if (!paired()) return {};
+            GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
+            if (!m.value) {
+                return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of HEAD was measured");
+            }
+            PerfRecord record = record_of(std::move(m), m_input.base, PerfVerdict::baseline);
+            m_world.say(decision_text(question(record.measured, nullptr, std::nullopt), PerfDecision{}, m_input.base));
+            m_review.before.push_back(record);
+            crown(std::move(record));
+            return {};
+        }
+        AaFacts facts;
+        std::string reference = m_champion->commit;
+        for (const PerfRecord& record : m_history) {
+            if (settles_base(record.decision)) {
+                facts.since_last = 0;
+            } else {
+                ++facts.since_last;
+            }
+            if (settles_base(record.decision) || record.decision == PerfVerdict::promoted) reference = record.commit;
+        }
+        if (reference != m_input.base) {
+            GDNCTL_TRY_ASSIGN(facts.base_differs, m_world.differs(reference, m_input.base));
+        }
+        const auto reasons = aa_reasons(facts);
+        return reasons.empty() || !m_champion->measured.value ? Status() : look_at_base(reasons);
+    }
+
+    // A/A: HEAD as it is, against what the champion was.
+    Status look_at_base(const std::vector<std::string>& reasons) {
+        m_looked = true;
+        m_world.say("measuring HEAD unchanged (A/A): " + text::join(reasons, "; "));
+        std::vector<Measurement> runs;
+        for (int i = 0; i < k_aa_runs; ++i) {
+            GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
+            if (m.value) runs.push_back(std::move(m));
+        }
+        if (runs.empty()) {
+            return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of HEAD was measured");
+        }
+        const Measurement now = merged(std::move(runs));
+        const double before = *m_champion->measured.value;
+        const double delta = delta_percent(before, *now.value);
+        const double band = std::max(m_input.policy.max_regression_pct, spread_pct(now));
+        const bool shifted = std::abs(delta) > band;
+        PerfRecord record = record_of(now, m_input.base, shifted ? PerfVerdict::baseline_shift : PerfVerdict::aa_ok);
+        record.delta_vs_champion_pct = delta;
+        record.baseline_source = "champion";
+        m_world.say(fmt::format("HEAD unchanged: {} -> {} ({:+.2f}%, band {:.2f}%; {}): {}", before, *now.value, delta,
+                                band, noise_text(now.points),
+                                shifted ? "the base has moved, HEAD is the new baseline" : "the base is sound"));
+        m_review.before.push_back(record);
+        if (!shifted) return {};
+        m_review.base_shifted = true;
+        crown(std::move(record));
+        return {};
+    }
+
+    // Three deviations as the median distance shows them, of the champion's own points or of these.
+    double spread_pct(const Measurement& now) const {
+        constexpr double k_deviation_per_mad = 1.4826;
+        double widest = 0.0;
+        for (const Measurement* m : {&m_champion->measured, &now}) {
+            if (m->points.size() < 3 || median_of(m->points) == 0.0) continue;
+            widest = std::max(widest, 100.0 * mad_of(m->points) / std::abs(median_of(m->points)));
+        }
+        return 3.0 * k_deviation_per_mad * widest;
+    }
+
+    Status judge() {
+        if (paired() && m_champion && m_champion->measured.value) return judge_in_pairs();
+        m_judged = m_input.candidate;
+        derive_budgets(m_judged.metrics, m_input.upper_bound_step_ms);
+        m_review.measured_against = m_champion;
+        decide_on(std::nullopt);
+        return {};
+    }
+
+    void decide_on(const std::optional<PairLook>& look) {
+        PerfRecord* champion = m_review.measured_against ? &*m_review.measured_against : nullptr;
+        if (champion != nullptr) derive_budgets(champion->measured.metrics, m_input.upper_bound_step_ms);
+        const PerfQuestion q = question(m_judged, champion, look);
+        m_review.decision = decide(q);
+        m_review.record.pairs = look;
+        m_world.say(decision_text(q, m_review.decision, m_input.commit));
+    }
+
+    Status judge_in_pairs() {
+        const PerfPolicy& policy = m_input.policy;
+        const PairRule rule{policy.min_improvement_pct / 100.0, -policy.max_regression_pct / 100.0, policy.noise_share,
+                            m_input.pairs};
+        std::vector<Measurement> ours, theirs;
+        std::vector<double> d;
+        PairLook look;
+        while (look.verdict == PairVerdict::next) {
+            // AB, BA, AB, ...: what drifts from run to run hits both sides alike.
+            const bool champion_first = d.size() % 2 == 0;
+            for (const bool champion : {champion_first, !champion_first}) {
+                GDNCTL_TRY_ASSIGN(Measurement m, measured(champion ? m_champion->commit : m_input.commit));
+                if (!m.value || *m.value <= 0.0) return no_number(champion, std::move(m));
+                (champion ? theirs : ours).push_back(std::move(m));
+            }
+            d.push_back(pair_difference(*theirs.back().value, *ours.back().value, m_input.higher_is_better));
+            look = judge_pairs(d, rule);
+            m_world.say(fmt::format("pair {} of at most {}: champion {:.6g}, candidate {:.6g} ({:+.2f}%)", d.size(),
+                                    m_input.pairs, *theirs.back().value, *ours.back().value, to_percent(d.back())));
+        }
+        m_review.measured_against = m_champion;
+        m_review.measured_against->measured = merged(std::move(theirs));
+        m_judged = merged(std::move(ours));
+        m_world.say(fmt::format("champion: {}; candidate: {}", noise_text(m_review.measured_against->measured.points),
+                                noise_text(m_judged.points)));
+        decide_on(look);
+        return {};
+    }
+
+    Status no_number(bool champion, Measurement m) {
+        if (champion) {
+            return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of the champion was measured");
+        }
+        m.value.reset();
+        m_judged = std::move(m);
+        m_review.measured_against = m_champion;
+        decide_on(std::nullopt);
+        return {};
+    }
+
+    Review finished(Measurement judged) {
+        const PerfDecision& decision = m_review.decision;
+        PerfRecord record = record_of(std::move(judged), m_input.commit, decision.verdict);
+        record.delta_vs_champion_pct = decision.delta_pct;
+        record.change_class = m_input.change_class;
+        record.gates = decision.gates;
+        record.pairs = m_review.record.pairs;
+        if (m_review.measured_against) {
+            record.baseline_source = "champion";
+            record.baseline_metrics = m_review.measured_against->measured.metrics;
+        }
+        if (decision.becomes_champion()) crown(record);
+        m_review.record = std::move(record);
+        return std::move(m_review);
+    }
+
+    const ReviewInput& m_input;
+    const ReviewWorld& m_world;
+    std::string m_key;
+    std::vector<PerfRecord> m_history;
+    std::optional<PerfRecord> m_champion;
+    std::size_t m_other_champions;
+    Measurement m_judged;
+    bool m_looked = false;
+    Review m_review;
+};
+
+}  // namespace
+
+Result<Review> review(const PerfState& state, const ReviewInput& input, const ReviewWorld& world) {
+    return Reviewer(state, input, world).run();
+}
+
+int apply_review(PerfState& state, const Review& review) {
+    const std::string key = review.record.measured.fingerprint.key();
+    int suspects = 0;
+    for (const PerfRecord& record : review.before) {
+        if (record.decision == PerfVerdict::baseline_shift) suspects += state.mark_suspects(key);
+        state.append(record);
+    }
+    state.append(review.record);
+    if (review.champion) state.set_champion(*review.champion);
+    return suspects;
+}
+
+std::vector<std::string> aa_reasons(const AaFacts& facts) {
+    std::vector<std::string> reasons;
+    if (facts.base_differs) reasons.emplace_back("HEAD differs from the champion in what is measured");
+    if (facts.since_last >= k_aa_every) {
+        reasons.push_back(fmt::format("{} candidates were judged since the last time", facts.since_last));
+    }
+    return reasons;
+}
+
+int rejections_in_a_row(const std::vector<PerfRecord>& history) {
+    int n = 0;
+    for (auto it = history.rbegin(); it != history.rend() && is_rejection(it->decision); ++it) ++n;
+    return n;
+}
+
+}  // namespace gdnctl::loop
