@@ -1,0 +1,43 @@
+#include "loop/validation_gate.h"
+
+#include "loop/perf_state.h"
+
+namespace gdnctl::loop {
+
+GateStages::GateStages(GateSetup setup, GateModes modes)
+    : m_setup(std::move(setup)),
+      m_modes(modes),
+      m_jobs(m_setup.target, m_setup.choices.validation, m_setup.self, m_setup.globals, m_setup.process),
+      m_trees(m_setup.repository, {m_setup.measure_folder, m_setup.log_paths, m_setup.links}, m_setup.process,
+              m_setup.clock) {}
+
+Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
+    GDNCTL_TRY(check_gates(setup.choices));
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(setup.choices));
+    if (modes.validation == ValidationMode::off) return std::unique_ptr<GateStages>();
+    const Target& target = setup.target;
+    if (modes.validation == ValidationMode::required && !target.test) {
+        return fail(ErrorKind::usage, "target '" + target.name + "' has no test to validate with",
+                    "give it one, or use --validation-mode profile-only");
+    }
+    if (!target.profile) {
+        return fail(ErrorKind::usage, "target '" + target.name + "' has no profile to validate with",
+                    "give it one, or use --validation-mode off");
+    }
+    GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, target, setup.cwd, setup.log_dir));
+    if (modes.perf) GDNCTL_TRY(load_perf_state(perf.state_file));
+    std::unique_ptr<GateStages> gate(new GateStages(std::move(setup), modes));
+    gate->m_perf = std::move(perf);
+    return gate;
+}
+
+std::vector<std::unique_ptr<Stage>> GateStages::stages() {
+    const ValidationWorld world{m_jobs, m_setup.held, m_setup.clock, m_setup.hold, m_setup.repository.root()};
+    std::vector<std::unique_ptr<Stage>> stages;
+    if (m_modes.validation == ValidationMode::required) stages.push_back(std::make_unique<TestsStage>(world));
+    stages.push_back(std::make_unique<ProfileStage>(world, m_perf.metric));
+    if (m_modes.perf) stages.push_back(std::make_unique<PerformanceStage>(m_perf, m_jobs, m_trees, m_setup.clock));
+    return stages;
+}
+
+}  // namespace gdnctl::loop

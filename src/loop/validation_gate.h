@@ -1,0 +1,52 @@
+// The stages of validation and performance of a run, and what they work with, made from options.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gdnctl/services/git_checkout.h"
+#include "loop/held_tpu.h"
+#include "loop/perf_stage.h"
+#include "loop/stage.h"
+#include "loop/validation_options.h"
+
+namespace gdnctl::loop {
+
+struct GateSetup {
+    const Target& target;
+    GateChoices choices;
+    HoldOptions hold;
+    HeldTpu* held = nullptr;  // nullptr: none is held
+    const GitCheckout& repository;
+    std::filesystem::path measure_folder;  // of the worktree that champions are measured in; outside of the repository
+    std::vector<std::string> log_paths;    // globs, see TransactionSettings
+    std::vector<std::string> links;
+    std::filesystem::path cwd, log_dir;  // relative paths of options; state file
+    std::string self;                    // this binary
+    std::vector<std::string> globals;    // words for every child: --config, --target
+    Process& process;
+    Clock& clock;
+};
+
+class GateStages {
+public:
+    // nullptr: neither validation nor performance is asked for. Errors: usage, config (options, policy file, a target
+    // without test, profile or metric), and a performance state that does not parse: all before anything is run.
+    static Result<std::unique_ptr<GateStages>> create(GateSetup setup);
+
+    // Tests, profile, performance, as far as they are asked for. They may not outlive this object.
+    std::vector<std::unique_ptr<Stage>> stages();
+    const GateModes& modes() const { return m_modes; }
+
+private:
+    GateStages(GateSetup setup, GateModes modes);
+    GateSetup m_setup;
+    GateModes m_modes;
+    TargetJobs m_jobs;
+    CommitTrees m_trees;
+    PerfSettings m_perf;
+};
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,102 @@
+#include "loop/validation_options.h"
+
+#include <fmt/format.h>
+
+#include "gdnctl/services/job.h"
+#include "loop/policy_file.h"
+
+namespace gdnctl::loop {
+
+std::string_view to_text(ValidationMode mode) {
+    return mode == ValidationMode::required       ? "required"
+           : mode == ValidationMode::profile_only ? "profile-only"
+           : mode == ValidationMode::off          ? "off"
+                                                  : "auto";
+}
+
+ProfileSettings gate_profile_settings() {
+    ProfileSettings settings;
+    settings.run_name_prefix = "gdn_loopgate";
+    settings.ce_implementation = "pallas_tpu";
+    return settings;
+}
+
+bool uses_validation(const ValidationOptions& o) {
+    const ValidationOptions usual;
+    return o.mode != usual.mode || o.policy != usual.policy || o.max_attempts != usual.max_attempts ||
+           o.retry_sleep_s != usual.retry_sleep_s || o.test_timeout_s != usual.test_timeout_s ||
+           o.profile_timeout_s != usual.profile_timeout_s || o.log_tail != usual.log_tail || o.suite != usual.suite ||
+           !o.pytest_args.empty() || !o.clusters.empty() || o.cluster_auto || !o.cluster_exclude.empty() ||
+           o.cross_tpu_tests || o.tpu != usual.tpu || o.dev_no_sync || !(o.profile == usual.profile) ||
+           !o.profile_env.empty() || !o.marin_prefix.empty();
+}
+
+bool uses_perf(const PerfOptions& o) {
+    const PerfOptions usual;
+    bool limit = false;
+    for (const auto& [name, value] : o.limits) limit = limit || value.has_value();
+    return limit || o.mode != usual.mode || !o.state_file.empty() || !o.policy_file.empty() || !o.metric.empty() ||
+           o.min_improvement_pct || o.max_regression_pct || o.override_pct || o.upper_bound_step_ms ||
+           o.regression_policy != usual.regression_policy || o.pairs != usual.pairs;
+}
+
+bool GateChoices::used() const { return uses_validation(validation) || uses_perf(perf); }
+
+Result<GateModes> resolve_modes(const GateChoices& choices) {
+    GateModes modes;
+    if (!choices.used()) return modes;
+    modes.validation =
+        choices.validation.mode == ValidationMode::automatic ? ValidationMode::required : choices.validation.mode;
+    if (modes.validation == ValidationMode::off && choices.perf.mode == PerfMode::required) {
+        return fail(ErrorKind::usage, "--perf-mode required needs --validation-mode required or profile-only.",
+                    "there is nothing to judge without a profile");
+    }
+    modes.perf = modes.validation != ValidationMode::off && choices.perf.mode != PerfMode::off;
+    return modes;
+}
+
+Status check_gates(const GateChoices& choices) {
+    const ValidationOptions& v = choices.validation;
+    const PerfOptions& p = choices.perf;
+    const auto bad = [](std::string text) { return Status(fail(ErrorKind::usage, std::move(text))); };
+    if (v.max_attempts != -1 && v.max_attempts < 1) return bad("--validation-max-attempts must be -1 or >= 1.");
+    if (v.retry_sleep_s < 0) return bad("--validation-retry-sleep must be >= 0.");
+    if (v.log_tail < 0) return bad("--validation-ray-log-tail must be >= 0.");
+    if (v.test_timeout_s < 1) return bad("--validation-ray-test-timeout must be > 0.");
+    if (v.profile_timeout_s < 1) return bad("--validation-ray-profile-timeout must be > 0.");
+    if (p.pairs != 1 && p.pairs != 3 && p.pairs != 5 && p.pairs != 9) return bad("--perf-pairs must be 1, 3, 5 or 9.");
+    GDNCTL_TRY(parse_env_items(v.profile_env, "--validation-profile-env"));
+    const std::pair<const char*, std::optional<double>> numbers[] = {
+        {"--perf-min-improvement-pct", p.min_improvement_pct},
+        {"--perf-max-regression-pct", p.max_regression_pct},
+        {"--perf-gate-override-pct", p.override_pct},
+        {"--perf-upper-bound-step-ms", p.upper_bound_step_ms}};
+    for (const auto& [option, value] : numbers) {
+        if (value.value_or(0.0) < 0.0) return bad(std::string(option) + " must be >= 0.");
+    }
+    for (const LimitOption& limit : limit_options()) {
+        const auto it = p.limits.find(std::string(limit.limit));
+        if (it != p.limits.end() && it->second.value_or(0.0) < 0.0)
+            return bad(std::string(limit.option) + " must be >= 0.");
+    }
+    const auto modes = resolve_modes(choices);
+    return modes ? Status() : Status(tl::unexpected(modes.error()));
+}
+
+Result<PerfPolicy> policy_of(const PerfOptions& options, const Target& target, const std::filesystem::path& cwd) {
+    GDNCTL_TRY_ASSIGN(PerfPolicy policy,
+                      policy_of_table(target.gates, "targets." + target.name + ".gates", default_policy()));
+    if (!options.policy_file.empty()) {
+        GDNCTL_TRY_ASSIGN(policy, read_policy_file(cwd / options.policy_file, std::move(policy)));
+    }
+    const auto put = [](const std::optional<double>& given, double& into) {
+        if (given) into = *given;
+    };
+    put(options.min_improvement_pct, policy.min_improvement_pct);
+    put(options.max_regression_pct, policy.max_regression_pct);
+    put(options.override_pct, policy.override_pct);
+    for (const auto& [name, value] : options.limits) put(value, policy.limits[name]);
+    return policy;
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,79 @@
+// Options of the validation and performance stages: plain values with their defaults. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/core/target.h"
+#include "loop/options.h"
+#include "loop/perf_policy.h"
+
+namespace gdnctl::loop {
+
+enum class ValidationMode { automatic, required, profile_only, off };
+std::string_view to_text(ValidationMode mode);
+
+// The settings of the profile that a loop takes, where they differ from those of one taken by hand.
+ProfileSettings gate_profile_settings();
+
+struct ValidationOptions {
+    ValidationMode mode = ValidationMode::automatic;  // required with any option of validation or performance, else off
+    Policy policy = Policy::fail;
+    std::int64_t max_attempts = -1;  // of tests and of the profile; negative: until it works, or cannot
+    std::int64_t retry_sleep_s = 120;
+    std::int64_t test_timeout_s = 1800, profile_timeout_s = 3600;
+    std::int64_t log_tail = 400;  // lines of a failed job's log that are shown
+    TestSelection::Suite suite = TestSelection::Suite::both;
+    std::string pytest_args;
+    std::vector<std::string> clusters;
+    bool cluster_auto = false;
+    std::vector<std::string> cluster_exclude;  // empty: vllm, big-run
+    bool cross_tpu_tests = false;
+    std::string tpu = "auto";  // of tests
+    bool dev_no_sync = false;
+    ProfileSettings profile = gate_profile_settings();
+    std::vector<std::string> profile_env;
+    std::string marin_prefix;  // of a profile on the held TPU; empty: that of its cluster
+};
+
+enum class PerfMode { automatic, required, off };  // automatic: with validation
+
+struct PerfOptions {
+    PerfMode mode = PerfMode::automatic;
+    std::string state_file;  // empty: <log-dir>/perf_state.json
+    std::string policy_file;
+    std::string metric;  // empty: the target's, else throughput/mfu
+    std::optional<double> min_improvement_pct, max_regression_pct, override_pct, upper_bound_step_ms;
+    RegressionPolicy regression_policy = RegressionPolicy::revert_count_failure;
+    std::int64_t pairs = 9;
+    std::map<std::string, std::optional<double>> limits;  // by name, see limit_options()
+};
+
+struct GateChoices {
+    ValidationOptions validation;
+    PerfOptions perf;
+    // Whether the command line has any of these options.
+    bool used() const;
+};
+
+// Whether anything differs from the defaults; and with what they are turned on.
+bool uses_validation(const ValidationOptions& options);
+bool uses_perf(const PerfOptions& options);
+// The modes that are meant: validation is on when anything of validation or performance is asked for, performance when
+// validation is. Errors: usage, in the recipe's words.
+struct GateModes {
+    ValidationMode validation = ValidationMode::off;
+    bool perf = false;
+};
+Result<GateModes> resolve_modes(const GateChoices& choices);
+// Errors: usage (numbers out of range, KEY=VALUE that is none).
+Status check_gates(const GateChoices& choices);
+
+// The policy that is meant: built in, then the target's `gates`, the file, the options. Errors: those of the file.
+Result<PerfPolicy> policy_of(const PerfOptions& options, const Target& target, const std::filesystem::path& cwd);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,267 @@
+#include "loop/validation_stages.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/journal.h"
+#include "gdnctl/services/cluster.h"
+#include "loop/perf_record.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr std::string_view k_usual_pytest = "-k ";
+constexpr std::size_t k_most_flakes = 3;  // more failures at once are no accident
+constexpr int k_reruns = 2;
+
+// "tests/test_gdn_layer.py::test_x[4]" -> "test_x": what -k understands.
+std::string test_name(const std::string& id) {
+    const std::size_t from = id.rfind("::");
+    const std::string name = from == std::string::npos ? id : id.substr(from + 2);
+    return name.substr(0, name.find('['));
+}
+
+std::vector<JobSite> sites_for(JobKind kind, const ValidationWorld& world) {
+    const ValidationOptions& options = world.jobs.options();
+    const std::string active = world.held != nullptr && world.held->active() ? world.held->cluster() : std::string();
+    std::vector<std::string> exclude = options.cluster_exclude;
+    if (exclude.empty()) exclude = {"vllm", "big-run"};
+    const auto found =
+        options.cluster_auto ? discover_clusters(world.root, options.profile.tpu, exclude) : std::vector<std::string>();
+    std::vector<JobSite> sites;
+    const auto names = cluster_order(options, world.hold, active, found);
+    for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
+    if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
+    for (const std::string& name : names) {
+        const auto path = find_cluster_file(world.root, world.root, name);
+        const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
+        if (!file) continue;
+        for (const std::string& type : tpu_types(*file)) {
+            const bool known = type.starts_with("v5p") || type.starts_with("v5") || type.starts_with("v6e");
+            if (known && type != options.tpu) sites.push_back({name, {}, type});
+        }
+    }
+    return sites;
+}
+
+LadderWorld ladder_world(const ValidationWorld& world, const StageContext& context,
+                         std::function<Result<JobEnd>(const JobSite&)> run) {
+    return {std::move(run), world.held, [&context] { return context.artefacts.stop_requested(); }, world.clock,
+            context.stop};
+}
+
+std::int64_t device_ms(const JobReport& report) { return report.backend == "local" ? 0 : report.duration_ms(); }
+
+void put_fact(StageResult& result, const char* name, const std::string& value) {
+    if (!value.empty()) result.facts[name] = value;
+}
+
+void put_job_facts(StageResult& result, const JobEnd& end) {
+    put_fact(result, "job", end.report.submission_id);
+    put_fact(result, "cluster", end.report.cluster);
+    put_fact(result, "log", end.log.filename().string());
+}
+
+void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOptions& options) {
+    using Suite = TestSelection::Suite;
+    put_fact(result, "suites",
+             options.suite == Suite::both      ? "kernels,layer"
+             : options.suite == Suite::kernels ? "kernels"
+                                               : "layer");
+    if (const auto& counts = end.evidence.output.pytest()) {
+        result.facts["passed"] = std::to_string(counts->passed);
+        result.facts["failed"] = std::to_string(counts->failed + counts->errors);
+        result.facts["skipped"] = std::to_string(counts->skipped);
+    }
+    put_fact(result, "verdict", end.evidence.output.verdicts().overall);
+    // Measured, not assumed: everything was run, and what came out is evidence.
+    const bool whole = options.suite == Suite::both && options.pytest_args.empty();
+    result.facts["validation_tests_full_parity"] = whole && !end.failure ? "true" : "false";
+}
+
+std::string hash_text(const std::string& bytes) {
+    const Fingerprint whole{{{"", bytes}}, {}};
+    return whole.key();
+}
+
+}  // namespace
+
+StageResult failed_stage(const JobEnd& end) {
+    StageResult result;
+    result.verdict = StageVerdict::fail;
+    result.outcome = end.failure->outcome == Outcome::timeout ? Outcome::rejected : end.failure->outcome;
+    result.sign = end.failure->sign;
+    result.reason = end.summary;
+    result.exit_status = end.rc == 0 ? 1 : end.rc;
+    result.tpu_ms = device_ms(end.report);
+    put_job_facts(result, end);
+    return result;
+}
+
+std::string profile_prefix(const ValidationOptions& options, int iteration) {
+    return fmt::format("{}_iter{:03d}", options.profile.run_name_prefix, iteration);
+}
+
+Result<StageResult> TestsStage::run(const StageContext& context) {
+    std::int64_t spent = 0;
+    JobSite last;
+    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, m_world),
+                  ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      last = site;
+                      JobOrder order{JobKind::tests,
+                                     site,
+                                     context.tree,
+                                     context.artefacts.unused(context.iteration, "validation-tests", ".log"),
+                                     {},
+                                     {},
+                                     context.stop};
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(order));
+                      spent += device_ms(end.report);
+                      return end;
+                  }));
+    const ValidationOptions& options = m_world.jobs.options();
+    GDNCTL_TRY_ASSIGN(JobEnd end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    bool flaky = false;
+    if (end.failure && end.failure->outcome == Outcome::test_fail) {
+        GDNCTL_TRY_ASSIGN(flaky, passes_alone(context, last, end));
+    }
+    StageResult result;
+    if (end.failure && !flaky) {
+        result = failed_stage(end);
+        log::warning("{}", k_gate_failed);
+    } else {
+        put_job_facts(result, end);
+        result.reason = end.summary;
+        if (flaky) {
+            result.outcome = Outcome::flaky;
+            result.reason += "; passed when run alone";
+            result.facts["flaky"] = text::join(end.evidence.failed_tests, " ");
+        }
+    }
+    put_test_facts(result, end, options);
+    result.tpu_ms = spent;
+    return result;
+}
+
+// Whether what failed passes by itself; each of them is written to the ledger of flakes.
+Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red) {
+    const auto& failed = red.evidence.failed_tests;
+    if (m_world.jobs.target().style != TargetStyle::levanter || failed.empty() || failed.size() > k_most_flakes) {
+        return false;
+    }
+    std::vector<std::string> names;
+    for (const std::string& id : failed) names.push_back(test_name(id));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    JobOrder order{JobKind::tests, site, context.tree, {}, {}, {}, context.stop};
+    order.pytest_args = std::string(k_usual_pytest) + text::shell_quote(text::join(names, " or "));
+    bool passed = false;
+    for (int rerun = 0; rerun < k_reruns; ++rerun) {
+        order.log = context.artefacts.unused(context.iteration, "validation-tests-alone", ".log");
+        GDNCTL_TRY_ASSIGN(const JobEnd end, m_world.jobs.run(order));
+        passed = !end.failure;
+        // The same test twice is no accident; trouble of the surroundings says nothing about it.
+        if (passed || !end.retryable) break;
+    }
+    GDNCTL_TRY_ASSIGN(Journal ledger, Journal::open(context.artefacts.folder() / "flakes.jsonl"));
+    for (const std::string& id : failed) {
+        Json line = {{"v", 1},
+                     {"ts", format_iso8601(m_world.clock.wall())},
+                     {"iteration", context.iteration},
+                     {"commit", context.candidate.head},
+                     {"test", id},
+                     {"max_abs", red.evidence.max_abs ? Json(*red.evidence.max_abs) : Json(nullptr)},
+                     {"alone", passed ? "passed" : "failed"}};
+        GDNCTL_TRY(ledger.append(gdnctl::to_text(line)));
+    }
+    return passed;
+}
+
+Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::string& metric,
+                        const std::filesystem::path& tree) {
+    ProfileQuestion question{metric, jobs.options().profile, {}};
+    if (jobs.target().style == TargetStyle::levanter) {
+        const JobOrder plain{JobKind::profile, {}, tree, {}, {}, {}, {}};
+        question.asked["settings"] = text::shell_join(jobs.words(plain));
+    }
+    if (end.report.backend == "local") {
+        std::string host(256, '\0');
+        if (gethostname(host.data(), host.size() - 1) == 0) question.asked["machine"] = host.substr(0, host.find('\0'));
+    }
+    // What is installed on the device follows from it.
+    if (const auto lock = read_file_if_exists(tree / "uv.lock"); lock && *lock) {
+        question.asked["uv.lock"] = hash_text(**lock);
+    }
+    return measurement_of(end.report, end.evidence, question);
+}
+
+Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored) {
+    Json out = measurement_json(stored.measurement);
+    out["site"] = {{"cluster", stored.site.cluster}, {"dev_tpu", stored.site.dev_tpu}, {"tpu", stored.site.tpu}};
+    return atomic_replace(path, gdnctl::to_text(out, 2) + "\n", 0600);
+}
+
+Result<StoredMeasurement> load_measurement(const std::filesystem::path& path) {
+    ReadOptions options;
+    options.missing = ErrorKind::bad_input;
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path, options));
+    GDNCTL_TRY_ASSIGN(const Json value, parse_json(text, path.string()));
+    if (!value.is_object() || value.value("schema", Json()) != Json("gdnctl.measurement/1")) {
+        return fail(ErrorKind::bad_input, path.string() + " is no measurement");
+    }
+    StoredMeasurement stored{parse_measurement(value), {}};
+    const auto word = [&value](const char* pointer) {
+        const Json::json_pointer at(pointer);
+        return value.contains(at) && value[at].is_string() ? value[at].get<std::string>() : std::string();
+    };
+    stored.site = {word("/site/cluster"), word("/site/dev_tpu"), word("/site/tpu")};
+    return stored;
+}
+
+Result<StageResult> ProfileStage::run(const StageContext& context) {
+    const ValidationOptions& options = m_world.jobs.options();
+    const std::string prefix = profile_prefix(options, context.iteration);
+    std::int64_t spent = 0;
+    JobSite last;
+    Ladder ladder(JobKind::profile, sites_for(JobKind::profile, m_world),
+                  ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      last = site;
+                      JobOrder order{
+                          JobKind::profile, site,
+                          context.tree,     context.artefacts.unused(context.iteration, "validation-profile", ".log"),
+                          prefix,           {},
+                          context.stop};
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(order));
+                      spent += device_ms(end.report);
+                      return end;
+                  }));
+    GDNCTL_TRY_ASSIGN(const JobEnd end,
+                      ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    StageResult result;
+    if (end.failure) {
+        result = failed_stage(end);
+        log::warning("{}", k_gate_failed);
+    } else {
+        const Measurement m = measured_by(end, m_world.jobs, m_metric, context.tree);
+        GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last}));
+        put_job_facts(result, end);
+        result.reason = m.value ? fmt::format("{}={:.6g}", m.metric, *m.value) : "no " + m.metric + " was printed";
+        if (m.value) result.facts["metric." + m.metric] = fmt::format("{:.9g}", *m.value);
+        put_fact(result, "run_url", m.run_url);
+        put_fact(result, "ce_backend_selected", m.ce_backend_selected);
+        put_fact(result, "profile_architecture", m.profile_architecture);
+    }
+    result.facts["profile_prefix"] = prefix;
+    result.tpu_ms = spent;
+    return result;
+}
+
+}  // namespace gdnctl::loop

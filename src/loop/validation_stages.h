@@ -1,0 +1,74 @@
+// Tests and profile of a candidate as stages of an iteration, on the device that the target is about.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "loop/held_tpu.h"
+#include "loop/stage.h"
+#include "loop/validation_jobs.h"
+#include "loop/validation_ladder.h"
+
+namespace gdnctl::loop {
+
+inline constexpr std::string_view k_gate_failed =
+    "Iteration failed required TPU validation/profile gate. Use --validation-policy count-failure/continue to keep "
+    "looping.";
+
+// What both need. All must outlive the stages.
+struct ValidationWorld {
+    TargetJobs& jobs;
+    HeldTpu* held = nullptr;  // nullptr: none is held
+    Clock& clock;
+    HoldOptions hold;
+    std::filesystem::path root;  // of the repository: its cluster files
+};
+
+// Tests; a test that fails is run again alone, and a candidate whose failures all pass then goes on (flakes.jsonl).
+class TestsStage final : public Stage {
+public:
+    explicit TestsStage(ValidationWorld world) : m_world(std::move(world)) {}
+    std::string_view name() const override { return "validation-tests"; }
+    Policy policy() const override { return m_world.jobs.options().policy; }
+    bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
+    Result<StageResult> run(const StageContext& context) override;
+
+private:
+    Result<bool> passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red);
+    ValidationWorld m_world;
+};
+
+// One profile; what it measured goes to iteration-NNN-measurement.json, for the performance stage.
+class ProfileStage final : public Stage {
+public:
+    ProfileStage(ValidationWorld world, std::string metric) : m_world(std::move(world)), m_metric(std::move(metric)) {}
+    std::string_view name() const override { return "validation-profile"; }
+    Policy policy() const override { return m_world.jobs.options().policy; }
+    bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
+    Result<StageResult> run(const StageContext& context) override;
+
+private:
+    ValidationWorld m_world;
+    std::string m_metric;
+};
+
+// "gdn_loopgate_iter007"
+std::string profile_prefix(const ValidationOptions& options, int iteration);
+
+// What a profile of `tree` that ended well has measured.
+Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::string& metric,
+                        const std::filesystem::path& tree);
+
+// A measurement and where it was taken, as a file of the log directory.
+struct StoredMeasurement {
+    Measurement measurement;
+    JobSite site;
+};
+Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored);
+// Errors: local_io, bad_input (it is not there, or no measurement).
+Result<StoredMeasurement> load_measurement(const std::filesystem::path& path);
+
+// What a job that failed makes of the iteration.
+StageResult failed_stage(const JobEnd& end);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,131 @@
+// Options of the gates, and the performance stage on a repository.
+#include <doctest/doctest.h>
+
+#include "validation_world.h"
+
+namespace gdnctl::loop {
+
+TEST_CASE("gate options: off unless asked for, and mistakes are found before anything is run") {
+    GateChoices choices;
+    CHECK_FALSE(choices.used());
+    CHECK(resolve_modes(choices)->validation == ValidationMode::off);
+    choices.perf.pairs = 3;
+    CHECK(choices.used());
+    CHECK(resolve_modes(choices)->validation == ValidationMode::required);
+    CHECK(resolve_modes(choices)->perf);
+    choices.validation.mode = ValidationMode::off;
+    CHECK_FALSE(resolve_modes(choices)->perf);
+    choices.perf.mode = PerfMode::required;
+    CHECK(resolve_modes(choices).error().kind == ErrorKind::usage);
+    choices = {};
+    choices.perf.limits["max_while_increase_ms"] = -1.0;
+    CHECK(check_gates(choices).error().message == "--perf-max-while-increase-ms must be >= 0.");
+    choices = {};
+    choices.perf.pairs = 4;
+    CHECK(check_gates(choices).error().message == "--perf-pairs must be 1, 3, 5 or 9.");
+    choices = {};
+    choices.validation.max_attempts = 0;
+    CHECK(check_gates(choices).error().message == "--validation-max-attempts must be -1 or >= 1.");
+    // Layers of the policy: built in, the target's table, options.
+    Target target = plain_target();
+    target.gates["hold"].value = std::string("keep");
+    target.gates["min_improvement_pct"].value = 2.0;
+    PerfOptions perf;
+    perf.min_improvement_pct = 3.0;
+    perf.limits["max_while_increase_ms"] = 1.0;
+    const auto policy = policy_of(perf, target, "/");
+    REQUIRE(policy);
+    CHECK(policy->hold == Hold::keep);
+    CHECK(policy->min_improvement_pct == 3.0);
+    CHECK(policy->limits.at("max_while_increase_ms") == 1.0);
+    CHECK_FALSE(perf_settings(perf, target, "/", "/logs")->higher_is_better);
+    CHECK(perf_settings(perf, target, "/", "/logs")->state_file == "/logs/perf_state.json");
+}
+
+TEST_CASE("gate options: a state that does not parse, or a target without a profile, ends it at once") {
+    StageWorld world;
+    auto transactions = world.transactions();
+    const auto create = [&] {
+        GateChoices choices;
+        choices.validation.mode = ValidationMode::required;
+        return GateStages::create({world.children.target,
+                                   choices,
+                                   {},
+                                   nullptr,
+                                   transactions.repository(),
+                                   world.outside("state") / "measure",
+                                   {},
+                                   {},
+                                   world.path(),
+                                   world.log_dir(),
+                                   "/bin/gdnctl",
+                                   {},
+                                   world.children.process,
+                                   world.children.clock});
+    };
+    REQUIRE(create());
+    write_text(world.log_dir() / "perf_state.json", "{");
+    CHECK(exit_code_of(create().error().kind) == ExitCode::usage);
+    std::filesystem::remove(world.log_dir() / "perf_state.json");
+    world.children.target.profile.reset();
+    CHECK(create().error().kind == ErrorKind::usage);
+}
+
+TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once") {
+    StageWorld world;
+    world.children.target = plain_target();
+    world.write("kernel.c", "int speed = 2;\n");
+    const std::string head = world.commit("faster");
+    world.sh("git checkout -q " + world.base);
+    const std::filesystem::path slot = world.outside("state") / "candidate";
+    world.sh("git worktree add -q --detach '" + slot.string() + "' " + head);
+    world.tree = slot;
+    world.candidate.head = head;
+    // The profile: 8 ms of the kernel with `speed = 2`, 10 ms of the other.
+    struct Profiler final : Process {
+        std::vector<std::string> seen;
+        Result<ProcessResult> run(const ProcessSpec& spec) override {
+            const bool fast = read_text(spec.cwd / "kernel.c").find("= 2") != std::string::npos;
+            seen.emplace_back(fast ? "candidate" : "champion");
+            write_text(spec.stderr_file, fast ? "{\"ms\": 8}\n" : "{\"ms\": 10}\n");
+            return process_result(
+                0,
+                R"({"schema":"gdnctl.ray-profile/1","backend":"local","cluster":"local","submission_id":"j","status":"SUCCEEDED",
+                "failure_class":"none","entrypoint":"x","settings":null,"metric":{"name":"ms","value":)" +
+                    std::string(fast ? "8" : "10") + "}}");
+        }
+    } profiler;
+    TargetJobs jobs(world.children.target, world.children.options, "/bin/gdnctl", {}, profiler);
+    auto transactions = world.transactions();
+    CommitTrees trees(transactions.repository(), {world.outside("state") / "measure", {"log.md"}, {}}, system_process(),
+                      world.children.clock);
+    CHECK(ok(trees.differs(world.base, head)));
+    CHECK_FALSE(ok(trees.differs(head, head)));
+    const Result<PerfSettings> settings = perf_settings({}, world.children.target, world.path(), world.log_dir());
+    REQUIRE(settings);
+    ProfileStage first(world.validation(jobs), "ms");
+    REQUIRE(ok(first.run(world.context())).verdict == StageVerdict::pass);
+    PerformanceStage stage(*settings, jobs, trees, world.children.clock);
+    StageResult result = ok(stage.run(world.context()));
+    CHECK(result.verdict == StageVerdict::pass);
+    CHECK(result.promoted);
+    CHECK(result.facts.at("decision") == "promoted");
+    CHECK(result.facts.at("gain") == "+25.00%");
+    CHECK(profiler.seen ==
+          Words{"candidate", "champion", "champion", "candidate", "candidate", "champion", "champion", "candidate"});
+    // Killed after the verdict was written, before the loop's own record: nothing is measured again.
+    profiler.seen.clear();
+    result = ok(stage.run(world.context()));
+    CHECK(result.promoted);
+    CHECK(profiler.seen.empty());
+    // The same once more in a later iteration is not better than itself, and nobody's failure.
+    world.where.sha = head;
+    REQUIRE(ok(first.run(world.context(8))).verdict == StageVerdict::pass);
+    result = ok(stage.run(world.context(8)));
+    CHECK(result.verdict == StageVerdict::fail);
+    CHECK(result.outcome == Outcome::rejected);
+    CHECK(result.policy == Policy::go_on);
+    CHECK(stage.policy() == Policy::count_failure);
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,264 @@
+// The ladder, its jobs and the stages of validation: the recipe's cases 27 to 30, failure classes, flakes.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "validation_world.h"
+
+namespace gdnctl::loop {
+
+TEST_CASE("validation: case 27, profile-only never calls the tests, and its profile has its own name") {
+    StageWorld world;
+    world.children.options.clusters = {"c"};
+    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_text("SUCCEEDED"),
+                         "throughput/mfu=5.1\nthroughput/duration=0.167\n");
+    TargetJobs jobs = world.children.jobs();
+    ProfileStage stage(world.validation(jobs), "throughput/mfu");
+    const StageResult result = ok(stage.run(world.context()));
+    CHECK(result.verdict == StageVerdict::pass);
+    CHECK(result.facts.at("profile_prefix") == "gdn_loopgate_iter007");
+    CHECK(result.facts.at("metric.throughput/mfu") == "5.1");
+    CHECK(result.tpu_ms == 2000);
+    const StoredMeasurement stored = ok(load_measurement(world.log_dir() / "iteration-007-measurement.json"));
+    CHECK(*stored.measurement.value == 5.1);
+    CHECK(stored.site.cluster == "c");
+
+    // The stages of each mode.
+    for (const auto& [mode, perf, names] :
+         {std::tuple{ValidationMode::profile_only, PerfMode::off, "validation-profile "},
+          std::tuple{ValidationMode::profile_only, PerfMode::automatic, "validation-profile performance "},
+          std::tuple{ValidationMode::required, PerfMode::automatic, "validation-tests validation-profile performance "},
+          std::tuple{ValidationMode::automatic, PerfMode::required,
+                     "validation-tests validation-profile performance "}}) {
+        GateChoices choices;
+        choices.validation.mode = mode;
+        choices.perf.mode = perf;
+        auto transactions = world.transactions();
+        const auto gate = ok(GateStages::create({world.children.target,
+                                                 choices,
+                                                 {},
+                                                 nullptr,
+                                                 transactions.repository(),
+                                                 world.outside("state") / "measure",
+                                                 {},
+                                                 {},
+                                                 world.path(),
+                                                 world.log_dir(),
+                                                 "/bin/gdnctl",
+                                                 {},
+                                                 world.children.process,
+                                                 world.children.clock}));
+        std::string all;
+        for (const auto& one : gate->stages()) all += std::string(one->name()) + " ";
+        CHECK(all == names);
+    }
+}
+
+TEST_CASE("validation: case 27, required runs both suites and measures parity") {
+    for (const bool whole : {true, false}) {
+        StageWorld world;
+        world.children.options.clusters = {"c"};
+        if (!whole) world.children.options.pytest_args = "-k few";
+        const std::string log = whole ? k_green : "3 passed, 35 deselected in 1.00s";
+        world.children.child(world.children.test_words("c", whole ? Words{} : Words{"--pytest-args", "-k few"}), 0,
+                             report_text("SUCCEEDED"), log);
+        TargetJobs jobs = world.children.jobs();
+        TestsStage stage(world.validation(jobs));
+        const StageResult result = ok(stage.run(world.context()));
+        CHECK(result.verdict == StageVerdict::pass);
+        CHECK(result.facts.at("suites") == "kernels,layer");
+        CHECK(result.facts.at("passed") == (whole ? "87" : "3"));
+        CHECK(result.facts.at("validation_tests_full_parity") == (whole ? "true" : "false"));
+        CHECK(stage.wants(DiffClass::change));
+        CHECK_FALSE(stage.wants(DiffClass::log_only));
+        CHECK_FALSE(stage.wants(DiffClass::no_op));
+    }
+}
+
+TEST_CASE("validation: case 28, a held TPU that was lost is got back first") {
+    StageWorld world;
+    FakeHeld held;
+    held.answers = {true};
+    world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, "",
+                         k_green);
+    TargetJobs jobs = world.children.jobs();
+    const StageResult result = ok(TestsStage(world.validation(jobs, &held)).run(world.context()));
+    CHECK(result.verdict == StageVerdict::pass);
+    CHECK(held.reasons == Words{"validation tests starting without an active held dev TPU"});
+}
+
+TEST_CASE("validation: case 29, Ray where there is none, and the held TPU again after that") {
+    StageWorld world;
+    FakeHeld held;
+    held.answers = {false, true};
+    world.children.options.clusters = {"c"};
+    world.children.child(world.children.test_words("c"), 1, "", "what a mess");
+    world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, "",
+                         k_green);
+    TargetJobs jobs = world.children.jobs();
+    const StageResult result = ok(TestsStage(world.validation(jobs, &held)).run(world.context()));
+    CHECK(result.verdict == StageVerdict::pass);
+    CHECK(held.reasons ==
+          Words{"validation tests starting without an active held dev TPU", "validation tests Ray fallback failed"});
+}
+
+TEST_CASE("validation: case 30, a profile that does not end is stopped once, and may be tried again") {
+    StageWorld world;
+    world.children.child(Children::profile_words("c", "p"), 124, report_text("RUNNING", "timeout"), "slow");
+    world.children.child({"ray-stop", "job-1", "--cluster", "c"}, 0, "", "");
+    TargetJobs jobs = world.children.jobs();
+    JobOrder order{JobKind::profile, {"c", "", ""}, world.path(), world.log_dir() / "x.log", "p", "", {}};
+    const JobEnd end = ok(jobs.run(order));
+    CHECK(end.rc == 124);
+    CHECK(end.retryable);
+    CHECK(end.summary.find("job-1") != std::string::npos);
+    // One that the command has stopped itself is left alone.
+    world.children.child(Children::profile_words("c", "p"), 124, report_text("STOPPED", "timeout"), "slow");
+    CHECK(ok(jobs.run(order)).retryable);
+    // Two time limits are enough.
+    world.children.options.clusters = {"c"};
+    for (int i = 0; i < 2; ++i) {
+        world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 124,
+                             report_text("STOPPED", "timeout"), "slow");
+    }
+    const StageResult result = ok(ProfileStage(world.validation(jobs), "m").run(world.context()));
+    CHECK(result.verdict == StageVerdict::fail);
+    CHECK(result.outcome == Outcome::rejected);
+    CHECK(result.exit_status == 124);
+}
+
+TEST_CASE("validation: what a failed job means") {
+    const auto outcome = [](const JobEnd& end) {
+        return end.failure ? std::string(to_text(end.failure->outcome)) : "ok";
+    };
+    const auto tests = [&](int rc, const std::string& report, const std::string& log) {
+        const JobEnd end = end_of(JobKind::tests, rc, report, log, {87, 2});
+        return outcome(end) + (end.retryable ? " again" : "");
+    };
+    const std::string red = report_text("FAILED", "user");
+    CHECK(tests(0, report_text("SUCCEEDED"), k_green) == "ok");
+    CHECK(tests(0, report_text("SUCCEEDED"), "49 passed, 40 skipped in 3.00s") == "environment");
+    CHECK(tests(0, report_text("SUCCEEDED"), "no summary") == "environment");
+    CHECK(tests(1, red, "1 failed, 86 passed in 3.00s") == "test-fail");
+    CHECK(tests(1, red, "RESOURCE_EXHAUSTED: vmem") == "oom");
+    CHECK(tests(1, red, "Mosaic failed to compile") == "compile");
+    CHECK(tests(1, red, "The TPU is already in use by another process\n1 failed in 1.00s") == "infra again");
+    CHECK(tests(1, report_text("SUCCEEDED"), "87 passed in 3.00s") == "infra again");  // no TPU was seen
+    CHECK(tests(1, report_text("FAILED", "infra-suspect"), "") == "infra again");
+    CHECK(tests(2, "", "[gdnctl] error: unknown option") == "environment");
+    CHECK(tests(2, "", "No cluster config found for region x") == "environment");
+    CHECK(tests(3, report_text("STOPPED", "stopped"), "") == "infra again");
+    CHECK(tests(4, "", "") == "infra again");
+    CHECK(tests(5, "", "") == "environment");
+    CHECK(tests(70, "", "") == "infra again");
+    CHECK(tests(124, report_text("PENDING", "timeout"), "") == "infra again");
+    CHECK(outcome(end_of(JobKind::profile, 1, red, "Traceback")) == "rejected");
+    CHECK(outcome(end_of(JobKind::tests, 1, red, "verdict: WRONG: case x")) == "test-fail");
+    CHECK(end_of(JobKind::tests, 0, report_text("SUCCEEDED"), k_green).summary ==
+          "validation tests on c: 87 passed, 2 skipped (job job-1)");
+}
+
+TEST_CASE("validation: clusters one after the other; one that does not exist is not asked twice") {
+    Children children;
+    children.options.clusters = {"gone", "busy", "good"};
+    std::vector<std::string> asked;
+    std::map<std::string, int> calls;
+    Ladder ladder(JobKind::tests, {{"gone", "", ""}, {"busy", "", ""}, {"good", "", ""}},
+                  {[&](const JobSite& site) -> Result<JobEnd> {
+                       asked.push_back(site.cluster);
+                       const int n = ++calls[site.cluster];
+                       if (site.cluster == "gone")
+                           return end_of(JobKind::tests, 2, "", "No cluster config found for region gone");
+                       if (site.cluster == "busy" || n == 1) return end_of(JobKind::tests, 4, "", "");
+                       return end_of(JobKind::tests, 0, report_text("SUCCEEDED"), k_green);
+                   },
+                   nullptr, [] { return false; }, children.clock});
+    const JobEnd end = ok(ladder.climb(-1, std::chrono::seconds(120)));
+    CHECK_FALSE(end.failure.has_value());
+    CHECK(asked == Words{"gone", "busy", "good", "busy", "good"});
+    CHECK(children.clock.sleeps() == std::vector<std::chrono::milliseconds>{std::chrono::seconds(120)});
+}
+
+TEST_CASE("validation: attempts, deterministic failures, no cluster left, an end that is asked for") {
+    Children children;
+    int calls = 0;
+    const auto ladder = [&](int rc, const char* log, bool stop = false) {
+        calls = 0;
+        return Ladder(JobKind::tests, {{"c", "", ""}},
+                      {[&calls, rc, log](const JobSite&) -> Result<JobEnd> {
+                           ++calls;
+                           return end_of(JobKind::tests, rc, rc == 1 ? report_text("FAILED", "user") : "", log);
+                       },
+                       nullptr, [stop] { return stop; }, children.clock});
+    };
+    CHECK(ok(ladder(4, "").climb(3, std::chrono::seconds(1))).failure->outcome == Outcome::infra);
+    CHECK(calls == 3);
+    CHECK(ok(ladder(1, "1 failed in 1.00s").climb(-1, std::chrono::seconds(1))).failure->outcome == Outcome::test_fail);
+    CHECK(calls == 1);  // again and again would not make it green
+    const JobEnd none = ok(ladder(2, "No cluster config found for region c").climb(-1, std::chrono::seconds(1)));
+    CHECK(none.rc == 1);
+    CHECK_FALSE(none.retryable);
+    CHECK(none.summary == "no valid Ray clusters remain for validation tests.");
+    CHECK(ok(ladder(4, "", true).climb(-1, std::chrono::seconds(1))).failure->outcome == Outcome::infra);
+    CHECK(calls == 1);
+}
+
+TEST_CASE("validation: a test that passes alone is flaky, one that fails twice is red") {
+    const std::string red =
+        "FAILED t.py::test_gdn_layer_backward_matches_hf[4] - E\nmax_abs=1.19e-05\n1 failed, 87 passed, 2 skipped in "
+        "3.00s";
+    for (const bool flaky : {true, false}) {
+        StageWorld world;
+        world.children.options.clusters = {"c"};
+        const Words alone = world.children.test_words("c", {"--pytest-args", "-k test_gdn_layer_backward_matches_hf"});
+        world.children.child(world.children.test_words("c"), 1, report_text("FAILED", "user"), red);
+        if (flaky) {
+            world.children.child(alone, 0, report_text("SUCCEEDED"), "4 passed, 85 deselected in 3.00s");
+        } else {
+            world.children.child(alone, 4, "", "");  // says nothing about the test
+            world.children.child(alone, 1, report_text("FAILED", "user"), "1 failed in 3.00s");
+        }
+        TargetJobs jobs = world.children.jobs();
+        const StageResult result = ok(TestsStage(world.validation(jobs)).run(world.context()));
+        CHECK(result.verdict == (flaky ? StageVerdict::pass : StageVerdict::fail));
+        CHECK(result.outcome == (flaky ? Outcome::flaky : Outcome::test_fail));
+        const auto line = nlohmann::json::parse(read_text(world.log_dir() / "flakes.jsonl"));
+        CHECK(line["test"] == "t.py::test_gdn_layer_backward_matches_hf[4]");
+        CHECK(line["max_abs"] == doctest::Approx(1.19e-5));
+        CHECK(line["alone"] == (flaky ? "passed" : "failed"));
+    }
+}
+
+TEST_CASE("validation: a target that runs as it is written gets no settings; no cluster is named unless one is") {
+    StageWorld world;
+    world.children.target = plain_target();
+    world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json"}, 0, report_text("SUCCEEDED"),
+                         "verdict: OK (70 cases, 0 vectors)\n");
+    TargetJobs jobs = world.children.jobs();
+    const StageResult result = ok(TestsStage(world.validation(jobs)).run(world.context()));
+    CHECK(result.verdict == StageVerdict::pass);
+    CHECK(result.facts.at("verdict") == "OK");
+    CHECK(world.children.process.calls[0].cwd == world.path());
+}
+
+TEST_CASE("validation: the order of clusters") {
+    ValidationOptions options;
+    HoldOptions hold;
+    CHECK(cluster_order(options, hold, "", {"d"}) == Words{""});
+    hold.on = true;
+    hold.fallback_clusters = {"us-east5", "us-central1"};
+    CHECK(cluster_order(options, hold, "us-east5", {"d"}) == Words{"us-east5", "us-central1"});
+    options.cluster_auto = true;
+    CHECK(cluster_order(options, hold, "", {"d", "us-east5"}) == Words{"us-central1", "us-east5", "d"});
+    options.clusters = {"x", "x", "y"};
+    CHECK(cluster_order(options, hold, "a", {"d"}) == Words{"x", "y"});
+
+    const test::TempDir dir;
+    write_text(dir / "infra/marin-us-east5.yaml", "available_node_types:\n  tpu_slice_v5p_8:\n");
+    write_text(dir / "infra/marin-eu-west4.yaml", "available_node_types:\n  tpu_slice_v6e-4:\n");
+    write_text(dir / "infra/marin-us-vllm.yaml", "available_node_types:\n  tpu_slice_v5p_8:\n");
+    CHECK(discover_clusters(dir.path(), "v5p-8", {"vllm", "big-run"}) == Words{"us-east5"});
+    CHECK(discover_clusters(dir.path(), "v6e-4", {}) == Words{"eu-west4"});
+    CHECK(discover_clusters(dir / "nowhere", "v6e-4", {}).empty());
+}
+
+}  // namespace gdnctl::loop
