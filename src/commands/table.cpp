@@ -29,6 +29,9 @@
 #include "commands/oracle_run.h"
 #include "commands/oracle_selftest.h"
 #include "commands/oracle_verify.h"
+#include "commands/policy_show.h"
+#include "commands/policy_simulate.h"
+#include "commands/policy_test.h"
 #include "commands/prompts_list.h"
 #include "commands/prompts_render.h"
 #include "commands/prompts_show.h"
@@ -91,6 +94,12 @@ constexpr cli::Command k_table[] = {
                                                          "sum up champions, slots and failures", Tier::none),
     cli::make<&log_context::describe, &log_context::run>("log context", "Running log",
                                                          "print a short pack of the log for a prompt", Tier::none),
+    cli::make<&policy_show::describe, &policy_show::run>("policy show", "Loop",
+                                                         "print the policy that candidates are judged by", Tier::none),
+    cli::make<&policy_test::describe, &policy_test::run>("policy test", "Loop",
+                                                         "judge recorded measurements by another policy", Tier::none),
+    cli::make<&policy_simulate::describe, &policy_simulate::run>(
+        "policy simulate", "Loop", "show how often the policy is right at your noise", Tier::none),
     cli::make<&prompts_list::describe, &prompts_list::run>("prompts list", "Loop",
                                                            "list iteration prompts and directive presets", Tier::none),
     cli::make<&prompts_show::describe, &prompts_show::run>("prompts show", "Loop", "print a prompt or a directive",
@@ -143,6 +152,11 @@ constexpr cli::Group k_groups[] = {
      "gdnctl log show last",
      "the entry of the last iteration",
      {"lint-log", "docs/running-log.md"}},
+    {"policy",
+     "shows and tries the policy that candidates are judged by",
+     "gdnctl policy simulate --noise-pct 0.8 --gain-pct 1",
+     "is a gain of 1 % to be found on this device?",
+     {"policy test", "docs/performance-policy.md"}},
     {"prompts",
      "what a coding agent is told: iteration prompts and directive presets",
      "gdnctl prompts render --iteration 2 --total 5",
