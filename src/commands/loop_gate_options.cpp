@@ -6,9 +6,9 @@ namespace gdnctl::commands {
 
 namespace {
 
-using loop::Policy;
 using loop::RegressionPolicy;
 using loop::ValidationMode;
+using loop::ValidationPolicy;
 using Suite = TestSelection::Suite;
 
 constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
@@ -16,10 +16,10 @@ constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
      {"required", ValidationMode::required, "tests and a profile"},
      {"profile-only", ValidationMode::profile_only, "a profile"},
      {"off", ValidationMode::off, "nothing"}}};
-constexpr std::array<cli::Choice<Policy>, 3> k_gate_policies = {
-    {{"fail", Policy::fail, "stop the loop"},
-     {"count-failure", Policy::count_failure, "count it, and go on within --max-failures"},
-     {"continue", Policy::go_on, "go on"}}};
+constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
+    {{"fail", ValidationPolicy::fail, "stop the loop"},
+     {"count-failure", ValidationPolicy::count_failure, "count it, and go on within --max-failures"},
+     {"continue", ValidationPolicy::go_on, "go on"}}};
 constexpr std::array<cli::Choice<Suite>, 3> k_gate_suites = {
     {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
 constexpr std::array<cli::Choice<loop::PerfMode>, 3> k_perf_modes = {

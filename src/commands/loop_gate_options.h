@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gdnctl/cli/args.h"
-#include "loop/validation_options.h"
+#include "gdnctl/loop/validation_options.h"
 
 namespace gdnctl::commands {
 

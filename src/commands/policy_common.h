@@ -4,8 +4,8 @@
 #include <string>
 
 #include "gdnctl/core/target.h"
+#include "gdnctl/loop/validation_options.h"
 #include "gdnctl/platform/context.h"
-#include "loop/validation_options.h"
 
 namespace gdnctl::commands {
 

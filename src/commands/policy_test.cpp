@@ -7,10 +7,10 @@
 
 #include "commands/policy_common.h"
 #include "gdnctl/core/json.h"
+#include "gdnctl/loop/perf_record.h"
+#include "gdnctl/loop/policy_replay.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/terminal.h"
-#include "loop/perf_record.h"
-#include "loop/policy_replay.h"
 
 namespace gdnctl::commands::policy_test {
 

@@ -12,8 +12,8 @@
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/core/target.h"
+#include "gdnctl/loop/perf_policy.h"
 #include "gdnctl/services/job_output.h"
-#include "loop/perf_policy.h"
 
 namespace gdnctl::loop {
 

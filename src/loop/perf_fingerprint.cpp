@@ -1,4 +1,4 @@
-#include "loop/perf_fingerprint.h"
+#include "gdnctl/loop/perf_fingerprint.h"
 
 #include <cstdint>
 

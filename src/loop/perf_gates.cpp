@@ -1,4 +1,4 @@
-#include "loop/perf_gates.h"
+#include "gdnctl/loop/perf_gates.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "loop/perf_pairs.h"
+#include "gdnctl/loop/perf_pairs.h"
 
 #include <algorithm>
 #include <array>

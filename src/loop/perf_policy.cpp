@@ -1,4 +1,4 @@
-#include "loop/perf_policy.h"
+#include "gdnctl/loop/perf_policy.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "loop/perf_record.h"
+#include "gdnctl/loop/perf_record.h"
 
 #include <cmath>
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gdnctl/core/result.h"
-#include "loop/perf_policy.h"
+#include "gdnctl/loop/perf_policy.h"
 #include "loop/perf_state.h"
 
 namespace gdnctl::loop {

@@ -1,4 +1,4 @@
-#include "loop/perf_simulation.h"
+#include "gdnctl/loop/perf_simulation.h"
 
 #include <array>
 #include <cmath>

@@ -13,7 +13,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/result.h"
-#include "loop/perf_policy.h"
+#include "gdnctl/loop/perf_policy.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "loop/policy_file.h"
+#include "gdnctl/loop/policy_file.h"
 
 #include <algorithm>
 #include <array>

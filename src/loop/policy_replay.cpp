@@ -1,4 +1,4 @@
-#include "loop/policy_replay.h"
+#include "gdnctl/loop/policy_replay.h"
 
 #include <cmath>
 #include <map>

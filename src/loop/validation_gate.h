@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "gdnctl/loop/validation_options.h"
 #include "gdnctl/services/git_checkout.h"
 #include "loop/held_tpu.h"
 #include "loop/perf_stage.h"
 #include "loop/stage.h"
-#include "loop/validation_options.h"
 
 namespace gdnctl::loop {
 

@@ -13,10 +13,10 @@
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/core/target.h"
+#include "gdnctl/loop/validation_options.h"
 #include "gdnctl/platform/process.h"
 #include "loop/metrics.h"
 #include "loop/outcome.h"
-#include "loop/validation_options.h"
 
 namespace gdnctl::loop {
 

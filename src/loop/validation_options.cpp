@@ -1,9 +1,9 @@
-#include "loop/validation_options.h"
+#include "gdnctl/loop/validation_options.h"
 
 #include <fmt/format.h>
 
+#include "gdnctl/loop/policy_file.h"
 #include "gdnctl/services/job.h"
-#include "loop/policy_file.h"
 
 namespace gdnctl::loop {
 

@@ -9,10 +9,10 @@
 
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/loop/perf_record.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/journal.h"
 #include "gdnctl/services/cluster.h"
-#include "loop/perf_record.h"
 
 namespace gdnctl::loop {
 
@@ -93,6 +93,12 @@ std::string hash_text(const std::string& bytes) {
 }
 
 }  // namespace
+
+Policy policy_of_gate(ValidationPolicy policy) {
+    return policy == ValidationPolicy::fail            ? Policy::fail
+           : policy == ValidationPolicy::count_failure ? Policy::count_failure
+                                                       : Policy::go_on;
+}
 
 StageResult failed_stage(const JobEnd& end) {
     StageResult result;

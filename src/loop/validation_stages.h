@@ -24,12 +24,14 @@ struct ValidationWorld {
     std::filesystem::path root;  // of the repository: its cluster files
 };
 
+Policy policy_of_gate(ValidationPolicy policy);
+
 // Tests; a test that fails is run again alone, and a candidate whose failures all pass then goes on (flakes.jsonl).
 class TestsStage final : public Stage {
 public:
     explicit TestsStage(ValidationWorld world) : m_world(std::move(world)) {}
     std::string_view name() const override { return "validation-tests"; }
-    Policy policy() const override { return m_world.jobs.options().policy; }
+    Policy policy() const override { return policy_of_gate(m_world.jobs.options().policy); }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
     Result<StageResult> run(const StageContext& context) override;
 
@@ -43,7 +45,7 @@ class ProfileStage final : public Stage {
 public:
     ProfileStage(ValidationWorld world, std::string metric) : m_world(std::move(world)), m_metric(std::move(metric)) {}
     std::string_view name() const override { return "validation-profile"; }
-    Policy policy() const override { return m_world.jobs.options().policy; }
+    Policy policy() const override { return policy_of_gate(m_world.jobs.options().policy); }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
     Result<StageResult> run(const StageContext& context) override;
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gdnctl/core/json.h"
-#include "loop/perf_policy.h"
+#include "gdnctl/loop/perf_policy.h"
 
 namespace gdnctl::loop {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "loop/perf_fingerprint.h"
-#include "loop/perf_gates.h"
-#include "loop/perf_pairs.h"
+#include "gdnctl/loop/perf_fingerprint.h"
+#include "gdnctl/loop/perf_gates.h"
+#include "gdnctl/loop/perf_pairs.h"
 
 namespace gdnctl::loop {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gdnctl/core/result.h"
-#include "loop/perf_policy.h"
+#include "gdnctl/loop/perf_policy.h"
 
 namespace gdnctl::loop {
 

@@ -9,7 +9,7 @@
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/result.h"
-#include "loop/perf_gates.h"
+#include "gdnctl/loop/perf_gates.h"
 
 namespace gdnctl::loop {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "loop/perf_pairs.h"
+#include "gdnctl/loop/perf_pairs.h"
 
 namespace gdnctl::loop {
 

@@ -9,10 +9,12 @@
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/core/target.h"
-#include "loop/options.h"
-#include "loop/perf_policy.h"
+#include "gdnctl/loop/perf_policy.h"
 
 namespace gdnctl::loop {
+
+// As the policies of the loop: "fail", "count-failure", "continue".
+enum class ValidationPolicy { fail, count_failure, go_on };
 
 enum class ValidationMode { automatic, required, profile_only, off };
 std::string_view to_text(ValidationMode mode);
@@ -22,7 +24,7 @@ ProfileSettings gate_profile_settings();
 
 struct ValidationOptions {
     ValidationMode mode = ValidationMode::automatic;  // required with any option of validation or performance, else off
-    Policy policy = Policy::fail;
+    ValidationPolicy policy = ValidationPolicy::fail;
     std::int64_t max_attempts = -1;  // of tests and of the profile; negative: until it works, or cannot
     std::int64_t retry_sleep_s = 120;
     std::int64_t test_timeout_s = 1800, profile_timeout_s = 3600;
