@@ -4,6 +4,35 @@
 
 namespace gdnctl::loop {
 
+GateOptions gate_options_of(const GateChoices& choices) {
+    GateOptions options;
+    options.used = choices.used();
+    const auto modes = resolve_modes(choices);
+    options.validation_mode = to_text(modes ? modes->validation : ValidationMode::off);
+    options.validation_max_attempts = choices.validation.max_attempts;
+    options.ray_cluster_given = !choices.validation.clusters.empty();
+    options.ray_cluster_auto = choices.validation.cluster_auto;
+    options.cross_tpu_test_fallback = choices.validation.cross_tpu_tests;
+    options.perf_mode = modes && modes->perf ? "required" : "off";
+    options.perf_regression_policy = to_text(choices.perf.regression_policy);
+    return options;
+}
+
+void take_rewrites(GateChoices& choices, const GateOptions& rewritten) {
+    for (const ValidationMode mode : {ValidationMode::required, ValidationMode::profile_only, ValidationMode::off}) {
+        if (to_text(mode) == rewritten.validation_mode) choices.validation.mode = mode;
+    }
+    choices.validation.max_attempts = rewritten.validation_max_attempts;
+    choices.validation.cluster_auto = rewritten.ray_cluster_auto;
+    choices.validation.cross_tpu_tests = rewritten.cross_tpu_test_fallback;
+    choices.perf.mode = rewritten.perf_mode == "required" ? PerfMode::required : PerfMode::off;
+    for (const RegressionPolicy policy :
+         {RegressionPolicy::revert_count_failure, RegressionPolicy::revert_continue, RegressionPolicy::fail,
+          RegressionPolicy::count_failure, RegressionPolicy::go_on}) {
+        if (to_text(policy) == rewritten.perf_regression_policy) choices.perf.regression_policy = policy;
+    }
+}
+
 GateStages::GateStages(GateSetup setup, GateModes modes)
     : m_setup(std::move(setup)),
       m_modes(modes),

@@ -9,6 +9,7 @@
 #include "gdnctl/loop/validation_options.h"
 #include "gdnctl/services/git_checkout.h"
 #include "loop/held_tpu.h"
+#include "loop/options.h"
 #include "loop/perf_stage.h"
 #include "loop/stage.h"
 
@@ -30,6 +31,10 @@ struct GateSetup {
     Clock& clock;
 };
 
+// What --resilient may rewrite of these options, and the options as it left them.
+GateOptions gate_options_of(const GateChoices& choices);
+void take_rewrites(GateChoices& choices, const GateOptions& rewritten);
+
 class GateStages {
 public:
     // nullptr: neither validation nor performance is asked for. Errors: usage, config (options, policy file, a target
@@ -38,6 +43,8 @@ public:
 
     // Tests, profile, performance, as far as they are asked for. They may not outlive this object.
     std::vector<std::unique_ptr<Stage>> stages();
+    // The TPU that is held from now on; nullptr: none. Before stages().
+    void set_held(HeldTpu* held) { m_setup.held = held; }
     const GateModes& modes() const { return m_modes; }
 
 private:

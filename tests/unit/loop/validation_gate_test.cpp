@@ -42,6 +42,33 @@ TEST_CASE("gate options: off unless asked for, and mistakes are found before any
     CHECK(perf_settings(perf, target, "/", "/logs")->state_file == "/logs/perf_state.json");
 }
 
+TEST_CASE("gate options: what --resilient makes of them") {
+    GateChoices choices;
+    choices.perf.regression_policy = RegressionPolicy::fail;
+    choices.perf.mode = PerfMode::off;
+    LoopOptions options;
+    options.resilient = true;
+    options.gates = gate_options_of(choices);
+    CHECK(options.gates.used);
+    CHECK(options.gates.validation_mode == "required");
+    make_resilient(options);
+    take_rewrites(choices, options.gates);
+    CHECK(choices.validation.mode == ValidationMode::required);
+    CHECK(choices.validation.max_attempts == -1);
+    CHECK(choices.validation.cluster_auto);
+    CHECK(choices.validation.cross_tpu_tests);
+    CHECK(choices.perf.mode == PerfMode::required);
+    CHECK(choices.perf.regression_policy == RegressionPolicy::revert_count_failure);
+    // Alone it adds no work on a TPU.
+    GateChoices none;
+    LoopOptions plain;
+    plain.resilient = true;
+    plain.gates = gate_options_of(none);
+    make_resilient(plain);
+    CHECK_FALSE(plain.gates.used);
+    CHECK(plain.gates.validation_mode == "off");
+}
+
 TEST_CASE("gate options: a state that does not parse, or a target without a profile, ends it at once") {
     StageWorld world;
     auto transactions = world.transactions();
