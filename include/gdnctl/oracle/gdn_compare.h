@@ -45,6 +45,8 @@ struct GdnReference {
     std::shared_ptr<const GdnBackward> backward;  // gradients; nullptr: not asked for, or no cotangent
     double growth = 0;                            // largest |state| over the size that inputs alone explain
     std::string unstable_reason;                  // empty: the input can be judged
+    // By (sequence, value head): how many times the measured budget is granted where (I + M)^-1 is large.
+    std::vector<double> widening = {};
 };
 
 // How far the inputs can carry an error, the worst over all lanes.

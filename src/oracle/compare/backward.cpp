@@ -8,6 +8,7 @@
 
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/compare/condition.h"
 #include "oracle/compare/perturb.h"
 #include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/prepare.h"
@@ -301,6 +302,8 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         const std::vector<double>& size = gradient.values(sizes);
         t.budget = budget_of(sums, sum_groups(t.groups, gradient.values(own), t.want),
                              size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size), roundoff);
+        const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
+        widen(t.budget, r.widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
         b.truths.push_back(std::move(t));
     }
     r.backward = std::make_shared<const GdnBackward>(std::move(b));

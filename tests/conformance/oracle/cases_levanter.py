@@ -13,6 +13,7 @@ PROBLEMS = {
     "gates_of_both_signs": dict(seed=4, gate="signs", **SHARED),
     "close_keys": dict(seed=5, mix=0.32, beta=0.9, **SHARED),
     "one_key_beta_1": dict(seed=6, mix=0, beta=1, gate=0, **SHARED),
+    "one_key_beta_2": dict(seed=16, B=1, T=200, Hk=1, Hv=1, dk=64, dv=64, mix=0, beta=2, gate=0),
     "no_writes": dict(seed=7, beta=0, **SHARED),
     "d128": dict(seed=8, B=1, T=129, Hk=1, Hv=2, dk=128, dv=128),
     "long": dict(seed=9, B=1, T=1500, Hk=1, Hv=2, dk=64, dv=32),
@@ -34,6 +35,8 @@ def add(name, arguments, form):
         gdnctl.demand_ok(inputs, theirs, levanter.VERSION)
         # Gradients of bf16 inputs are bf16 with them: 2^-9 of each element, and less in the mean.
         limit = {n: 4e-3 if x.dtype.itemsize == 2 else 3e-5 for n, x in theirs.items()}
+        if arguments.get("beta") == 2:  # their inverse has a norm of 127, and loses as many digits
+            limit = {n: 3e-3 for n in limit}
         for method in ("recurrent64", "chunk"):
             ours = gdnctl.compute(inputs, "--method", method, "--backward")
             for n, x in theirs.items():

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "oracle/kernels/prepare.h"
 #include "oracle/selftest/mutants.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
@@ -212,6 +213,76 @@ TEST_CASE("condition: growth factor and the norm of the inverse") {
     CHECK(of(p).growth_factor == doctest::Approx(1));
     p.gate = {0, -HUGE_VAL};
     CHECK(of(p).inverse_norm == doctest::Approx(1));
+}
+
+namespace {
+
+// One head without decay in chunks of C, in fp32, with (I + M)^-1 formed and multiplied by, as levanter does.
+GdnOutputs with_explicit_inverse(const GdnReference& r, std::size_t C) {
+    const Prepared<float> in = prepare<float>(r.problem, r.contract.value, 1);
+    const auto dk = static_cast<std::size_t>(r.problem.dims.dk), dv = static_cast<std::size_t>(r.problem.dims.dv);
+    const auto T = static_cast<std::size_t>(r.problem.dims.T);
+    std::vector<float> S = in.state;
+    GdnOutputs result;
+    const auto dot = [](const float* a, const float* b, std::size_t count, std::size_t stride) {
+        float sum = 0;
+        for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i * stride];
+        return sum;
+    };
+    for (std::size_t first = 0; first < T; first += C) {
+        const std::size_t rows = std::min(C, T - first);
+        const float *q = in.q.data() + first * dk, *k = in.k.data() + first * dk, *v = in.v.data() + first * dv;
+        const float* beta = in.beta.data() + first;
+        std::vector<float> inverse(rows * rows, 0), W(rows * dk, 0), U(rows * dv, 0);
+        for (std::size_t i = 0; i < rows; ++i) {
+            inverse[i * rows + i] = 1;
+            for (std::size_t j = 0; j < i; ++j) {
+                const float M = beta[i] * dot(k + i * dk, k + j * dk, dk, 1);
+                for (std::size_t x = 0; x <= j; ++x) inverse[i * rows + x] -= M * inverse[j * rows + x];
+            }
+            for (std::size_t j = 0; j <= i; ++j) {
+                const float factor = inverse[i * rows + j] * beta[j];
+                for (std::size_t x = 0; x < dk; ++x) W[i * dk + x] += factor * k[j * dk + x];
+                for (std::size_t x = 0; x < dv; ++x) U[i * dv + x] += factor * v[j * dv + x];
+            }
+        }
+        for (std::size_t i = 0; i < rows; ++i) {
+            for (std::size_t x = 0; x < dv; ++x) U[i * dv + x] -= dot(W.data() + i * dk, S.data() + x, dk, dv);
+        }
+        for (std::size_t i = 0; i < rows; ++i) {
+            for (std::size_t x = 0; x < dv; ++x) {
+                float o = dot(q + i * dk, S.data() + x, dk, dv);
+                for (std::size_t j = 0; j <= i; ++j) o += dot(q + i * dk, k + j * dk, dk, 1) * U[j * dv + x];
+                result.out.push_back(static_cast<double>(in.scale * o));
+            }
+        }
+        for (std::size_t i = 0; i < rows; ++i) {
+            for (std::size_t x = 0; x < dk; ++x) {
+                for (std::size_t y = 0; y < dv; ++y) S[x * dv + y] += k[i * dk + x] * U[i * dv + y];
+            }
+        }
+    }
+    result.final_state.assign(S.begin(), S.end());
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("condition: a kernel that forms the inverse is right, also where that is large") {
+    for (const std::string name : {"keys_identical_beta1", "keys_identical_beta2"}) {
+        CAPTURE(name);
+        const GdnReference r = reference_for(make_inputs(*find_gdn_case(name)));
+        const GdnReport report = judged(r, outputs_of(r, with_explicit_inverse(r, 64)));
+        CHECK(report.verdict == Verdict::ok);
+        // Twice the chunk's length, less one.
+        const double widening = name == "keys_identical_beta2" ? 127.0 / 32 : 1;
+        REQUIRE(r.widening.size() == 1);
+        CHECK(r.widening[0] == doctest::Approx(widening).epsilon(1e-3));
+        // A fault stays one.
+        GdnOutputs wrong = with_explicit_inverse(r, 64);
+        for (double& x : wrong.out) x *= 1.01;
+        CHECK(judged(r, outputs_of(r, wrong)).verdict == Verdict::wrong);
+    }
 }
 
 TEST_CASE("contract: sglang-cpu's state, rounded to bf16 after each chunk, is within its budget") {

@@ -1,0 +1,18 @@
+// The norm of (I + M)^-1, on which the error of a chunked form depends that forms this inverse.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "gdnctl/oracle/gdn_compare.h"
+
+namespace gdnctl::oracle {
+
+// For each of `lanes` (sequence * Hv + value head) the largest over its chunks, as Condition has it.
+std::vector<double> inverse_norms(const GdnProblem& problem, const GdnContract& contract,
+                                  const std::vector<std::size_t>& lanes, int threads);
+
+// Multiplies the budgets of groups by their lane's factor; where groups are not (sequence, value head), by the largest.
+void widen(TensorBudget& budget, const std::vector<double>& widening, bool by_value_head);
+
+}  // namespace gdnctl::oracle
