@@ -47,7 +47,8 @@ struct Backward32 {
 };
 
 // Chunked, in segments from the last to the first. Results are bit-equal for any number of threads; instruction sets
-// differ by rounding. The gradient of a gate whose exp is 0 in fp32 is 0. Some key heads of a sequence are one task.
+// differ by rounding. The gradient of a gate whose exp is 0 in fp32 is 0. Some key heads of a sequence are one task; of
+// a single one the value heads are a task each, with dq and dk of their own until the end.
 // Scratch per thread: the states of one segment and one gradient for the value heads of these, and a few chunks of
 // rows.
 void chunk_backward(const Backward32& backward, int threads, Isa isa);

@@ -112,6 +112,59 @@ std::vector<Part> parts_of(const GdnDims& dims, HeadMap map, int threads) {
     return parts;
 }
 
+// A single key head would be a single task: its value heads are one each instead, and their dq and dk are summed
+// afterwards. Whatever the number of threads, so that results do not depend on it.
+bool by_value_head(const GdnDims& dims, std::size_t sequences) { return sequences == 1 && dims.Hk == 1 && dims.Hv > 1; }
+
+std::vector<Part> parts_by_value_head(const GdnDims& dims) {
+    std::vector<Part> parts;
+    for (std::size_t head = 0; head < static_cast<std::size_t>(dims.Hv); ++head) parts.push_back({{{0, 0, 1}}, {head}});
+    return parts;
+}
+
+// dq and dk of each value head apart, [Hv][tokens, dk] each.
+class KeyGradients {
+public:
+    KeyGradients(const GdnDims& dims, const GdnSequence& sequence)
+        : m_heads(static_cast<std::size_t>(dims.Hv)),
+          m_first(static_cast<std::size_t>(sequence.begin * dims.dk)),
+          m_size(static_cast<std::size_t>((sequence.end - sequence.begin) * dims.dk)),
+          m_dq(aligned_floats(m_heads * m_size)),
+          m_dk(aligned_floats(m_heads * m_size)) {}
+
+    void place(BackwardTask& task, std::size_t head) const {
+        task.dq = m_dq.get() + head * m_size;
+        task.dk_out = m_dk.get() + head * m_size;
+    }
+    void sum(const Backward32& b, int threads) const {
+        constexpr std::size_t k_block = 4096;
+        run_tasks((m_size + k_block - 1) / k_block, threads, [&] {
+            return [&](std::size_t block) {
+                const std::size_t begin = block * k_block;
+                const std::size_t count = std::min(k_block, m_size - begin);
+                sum_block(m_dq.get() + begin, count, b.dq + (m_first + begin));
+                sum_block(m_dk.get() + begin, count, b.dk + (m_first + begin));
+            };
+        });
+    }
+
+private:
+    void sum_block(float* heads, std::size_t count, const Values& to) const {
+        for (std::size_t head = 1; head < m_heads; ++head) {
+            const float* from = heads + head * m_size;
+            for (std::size_t i = 0; i < count; ++i) heads[i] += from[i];
+        }
+        if (to.storage == Storage::f32) {
+            std::copy_n(heads, count, static_cast<float*>(to.data));
+        } else {
+            std::transform(heads, heads + count, static_cast<Bf16*>(to.data), [](float x) { return narrowed(x); });
+        }
+    }
+
+    std::size_t m_heads, m_first, m_size;
+    AlignedFloats m_dq, m_dk;
+};
+
 // No more chunks to a segment than the longest sequence has.
 std::size_t longest_segment(std::span<const GdnSequence> sequences, int segment_chunks) {
     std::int64_t tokens = 1;
@@ -125,7 +178,10 @@ std::size_t longest_segment(std::span<const GdnSequence> sequences, int segment_
 void chunk_backward(const Backward32& b, int threads, Isa isa) {
     const BackwardKernel kernel = kernel_for(isa);
     const Forward32& f = b.inputs;
-    const auto parts = parts_of(f.dims, f.head_map, threads);
+    const bool apart = by_value_head(f.dims, f.sequences.size());
+    const auto parts = apart ? parts_by_value_head(f.dims) : parts_of(f.dims, f.head_map, threads);
+    std::optional<KeyGradients> gradients;
+    if (apart) gradients.emplace(f.dims, f.sequences.front());
     std::vector<std::size_t> first_segments;
     for (std::size_t n = 0; n < f.sequences.size(); ++n) {
         first_segments.push_back(segment_count(f.sequences.first(n), b.saves.segment_chunks));
@@ -144,12 +200,14 @@ void chunk_backward(const Backward32& b, int threads, Isa isa) {
             task.value_head_count = part.value_heads.size();
             task.segment = segment;
             task.scratch = scratch.get();
+            if (gradients) gradients->place(task, part.value_heads.front());
             PhaseTimes times;
             task.phases = f.phases == nullptr ? nullptr : &times;
             kernel.run(task);
             if (f.phases != nullptr) f.phases->add(times);
         };
     });
+    if (gradients) gradients->sum(b, threads);
 }
 
 std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const GdnSequence> sequences, int segment_chunks,
@@ -168,14 +226,19 @@ std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const Gdn
     const std::size_t values = product({of(d.B), of(d.T), of(d.Hv), of(d.dv)});
     const std::size_t gates = product({of(d.B), of(d.T), of(d.Hv)});
     const std::size_t states = product({of(d.Hv), of(d.dk), of(d.dv)});
+    const std::size_t apart = by_value_head(d, sequences.size()) ? product({2, of(d.T), of(d.Hv), of(d.dk)}) : 0;
     const std::size_t state_sets = segment_count(sequences, segment_chunks) + 4 * sequences.size();
     const std::size_t scratch =
         kernel_for(best_isa())
             .scratch(of(d.dk), of(d.dv), keys_a_part(d, threads) * of(d.Hv / std::max<std::int64_t>(d.Hk, 1)),
                      longest_segment(sequences, segment_chunks));
     // q, k, dq, dk; v, out, u, d_out, dv; g, beta, dg, dbeta; states, and the first and last of each sequence twice.
-    const std::size_t floats[] = {product({4, keys}), product({5, values}), product({4, gates}),
-                                  product({state_sets, states}), product({of(std::max(threads, 1)), scratch})};
+    const std::size_t floats[] = {product({4, keys}),
+                                  product({5, values}),
+                                  product({4, gates}),
+                                  product({state_sets, states}),
+                                  product({of(std::max(threads, 1)), scratch}),
+                                  apart};
     std::size_t all = 0;
     for (const std::size_t x : floats) all += x;
     if (all >= k_most) return std::nullopt;

@@ -107,6 +107,25 @@ TEST_CASE("threads: fp32 gradients are bit-equal for every thread count") {
     }
 }
 
+TEST_CASE("threads: value heads of a single key head are summed in the same order, in fp32 and bf16") {
+    GdnCase c = *find_gdn_case("gva_2");
+    for (const GdnDims& dims : {GdnDims{1, 300, 1, 3, 16, 32}, {1, 70, 1, 2, 64, 64}, {1, 33, 1, 4, 3, 7}}) {
+        c.dims = dims;
+        const Loaded x = load(c);
+        for (const Isa isa : available_isas()) {
+            for (const Storage storage : {Storage::f32, Storage::bf16}) {
+                const GdnGradients one = run_backward32(x.problem, x.contract, x.cotangents, 1, isa, storage);
+                CHECK(worst_error(one, x.truth) < (storage == Storage::f32 ? 4e-6 : 2e-2));
+                for (const int threads : {2, 3, 16}) {
+                    const GdnGradients more =
+                        run_backward32(x.problem, x.contract, x.cotangents, threads, isa, storage);
+                    for (const auto member : k_gradients) CHECK(more.*member == one.*member);
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("backward: a gate that closes altogether lets no gradient through") {
     for (const char* name : {"gate_1e4", "gate_1e30", "gate_inf"}) {
         const Loaded x = load(name);
