@@ -36,7 +36,7 @@ constexpr std::array k_names = {
     std::string_view("LIBTPU_INIT_ARGS"), std::string_view("OMP_NUM_THREADS"), std::string_view("MARIN_PREFIX"),
     std::string_view("HF_HOME"), std::string_view("WANDB_MODE"), std::string_view("WANDB_ENTITY"),
     std::string_view("WANDB_PROJECT"), std::string_view("RAY_ADDRESS"), std::string_view("RAY_AUTH_TOKEN_PATH"),
-    std::string_view("GOOGLE_CLOUD_PROJECT"), std::string_view("NO_COLOR")};
+    std::string_view("GOOGLE_CLOUD_PROJECT"), std::string_view("NO_COLOR"), std::string_view("GDNCTL")};
 
 constexpr std::array<std::string_view, 12> k_prefixes = {
     "LC_",     "XDG_",        "GDNCTL_",        "UV_",         "JAX_",      "TPU_",

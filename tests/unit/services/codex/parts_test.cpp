@@ -141,7 +141,8 @@ TEST_CASE("agent environment: what is on the list, and the marker, and nothing s
                       {"OPENAI_API_KEY", "key"},  {"GITHUB_TOKEN", "s4"},   {"AWS_SECRET_ACCESS_KEY", "s5"},
                       {"UV_PUBLISH_TOKEN", "s6"}, {"UV_CACHE_DIR", "/u"},   {"GDNCTL_LOOP_ID", "other"},
                       {"RUST_BACKTRACE", "1"},    {"MOCK_KEY", "m"},        {"RAY_AUTH_TOKEN_PATH", "/t"},
-                      {"GIT_DIR", "/g"},          {"GIT_AUTHOR_NAME", "n"}, {"TPU_NAME", "t"}};
+                      {"GIT_DIR", "/g"},          {"GIT_AUTHOR_NAME", "n"}, {"TPU_NAME", "t"},
+                      {"GDNCTL", "/opt/gdnctl"}};
     const auto plain = agent_environment(env, {}, "loop-1");
     REQUIRE(plain);
     const std::map<std::string, std::string> expected = {{"PATH", "/bin"},
@@ -152,6 +153,7 @@ TEST_CASE("agent environment: what is on the list, and the marker, and nothing s
                                                          {"GDNCTL_LOOP_ID", "loop-1"},
                                                          {"RAY_AUTH_TOKEN_PATH", "/t"},
                                                          {"GIT_AUTHOR_NAME", "n"},
+                                                         {"GDNCTL", "/opt/gdnctl"},
                                                          {"TPU_NAME", "t"}};
     CHECK(*plain == expected);
     const auto more = agent_environment(env, {"MOCK_KEY", "NOT_SET"}, "loop-1");
