@@ -40,11 +40,11 @@ GateStages::GateStages(GateSetup setup, GateModes modes)
       m_trees(m_setup.repository, {m_setup.measure_folder, m_setup.log_paths, m_setup.links}, m_setup.process,
               m_setup.clock) {}
 
-Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
-    GDNCTL_TRY(check_gates(setup.choices));
-    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(setup.choices));
-    if (modes.validation == ValidationMode::off) return std::unique_ptr<GateStages>();
-    const Target& target = setup.target;
+Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
+                        const std::filesystem::path& log_dir) {
+    GDNCTL_TRY(check_gates(choices));
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(choices));
+    if (modes.validation == ValidationMode::off) return {};
     if (modes.validation == ValidationMode::required && !target.test) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no test to validate with",
                     "give it one, or use --validation-mode profile-only");
@@ -53,8 +53,16 @@ Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no profile to validate with",
                     "give it one, or use --validation-mode off");
     }
-    GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, target, setup.cwd, setup.log_dir));
+    GDNCTL_TRY_ASSIGN(const PerfSettings perf, perf_settings(choices.perf, target, cwd, log_dir));
     if (modes.perf) GDNCTL_TRY(load_perf_state(perf.state_file));
+    return {};
+}
+
+Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
+    GDNCTL_TRY(check_gate_setup(setup.choices, setup.target, setup.cwd, setup.log_dir));
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(setup.choices));
+    if (modes.validation == ValidationMode::off) return std::unique_ptr<GateStages>();
+    GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, setup.target, setup.cwd, setup.log_dir));
     std::unique_ptr<GateStages> gate(new GateStages(std::move(setup), modes));
     gate->m_perf = std::move(perf);
     return gate;

@@ -35,10 +35,14 @@ struct GateSetup {
 GateOptions gate_options_of(const GateChoices& choices);
 void take_rewrites(GateChoices& choices, const GateOptions& rewritten);
 
+// What can be said before anything is touched. Errors: usage, config (options, policy file, a target without test or
+// profile), and a performance state that does not parse.
+Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
+                        const std::filesystem::path& log_dir);
+
 class GateStages {
 public:
-    // nullptr: neither validation nor performance is asked for. Errors: usage, config (options, policy file, a target
-    // without test, profile or metric), and a performance state that does not parse: all before anything is run.
+    // nullptr: neither validation nor performance is asked for. Errors: those of check_gate_setup().
     static Result<std::unique_ptr<GateStages>> create(GateSetup setup);
 
     // Tests, profile, performance, as far as they are asked for. They may not outlive this object.
