@@ -20,7 +20,7 @@ namespace gdnctl::oracle {
 namespace {
 
 // Outputs of this many bytes would push everything else out of the caches.
-constexpr std::size_t k_stream_from = std::size_t{4} << 20U;
+constexpr std::size_t k_stream_from = std::size_t{1} << 20U;
 
 ChunkKernel chunk_kernel_for(Isa isa) {
     switch (isa) {
