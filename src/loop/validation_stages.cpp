@@ -185,7 +185,7 @@ Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite
                      {"commit", context.candidate.head},
                      {"test", id},
                      {"max_abs", red.evidence.max_abs ? Json(*red.evidence.max_abs) : Json(nullptr)},
-                     {"alone", passed ? "passed" : "failed"}};
+                     {"passed_alone", passed}};
         GDNCTL_TRY(ledger.append(gdnctl::to_text(line)));
     }
     return passed;
