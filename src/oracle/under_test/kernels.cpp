@@ -1,11 +1,10 @@
-#include "gdnctl/oracle/kernel_under_test.h"
-
 #include <fmt/format.h>
 
 #include "gdnctl/core/text.h"
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_gradients.h"
 #include "gdnctl/oracle/gdn_kernels.h"
+#include "gdnctl/oracle/kernel_under_test.h"
 
 namespace gdnctl::oracle {
 
