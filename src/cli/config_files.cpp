@@ -73,6 +73,8 @@ const std::vector<ConfigKey>& config_keys() {
     static const std::vector<ConfigKey> keys = {
         {"target", "GDNCTL_TARGET", "string", "what is being optimised when --target is not given"},
         {"cluster", "GDNCTL_CLUSTER", "string", "where jobs run when --cluster is not given"},
+        {"dev_tpu_allocator", "GDNCTL_DEV_TPU_ALLOCATOR", "string",
+         "program that holds a development TPU for codex-loop"},
         {"targets", "", "table", "one table [targets.NAME] for each target"},
     };
     return keys;

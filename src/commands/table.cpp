@@ -2,6 +2,7 @@
 
 #include "commands/cluster_check.h"
 #include "commands/cluster_list.h"
+#include "commands/codex_loop.h"
 #include "commands/complete_values.h"
 #include "commands/completion.h"
 #include "commands/config_init.h"
@@ -74,6 +75,8 @@ constexpr cli::Command k_table[] = {
                                                            Tier::none),
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
         "oracle selftest", "Oracle", "see whether the oracle tells right from wrong here", Tier::none),
+    cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
+                                                       "run unattended iterations of a coding agent", Tier::git),
     cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show how a loop stands", Tier::none),
     cli::make<&loop_explain::describe, &loop_explain::run>("loop-explain", "Loop",
                                                            "say why an iteration was kept or refused", Tier::none),

@@ -26,16 +26,16 @@ enum class RecordType {
     stashed,        // commit; empty: there was nothing
     base,           // sha, branch
     attempt,        // attempt: the agent is about to start
-    attempt_end,    // attempt, class, rc, next (retry, collect), wall_ms, tokens
-    candidate,      // head, diff, leftovers, protected
-    stage,          // name, verdict
-    decision,       // outcome, verdict (keep, reject, park, none), reason
+    attempt_end,    // attempt, class, rc, next (retry, collect), free (not against the retries), wall_ms, tokens, ...
+    candidate,      // head, diff, leftovers, patch, protected, broken, base (it followed the branch there)
+    stage,          // name, verdict, reason, outcome, sign, fact.*, exit_status, promoted, tpu_ms, wall_ms
+    decision,       // outcome, verdict (keep, reject, park, none), reason, sign, code, counted, promoted, stops, rc
     settle_intent,  // the branch is about to be moved, forth or back
     settled,        // result (landed, already, blocked, rejected, parked, none), tip
     log_intent,     // the log is about to be written
     logged,         // commit; empty: no log commit
-    restored,       // result: of the stash
-    iteration_end,  // outcome, counted (0, 1), failures, promoted (0, 1)
+    restored,       // result: of the stash; also when an iteration stays open
+    iteration_end,  // outcome, reason, sign, counted (0, 1), failures, promoted, stops (0, 1), stop_reason, rc, tpu_ms
     stop,           // reason, rc
 };
 std::string_view to_text(RecordType type);

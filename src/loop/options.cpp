@@ -1,4 +1,4 @@
-#include "loop/options.h"
+#include "gdnctl/loop/options.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,9 @@ std::string_view to_text(StashRestorePolicy policy) {
     return policy == StashRestorePolicy::fail ? "fail" : "warn-keep";
 }
 std::string_view to_text(HoldPolicy policy) { return policy == HoldPolicy::required ? "required" : "best-effort"; }
+std::string_view to_text(SyncPolicy policy) {
+    return policy == SyncPolicy::off ? "off" : policy == SyncPolicy::once ? "once" : "each-iteration";
+}
 std::string_view to_text(ConflictPolicy policy) { return policy == ConflictPolicy::fail ? "fail" : "skip"; }
 
 Status check_options(const LoopOptions& options) {
@@ -26,6 +29,25 @@ Status check_options(const LoopOptions& options) {
     GDNCTL_TRY(at_least("codex-retries", options.codex_retries, 0));
     GDNCTL_TRY(at_least("retry-sleep-seconds", options.retry_sleep_seconds, 0));
     GDNCTL_TRY(at_least("keep-iterations", options.keep_iterations, 1));
+    GDNCTL_TRY(at_least("codex-timeout-seconds", options.codex_timeout_s, 0));
+    GDNCTL_TRY(at_least("codex-idle-timeout-seconds", options.codex_idle_timeout_s, 0));
+    GDNCTL_TRY(at_least("codex-busy-timeout-seconds", options.codex_busy_timeout_s, 0));
+    GDNCTL_TRY(at_least("codex-max-tokens", options.codex_max_tokens, 0));
+    GDNCTL_TRY(at_least("codex-max-wait", options.codex_max_wait_s, 0));
+    GDNCTL_TRY(at_least("max-wall", options.max_wall_s.value_or(1), 1));
+    GDNCTL_TRY(at_least("max-tpu-minutes", options.max_tpu_minutes.value_or(1), 1));
+    GDNCTL_TRY(at_least("max-tokens", options.max_tokens.value_or(1), 1));
+    GDNCTL_TRY(at_least("plateau", options.plateau.value_or(1), 1));
+    if (options.sync.policy != SyncPolicy::off && (options.sync.remote.empty() || options.sync.branch.empty())) {
+        return fail(ErrorKind::usage, "--sync-main-remote and --sync-main-branch must not be empty.");
+    }
+    if (options.agent == AgentKind::command && options.agent_command.empty()) {
+        return fail(ErrorKind::usage, "--agent command requires --agent-command.");
+    }
+    if (options.agent == AgentKind::codex && !options.agent_command.empty()) {
+        return fail(ErrorKind::usage, "--agent-command requires --agent command.");
+    }
+    if (options.iterations > 1'000'000) return fail(ErrorKind::usage, "--iterations must be <= 1000000.");
     if (hold.on && hold.name.empty() && !options.resilient) {
         return fail(ErrorKind::usage, "--hold-dev-tpu requires --dev-tpu-name.");
     }

@@ -9,9 +9,9 @@ namespace gdnctl::loop {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> k_names = {"accepted",    "no-op", "agent-error", "timeout",
+constexpr std::array<std::string_view, 12> k_names = {"accepted",    "no-op", "agent-error", "timeout",
                                                       "environment", "infra", "compile",     "oom",
-                                                      "test-fail",   "flaky", "rejected"};
+                                                      "test-fail",   "flaky", "rejected",    "error"};
 
 struct Sign {
     Outcome outcome;
@@ -71,6 +71,7 @@ OutcomeRule rule_of(Outcome outcome) {
         case Outcome::oom:
         case Outcome::test_fail:
         case Outcome::rejected: return {Retry::none, Counts::yes, Fate::rejected, Pause::no, 0};
+        case Outcome::error: return {Retry::none, Counts::by_policy, Fate::parked, Pause::no, 0};
         case Outcome::flaky: break;
     }
     return {Retry::that_test, Counts::no, Fate::kept, Pause::no, 2};

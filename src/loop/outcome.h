@@ -21,7 +21,8 @@ enum class Outcome {
     oom,
     test_fail,
     flaky,
-    rejected
+    rejected,
+    error  // of the iteration itself: a dirty tree, a branch that was switched, git
 };
 std::string_view to_text(Outcome outcome);  // as records name them: "no-op", "test-fail", ...
 std::optional<Outcome> parse_outcome(std::string_view text);

@@ -26,11 +26,7 @@ int last_number(std::span<const Record> records) {
 }
 
 // Before the candidate is known: the tree and the attempts.
-Step step_of_attempts(std::span<const Record> open, int iteration, bool stashes, bool interrupted) {
-    const Record* intent = last_of(open, RecordType::stash_intent);
-    if (stashes && last_of(open, RecordType::stashed) == nullptr) {
-        return {StepKind::set_aside, iteration, 0, intent != nullptr, intent == nullptr ? "" : intent->word("message")};
-    }
+Step step_of_attempts(std::span<const Record> open, int iteration, bool interrupted) {
     if (last_of(open, RecordType::base) == nullptr) return {StepKind::take_base, iteration, 0, interrupted};
     const Record* started = last_of(open, RecordType::attempt);
     const Record* ended = last_of(open, RecordType::attempt_end);
@@ -40,6 +36,20 @@ Step step_of_attempts(std::span<const Record> open, int iteration, bool stashes,
     const bool over = ended != nullptr && ended > started;
     if (!over || ended->word("next") == "retry") return {StepKind::put_away, iteration, last, interrupted};
     return {StepKind::collect, iteration, last, interrupted};
+}
+
+// Where the user's work is. A run that was asked to stop gives it back before the iteration has ended.
+struct Stash {
+    const Record* intent = nullptr;   // none since it was given back
+    const Record* stashed = nullptr;  // the same
+};
+Stash stash_of(std::span<const Record> open) {
+    const Record* back = last_of(open, RecordType::restored);
+    const auto since = [&](RecordType type) {
+        const Record* record = last_of(open, type);
+        return record != nullptr && (back == nullptr || record > back) ? record : nullptr;
+    };
+    return {since(RecordType::stash_intent), since(RecordType::stashed)};
 }
 
 }  // namespace
@@ -73,12 +83,20 @@ Step next_step(std::span<const Record> records, int iterations, bool stashes, bo
     }
     const int iteration = open.front().iteration;
     const auto has = [&](RecordType type) { return last_of(open, type) != nullptr; };
-    if (!has(RecordType::candidate)) return step_of_attempts(open, iteration, stashes, interrupted);
-    if (!has(RecordType::decision)) return {StepKind::judge, iteration, 0, interrupted};
-    if (!has(RecordType::settled)) return {StepKind::settle, iteration, 0, has(RecordType::settle_intent)};
+    const Stash stash = stash_of(open);
+    if (stashes && stash.stashed == nullptr && !has(RecordType::settled)) {
+        const bool again = stash.intent != nullptr;
+        return {StepKind::set_aside, iteration, 0, again, again ? stash.intent->word("message") : ""};
+    }
+    const Record* candidate = last_of(open, RecordType::candidate);
+    if (candidate == nullptr) return step_of_attempts(open, iteration, interrupted);
+    // A candidate that followed a branch that moved is judged anew.
+    const Record* decision = last_of(open, RecordType::decision);
+    if (decision == nullptr || decision < candidate) return {StepKind::judge, iteration, 0, interrupted};
+    const Record* intent = last_of(open, RecordType::settle_intent);
+    if (!has(RecordType::settled)) return {StepKind::settle, iteration, 0, intent != nullptr && intent > decision};
     if (!has(RecordType::logged)) return {StepKind::write_log, iteration, 0, has(RecordType::log_intent)};
-    const Record* stashed = last_of(open, RecordType::stashed);
-    if (stashed != nullptr && !stashed->word("commit").empty() && !has(RecordType::restored)) {
+    if (stash.stashed != nullptr && !stash.stashed->word("commit").empty()) {
         return {StepKind::restore_stash, iteration, 0, interrupted};
     }
     return {StepKind::end_iteration, iteration};
@@ -108,6 +126,7 @@ RunState summarise(std::span<const Record> records, int iterations, bool stashes
                 ++state.outcomes[record.word("outcome")];
                 state.since_promotion = record.count("promoted") > 0 ? 0 : state.since_promotion + 1;
                 state.promotions += static_cast<int>(record.count("promoted"));
+                state.tpu_ms += record.count("tpu_ms");
                 break;
             case RecordType::stop: state.stop_reason = record.word("reason"); break;
             default: break;

@@ -163,6 +163,37 @@ Status Transactions::put_away(int iteration, int attempt, const Base& base) {
     return m_slot ? fill_slot(base.sha) : Status();
 }
 
+Result<bool> Transactions::produced(const Base& base) const {
+    GDNCTL_TRY_ASSIGN(const GitHead head, tree().head());
+    if (head.sha == base.sha) return false;
+    GDNCTL_TRY_ASSIGN(const bool descends, m_repository.is_ancestor(base.sha, head.sha));
+    if (!descends) return false;
+    GDNCTL_TRY_ASSIGN(const auto dirty, tree().dirty_paths());
+    return dirty.empty();
+}
+
+Status Transactions::clear(int iteration, const Base& base) {
+    if (m_slot) return {};
+    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
+    if (head.branch != base.branch) {
+        return fail(ErrorKind::conflict, fmt::format("the checkout is on {}, the iteration began on {}",
+                                                     head.branch.empty() ? "no branch" : head.branch,
+                                                     base.branch.empty() ? "no branch" : base.branch));
+    }
+    // A stash cleans a tree whole or not at all. It may hold more than what was pinned: a check wrote files, or
+    // somebody worked here. One that is there was made by a call that was killed.
+    const std::string message = fmt::format("gdnctl-codex-loop-{}-iter-{:03}-left", m_settings.run, iteration);
+    GDNCTL_TRY(m_repository.stash(message));
+    GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
+    for (const auto& one : all) {
+        if (!one.message.ends_with(message)) continue;
+        GDNCTL_TRY(pin(ref(iteration, "cleared/" + one.commit.substr(0, 12)), one.commit));
+        GDNCTL_TRY(m_repository.drop_stash(one.commit));
+    }
+    if (head.sha == base.sha) return {};
+    return m_repository.undo_to(base.sha);
+}
+
 // Everything that follows from base, head and leftovers.
 Status Transactions::judge(const Base& base, Candidate& candidate) const {
     const GitCheckout& repository = m_repository;

@@ -94,6 +94,11 @@ public:
     Result<Base> begin(int iteration, bool again);
     // Keeps what the attempt left under its number; a slot is clean afterwards, a checkout as it was.
     Status put_away(int iteration, int attempt, const Base& base);
+    // Whether the attempt left finished work: commits on top of the base, and nothing else in the tree.
+    Result<bool> produced(const Base& base) const;
+    // In place: takes what the attempt left off the branch and out of the tree, which is as at the base afterwards.
+    // It must have been pinned before, by put_away() or collect(). In a slot there is nothing to do.
+    Status clear(int iteration, const Base& base);
     Result<Candidate> collect(int iteration, const Base& base);
     // What collect() found, from its refs; for the steps after it when the run was killed in between.
     Result<Candidate> recall(int iteration, const Base& base) const;

@@ -1,0 +1,395 @@
+#include "gdnctl/loop/codex_loop.h"
+
+#include <random>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/loop/presets.h"
+#include "gdnctl/loop/prompt.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/signals.h"
+#include "gdnctl/platform/terminal.h"
+#include "loop/earlier_run.h"
+#include "loop/engine.h"
+#include "loop/lock.h"
+#include "loop/loop_agent.h"
+#include "loop/messages.h"
+#include "loop/post_checks.h"
+#include "loop/sync_main.h"
+#include "loop/tpu_hold.h"
+#include "loop/validation_gate.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string random_hex(std::size_t digits) {
+    std::random_device random;
+    std::string text;
+    while (text.size() < digits) text += fmt::format("{:08x}", random());
+    return text.substr(0, digits);
+}
+
+// What is known before anything is touched.
+struct Plan {
+    LoopOptions options;
+    GateChoices gates;
+    fs::path root, workdir, subfolder, log_dir;  // subfolder: of the root, where the agent works
+    Document prompt;
+    std::vector<std::string> directives;
+    Isolation isolation = Isolation::inplace;
+    std::string run, loop_id;
+};
+
+Result<Document> find_prompt(const LoopOptions& options, const Target& target, const Plan& plan,
+                             const Context& context) {
+    if (options.prompt_file.empty()) return default_prompt(target, plan.root);
+    const fs::path at_root = plan.root / options.prompt_file;
+    std::error_code problem;
+    return prompt_from_file(fs::exists(at_root, problem) ? at_root : context.cwd / options.prompt_file);
+}
+
+Result<Plan> make_plan(const CodexLoopRequest& request, const Context& context) {
+    Plan plan;
+    plan.options = request.options;
+    LoopOptions& options = plan.options;
+    GDNCTL_TRY(check_options(options));
+    plan.gates = request.gates;
+    options.gates = gate_options_of(plan.gates);
+    const auto rewrites = make_resilient(options);
+    take_rewrites(plan.gates, options.gates);
+    if (options.resilient) {
+        std::vector<std::string> shown;
+        for (const auto& one : rewrites) shown.push_back(fmt::format("{} {} -> {}", one.option, one.before, one.after));
+        log::info("resilient mode active: {}",
+                  shown.empty() ? std::string("nothing to change") : text::join(shown, ", "));
+        if (request.options.hold.on && !options.hold.on) {
+            log::warning("--hold-dev-tpu needs --dev-tpu-name: no dev TPU is held");
+        }
+    }
+    plan.root = find_repository_root(context.cwd).value_or(context.cwd);
+    plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
+    plan.log_dir = (plan.root / options.log_dir).lexically_normal();
+    GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
+    for (const auto& name : unknown_placeholders(plan.prompt.text)) {
+        log::warning("the prompt has {}, which nothing replaces", name);
+    }
+    std::vector<std::string> presets = request.target.presets;
+    presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
+    GDNCTL_TRY_ASSIGN(plan.directives,
+                      session_directives({presets, options.directive_files, options.directives}, plan.root));
+    const bool slot =
+        options.isolation == IsolationChoice::worktree ||
+        (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
+    plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
+    auto now = format_compact_utc(context.clock.wall());
+    plan.run = text::to_lower(now) + "-" + random_hex(4);
+    plan.loop_id = random_hex(32);
+    return plan;
+}
+
+std::string config_of(const Plan& plan, const CodexLoopRequest& request) {
+    const LoopOptions& options = plan.options;
+    const Json config = {{"target", request.target.name},
+                         {"agent", options.agent == AgentKind::codex ? "codex" : "command"},
+                         {"model", options.model},
+                         {"reasoning_effort", options.reasoning_effort},
+                         {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
+                         {"directives", plan.directives.size()},
+                         {"post_checks", options.post_checks},
+                         {"resilient", options.resilient},
+                         {"max_failures", options.max_failures},
+                         {"hold_dev_tpu", options.hold.on}};
+    return gdnctl::to_text(config);
+}
+
+TransactionSettings transaction_settings(const Plan& plan, const CodexLoopRequest& request, fs::path slot) {
+    TransactionSettings settings;
+    settings.run = plan.run;
+    settings.isolation = plan.isolation;
+    settings.slot = std::move(slot);
+    settings.protected_paths = request.target.protected_paths;
+    settings.log_paths = {"*.md", "**/*.md", "*.records.jsonl", "**/*.records.jsonl"};
+    if (!request.target.log.empty()) settings.log_paths.push_back(request.target.log);
+    settings.links = plan.options.worktree_links;
+    return settings;
+}
+
+class Session {
+public:
+    Session(const CodexLoopRequest& request, Plan plan, Context& context)
+        : m_request(request), m_plan(std::move(plan)), m_context(context) {}
+
+    Result<CodexLoopReport> run() {
+        GDNCTL_TRY_ASSIGN(Artefacts artefacts, Artefacts::open(m_plan.log_dir));
+        GDNCTL_TRY_ASSIGN(GitCheckout repository,
+                          GitCheckout::open(m_plan.workdir, m_context.process, m_context.clock));
+        const fs::path& common = repository.common_dir();
+        GDNCTL_TRY_ASSIGN(const LoopLock lock, LoopLock::acquire(m_plan.log_dir, common, m_context.clock.wall()));
+        GDNCTL_TRY_ASSIGN(std::optional<ResumePoint> point, read_journal(artefacts));
+        if (point) GDNCTL_TRY(repository.clear_stale_locks());
+        GDNCTL_TRY_ASSIGN(const fs::path slot, slot_folder(m_context.state_dir, common));
+        std::optional<std::map<std::string, std::string>> trusted;
+        if (point) trusted = point->trusted;
+        GDNCTL_TRY_ASSIGN(
+            m_agent, make_loop_agent(m_plan.options, m_plan.loop_id, m_plan.workdir, own_home(), false, m_context));
+        GDNCTL_TRY_ASSIGN(Transactions git,
+                          Transactions::open(m_plan.workdir, transaction_settings(m_plan, m_request, slot), artefacts,
+                                             trusted, m_context.process, m_context.clock));
+        m_plan.subfolder = m_plan.workdir.lexically_relative(repository.root());
+        if (m_plan.subfolder == ".") m_plan.subfolder.clear();
+        GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_setup(git, slot.string() + "-measure")));
+        return work(artefacts, git, point.has_value());
+    }
+
+private:
+    GateSetup gate_setup(Transactions& git, fs::path measure_folder) const {
+        const fs::path none;
+        return GateSetup{m_request.target,
+                         m_plan.gates,
+                         m_plan.options.hold,
+                         nullptr,
+                         git.repository(),
+                         std::move(measure_folder),
+                         transaction_settings(m_plan, m_request, none).log_paths,
+                         m_plan.options.worktree_links,
+                         m_context.cwd,
+                         m_plan.log_dir,
+                         m_request.self,
+                         m_request.globals,
+                         m_context.process,
+                         m_context.clock};
+    }
+
+    fs::path own_home() const { return m_context.state_dir / "loops" / m_plan.run / "codex-home"; }
+
+    // nullopt: a fresh start.
+    Result<std::optional<ResumePoint>> read_journal(const Artefacts& artefacts) {
+        const fs::path file = artefacts.folder() / "journal.jsonl";
+        if (m_plan.options.resume) {
+            GDNCTL_TRY(read_state(artefacts.folder() / "state.json"));
+        } else {
+            look_at_earlier_run(file, m_context.clock);
+            GDNCTL_TRY_ASSIGN(const int moved, artefacts.set_earlier_aside(earlier_name(file, m_plan.run)));
+            if (moved > 0)
+                log::info("{} file(s) of an earlier run are in {}", moved, (artefacts.folder() / "previous").string());
+        }
+        GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(file));
+        GDNCTL_TRY_ASSIGN(auto point, resume_point(m_journal->records()));
+        if (!point) return point;
+        m_plan.run = point->run;
+        m_plan.loop_id = point->loop_id;
+        m_plan.isolation = point->isolation;
+        for (const auto& left : sweep_loop(point->loop_id, m_context.clock)) {
+            log::warning("left by the run that was broken off, ended: {} ({})", left.command, left.id.pid);
+        }
+        return point;
+    }
+
+    EngineSettings engine_settings() const {
+        const LoopOptions& options = m_plan.options;
+        EngineSettings settings;
+        settings.options = options;
+        settings.run = m_plan.run;
+        settings.loop_id = m_plan.loop_id;
+        settings.isolation = m_plan.isolation;
+        settings.config = config_of(m_plan, m_request);
+        settings.prompt_template = m_plan.prompt.text;
+        settings.directives = m_plan.directives;
+        settings.environment = m_agent.environment;
+        settings.limits = m_agent.limits;
+        settings.budget = budget_of(options);
+        settings.longest_wait_s = options.codex_max_wait_s;
+        settings.protected_policy = options.protected_policy;
+        settings.gates = m_gates != nullptr;
+        settings.fail_if_no_win = options.fail_if_no_win;
+        settings.keep_background = options.keep_background;
+        settings.subfolder = m_plan.subfolder;
+        return settings;
+    }
+
+    PostChecks post_checks() const {
+        const LoopOptions& options = m_plan.options;
+        PostChecks checks;
+        checks.commands = options.post_checks;
+        checks.policy = options.post_check_policy;
+        checks.retries = options.post_check_retries;
+        checks.retry_sleep_s = options.retry_sleep_seconds;
+        checks.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
+        checks.subfolder = m_plan.subfolder;
+        checks.show = shower();
+        return checks;
+    }
+
+    std::function<void(std::string_view)> shower() const {
+        return [&terminal = m_context.terminal](std::string_view line) { terminal.err(redact(line) + "\n"); };
+    }
+
+    std::unique_ptr<TpuHold> hold() const {
+        const HoldOptions& options = m_plan.options.hold;
+        if (!options.on) return nullptr;
+        HoldSettings settings;
+        settings.options = options;
+        settings.allocator = m_request.allocator;
+        settings.log =
+            options.allocate_log.empty() ? m_plan.log_dir / "dev_tpu_allocate.log" : m_plan.root / options.allocate_log;
+        settings.cwd = m_plan.root;
+        settings.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
+        return std::make_unique<TpuHold>(std::move(settings), m_context.process, m_context.clock, m_context.stop);
+    }
+
+    std::string self() const {
+        return m_plan.options.self_command.empty() ? std::string("gdnctl") : m_plan.options.self_command;
+    }
+
+    // false: a required one is not to be had.
+    bool acquire(std::unique_ptr<TpuHold>& tpu) const {
+        if (!tpu) return true;
+        const HoldOptions& options = m_plan.options.hold;
+        if (const Status held = tpu->acquire(); !held) {
+            const bool required = options.policy == HoldPolicy::required;
+            log::error("{}{}", held.error().text(), required ? "" : "; going on without one");
+            if (!held.error().hint.empty()) log::warning("hint: {}", held.error().hint);
+            tpu.reset();
+            return !required;
+        }
+        for (const auto& warning : post_check_warnings(m_plan.options.post_checks, tpu->cluster(), tpu->name())) {
+            log::warning("{}", warning);
+        }
+        return true;
+    }
+
+    Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
+        const auto begun = m_context.clock.monotonic();
+        std::vector<std::unique_ptr<Stage>> stages;
+        stages.push_back(make_post_checks(post_checks(), m_context.process, m_context.clock));
+        std::unique_ptr<TpuHold> tpu = hold();
+        const bool can_begin = acquire(tpu);
+        if (m_gates) {
+            m_gates->set_held(tpu.get());
+            for (auto& stage : m_gates->stages()) stages.push_back(std::move(stage));
+        }
+        SyncMain sync(m_plan.options, m_plan.workdir, m_context.process, m_context.clock, m_context.stop);
+        EngineParts parts{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
+        parts.stop = m_context.stop;
+        parts.stages = stages;
+        parts.prepare = [&](int) { return sync.run(); };
+        parts.show = shower();
+        parts.command = [&](const AgentRequest& request) { return text::shell_join(m_agent.words(request)); };
+        parts.tidy = [&](int iteration) {
+            return tidy(artefacts, iteration, m_plan.options.keep_iterations, m_agent.codex_home);
+        };
+        if (tpu) {
+            parts.held_ms = [&] { return tpu->held().count(); };
+            parts.directives.emplace_back([&](std::span<const Record>) {
+                if (!tpu->active()) return std::vector<std::string>();
+                return std::vector{
+                    managed_tpu_directive(self(), tpu->cluster(), tpu->name(), m_plan.options.hold.type)};
+            });
+        }
+        log::info("{}", message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0)));
+        Engine engine(engine_settings(), std::move(parts));
+        const RunEnd end = can_begin ? engine.run(resumed) : without_tpu();
+        if (tpu) tpu->release();
+        for (const auto& left : sweep_loop(m_plan.loop_id, m_context.clock)) {
+            log::warning("outlived the run, ended: {} ({})", left.command, left.id.pid);
+        }
+        std::error_code ignored;
+        if (!m_agent.codex_home.empty()) fs::remove_all(m_agent.codex_home.parent_path(), ignored);
+        return report(end, engine.state(), m_context.clock.monotonic() - begun);
+    }
+
+    RunEnd without_tpu() const {
+        if (m_context.stop.stop_requested()) {
+            const Error error = stopped_error();
+            return {error.kind == ErrorKind::terminated ? "terminated" : "interrupted", 0,
+                    static_cast<int>(exit_code_of(error.kind))};
+        }
+        return {"dev-tpu-hold", 0, 1};
+    }
+
+    CodexLoopReport report(const RunEnd& end, const RunState& state, std::chrono::nanoseconds wall) const {
+        CodexLoopReport report;
+        report.reason = end.reason;
+        report.iteration = end.iteration;
+        report.rc = end.rc;
+        report.run = m_plan.run;
+        report.isolation = m_plan.isolation == Isolation::worktree ? "worktree" : "inplace";
+        report.log_dir = m_plan.log_dir.string();
+        report.iterations_total = state.total;
+        report.iterations_ended = state.ended;
+        report.failures = state.failures;
+        report.promotions = state.promotions;
+        report.outcomes = state.outcomes;
+        report.tokens = state.tokens;
+        report.agent_ms = state.agent_ms;
+        report.tpu_ms = state.tpu_ms;
+        report.wall_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+        return report;
+    }
+
+    const CodexLoopRequest& m_request;
+    Plan m_plan;
+    Context& m_context;
+    LoopAgent m_agent;
+    std::unique_ptr<GateStages> m_gates;
+    std::optional<LoopJournal> m_journal;
+};
+
+// Nothing is written, and no session of a model begins.
+Result<CodexLoopReport> preview(const CodexLoopRequest& request, const Plan& plan, Context& context) {
+    GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(plan.workdir, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
+    GDNCTL_TRY_ASSIGN(LoopAgent agent, make_loop_agent(plan.options, plan.loop_id, plan.workdir, {}, true, context));
+    GDNCTL_TRY_ASSIGN(fs::path slot, slot_folder(context.state_dir, repository.common_dir()));
+    const bool in_slot = plan.isolation == Isolation::worktree;
+    AgentRequest words;
+    words.worktree = in_slot ? slot : plan.workdir;
+    words.files.last_message = plan.log_dir / (iteration_prefix(1) + "last-message.txt");
+    const LoopOptions& options = plan.options;
+    CodexLoopReport report;
+    report.reason = "dry-run";
+    report.log_dir = plan.log_dir.string();
+    report.isolation = in_slot ? "worktree" : "inplace";
+    report.iterations_total = options.iterations;
+    report.agent_argv = agent.words(words);
+    std::vector<std::string> directives = plan.directives;
+    if (options.hold.on) {
+        const std::string self = options.self_command.empty() ? "gdnctl" : options.self_command;
+        directives.push_back(managed_tpu_directive(self, options.hold.cluster, options.hold.name, options.hold.type));
+    }
+    report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
+    auto& lines = report.plan;
+    lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,
+                                head.branch.empty() ? "a detached HEAD" : head.branch, head.sha.substr(0, 12)));
+    lines.push_back(fmt::format("target {}, prompt {}", request.target.name,
+                                plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()));
+    lines.push_back(in_slot ? fmt::format("iterations work in {}", slot.string())
+                            : fmt::format("iterations work in place, in {}", plan.workdir.string()));
+    if (options.sync.policy != SyncPolicy::off) {
+        lines.push_back(
+            fmt::format("merge {}/{} ({})", options.sync.remote, options.sync.branch, to_text(options.sync.policy)));
+    }
+    for (const auto& glob : request.target.protected_paths) lines.push_back("protected: " + glob);
+    for (const auto& command : options.post_checks) lines.push_back("post-check: " + command);
+    lines.push_back(fmt::format("log directory {}", plan.log_dir.string()));
+    return report;
+}
+
+}  // namespace
+
+Result<CodexLoopReport> run_codex_loop(const CodexLoopRequest& request, Context& context) {
+    GDNCTL_TRY_ASSIGN(Plan plan, make_plan(request, context));
+    if (request.dry_run) return preview(request, plan, context);
+    return Session(request, std::move(plan), context).run();
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,64 @@
+#include "loop/earlier_run.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/gzip.h"
+#include "gdnctl/services/agent.h"
+#include "loop/journal.h"
+#include "loop/resume.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+void look_at_earlier_run(const fs::path& journal, Clock& clock) {
+    const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
+    if (!text || !*text) return;
+    const auto records = parse_records(**text, journal.string());
+    if (!records || records->empty()) return;
+    if (const std::string& id = records->front().word("loop_id"); !id.empty()) sweep_loop(id, clock);
+    const auto open = open_iteration(*records);
+    const Record* stash = last_of(open, RecordType::stashed);
+    const Record* restored = last_of(open, RecordType::restored);
+    if (stash != nullptr && !stash->word("commit").empty() && (restored == nullptr || restored < stash)) {
+        log::warning("the run before this one was broken off with uncommitted work in the stash {}",
+                     stash->word("commit"));
+        log::warning("hint: git stash apply {} brings it back; --resume would have done so", stash->word("commit"));
+    }
+}
+
+std::string earlier_name(const fs::path& journal, const std::string& otherwise) {
+    const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
+    if (!text || !*text) return otherwise;
+    const std::string_view line = std::string_view(**text).substr(0, (*text)->find('\n'));
+    const Json first = Json::parse(line, nullptr, false);
+    if (!first.is_object() || !first.contains("run") || !first["run"].is_string()) return otherwise;
+    const std::string name = first["run"].get<std::string>();
+    const bool plain =
+        !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+    return plain ? name : otherwise;
+}
+
+Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const fs::path& codex_home) {
+    std::error_code problem;
+    const std::string prefix = iteration_prefix(iteration);
+    std::vector<fs::path> large;
+    for (const auto& entry : fs::directory_iterator(artefacts.folder(), problem)) {
+        const std::string name = entry.path().filename().string();
+        const bool packs =
+            name.ends_with(".jsonl") || name.ends_with("-stderr.log") || name.ends_with("transcript.log");
+        if (name.starts_with(prefix) && packs) large.push_back(entry.path());
+    }
+    for (const auto& file : large) GDNCTL_TRY(gzip_in_place(file));
+    if (!codex_home.empty()) fs::remove_all(codex_home / "sessions", problem);  // its rollout was copied
+    return artefacts.prune(iteration, static_cast<int>(std::min<std::int64_t>(keep, 1'000'000))).map([](int) {});
+}
+
+}  // namespace gdnctl::loop

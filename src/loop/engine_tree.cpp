@@ -1,0 +1,82 @@
+// The tree before the agent gets it: the user's work set aside, the base pinned, what an earlier attempt left put away.
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "loop/engine.h"
+#include "loop/messages.h"
+
+namespace gdnctl::loop {
+
+Base Engine::first_base() const {
+    const Record* base = last_of(open(), RecordType::base);
+    return base == nullptr ? Base() : Base{base->word("sha"), base->word("branch")};
+}
+
+// A candidate that followed a branch that moved has a base of its own.
+Base Engine::base() const {
+    Base base = first_base();
+    const Record* candidate = last_of(open(), RecordType::candidate);
+    if (candidate != nullptr && !candidate->word("base").empty()) base.sha = candidate->word("base");
+    return base;
+}
+
+Status Engine::set_aside(const Step& step) {
+    std::string message = step.stash_message;
+    if (!step.again) {
+        const auto now = std::chrono::duration_cast<std::chrono::seconds>(m_parts.clock.wall().time_since_epoch());
+        message = message::stash(step.iteration, now.count());
+        GDNCTL_TRY(add(RecordType::stash_intent, step.iteration, {{"message", message}}));
+    }
+    GDNCTL_TRY_ASSIGN(const auto stash, m_parts.git.set_aside(step.iteration, message, step.again));
+    if (stash) log::info("your uncommitted work is in the stash {} until this iteration ends", stash->substr(0, 12));
+    return add(RecordType::stashed, step.iteration, {{"commit", stash.value_or("")}});
+}
+
+Status Engine::take_base(const Step& step) {
+    const LoopOptions& options = m_settings.options;
+    if (clean_tree() && options.dirty_policy == DirtyPolicy::fail) {
+        GDNCTL_TRY_ASSIGN(const auto dirty, m_parts.git.dirty());
+        if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty));
+    }
+    if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(step.iteration));
+    GDNCTL_TRY_ASSIGN(const Base base, m_parts.git.begin(step.iteration, step.again));
+    return add(RecordType::base, step.iteration, {{"sha", base.sha}, {"branch", base.branch}});
+}
+
+Status Engine::put_away(const Step& step) {
+    const Record* ended = last_of(open(), RecordType::attempt_end);
+    const bool done = ended != nullptr && ended->count("attempt") == step.attempt && ended->count("put_away") > 0;
+    if (!done) {
+        GDNCTL_TRY(m_parts.git.put_away(step.iteration, step.attempt, first_base()));
+        if (clean_tree()) GDNCTL_TRY(m_parts.git.clear(step.iteration, first_base()));
+    } else if (clean_tree() && m_settings.options.dirty_policy == DirtyPolicy::fail) {
+        // Whoever worked here since the run was broken off has to put that away himself.
+        GDNCTL_TRY_ASSIGN(const auto dirty, m_parts.git.dirty());
+        if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty));
+    }
+    return run_attempt(step.iteration, step.attempt + 1);
+}
+
+// The iteration stays open, or ends by an error: the user's work comes back now.
+Status Engine::give_back(int iteration) {
+    if (!stashes()) return {};
+    const auto records = open();
+    const Record* stashed = last_of(records, RecordType::stashed);
+    const Record* restored = last_of(records, RecordType::restored);
+    if (stashed == nullptr || (restored != nullptr && restored > stashed)) return {};
+    if (stashed->word("commit").empty()) return add(RecordType::restored, iteration, {{"result", "none"}});
+    return restore({StepKind::restore_stash, iteration});
+}
+
+Status Engine::restore(const Step& step) {
+    const std::string stash = last_of(open(), RecordType::stashed)->word("commit");
+    GDNCTL_TRY_ASSIGN(const GitRestore result, m_parts.git.bring_back(stash));
+    const bool back = result == GitRestore::restored || result == GitRestore::was_there;
+    if (!back) {
+        log::warning("your uncommitted work does not fit to what the iteration left; it stays in the stash {}", stash);
+        log::warning("hint: git stash apply {}", stash);
+    }
+    return add(RecordType::restored, step.iteration, {{"result", back ? "restored" : "kept"}});
+}
+
+}  // namespace gdnctl::loop

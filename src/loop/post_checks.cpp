@@ -1,0 +1,98 @@
+#include "loop/post_checks.h"
+
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/signals.h"
+#include "loop/messages.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr std::size_t k_tail = std::size_t{64} << 10;
+
+class PostCheckStage final : public Stage {
+public:
+    PostCheckStage(PostChecks checks, Process& process, Clock& clock)
+        : m_checks(std::move(checks)), m_process(process), m_clock(clock) {}
+
+    std::string_view name() const override { return "post-check"; }
+    Policy policy() const override { return m_checks.policy; }
+    bool wants(DiffClass) const override { return !m_checks.commands.empty(); }
+
+    Result<StageResult> run(const StageContext& context) override {
+        StageResult result;
+        for (std::size_t i = 0; i < m_checks.commands.size(); ++i) {
+            GDNCTL_TRY_ASSIGN(result, run_command(i, context));
+            if (result.verdict == StageVerdict::fail) {
+                log::error("{}{}", message::k_post_check_failed, message::going_on(m_checks.policy));
+                return result;
+            }
+        }
+        return result;
+    }
+
+private:
+    Result<StageResult> run_command(std::size_t index, const StageContext& context) {
+        const std::string& command = m_checks.commands[index];
+        const auto attempts = static_cast<int>(m_checks.retries) + 1;
+        StageResult result;
+        for (int attempt = 1;; ++attempt) {
+            GDNCTL_TRY_ASSIGN(result, try_command(index, context));
+            if (result.verdict != StageVerdict::fail || attempt >= attempts) return result;
+            log::warning("{}", message::post_check_retry(attempt, attempts, command));
+            if (!m_clock.sleep_for(std::chrono::seconds(m_checks.retry_sleep_s), context.stop)) {
+                return tl::unexpected(stopped_error());
+            }
+        }
+    }
+
+    Result<StageResult> try_command(std::size_t index, const StageContext& context) {
+        ProcessSpec spec;
+        spec.argv = {"bash", "-lc", m_checks.commands[index]};
+        spec.cwd = context.tree / m_checks.subfolder;
+        for (const auto& [name, value] : m_checks.environment) spec.env[name] = value;
+        spec.merge_stderr = true;
+        spec.takes_strays = true;
+        spec.stop = context.stop;
+        std::ofstream file(
+            context.artefacts.unused(context.iteration, fmt::format("post-check-{}", index + 1), ".log"));
+        std::string tail;
+        spec.on_stdout_line = [&](std::string_view line) {
+            file << redact(line) << '\n';
+            if (m_checks.show) m_checks.show(line);
+            tail.append(line).append("\n");
+            if (tail.size() > 2 * k_tail) tail.erase(0, tail.size() - k_tail);
+        };
+        log::info("$ {}", text::shell_join(spec.argv));
+        GDNCTL_TRY_ASSIGN(const ProcessResult ended, m_process.run(spec));
+        if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+        StageResult result;
+        if (ended.ok()) return result;
+        constexpr int k_by_signal = 128;
+        result.verdict = StageVerdict::fail;
+        result.exit_status = ended.exit_code < 0 ? k_by_signal - ended.exit_code : ended.exit_code;
+        result.reason = fmt::format("{} {}", m_checks.commands[index], describe_end(ended, spec));
+        const auto failure = failure_of(tail);
+        result.outcome = failure ? failure->outcome : Outcome::test_fail;
+        result.sign = failure ? failure->sign : m_checks.commands[index];
+        return result;
+    }
+
+    PostChecks m_checks;
+    Process& m_process;
+    Clock& m_clock;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_post_checks(PostChecks checks, Process& process, Clock& clock) {
+    return std::make_unique<PostCheckStage>(std::move(checks), process, clock);
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,137 @@
+# codex-loop with the Codex CLI (a program that plays it), and with a held dev TPU (a script that plays the allocator).
+repo() {
+  git init -q . && printf 'int speed = 1;\n' >kernel.c && printf 'make it faster' >prompt.md && git add . && git commit -qm base
+  mkdir -p "$HOME/.codex" "$WORK/bin" "$WORK/fake"
+  ln -s "$REPO/tests/support/fake_codex.py" "$WORK/bin/codex"
+  export PATH=$WORK/bin:$PATH GDNCTL_FAKE_CODEX=$WORK/fake
+}
+scenario() { printf '%s\n' "$@" >"$WORK/fake/scenario"; }
+golden=('thread' 'usage 6000 5000 170 50' 'write kernel.c int speed = 2;' 'commit faster' 'message Committed one optimization.' 'completed 6000 5000 170 50')
+loop() {
+  local want=$1
+  shift
+  expect "$want" "$GDNCTL" codex-loop --prompt-file prompt.md --model model-a --sleep-seconds 0 --retry-sleep-seconds 0 "$@"
+}
+calls() { python3 -c "
+import json,sys
+for line in open('$WORK/fake/calls.jsonl'):
+    c = json.loads(line)
+    if c['stdin_bytes']: print($1)"; }
+logs=.agents/logs/gdn_codex_loop
+
+test_golden_run_of_codex() {
+  repo && scenario "${golden[@]}"
+  loop 0 --iterations 1 --json
+  err_has "using codex binary: "
+  err_has 'supported model_reasoning_effort values: low, medium, high, xhigh'
+  err_has '[gdnctl] codex attempt 1: class=ok rc=0 thread='
+  err_has 'tokens=6000/5000/170'
+  [ "$(cat $logs/iteration-001-last-message.txt)" = 'Committed one optimization.' ] || fail message
+  [ "$(git log --format=%s -1)" = faster ] || fail commit
+  grep -q '"tokens": 6170' "$WORK/out" || fail tokens
+  [ "$(calls "c['stdin']")" = 'make it faster' ] || fail prompt
+  for f in events.jsonl rollout.jsonl; do [ -s $logs/iteration-001-attempt-1-$f.gz ] || fail "no $f"; done
+  calls "'HF_TOKEN' in c['env'], 'GDNCTL_LOOP_ID' in c['env'], c['env']['CODEX_HOME']" >"$WORK/got"
+  grep -q '^False True /' "$WORK/got" && ! grep -q "$HOME/.codex" "$WORK/got" || fail environment
+}
+
+test_search_is_a_setting_and_ephemeral_a_flag_defect_1_case_40() {
+  repo && scenario "${golden[@]}"
+  loop 0 --iterations 1 --search --codex-ephemeral
+  calls "' '.join(c['argv'])" >"$WORK/got"
+  grep -q 'web_search="live"' "$WORK/got" && grep -q -- '--ephemeral -$' "$WORK/got" || fail argv
+  git reset -q --hard HEAD~1 && rm "$WORK/fake/calls.jsonl"
+  loop 0 --iterations 1 --no-codex-ephemeral
+  calls "' '.join(c['argv'])" >"$WORK/got"
+  grep -q 'web_search="disabled"' "$WORK/got" && ! grep -q -- --ephemeral "$WORK/got" || fail argv
+}
+
+test_old_codex_gets_the_search_flag_defect_1() {
+  repo && scenario "${golden[@]}" && export GDNCTL_FAKE_CODEX_OLD=1
+  loop 0 --iterations 1 --search --agent-env GDNCTL_FAKE_CODEX_OLD
+  calls "' '.join(c['argv'])" | grep -q -- ' --search' || fail argv
+}
+
+test_unknown_effort_is_refused_before_any_session() {
+  repo && scenario "${golden[@]}"
+  loop 2 --iterations 1 --reasoning-effort enormous
+  err_has 'low, medium, high, xhigh'
+  [ -z "$(calls 1)" ] || fail 'a session began'
+}
+
+test_no_codex_says_how_to_get_one() {
+  repo && rm "$WORK/bin/codex"
+  loop 2 --iterations 1
+  err_has '[gdnctl] error: Could not find a `codex` binary. Install Codex CLI or pass --codex-bin /path/to/codex.'
+}
+
+test_log_in_refused_ends_the_run_at_once_defect_17() {
+  repo && scenario thread 'failed unexpected status 401 Unauthorized: no' 'exit 1'
+  loop 1 --iterations 5 --resilient
+  err_has 'reason=codex-auth iteration=1 rc=1'
+}
+
+test_stale_message_is_not_used_defect_16() {
+  repo && scenario thread 'failed stream disconnected before completion: x' 'exit 1'
+  mkdir -p $logs && echo stale >$logs/iteration-001-last-message.txt
+  loop 1 --iterations 1
+  [ ! -s $logs/iteration-001-last-message.txt ] || fail stale
+  [ "$(cat $logs/previous/*/iteration-001-last-message.txt)" = stale ] || fail 'earlier file'
+}
+
+test_survivors_are_ended_and_output_ends_with_codex_defect_18() {
+  repo && scenario thread 'survivor holds' 'survivor double' "${golden[@]:1}"
+  loop 0 --iterations 1
+  err_has 'outlived the agent: sleep 600'
+}
+
+test_idle_codex_is_ended_with_124() {
+  repo && scenario thread 'sleep 60'
+  loop 124 --iterations 1 --codex-idle-timeout-seconds 1
+  err_has 'reason=timeout iteration=1 rc=124'
+}
+
+allocator() {
+  printf '#!/bin/bash\necho "$@" >>%s\n%s\n' "$WORK/calls" "$1" >"$WORK/allocator" && chmod +x "$WORK/allocator"
+}
+holds="trap 'echo released >>$WORK/released; exit 0' INT; echo 'TPU allocated successfully!'; while :; do sleep 0.05; done"
+hold() {
+  local want=$1
+  shift
+  loop "$want" --hold-dev-tpu --dev-tpu-name me-gdn --dev-tpu-allocator "$WORK/allocator" --dev-tpu-type v5p-8 --self-command gdnctl "$@"
+}
+
+test_held_tpu_is_told_released_and_falls_back() {
+  repo && scenario "${golden[@]}" && allocator "[ \$2 = us-central1 ] && { echo 'no capacity'; exit 3; }; $holds"
+  hold 0 --iterations 1 --dev-tpu-fallback-cluster us-east5-a --post-check 'true ray-test' --post-check 'true dev-tpu-test --cluster us-east5-a --tpu-name me-gdn'
+  [ "$(tail -n 1 "$WORK/calls")" = '--cluster us-east5-a --tpu-name me-gdn allocate --sync-path . --tpu-type v5p-8' ] || fail argv
+  [ "$(cat "$WORK/released")" = released ] || fail 'not released'
+  calls "c['stdin']" | grep -q 'cluster us-east5-a' || fail directive
+  err_has '[gdnctl] WARNING: --hold-dev-tpu is active but --post-check contains a Ray TPU command. Prefer dev-tpu-test/dev-tpu-profile for this loop session.'
+  err_lacks 'does not target'
+}
+
+test_held_tpu_not_to_be_had() {
+  repo && scenario "${golden[@]}" && allocator 'echo no capacity; exit 3'
+  hold 1 --iterations 1
+  err_has 'no capacity'
+  err_has 'reason=dev-tpu-hold iteration=0 rc=1'
+  [ -z "$(calls 1)" ] || fail 'a session began'
+  hold 0 --iterations 1 --hold-dev-tpu-policy best-effort
+  calls "c['stdin']" | grep -q Managed && fail 'directive without a TPU'
+  return 0
+}
+
+test_held_tpu_is_released_on_every_way_out_defect_19() {
+  repo && scenario thread 'message nothing' 'completed 1 0 1 0' && allocator "$holds"
+  hold 3 --iterations 1
+  [ "$(wc -l <"$WORK/released")" = 1 ] || fail 'no commit'
+  scenario thread "command touch $WORK/running; sleep 300" 'sleep 300'
+  "$GDNCTL" codex-loop --prompt-file prompt.md --model model-a --iterations 1 --hold-dev-tpu --dev-tpu-name x --dev-tpu-allocator "$WORK/allocator" 2>"$WORK/err" &
+  local pid=$!
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  kill -TERM $pid
+  wait $pid
+  [ $? = 143 ] || fail 'exit code'
+  [ "$(wc -l <"$WORK/released")" = 2 ] || fail 'SIGTERM'
+}
