@@ -1,0 +1,341 @@
+// The engine with scripted agents and stages on real git, without real time.
+#include "loop/engine.h"
+
+#include "loop_world.h"
+
+namespace fs = std::filesystem;
+
+namespace gdnctl::loop {
+
+namespace {
+
+// Each call is one attempt; the last entry is repeated.
+class ScriptedAgent final : public Agent {
+public:
+    using Play = std::function<AgentOutcome(const AgentRequest&)>;
+    explicit ScriptedAgent(std::vector<Play> plays) : m_plays(std::move(plays)) {}
+    std::string_view name() const override { return "scripted"; }
+    Result<AgentOutcome> run(const AgentRequest& request) override {
+        const std::size_t index = std::min(calls++, m_plays.size() - 1);
+        prompts.push_back(request.prompt);
+        return m_plays[index](request);
+    }
+    std::size_t calls = 0;
+    std::vector<std::string> prompts;
+
+private:
+    std::vector<Play> m_plays;
+};
+
+class ScriptedStage final : public Stage {
+public:
+    ScriptedStage(std::string name, Policy policy, std::function<StageResult(const StageContext&)> play)
+        : m_name(std::move(name)), m_policy(policy), m_play(std::move(play)) {}
+    std::string_view name() const override { return m_name; }
+    Policy policy() const override { return m_policy; }
+    bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
+    Result<StageResult> run(const StageContext& context) override { return m_play(context); }
+
+private:
+    std::string m_name;
+    Policy m_policy;
+    std::function<StageResult(const StageContext&)> m_play;
+};
+
+AgentOutcome ended(AgentClass kind, AgentAction action, int status) {
+    AgentOutcome outcome;
+    outcome.kind = kind;
+    outcome.action = action;
+    outcome.exit_status = status;
+    outcome.reason = std::string(word_of(kind));
+    return outcome;
+}
+AgentOutcome good() { return ended(AgentClass::ok, AgentAction::proceed, 0); }
+
+struct EngineWorld : LoopWorld {
+    EngineWorld() {
+        settings.options.iterations = 1;
+        settings.options.model.clear();
+        settings.run = "r1";
+        settings.loop_id = "engine-test";
+        settings.prompt_template = "do {{ITERATION}}";
+        settings.isolation = Isolation::worktree;
+    }
+    ScriptedAgent::Play commits(const std::string& text) const {
+        return [this, text](const AgentRequest& request) {
+            write_text(request.worktree / "kernel.c", text);
+            sh("git commit -q -am '" + text + "'", request.worktree);
+            return good();
+        };
+    }
+    RunEnd run(ScriptedAgent& agent, bool resumed = false) {
+        const Artefacts files = ok(Artefacts::open(log_dir()));
+        Transactions git = transactions(settings.isolation, resumed);
+        LoopJournal journal = ok(LoopJournal::open(log_dir() / "journal.jsonl"));
+        EngineParts parts{agent, git, files, journal, clock};
+        parts.stages = stages;
+        parts.log_entry = log_entry;
+        parts.stop = stop.get_token();
+        Engine engine(settings, std::move(parts));
+        const RunEnd end = engine.run(resumed);
+        state = engine.state();
+        return end;
+    }
+    std::vector<Record> records() const { return ok(parse_records(read_text(log_dir() / "journal.jsonl"), "journal")); }
+    EngineSettings settings;
+    std::vector<std::unique_ptr<Stage>> stages;
+    std::function<Result<std::optional<LogEntry>>(int, std::span<const Record>)> log_entry;
+    std::stop_source stop;
+    RunState state;
+};
+
+}  // namespace
+
+TEST_CASE("engine: waits for the provider without counting it, and tells when it gives up") {
+    EngineWorld world;
+    ScriptedAgent agent({[](const AgentRequest&) { return ended(AgentClass::rate_limit, AgentAction::back_off, 1); },
+                         [](const AgentRequest&) { return ended(AgentClass::unreachable, AgentAction::back_off, 1); },
+                         world.commits("int speed = 2;\n")});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK(agent.calls == 3);
+    CHECK(world.state.failures == 0);
+    CHECK(world.read("kernel.c") == "int speed = 2;\n");
+
+    EngineWorld other;
+    other.settings.longest_wait_s = 100;
+    ScriptedAgent never({[](const AgentRequest&) { return ended(AgentClass::rate_limit, AgentAction::back_off, 1); }});
+    const RunEnd end = other.run(never);
+    CHECK(end.reason == "agent-error");
+    CHECK(end.rc == 1);
+}
+
+TEST_CASE("engine: a usage limit is slept over until it resets") {
+    EngineWorld world;
+    const auto reset = world.clock.wall() + std::chrono::hours(2);
+    ScriptedAgent agent({[&](const AgentRequest&) {
+                             AgentOutcome outcome = ended(AgentClass::usage_limit, AgentAction::wait_until, 1);
+                             outcome.not_before = reset;
+                             return outcome;
+                         },
+                         world.commits("int speed = 2;\n")});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK(world.clock.wall() >= reset);
+}
+
+TEST_CASE("engine: what no retry can help ends the run with the agent's status") {
+    EngineWorld world;
+    world.settings.options.max_failures = -1;
+    world.settings.options.codex_retries = 3;
+    world.settings.options.iterations = 5;
+    ScriptedAgent agent({[](const AgentRequest&) {
+        AgentOutcome outcome = ended(AgentClass::authentication, AgentAction::stop_loop, 1);
+        outcome.stop_reason = "codex-auth";
+        return outcome;
+    }});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "codex-auth");
+    CHECK(end.rc == 1);
+    CHECK(agent.calls == 1);
+}
+
+TEST_CASE("engine: failures are followed by a pause that grows (defect 17)") {
+    EngineWorld world;
+    world.settings.options.iterations = 3;
+    world.settings.options.max_failures = -1;
+    ScriptedAgent agent({[](const AgentRequest&) { return ended(AgentClass::failed, AgentAction::count, 9); }});
+    CHECK(world.run(agent).reason == "completed");
+    std::chrono::milliseconds sum{0};
+    for (const auto slept : world.clock.sleeps()) sum += slept;
+    CHECK(sum == std::chrono::seconds(10 + 20));
+    CHECK(world.state.failures == 3);
+}
+
+TEST_CASE(
+    "engine: three times the same trouble of the surroundings opens the circuit breaker, and nothing is counted") {
+    EngineWorld world;
+    world.settings.options.iterations = 9;
+    world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::count_failure, [](const StageContext&) {
+        StageResult result;
+        result.verdict = StageVerdict::fail;
+        result.outcome = Outcome::infra;
+        result.sign = "ConnectionResetError";
+        return result;
+    }));
+    int speed = 1;
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        return world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
+    }});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "circuit-breaker");
+    CHECK(end.iteration == 3);
+    CHECK(end.rc == 4);
+    CHECK(world.state.failures == 0);
+    CHECK(world.head() == world.base);
+    CHECK_FALSE(world.ref("iter-003/head").empty());
+}
+
+TEST_CASE("engine: a branch that moved meanwhile: the work follows it and is judged again") {
+    EngineWorld world;
+    int judged = 0;
+    world.stages.push_back(
+        std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext& context) -> StageResult {
+            if (++judged == 1) {
+                world.write("other.c", "int other;\n");
+                world.commit("somebody else");
+            }
+            CHECK(context.candidate.head == world.sh("git rev-parse HEAD", context.tree));
+            return {};
+        }));
+    ScriptedAgent agent({world.commits("int speed = 2;\n")});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK(judged == 2);
+    CHECK(world.read("kernel.c") == "int speed = 2;\n");
+    CHECK(world.read("other.c") == "int other;\n");
+    CHECK(world.sh("git rev-list --count HEAD") == "3");
+}
+
+TEST_CASE("engine: accepted work that conflicts with a branch that moved stays on its ref") {
+    EngineWorld world;
+    world.stages.push_back(
+        std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext&) -> StageResult {
+            world.write("kernel.c", "int speed = 77;\n");
+            world.commit("somebody else");
+            return {};
+        }));
+    ScriptedAgent agent({world.commits("int speed = 2;\n")});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "landing");
+    CHECK(end.rc == 2);
+    CHECK(world.read("kernel.c") == "int speed = 77;\n");
+    CHECK(world.sh("git show refs/gdnctl/r1/iter-001/head:kernel.c") == "int speed = 2;");
+}
+
+TEST_CASE("engine: with gates a change of logs alone is no change, is kept, and no stage is spent on it (defect 6)") {
+    EngineWorld world;
+    world.settings.gates = true;
+    bool judged = false;
+    world.stages.push_back(
+        std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext&) -> StageResult {
+            judged = true;
+            return {};
+        }));
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        write_text(request.worktree / "log.md", "# Log\nfailed attempt\n");
+        world.sh("git commit -q -am log", request.worktree);
+        return good();
+    }});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK_FALSE(judged);
+    CHECK(world.state.outcomes.at("no-op") == 1);
+    CHECK(world.read("log.md") == "# Log\nfailed attempt\n");
+}
+
+TEST_CASE("engine: the log has a commit of its own, which a refused candidate does not take along (defects 2, 6)") {
+    EngineWorld world;
+    world.settings.options.max_failures = -1;
+    world.settings.gates = true;
+    world.log_entry = [](int iteration, std::span<const Record> records) -> Result<std::optional<LogEntry>> {
+        const std::string outcome = last_of(records, RecordType::decision)->word("outcome");
+        LogEntry entry;
+        entry.files["log.md"] = "# Log\n" + std::to_string(iteration) + " " + outcome + "\n";
+        entry.message = "Log\n";
+        return std::optional(std::move(entry));
+    };
+    world.stages.push_back(
+        std::make_unique<ScriptedStage>("tests", Policy::count_failure, [&](const StageContext&) -> StageResult {
+            StageResult result;
+            result.verdict = StageVerdict::fail;
+            result.reason = "slower";
+            return result;
+        }));
+    ScriptedAgent agent({world.commits("int speed = 0;\n")});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK(world.read("log.md") == "# Log\n1 rejected\n");
+    CHECK(world.read("kernel.c") == "int speed = 1;\n");
+    CHECK(world.status() == "?? logs/");
+}
+
+TEST_CASE("engine: a run of 1000 iterations keeps its names apart and its journal short") {
+    EngineWorld world;
+    const Artefacts files = ok(Artefacts::open(world.log_dir()));
+    CHECK(files.path(1234, "prompt.txt").filename() == "iteration-1234-prompt.txt");
+    CHECK(iteration_of("iteration-1234-prompt.txt") == 1234);
+}
+
+TEST_CASE("engine: budgets end a run before an iteration begins, with their reason") {
+    EngineWorld world;
+    world.settings.options.iterations = 9;
+    world.settings.options.max_failures = -1;
+    world.settings.budget.tokens = 100;
+    ScriptedAgent agent({[](const AgentRequest& request) {
+        CHECK(request.limits.tokens <= 100);
+        AgentOutcome outcome = ended(AgentClass::failed, AgentAction::count, 1);
+        outcome.tokens = AgentTokens{50, 0, 10, 0};
+        return outcome;
+    }});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "max-tokens");
+    CHECK(end.rc == 0);
+    CHECK(end.iteration == 2);
+
+    EngineWorld late;
+    late.settings.options.iterations = 9;
+    late.settings.options.max_failures = -1;
+    late.settings.budget.wall_s = 3600;
+    ScriptedAgent slow({[&](const AgentRequest&) {
+        late.clock.advance(std::chrono::minutes(40));
+        return ended(AgentClass::failed, AgentAction::count, 1);
+    }});
+    CHECK(late.run(slow).reason == "max-wall");
+    CHECK(slow.calls == 2);
+}
+
+TEST_CASE("engine: a stop in the middle leaves the iteration open, and --resume repeats it under its number") {
+    EngineWorld world;
+    world.settings.options.iterations = 2;
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        write_text(request.worktree / "half.c", "int half;\n");
+        world.stop.request_stop();
+        return ended(AgentClass::stopped, AgentAction::count, 130);
+    }});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "interrupted");
+    CHECK(end.rc == 130);
+    CHECK(world.sh("git show refs/gdnctl/r1/iter-001/attempt-1/leftovers:half.c") == "int half;");
+    world.stop = std::stop_source();
+    int speed = 1;
+    ScriptedAgent again({[&](const AgentRequest& request) {
+        CHECK_FALSE(fs::exists(request.worktree / "half.c"));
+        return world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
+    }});
+    CHECK(world.run(again, true).reason == "completed");
+    CHECK(again.prompts == std::vector<std::string>{"do 1", "do 2"});
+    CHECK(world.state.ended == 2);
+}
+
+TEST_CASE("engine: a disk that is full ends the run with 8, and --resume finishes the iteration") {
+    EngineWorld world;
+    ScriptedAgent agent({world.commits("int speed = 2;\n")});
+    world.stages.push_back(
+        std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext& context) -> StageResult {
+            // From here on nothing can be written there.
+            fs::rename(context.artefacts.folder() / "state.json", context.artefacts.folder() / "kept");
+            fs::create_directory(context.artefacts.folder() / "state.json");
+            return {};
+        }));
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "local-io");
+    CHECK(end.rc == 8);
+    CHECK(world.head() == world.base);
+    fs::remove(world.log_dir() / "state.json");
+    fs::rename(world.log_dir() / "kept", world.log_dir() / "state.json");
+    world.stages.clear();
+    ScriptedAgent none({[](const AgentRequest&) -> AgentOutcome {
+        FAIL("the attempt has ended: it is not repeated");
+        return {};
+    }});
+    CHECK(world.run(none, true).reason == "completed");
+    CHECK(world.read("kernel.c") == "int speed = 2;\n");
+}
+
+}  // namespace gdnctl::loop
