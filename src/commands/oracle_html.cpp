@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "commands/html_page.h"
 #include "commands/oracle_html_charts.h"
 #include "commands/oracle_report.h"
 #include "gdnctl/core/text.h"
@@ -12,6 +13,7 @@ namespace gdnctl::commands::oracle_html {
 
 namespace {
 
+using html::escaped;
 using oracle::GdnReference;
 using oracle::GdnReport;
 
@@ -41,20 +43,6 @@ i.e0 { background: var(--c0); } i.e1 { background: var(--c1); } i.e2 { backgroun
 polyline { fill: none; stroke: var(--ink); stroke-width: 1.3; } circle { fill: var(--ink); } .band { opacity: .38; }
 svg line { stroke: var(--wrong); stroke-width: 1.2; stroke-dasharray: 4 3; } svg .mark { fill: var(--wrong); font-weight: 600; }
 )css";
-
-std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        switch (c) {
-            case '&': out += "&amp;"; break;
-            case '<': out += "&lt;"; break;
-            case '>': out += "&gt;"; break;
-            case '"': out += "&quot;"; break;
-            default: out += c;
-        }
-    }
-    return out;
-}
 
 // Distances in ULPs that say nothing any more are short.
 std::string ulp_text(double ulp) { return ulp < 1e6 ? fmt::format("{:.0f}", ulp) : fmt::format("{:.1e}", ulp); }
@@ -160,25 +148,19 @@ std::string gradient_charts(const GdnReference& reference, const GdnReport& repo
 }  // namespace
 
 std::string page(const GdnReference& reference, const GdnReport& report) {
-    // The policy keeps a page that a browser opens from asking anybody for anything, whatever names it shows.
-    std::string html = fmt::format(
-        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
-        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
-        "<title>{} - Gated DeltaNet verdict</title>\n<style>{}</style></head>\n<body>\n",
-        oracle::name_of(report.verdict), k_style);
-    html += heading(reference, report);
+    std::string body;
+    body += heading(reference, report);
     const std::string why = oracle_report::diagnosis_text(reference, report);
-    if (!why.empty()) html += "<h2>Where, and why</h2>\n<pre>" + escaped(why) + "</pre>\n";
-    html += tensors_table(report) + gaps(report);
+    if (!why.empty()) body += "<h2>Where, and why</h2>\n<pre>" + escaped(why) + "</pre>\n";
+    body += tensors_table(report) + gaps(report);
     if (!report.errors.empty())
-        html += "<h2>Error by value head and chunk</h2>\n" + lane_map(reference, report.errors, "final state");
-    html += chart_heading(reference, report, "out") +
+        body += "<h2>Error by value head and chunk</h2>\n" + lane_map(reference, report.errors, "final state");
+    body += chart_heading(reference, report, "out") +
             token_chart({report.token_errors, wrong_token(reference, report, false), "first wrong",
                          "out is not in the dump, or has no tokens"});
-    html += gradient_charts(reference, report);
-    html += worst_table(report) + contract_table(reference.contract);
-    return html + "</body></html>\n";
+    body += gradient_charts(reference, report);
+    body += worst_table(report) + contract_table(reference.contract);
+    return html::document(fmt::format("{} - Gated DeltaNet verdict", oracle::name_of(report.verdict)), k_style, body);
 }
 
 }  // namespace gdnctl::commands::oracle_html

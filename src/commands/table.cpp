@@ -22,6 +22,7 @@
 #include "commands/log_stamp.h"
 #include "commands/log_summary.h"
 #include "commands/loop_explain.h"
+#include "commands/loop_report.h"
 #include "commands/loop_status.h"
 #include "commands/oracle_bench.h"
 #include "commands/oracle_cases.h"
@@ -80,6 +81,8 @@ constexpr cli::Command k_table[] = {
     cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show how a loop stands", Tier::none),
     cli::make<&loop_explain::describe, &loop_explain::run>("loop-explain", "Loop",
                                                            "say why an iteration was kept or refused", Tier::none),
+    cli::make<&loop_report::describe, &loop_report::run>("loop-report", "Loop", "tell a run as a report or a page",
+                                                         Tier::none),
     cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),
     cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none),
     cli::make<&log_append::describe, &log_append::run>("log append", "Running log", "add an iteration to the log",

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> k_stage_words = {"name", "verdict", "reason", "sign", "outcome"};
 constexpr std::string_view k_fact = "fact.";
+constexpr std::string_view k_gate = "gate.";
 
 // The next word of `rest`, and what follows it.
 std::string_view next_word(std::string_view& rest) {
@@ -41,7 +42,9 @@ StageView stage_view(const Record& record) {
         if (std::find(k_stage_words.begin(), k_stage_words.end(), key) != k_stage_words.end()) continue;
         std::string_view name = key;
         if (name.starts_with(k_fact)) name.remove_prefix(k_fact.size());
-        if (auto gate = parse_gate(name, value)) {
+        std::string_view gate_name = name;
+        if (gate_name.starts_with(k_gate)) gate_name.remove_prefix(k_gate.size());
+        if (auto gate = parse_gate(gate_name, value)) {
             stage.gates.push_back(std::move(*gate));
         } else {
             stage.facts.emplace_back(name, value);
@@ -81,6 +84,9 @@ void take_decision(IterationView& iteration, const Record& record) {
     iteration.verdict = record.word("verdict");
     iteration.sign = record.word("sign");
     iteration.reason = record.word("reason");
+    // That of the stage that refused it, where the decision repeats none.
+    if (!iteration.sign.empty() || iteration.stages.empty()) return;
+    if (iteration.stages.back().verdict == "fail") iteration.sign = iteration.stages.back().sign;
 }
 
 void end_iteration(IterationView& iteration, const Record& record) {

@@ -82,15 +82,20 @@ Status rebuild_state(const LoadedRun& run) {
     return write_state(run.log_dir / "state.json", state_of(*run.records));
 }
 
-std::vector<std::string> evidence_of(const fs::path& log_dir, int iteration) {
-    std::vector<std::string> names;
+std::map<int, std::vector<std::string>> evidence(const fs::path& log_dir) {
+    std::map<int, std::vector<std::string>> names;
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(log_dir, problem)) {
         std::string name = entry.path().filename().string();
-        if (iteration_of(name) == iteration) names.push_back(std::move(name));
+        if (const int iteration = iteration_of(name); iteration > 0) names[iteration].push_back(std::move(name));
     }
-    std::sort(names.begin(), names.end());
+    for (auto& [iteration, files] : names) std::sort(files.begin(), files.end());
     return names;
+}
+
+std::vector<std::string> evidence_of(const fs::path& log_dir, int iteration) {
+    auto names = evidence(log_dir);
+    return std::move(names[iteration]);
 }
 
 }  // namespace gdnctl::loop

@@ -14,7 +14,7 @@ namespace {
 
 using Value = nlohmann::json;
 
-std::string word_at(const Value& object, const char* key) {
+std::string view_word(const Value& object, const char* key) {
     const auto at = object.find(key);
     return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
@@ -45,7 +45,7 @@ std::optional<PairsView> pairs_at(const Value& record) {
     pairs.low_pct = double_at(*at, "low_pct").value_or(0);
     pairs.high_pct = double_at(*at, "high_pct").value_or(0);
     pairs.deviation_pct = double_at(*at, "deviation_pct").value_or(0);
-    pairs.verdict = word_at(*at, "verdict");
+    pairs.verdict = view_word(*at, "verdict");
     return pairs;
 }
 
@@ -53,9 +53,9 @@ void read_gate_list(const Value& record, MeasuredView& view) {
     if (const Value* gates = list_at(record, "gates")) {
         for (const Value& gate : *gates) {
             if (!gate.is_object()) continue;
-            const std::string numbers = word_at(gate, "numbers");
-            const std::string reason = word_at(gate, "reason");
-            GateView one{word_at(gate, "id"), word_at(gate, "result")};
+            const std::string numbers = view_word(gate, "numbers");
+            const std::string reason = view_word(gate, "reason");
+            GateView one{view_word(gate, "id"), view_word(gate, "result")};
             one.words = numbers + (numbers.empty() || reason.empty() ? "" : "; ") + reason;
             view.gates.push_back(std::move(one));
         }
@@ -75,12 +75,12 @@ void read_gate_list(const Value& record, MeasuredView& view) {
 MeasuredView measured_view(const Value& record) {
     MeasuredView view;
     view.iteration = static_cast<int>(std::clamp<std::int64_t>(whole_at(record, "iteration"), 0, 1'000'000'000));
-    view.commit = word_at(record, "commit");
-    view.metric = word_at(record, "metric");
-    view.source = word_at(record, "metric_source");
-    view.decision = word_at(record, "decision");
-    view.run_url = word_at(record, "run_url");
-    view.key = word_at(record, "fingerprint_key");
+    view.commit = view_word(record, "commit");
+    view.metric = view_word(record, "metric");
+    view.source = view_word(record, "metric_source");
+    view.decision = view_word(record, "decision");
+    view.run_url = view_word(record, "run_url");
+    view.key = view_word(record, "fingerprint_key");
     view.value = double_at(record, "metric_value");
     view.delta_pct = double_at(record, "delta_vs_champion_pct");
     if (const Value* points = list_at(record, "points")) {

@@ -57,7 +57,8 @@ def iterate(journal, i, base, args):
         gate = "pass 4.1 <= 5" if fate == 0 else "fail 6.25 <= 5 `while_ms` increased by 6.25 ms" + nasty
         reason = "" if fate == 0 else "`while_ms` increased by 6.25 ms" + nasty
         add("stage", 30, name="performance", verdict="pass" if fate == 0 else "fail", reason=reason, tpu_ms=30000,
-            fact_while=gate, fact_conditional="skip no value in the baseline", fact_step_ms=str(100 - i * 0.01))
+            fact_step_ms=str(100 - i * 0.01),
+            **{"fact.gate.while": gate, "fact.gate.conditional": "skip no value in the baseline"})
     verdict = "keep" if fate == 0 else "reject"
     outcome = ["accepted", "test-fail", "rejected"][fate]
     add("decision", outcome=outcome, verdict=verdict, reason=reason)

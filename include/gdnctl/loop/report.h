@@ -126,6 +126,8 @@ Status rebuild_state(const LoadedRun& run);
 
 // Names of the files iteration-NNN-* in the log directory, sorted.
 std::vector<std::string> evidence_of(const std::filesystem::path& log_dir, int iteration);
+// Of all iterations, by number.
+std::map<int, std::vector<std::string>> evidence(const std::filesystem::path& log_dir);
 
 // Pairs of measurements of a candidate and the champion; gains are those of the candidate.
 struct PairsView {

@@ -62,7 +62,7 @@ inline std::vector<Record> scripted_run(int iterations) {
         run.add(RecordType::stage, 1,
                 {{"name", "performance"},
                  {"verdict", "pass"},
-                 {"fact.while_ms", "pass 4.1 <= 5.0"},
+                 {"fact.gate.while_ms", "pass 4.1 <= 5.0"},
                  {"fact.step_ms", "99.5"}});
         run.end(1, "accepted", "keep", "", true);
     }
@@ -83,7 +83,7 @@ inline std::vector<Record> scripted_run(int iterations) {
         run.add(RecordType::stage, 3,
                 {{"name", "performance"},
                  {"verdict", "fail"},
-                 {"fact.while_ms", "fail 6.2 <= 5.0"},
+                 {"fact.gate.while_ms", "fail 6.2 <= 5.0"},
                  {"fact.step_ms", "99.9"}});
         run.end(3, "rejected", "reject", "`while_ms` increased by 6.2 ms");
     }

@@ -1,0 +1,50 @@
+#include "loop/ledger_keep.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/loop/ledger.h"
+#include "loop/report_model.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+std::span<const Record> records_of_iteration(std::span<const Record> records, int iteration) {
+    const auto of_it = [&](const Record& record) { return record.iteration == iteration; };
+    const auto first = std::find_if(records.begin(), records.end(), of_it);
+    const auto last = std::find_if(records.rbegin(), records.rend(), of_it);
+    if (first == records.end()) return {};
+    // A `resume` in between belongs to it: time in which nobody worked is not its own.
+    return {first, last.base()};
+}
+
+}  // namespace
+
+Status keep_in_ledger(const std::filesystem::path& log_dir, const GitCheckout& repository,
+                      std::span<const Record> records, int iteration) {
+    const auto own = records_of_iteration(records, iteration);
+    const RunView run = view_of(own);
+    if (run.iterations.empty()) return {};
+    const IterationView& view = run.iterations.front();
+    LedgerFacts facts;
+    facts.run = records.front().word("run");
+    facts.total = state_of(records).total;
+    if (!view.head.empty() && !view.base.empty() && view.head != view.base) {
+        GDNCTL_TRY_ASSIGN(facts.commits, repository.commits(view.base, view.head));
+        GDNCTL_TRY_ASSIGN(const auto changes, repository.diff(view.base, view.head));
+        for (const auto& change : changes) facts.files.push_back(change.path);
+        GDNCTL_TRY_ASSIGN(const std::string patch, repository.patch(view.base, view.head, {}));
+        GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(patch));
+    }
+    auto report = read_agent_report(log_dir, iteration);
+    if (!report) log::warning("the agent's report is left out: {}", report.error().text());
+    if (report) facts.report = std::move(*report);
+    GDNCTL_TRY_ASSIGN(const auto measured, read_measured(log_dir));
+    facts.measured = measured ? &*measured : nullptr;
+    return append_ledger(log_dir, iteration_record(own, facts));
+}
+
+}  // namespace gdnctl::loop
