@@ -1,10 +1,10 @@
 // Options, --resilient, prompts, outcomes, brakes: literals only.
 #include <doctest/doctest.h>
 
+#include "gdnctl/loop/prompt.h"
 #include "loop/messages.h"
 #include "loop/options.h"
 #include "loop/outcome.h"
-#include "gdnctl/loop/prompt.h"
 
 namespace gdnctl::loop {
 
