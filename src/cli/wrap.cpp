@@ -1,5 +1,7 @@
 #include "cli/wrap.h"
 
+#include <fmt/format.h>
+
 namespace gdnctl::cli {
 
 namespace {
@@ -47,8 +49,16 @@ std::string wrap(std::string_view text, int indent, int columns) {
 }
 
 std::string two_columns(std::string_view left, std::string_view right, int at, int columns) {
-    std::string out = "  " + std::string(left);
+    std::string out = "  ";
     int column = 2 + width_of(left);
+    // Two names of one option that are too long for a line have one each.
+    if (const std::size_t comma = left.rfind(", "); column > columns && comma != std::string_view::npos) {
+        const std::size_t indent = left.find_first_not_of(' ');
+        out += fmt::format("{},\n  {:{}}", left.substr(0, comma), "", indent);
+        left.remove_prefix(comma + 2);
+        column = 2 + static_cast<int>(indent) + width_of(left);
+    }
+    out += left;
     if (right.empty()) return out + '\n';
     if (column + 2 > at) {
         out += '\n';

@@ -9,6 +9,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/loop/context_pack.h"
 #include "gdnctl/loop/presets.h"
 #include "gdnctl/loop/prompt.h"
 #include "gdnctl/platform/clock.h"
@@ -17,6 +18,7 @@
 #include "gdnctl/platform/terminal.h"
 #include "loop/earlier_run.h"
 #include "loop/engine.h"
+#include "loop/ledger_keep.h"
 #include "loop/lock.h"
 #include "loop/loop_agent.h"
 #include "loop/messages.h"
@@ -78,6 +80,7 @@ Result<Plan> make_plan(const CodexLoopRequest& request, const Context& context) 
     plan.root = find_repository_root(context.cwd).value_or(context.cwd);
     plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
     plan.log_dir = (plan.root / options.log_dir).lexically_normal();
+    GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
     GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
     for (const auto& name : unknown_placeholders(plan.prompt.text)) {
         log::warning("the prompt has {}, which nothing replaces", name);
@@ -90,8 +93,7 @@ Result<Plan> make_plan(const CodexLoopRequest& request, const Context& context) 
         options.isolation == IsolationChoice::worktree ||
         (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
     plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
-    auto now = format_compact_utc(context.clock.wall());
-    plan.run = text::to_lower(now) + "-" + random_hex(4);
+    plan.run = text::to_lower(format_compact_utc(context.clock.wall())) + "-" + random_hex(4);
     plan.loop_id = random_hex(32);
     return plan;
 }
@@ -137,8 +139,7 @@ public:
         GDNCTL_TRY_ASSIGN(std::optional<ResumePoint> point, read_journal(artefacts));
         if (point) GDNCTL_TRY(repository.clear_stale_locks());
         GDNCTL_TRY_ASSIGN(const fs::path slot, slot_folder(m_context.state_dir, common));
-        std::optional<std::map<std::string, std::string>> trusted;
-        if (point) trusted = point->trusted;
+        const auto trusted = point ? std::optional(point->trusted) : std::nullopt;
         GDNCTL_TRY_ASSIGN(
             m_agent, make_loop_agent(m_plan.options, m_plan.loop_id, m_plan.workdir, own_home(), false, m_context));
         GDNCTL_TRY_ASSIGN(Transactions git,
@@ -152,14 +153,13 @@ public:
 
 private:
     GateSetup gate_setup(Transactions& git, fs::path measure_folder) const {
-        const fs::path none;
         return GateSetup{m_request.target,
                          m_plan.gates,
                          m_plan.options.hold,
                          nullptr,
                          git.repository(),
                          std::move(measure_folder),
-                         transaction_settings(m_plan, m_request, none).log_paths,
+                         transaction_settings(m_plan, m_request, {}).log_paths,
                          m_plan.options.worktree_links,
                          m_context.cwd,
                          m_plan.log_dir,
@@ -285,6 +285,10 @@ private:
         parts.show = shower();
         parts.command = [&](const AgentRequest& request) { return text::shell_join(m_agent.words(request)); };
         parts.tidy = [&](int iteration) {
+            if (Status kept = keep_in_ledger(m_plan.log_dir, git.repository(), m_journal->records(), iteration);
+                !kept) {
+                log::warning("not in the ledger: {}", kept.error().text());
+            }
             return tidy(artefacts, iteration, m_plan.options.keep_iterations, m_agent.codex_home);
         };
         if (tpu) {
@@ -294,6 +298,10 @@ private:
                 return std::vector{
                     managed_tpu_directive(self(), tpu->cluster(), tpu->name(), m_plan.options.hold.type)};
             });
+        }
+        if (m_plan.isolation == Isolation::worktree) {  // in place the prompt is the recipe's, byte for byte
+            parts.directives.emplace_back(
+                [&](std::span<const Record> records) { return context_directive(m_plan.log_dir, records); });
         }
         log::info("{}", message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0)));
         Engine engine(engine_settings(), std::move(parts));
@@ -308,12 +316,9 @@ private:
     }
 
     RunEnd without_tpu() const {
-        if (m_context.stop.stop_requested()) {
-            const Error error = stopped_error();
-            return {error.kind == ErrorKind::terminated ? "terminated" : "interrupted", 0,
-                    static_cast<int>(exit_code_of(error.kind))};
-        }
-        return {"dev-tpu-hold", 0, 1};
+        if (!m_context.stop.stop_requested()) return {"dev-tpu-hold", 0, 1};
+        const ErrorKind kind = stopped_error().kind;
+        return {kind == ErrorKind::terminated ? "terminated" : "interrupted", 0, static_cast<int>(exit_code_of(kind))};
     }
 
     CodexLoopReport report(const RunEnd& end, const RunState& state, std::chrono::nanoseconds wall) const {

@@ -275,3 +275,19 @@ test_large_prompt_reaches_the_agent() {
   agent "[ \${#prompt} = 1048576 ]" "$works"
   loop 0 --iterations 1
 }
+
+test_each_iteration_is_in_the_ledger_and_the_next_one_is_told() {
+  repo && agent "$works"
+  loop 0 --iterations 2 --isolation worktree
+  [ "$(grep -c '"schema"\|"iteration"' $logs/ledger.jsonl)" = 2 ] || fail "ledger: $(cat $logs/ledger.jsonl)"
+  grep -q '"iteration":2' $logs/ledger.jsonl || fail 'the second is not in it'
+  grep -q 'accepted' $logs/iteration-002-prompt.txt || fail 'the second was told nothing of the first'
+}
+
+test_a_target_without_a_test_cannot_validate_and_nothing_is_touched() {
+  repo && agent "$works"
+  printf '[targets.bare]\nprofile = "true"\n' >gdnctl.toml
+  loop 2 --iterations 1 --target bare --validation-mode required
+  err_has 'has no test'
+  [ ! -e .agents ] || fail 'something was made'
+}

@@ -19,6 +19,7 @@ AGENT = """#!/bin/bash
 set -e
 prompt=$(cat)
 n=${prompt#iteration }
+n=${n%%[!0-9]*}
 setsid sleep 300 >/dev/null 2>&1 &
 echo half >>notes.txt
 sleep 0.1
