@@ -76,7 +76,7 @@ test_while_the_working_tree_is_packed() {
 test_while_the_working_tree_is_unpacked() {
   big_tree
   start "$GDNCTL" ray-test --cluster local
-  until_ eval 'exists "$jobs"/.new-*/work/big'
+  until_ eval 'exists "$jobs"/.new-*/*/big'
   signal_it TERM 143
   no_job
 }
