@@ -317,8 +317,7 @@ private:
 
     RunEnd without_tpu() const {
         if (!m_context.stop.stop_requested()) return {"dev-tpu-hold", 0, 1};
-        const ErrorKind kind = stopped_error().kind;
-        return {kind == ErrorKind::terminated ? "terminated" : "interrupted", 0, static_cast<int>(exit_code_of(kind))};
+        return end_by_signal(stopped_error().kind, 0);
     }
 
     CodexLoopReport report(const RunEnd& end, const RunState& state, std::chrono::nanoseconds wall) const {

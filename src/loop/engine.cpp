@@ -92,6 +92,11 @@ Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records)
     return std::optional(std::move(point));
 }
 
+RunEnd end_by_signal(ErrorKind kind, int iteration) {
+    return {kind == ErrorKind::terminated ? "terminated" : "interrupted", iteration,
+            static_cast<int>(exit_code_of(kind))};
+}
+
 Engine::Engine(EngineSettings settings, EngineParts parts)
     : m_settings(std::move(settings)),
       m_parts(std::move(parts)),
@@ -154,12 +159,7 @@ Status Engine::begin(bool resumed) {
 }
 
 std::optional<RunEnd> Engine::asked_to_stop() const {
-    if (m_parts.stop.stop_requested()) {
-        const Error error = stopped_error();
-        const bool terminated = error.kind == ErrorKind::terminated;
-        return RunEnd{terminated ? "terminated" : "interrupted", last_iteration(),
-                      static_cast<int>(exit_code_of(error.kind))};
-    }
+    if (m_parts.stop.stop_requested()) return end_by_signal(stopped_error().kind, last_iteration());
     if (m_parts.artefacts.stop_requested()) return RunEnd{"stop-file", last_iteration(), 0};
     return std::nullopt;
 }
@@ -247,10 +247,7 @@ Status Engine::take(const Step& step) {
 std::optional<RunEnd> Engine::on_error(const Error& error) {
     const auto iterations = open();
     const int iteration = iterations.empty() ? last_iteration() : iterations.front().iteration;
-    if (is_stop(error)) {
-        const bool terminated = error.kind == ErrorKind::terminated;
-        return RunEnd{terminated ? "terminated" : "interrupted", iteration, static_cast<int>(exit_code_of(error.kind))};
-    }
+    if (is_stop(error)) return end_by_signal(error.kind, iteration);
     // Nothing can be relied on then; the iteration stays open and is finished by --resume.
     if (m_journal_failed || error.kind == ErrorKind::local_io || iterations.empty()) {
         log::error("error: {}", error.text());

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "gdnctl/loop/options.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/services/agent.h"
 #include "loop/artefacts.h"
 #include "loop/journal.h"
-#include "loop/options.h"
 #include "loop/outcome.h"
 #include "loop/resume.h"
 #include "loop/stage.h"
@@ -80,6 +80,9 @@ struct RunEnd {
     int iteration = 0;   // the last one that began
     int rc = 0;
 };
+
+// The end by SIGINT or SIGTERM: `kind` is that of stopped_error().
+RunEnd end_by_signal(ErrorKind kind, int iteration);
 
 // What a journal says about the run that wrote it; for --resume.
 struct ResumePoint {

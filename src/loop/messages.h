@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "loop/options.h"
+#include "gdnctl/loop/options.h"
 
 namespace gdnctl::loop::message {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "gdnctl/loop/options.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/process.h"
-#include "loop/options.h"
 #include "loop/stage.h"
 
 namespace gdnctl::loop {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "gdnctl/core/result.h"
+#include "gdnctl/loop/options.h"
 #include "loop/artefacts.h"
 #include "loop/journal.h"
-#include "loop/options.h"
 #include "loop/outcome.h"
 #include "loop/transaction.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "gdnctl/loop/options.h"
 #include "gdnctl/loop/validation_options.h"
 #include "gdnctl/services/git_checkout.h"
 #include "loop/held_tpu.h"
-#include "loop/options.h"
 #include "loop/perf_stage.h"
 #include "loop/stage.h"
 

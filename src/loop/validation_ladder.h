@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "gdnctl/core/result.h"
+#include "gdnctl/loop/options.h"
 #include "gdnctl/platform/clock.h"
 #include "loop/held_tpu.h"
-#include "loop/options.h"
 #include "loop/validation_jobs.h"
 
 namespace gdnctl::loop {

@@ -1,9 +1,9 @@
 // Options, --resilient, prompts, outcomes, brakes: literals only.
 #include <doctest/doctest.h>
 
+#include "gdnctl/loop/options.h"
 #include "gdnctl/loop/prompt.h"
 #include "loop/messages.h"
-#include "loop/options.h"
 #include "loop/outcome.h"
 
 namespace gdnctl::loop {

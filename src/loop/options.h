@@ -1,3 +1,0 @@
-#pragma once
-
-#include "gdnctl/loop/options.h"  // IWYU pragma: export
