@@ -84,9 +84,9 @@ Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records)
     point.loop_id = run.word("loop_id");
     point.isolation = run.word("isolation") == "worktree" ? Isolation::worktree : Isolation::inplace;
     const Json trusted = Json::parse(run.word("trusted"), nullptr, false);
-    if (trusted.is_object()) {
-        for (const auto& [key, value] : trusted.items()) {
-            if (value.is_string()) point.trusted[key] = value.get<std::string>();
+    if (trusted.is_array()) {
+        for (const Json& seal : trusted) {
+            if (seal.is_string()) point.trusted.insert(seal.get<std::string>());
         }
     }
     return std::optional(std::move(point));
@@ -147,8 +147,8 @@ Status Engine::begin(bool resumed) {
     m_interrupted = resumed;
     m_wall_before_ms = wall_of_sessions(records());
     if (resumed) return add(RecordType::resume, 0, {{"loop_id", m_settings.loop_id}}, {{"total", m_total}});
-    Json trusted = Json::object();
-    for (const auto& [key, value] : m_parts.git.trusted()) trusted[key] = value;
+    GDNCTL_TRY_ASSIGN(const auto seals, m_parts.git.trusted());
+    const Json trusted(seals);
     return add(RecordType::run, 0,
                {{"run", m_settings.run},
                 {"loop_id", m_settings.loop_id},

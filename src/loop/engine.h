@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -88,7 +89,7 @@ RunEnd end_by_signal(ErrorKind kind, int iteration);
 struct ResumePoint {
     std::string run, loop_id;
     Isolation isolation = Isolation::inplace;
-    std::map<std::string, std::string> trusted;
+    std::set<std::string> trusted;
 };
 // nullopt: there is no run yet. Error conflict: the first record is not a run.
 Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records);

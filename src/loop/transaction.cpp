@@ -23,6 +23,10 @@ bool is_run_name(std::string_view name) {
     });
 }
 
+Result<std::string> seal_of(const std::pair<const std::string, std::string>& setting) {
+    return hash_hex(HashKind::sha256, setting.first + "\n" + setting.second);
+}
+
 }  // namespace
 
 std::string_view to_text(DiffClass diff) {
@@ -41,18 +45,19 @@ Result<fs::path> slot_folder(const fs::path& state_dir, const fs::path& common_d
 }
 
 Result<Transactions> Transactions::open(const fs::path& start, TransactionSettings settings, const Artefacts& artefacts,
-                                        const std::optional<std::map<std::string, std::string>>& trusted,
-                                        Process& process, Clock& clock) {
+                                        const std::optional<std::set<std::string>>& trusted, Process& process,
+                                        Clock& clock) {
     if (!is_run_name(settings.run)) {
         return fail(ErrorKind::usage, "a run's name has 1 to 40 letters a-z, digits and '-': " + settings.run);
     }
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(start, process, clock));
-    std::map<std::string, std::string> believed;
+    GDNCTL_TRY_ASSIGN(auto believed, repository.executable_config());
     if (trusted) {
-        believed = *trusted;
+        for (auto at = believed.begin(); at != believed.end();) {
+            GDNCTL_TRY_ASSIGN(const std::string seal, seal_of(*at));
+            at = trusted->contains(seal) ? std::next(at) : believed.erase(at);
+        }
         GDNCTL_TRY(repository.trust(believed));
-    } else {
-        GDNCTL_TRY_ASSIGN(believed, repository.executable_config());
     }
     std::optional<GitSlot> slot;
     if (settings.isolation == Isolation::worktree) {
@@ -62,13 +67,21 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
                         "set GDNCTL_STATE_DIR to a folder elsewhere");
         }
         GDNCTL_TRY_ASSIGN(slot, GitSlot::open(repository, settings.slot, trusted.has_value(), process, clock));
-    } else {
-        GDNCTL_TRY(repository.exclude(artefacts.folder()));
     }
+    GDNCTL_TRY(repository.exclude(artefacts.folder()));
     return Transactions(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed));
 }
 
 const fs::path& Transactions::workdir() const { return tree().root(); }
+
+Result<std::set<std::string>> Transactions::trusted() const {
+    std::set<std::string> seals;
+    for (const auto& entry : m_trusted) {
+        GDNCTL_TRY_ASSIGN(std::string seal, seal_of(entry));
+        seals.insert(std::move(seal));
+    }
+    return seals;
+}
 
 std::string Transactions::ref(int iteration, std::string_view leaf) const {
     return fmt::format("refs/gdnctl/{}/iter-{:03}{}{}", m_settings.run, iteration, leaf.empty() ? "" : "/", leaf);

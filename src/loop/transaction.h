@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,16 +77,17 @@ Result<std::filesystem::path> slot_folder(const std::filesystem::path& state_dir
 
 class Transactions {
 public:
-    // `trusted`: executable_config() of the run's start (see GitCheckout); nullopt: what is there now. Errors: those of
-    // GitCheckout, usage (the run's name).
+    // `trusted`: trusted() of the run's start; nullopt: what is configured now. Errors: those of GitCheckout, usage
+    // (the run's name).
     static Result<Transactions> open(const std::filesystem::path& start, TransactionSettings settings,
-                                     const Artefacts& artefacts,
-                                     const std::optional<std::map<std::string, std::string>>& trusted, Process& process,
-                                     Clock& clock);
+                                     const Artefacts& artefacts, const std::optional<std::set<std::string>>& trusted,
+                                     Process& process, Clock& clock);
 
     const std::filesystem::path& workdir() const;  // where the agent works
     GitCheckout& repository() { return m_repository; }
-    const std::map<std::string, std::string>& trusted() const { return m_trusted; }
+    // executable_config() of the run's start (see GitCheckout), each entry as its SHA-256: addresses and helpers may
+    // hold passwords, which a journal must not.
+    Result<std::set<std::string>> trusted() const;
     // refs/gdnctl/<run>/iter-NNN[/<leaf>]
     std::string ref(int iteration, std::string_view leaf = {}) const;
 

@@ -170,6 +170,7 @@ public:
 // are the final message; exit code 0 is ok, any other is `failed`.
 std::unique_ptr<Agent> make_command_agent(std::vector<std::string> argv, Process& process, Clock& clock);
 
+// Secrets of `env`, told by their names, are masked from here on in what is logged.
 // What of `env` an agent gets: the documented allow-list (docs/agents.md), the names in `also`, and the marker. Nothing
 // whose name speaks of a secret, save the keys of the model provider and what `also` names. Errors: usage, `also` names
 // HF_TOKEN, WANDB_API_KEY or RAY_AUTH_TOKEN, or is no name.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/services/agent.h"
@@ -50,6 +51,15 @@ bool speaks_of_a_secret(std::string_view name) {
                        [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 
+// Whether a value is the secret that its name speaks of: MAX_TOKENS, SSH_KEY_FILE and GIT_CONFIG_KEY_0 hold none.
+bool is_secret(std::string_view name, std::string_view value) {
+    constexpr std::array<std::string_view, 9> k_ends = {"TOKEN",  "SECRET",     "PASSWORD",    "PASSWD",    "API_KEY",
+                                                        "APIKEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL"};
+    constexpr std::size_t k_shortest = 8;
+    return value.size() >= k_shortest && value.front() != '/' &&
+           std::any_of(k_ends.begin(), k_ends.end(), [&](std::string_view end) { return name.ends_with(end); });
+}
+
 bool is_allowed(std::string_view name) {
     if (std::find(k_names.begin(), k_names.end(), name) != k_names.end()) return true;
     return !speaks_of_a_secret(name) && std::any_of(k_prefixes.begin(), k_prefixes.end(),
@@ -74,11 +84,16 @@ Result<std::map<std::string, std::string>> agent_environment(const Env& env, con
                                                              std::string_view loop_id) {
     std::map<std::string, std::string> variables;
     for (const auto& [name, value] : env.all()) {
+        // Also those that the agent does not get: its commands may find them in files, and checks have them.
+        if (is_secret(name, value)) register_secret(value);
         if (is_allowed(name)) variables.emplace(name, value);
     }
     for (const auto& name : also) {
         GDNCTL_TRY(check_name(name));
-        if (const auto value = env.get(name)) variables.insert_or_assign(name, *value);
+        const auto value = env.get(name);
+        if (!value) continue;
+        if (speaks_of_a_secret(name)) register_secret(*value);
+        variables.insert_or_assign(name, *value);
     }
     variables.insert_or_assign(std::string(k_loop_id_variable), std::string(loop_id));
     return variables;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -35,7 +37,7 @@ struct LoopWorld : test::GitRepo {
         return s;
     }
     Transactions transactions(Isolation isolation = Isolation::worktree, bool resumed = false) const {
-        std::optional<std::map<std::string, std::string>> trusted;
+        std::optional<std::set<std::string>> trusted;
         if (resumed) trusted.emplace();
         return ok(Transactions::open(path(), settings(isolation), ok(Artefacts::open(log_dir())), trusted,
                                      system_process(), clock));
