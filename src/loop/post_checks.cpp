@@ -1,12 +1,15 @@
 #include "loop/post_checks.h"
 
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/env.h"
 #include "gdnctl/platform/signals.h"
 #include "loop/messages.h"
 
@@ -15,6 +18,17 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr std::size_t k_tail = std::size_t{64} << 10;
+
+// A login shell makes PATH anew; what its caller finds is to be found after what it finds itself, and so is this
+// program.
+constexpr const char* k_more_path = "GDNCTL_CALLERS_PATH";
+
+std::string callers_path() {
+    std::string path = process_env().get("PATH").value_or("");
+    if (!path.empty()) path += ':';
+    std::error_code problem;
+    return path + std::filesystem::read_symlink("/proc/self/exe", problem).parent_path().string();
+}
 
 class PostCheckStage final : public Stage {
 public:
@@ -54,9 +68,11 @@ private:
 
     Result<StageResult> try_command(std::size_t index, const StageContext& context) {
         ProcessSpec spec;
-        spec.argv = {"bash", "-lc", m_checks.commands[index]};
+        const std::string& command = m_checks.commands[index];
+        spec.argv = {"bash", "-lc", fmt::format("PATH=$PATH:${}; {}", k_more_path, command)};
         spec.cwd = context.tree / m_checks.subfolder;
         for (const auto& [name, value] : m_checks.environment) spec.env[name] = value;
+        spec.env[k_more_path] = callers_path();
         spec.merge_stderr = true;
         spec.takes_strays = true;
         spec.stop = context.stop;
@@ -69,7 +85,7 @@ private:
             tail.append(line).append("\n");
             if (tail.size() > 2 * k_tail) tail.erase(0, tail.size() - k_tail);
         };
-        log::info("$ {}", text::shell_join(spec.argv));
+        log::info("$ bash -lc {}", text::shell_quote(command));
         GDNCTL_TRY_ASSIGN(const ProcessResult ended, m_process.run(spec));
         if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
         StageResult result;
@@ -77,10 +93,10 @@ private:
         constexpr int k_by_signal = 128;
         result.verdict = StageVerdict::fail;
         result.exit_status = ended.exit_code < 0 ? k_by_signal - ended.exit_code : ended.exit_code;
-        result.reason = fmt::format("{} {}", m_checks.commands[index], describe_end(ended, spec));
+        result.reason = fmt::format("{} {}", command, describe_end(ended, spec));
         const auto failure = failure_of(tail);
         result.outcome = failure ? failure->outcome : Outcome::test_fail;
-        result.sign = failure ? failure->sign : m_checks.commands[index];
+        result.sign = failure ? failure->sign : command;
         return result;
     }
 
