@@ -1,11 +1,17 @@
 """A model that plays a scenario: what codex asks of it over HTTP, on loopback, and nothing more.
 
-A scenario is the path segment after /s/; codex sends the whole history with every request, so the step is read from it:
-the number of tool outputs after the last message of the user. Only `flaky` scenarios count requests.
+A scenario is the path segment after /s/, or several joined by +: what the first thread plays, the second, …, the last one
+being repeated; `A-then-B` is the first step of A, then B. codex sends the whole history with every request, so the step
+is read from it: the number of tool outputs after the last message of the user. Only `flaky` scenarios count requests.
 """
+import fcntl
 import json
+import re
 import socket
 import socketserver
+import struct
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -45,6 +51,8 @@ CHANGE = patch("*** Update File: hello.txt", "@@", "-hello", "+hello, world")
 WORK = {
     "commit": [[reasoning("**Planning**"), shell("ls")], [ADD], [CHANGE], [shell(COMMIT)], [message("Committed one optimization.")]],
     "commit-shell": [[shell("echo new >new.txt && " + COMMIT)], [message("done")]],
+    "improve": [[shell("n=$(($(git rev-list --count HEAD) + 1)); echo \"int speed = $n;\" >kernel.c; git commit -qam \"step $n\"")],
+                [message("made it faster")]],
     "commit-code": [[code("const r = await tools.exec_command({cmd:" + json.dumps("echo new >new.txt && " + COMMIT) + "}); text(r.output);")],
                     [message("done in code mode")]],
     "message": [[message("Nothing to do.")]],
@@ -52,11 +60,14 @@ WORK = {
     "two-calls": [[shell("sleep 0.3; echo one"), shell("echo two")], [message("done")]],
     "exit7": [[shell("echo no; exit 7")], [message("it failed")]],
     "long": [[shell("echo $$ >pid.txt; sleep 300; echo late >late.txt", yield_time_ms=30000)], [message("waited")]],
+    "slow": [[shell("sleep 1; echo a line", yield_time_ms=250)]],
+    "stubborn": [[shell("trap '' INT TERM; setsid bash -c \"trap '' INT TERM; sleep 300; sleep 300\"; sleep 300", yield_time_ms=30000)], [message("waited")]],
     "background": [[shell("sleep 300 & sleep 300", yield_time_ms=30000)], [message("waited")]],
     "survivor": [[shell("setsid sleep 303 >/dev/null 2>&1 & echo started")], [message("done")]],
     "bare": [[shell("env -i setsid sleep 304 >/dev/null 2>&1 & echo started; sleep 0.5")], [message("done")]],
     "holds": [[shell("setsid sleep 305 & sleep 0.3")], [message("done")]],
-    "environment": [[shell("env >environment.txt")], [message("done")]],
+    "environment": [[shell("env | tee environment.txt; tr '\\0' '\\n' </proc/$PPID/environ >above.txt; " + COMMIT)], [message("done")]],
+    "spent": [[message("the window is used up")]],
     "endless": [[shell("true")]],
     "json-message": [[message('{"outcome":"kept"}')]],
     "reasoning-only": [[message("")]],
@@ -74,7 +85,7 @@ HTTP = {
     "403": (403, error("forbidden", "no")),
     "404": (404, error("model_not_found", "The model `m` does not exist or you do not have access to it.")),
     "429": (429, error("rate_limit_exceeded", "slow down", "tokens")),
-    "usage-limit": (429, {"error": {"type": "usage_limit_reached", "message": "limit", "plan_type": "pro", "resets_at": int(time.time()) + 7200}}),
+    "usage-limit": (429, {"error": {"type": "usage_limit_reached", "message": "limit", "plan_type": "pro", "resets_at": 7200}}),
     "quota": (429, error("insufficient_quota", "no money", "insufficient_quota")),
     "500": (500, error("internal", "boom", "server_error")),
     "503": (503, error("unavailable", "busy", "server_error")),
@@ -117,9 +128,10 @@ class Handler(BaseHTTPRequestHandler):
         if len(parts) != 5 or parts[0] != "s" or parts[4] != "responses":  # /s/SCENARIO/RUN/v1/responses
             return self.answer(404, {})
         request = json.loads(body)
-        number = self.server.note(parts[2], request)
+        number, thread = self.server.note(parts[2], request)
+        plan = parts[1].split("+")
         try:
-            self.play(parts[1], request, number)
+            self.play(plan[min(thread, len(plan) - 1)], request, number)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
@@ -133,22 +145,24 @@ class Handler(BaseHTTPRequestHandler):
         return step
 
     def play(self, scenario, request, number):
-        if scenario == "429-then-ok":
-            scenario = "429" if number == 1 else "message"
-        elif scenario == "flaky-503":
+        first, _, second = scenario.partition("-then-")
+        before = 0
+        if second:  # what the first step of one scenario did goes on with another
+            before = 1 if self.step(request) > 0 else 0
+            scenario = second if before else first
+        if scenario == "flaky-503":
             scenario = "message" if number % 3 == 0 else "503"
-        elif scenario == "commit-then-500":
-            scenario = "commit-shell" if self.step(request) == 0 else "500"
-        elif scenario == "dirty-then-prompt":
-            scenario = "dirty" if self.step(request) == 0 else "failed-prompt"
         if scenario in HTTP:
-            return self.answer(*HTTP[scenario])
+            status, body = HTTP[scenario]
+            after = body["error"].get("resets_at")
+            return self.answer(status, {"error": {**body["error"], **({"resets_at": int(time.time()) + after} if after else {})}})
         if scenario == "no-headers":
             return self.server.ended.wait(600)
         self.send_response(200)
         for name, value in {"content-type": "text/event-stream", "transfer-encoding": "chunked",
-                            "x-codex-primary-used-percent": "42", "x-codex-primary-window-minutes": "300",
-                            "x-codex-primary-reset-at": str(int(time.time()) + 3600)}.items():
+                            "x-codex-primary-used-percent": "97" if scenario == "spent" else "42",
+                            "x-codex-primary-window-minutes": "300",
+                            "x-codex-primary-reset-at": str(int(time.time()) + (5 if scenario == "spent" else 3600))}.items():
             self.send_header(name, value)
         self.end_headers()
         self.frame("response.created", response={"id": "resp_1"})
@@ -166,20 +180,20 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         elif scenario != "eof":
-            self.work(scenario, request)
+            self.work(scenario, request, before)
         self.wfile.write(b"0\r\n\r\n")
         return None
 
-    def work(self, scenario, request):
+    def work(self, scenario, request, before):
         usage = USAGE
         if scenario in ("compaction", "endless"):
-            usage = (255_000 if scenario == "compaction" else 40_000, 0, 34, 10)
+            usage = (255_000 if scenario == "compaction" else 240_000, 0, 34, 10)
             steps = [[shell("true")]] if request.get("tools") else [[message("summary so far")]]
         elif scenario == "two-calls":  # two outputs at once
             steps = WORK[scenario][:1] * 2 + WORK[scenario][1:]
         else:
             steps = WORK[scenario]
-        items = steps[min(self.step(request), len(steps) - 1)]
+        items = steps[min(max(self.step(request) - before, 0), len(steps) - 1)]
         for index, item in enumerate(items):
             if item["type"] == "message":
                 text = item["content"][0]["text"]
@@ -215,7 +229,8 @@ class ModelServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         with self._lock:
             seen = self._requests.setdefault(run, [])
             seen.append(request)
-            return len(seen)
+            threads = list(dict.fromkeys(r.get("prompt_cache_key") for r in seen))
+            return len(seen), threads.index(request.get("prompt_cache_key"))
 
     def requests(self, run):
         with self._lock:
@@ -231,3 +246,22 @@ class ModelServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.ended.set()
         self.shutdown()
         self.server_close()
+
+
+def serve_and_run(config, command):
+    """In a network namespace with nothing in it but loopback: a server of its own, which `config` is to name."""
+    interface = struct.pack("16sH14s", b"lo", 1, b"")  # IFF_UP
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        fcntl.ioctl(s, 0x8914, interface)  # SIOCSIFFLAGS
+    server = ModelServer()
+    with open(config) as f:
+        text = f.read()
+    with open(config, "w") as f:
+        f.write(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{server.port}", text))
+    status = subprocess.run(command).returncode
+    server.close()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(serve_and_run(sys.argv[1], sys.argv[2:]))

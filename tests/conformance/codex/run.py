@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""run.py GDNCTL [TALLY] [-k WORD,...]: the codex agent against the real Codex CLI and a scripted model on loopback.
+"""run.py GDNCTL [TALLY] [-k WORD,...]: codex-loop with the real Codex CLI and a scripted model on loopback.
 
-Drives codex_driver, which is built beside GDNCTL. The versions of package-lock.json are installed into
+A few cases drive codex_driver, which is built beside GDNCTL. The versions of package-lock.json are installed into
 build/conformance/codex; GDNCTL_TEST_CODEX=PROGRAM uses that codex instead. Without npm, or without a way to its
 registry, every case is skipped, and says why. Adds a line `passed failed skipped` per case to the file TALLY.
 """
@@ -20,14 +20,17 @@ import traceback
 
 sys.dont_write_bytecode = True  # the tree stays as it is
 
-import cases  # noqa: F401  (adds its cases)
+import cases_agent  # noqa: F401  (each adds its cases)
+import cases_ends  # noqa: F401
+import cases_loop  # noqa: F401
+import cases_recipe  # noqa: F401
 from harness import CASES, Failed, Skipped, Try
 from model_server import ModelServer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HOME = os.path.realpath(os.path.join(HERE, "../../../build/conformance/codex"))
 NPM_LIMIT_S = 400
-WORKERS = 3
+WORKERS = 6  # they wait most of the time
 
 
 class Unavailable(Exception):
@@ -61,8 +64,9 @@ def install():
 
 
 class Suite:
-    def __init__(self, driver, tally):
-        self.driver, self.tally = driver, tally
+    def __init__(self, gdnctl, tally):
+        self.gdnctl, self.tally = os.path.abspath(gdnctl), tally
+        self.driver = os.path.join(os.path.dirname(self.gdnctl), "codex_driver")
         self.counts, self.lock = [0, 0, 0], threading.Lock()
         self.folder = tempfile.mkdtemp(prefix="gdnctl-conformance.")
 
@@ -79,7 +83,7 @@ class Suite:
         os.makedirs(folder)
         started, trial = time.monotonic(), None
         try:
-            trial = Try(self.driver, codex, server, folder)
+            trial = Try(self.gdnctl, self.driver, codex, server, folder)
             function(trial)
             left = trial.left()
             if left:
@@ -99,8 +103,6 @@ class Suite:
     def run(self, chosen):
         try:
             codex = os.environ.get("GDNCTL_TEST_CODEX") or install()
-            if not os.path.exists(self.driver):
-                raise Unavailable(f"{self.driver} is not built (./dev conformance builds it)")
         except Unavailable as why:
             for function in chosen:
                 self.note(2, function.__name__, f": {why}")
@@ -124,8 +126,11 @@ def main():
     words = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
-    driver = os.path.join(os.path.dirname(os.path.abspath(words.gdnctl)), "codex_driver")
-    suite = Suite(driver, words.tally)
+    suite = Suite(words.gdnctl, words.tally)
+    for program in filter(None, (suite.gdnctl, suite.driver, os.environ.get("GDNCTL_TEST_CODEX"))):
+        if not os.path.exists(program):
+            print(f"[conformance] codex: there is no {program} (./dev conformance builds gdnctl and codex_driver)", flush=True)
+            return 2
     try:
         suite.run([c for c in CASES if any(w in c.__name__ for w in words.only.split(","))])
     finally:
