@@ -1,5 +1,4 @@
 """gdnctl codex-loop with the real codex: what would run for ever, signals, kills, what is left, what gets out."""
-import json
 import os
 import shutil
 import signal
@@ -262,32 +261,60 @@ def secrets_stay_where_they_are(t):
         t.git("reset", "-q", "--hard", t.head)
 
 
+ALONE = ("unshare", "--user", "--map-root-user", "--net")
+SERVE = (sys.executable, os.path.join(HERE, "model_server.py"))
+
+
+def may(words, what):
+    probe = subprocess.run([*words, "true"], capture_output=True, text=True) if shutil.which(words[0]) else None
+    if probe is None or probe.returncode != 0:
+        raise Skipped(f"{what} is not allowed here: {probe.stderr.strip()[:100] if probe else words[0] + ' is not installed'}")
+
+
+def tracer(t):
+    trace = os.path.join(t.folder, "trace")
+    words = ("strace", "-f", "-qq", "-o", trace, "-e", "trace=connect,sendto,sendmsg,sendmmsg")
+    may(words, "tracing")
+    return trace, words
+
+
+def addresses(trace):
+    """Lines that name an address of the network, and those that ask a resolver of this machine."""
+    with open(trace) as f:
+        lines = [line.strip() for line in f]
+    return [line for line in lines if "sa_family=AF_INET" in line], [line for line in lines if "resolve" in line and "sun_path" in line]
+
+
 @case_that_waits
 def nothing_outside_this_machine_is_looked_up(t):
-    if not shutil.which("strace"):
-        raise Skipped("strace is not installed (apt-get install strace)")
-    trace = os.path.join(t.folder, "trace")
-    probe = subprocess.run(["strace", "-o", trace, "-e", "trace=connect", "true"], capture_output=True, text=True)
-    if probe.returncode != 0:
-        raise Skipped(f"tracing is not allowed here: {probe.stderr.strip()[:100]}")
-    t.loop("commit+improve+429", "--isolation", "worktree", "--codex-max-wait", "0", iterations=3, reason="agent-error", code=1,
-           prefix=("strace", "-f", "-qq", "-o", trace, "-e", "trace=connect,sendto,sendmsg,sendmmsg"))
-    with open(trace) as f:
-        lines = f.readlines()
-    inet = [line.strip() for line in lines if "sa_family=AF_INET" in line]
+    trace, prefix = tracer(t)
+    t.loop("commit+improve+429", "--isolation", "worktree", "--codex-max-wait", "0", iterations=3, reason="agent-error", code=1, prefix=prefix)
+    inet, resolvers = addresses(trace)
     ours = [line for line in inet if f"sin_port=htons({t.server.port})" in line and 'inet_addr("127.0.0.1")' in line]
     demand(ours, "the trace does not even show the scripted model")
     equal("addresses outside", [line for line in inet if line not in ours], [])
-    equal("resolvers asked", [line.strip() for line in lines if "resolve" in line and "sun_path" in line], [])
+    equal("resolvers asked", resolvers, [])
 
 
 @case
 def nothing_outside_this_machine_is_needed(t):
-    alone = ("unshare", "--user", "--map-root-user", "--net")
-    probe = subprocess.run([*alone, "true"], capture_output=True, text=True)
-    if probe.returncode != 0:
-        raise Skipped(f"a network namespace is not allowed here: {probe.stderr.strip()[:100]}")
+    may(ALONE, "a network namespace")
     t.configure("improve")
-    config = os.path.join(t.codex_home, "config.toml")
-    t.begin(None, prefix=(*alone, sys.executable, os.path.join(HERE, "model_server.py"), config)).demands("completed", 0)
+    t.begin(None, prefix=(*ALONE, *SERVE, os.path.join(t.codex_home, "config.toml"))).demands("completed", 0)
     equal("outcomes", t.outcomes(), ["accepted"])
+
+
+@case
+def codex_asks_others_unless_it_is_told_not_to(t):
+    """What the switches in our configuration are for; it also shows that the trace would show it."""
+    may(ALONE, "a network namespace")
+    trace, prefix = tracer(t)
+    t.configure("improve")
+    path = os.path.join(t.codex_home, "config.toml")
+    with open(path) as f:
+        text = f.read()
+    with open(path, "w") as f:
+        f.write(text[:text.index("[features]")])
+    t.begin(None, prefix=(*ALONE, *SERVE, path, *prefix)).demands("completed", 0)
+    inet, resolvers = addresses(trace)
+    demand(resolvers or [line for line in inet if 'inet_addr("127.0.0.1")' not in line or "htons(53)" in line], "it asked nobody")

@@ -51,13 +51,15 @@ def install():
     for name in ("package.json", "package-lock.json"):
         shutil.copy(os.path.join(HERE, name), HOME)
     try:
-        got = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=HOME, stdin=subprocess.DEVNULL,
+        got = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=2",
+                              "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"], cwd=HOME, stdin=subprocess.DEVNULL,
                              capture_output=True, text=True, timeout=NPM_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise Unavailable(f"npm was not done within {NPM_LIMIT_S} s") from None
     if got.returncode != 0 or not os.path.exists(wrapper):
-        last = (got.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unavailable(f"npm cannot install codex: {last[:160]}")
+        said = [line.removeprefix("npm error ") for line in got.stderr.splitlines() if line.startswith("npm error ")]
+        reason = next((line for line in said if not line.startswith(("code ", "errno ", "syscall ", "A complete log"))), "no reason given")
+        raise Unavailable(f"npm cannot install codex: {reason[:160]}")
     with open(stamp, "w") as f:
         f.write(wanted)
     return wrapper
