@@ -13,6 +13,9 @@ std::string config_template() {
 # Where jobs run when --cluster is not given (GDNCTL_CLUSTER). `local` is this machine.
 # cluster = "local"
 
+# What allocates the development TPU of `codex-loop --hold-dev-tpu` (GDNCTL_DEV_TPU_ALLOCATOR).
+# dev_tpu_allocator = "./allocate-tpu.sh"
+
 # What is being optimised. Only `test` is required.
 # [targets.my-kernel]
 # root_marker = "src/kernel.c"           # a file that tells a checkout of this target
