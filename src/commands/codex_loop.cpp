@@ -148,7 +148,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (!report) {
         const Error& error = report.error();
         const int rc = static_cast<int>(exit_code_of(error.kind));
-        log::error("error: {}", error.text());
+        // Without "error: ": scripts match the recipe's lines from their beginning.
+        log::error("{}", error.text());
         if (!error.hint.empty()) log::warning("hint: {}", error.hint);
         say_stopped(reason_of(error.kind), 0, rc);
         return static_cast<ExitCode>(rc);

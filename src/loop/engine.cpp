@@ -275,7 +275,9 @@ RunEnd Engine::finish(RunEnd end) {
         if (Status given = give_back(iterations.front().iteration); !given) log::error("{}", given.error().text());
     }
     if (!m_journal_failed) {
-        if (Status added = add(RecordType::stop, 0, {{"reason", end.reason}}, {{"rc", end.rc}}); !added) {
+        if (Status added =
+                add(RecordType::stop, 0, {{"reason", end.reason}}, {{"rc", end.rc}, {"last_iteration", end.iteration}});
+            !added) {
             log::error("{}", added.error().text());
         }
     } else if (!iterations.empty()) {

@@ -36,7 +36,7 @@ enum class RecordType {
     logged,         // commit; empty: no log commit
     restored,       // result: of the stash; also when an iteration stays open
     iteration_end,  // outcome, reason, sign, counted (0, 1), failures, promoted, stops (0, 1), stop_reason, rc, tpu_ms
-    stop,           // reason, rc
+    stop,           // reason, rc, last_iteration: those of the last line that is printed
 };
 std::string_view to_text(RecordType type);
 

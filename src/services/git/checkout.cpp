@@ -68,6 +68,9 @@ GitCheckout& GitCheckout::operator=(GitCheckout&&) noexcept = default;
 GitCheckout::~GitCheckout() = default;
 
 Result<GitCheckout> GitCheckout::open(const fs::path& start, Process& process, Clock& clock) {
+    if (std::error_code problem; !fs::is_directory(start, problem)) {
+        return fail(ErrorKind::usage, "not a folder: " + start.string());
+    }
     GDNCTL_TRY_ASSIGN(const auto places, ask_places(start, process));
     GitCheckout checkout(std::make_unique<git::Calls>(places[0], places[1], places[2], process, clock));
     GDNCTL_TRY(checkout.head());
