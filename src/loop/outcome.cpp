@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 12> k_names = {"accepted",    "no-op", "a
 struct Sign {
     Outcome outcome;
     std::string_view words;
+    std::string_view on_that_line = {};  // words that say that it is trouble; empty: `words` do
 };
 
 // In the order in which they are believed.
@@ -24,19 +25,23 @@ constexpr std::array k_signs = {
     Sign{Outcome::environment, "No virtual environment or system Python installation found for path"},
     Sign{Outcome::environment, "The specified bucket does not exist"},
     Sign{Outcome::environment, "bucket does not exist"},
+    Sign{Outcome::environment, "gs://", "does not exist"},
     Sign{Outcome::environment, "does not match the region of the VM"},
     Sign{Outcome::environment, "HF_TOKEN is not set"},
     Sign{Outcome::environment, "WANDB_API_KEY is not set"},
     Sign{Outcome::environment, "api_key not configured"},
     Sign{Outcome::infra, "Could not resolve hostname"},
     Sign{Outcome::infra, "port 22: "},
-    Sign{Outcome::infra, "The TPU is already in use by another process"},
+    Sign{Outcome::infra, "The TPU is already in use by"},
     Sign{Outcome::infra, "Device or resource busy"},
     Sign{Outcome::infra, "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"},
     Sign{Outcome::infra, "ConnectionResetError"},
-    Sign{Outcome::infra, "localhost:8283"},
+    Sign{Outcome::infra, "localhost:8283", "refused"},
+    Sign{Outcome::infra, "Failed to connect to Ray at address"},
     Sign{Outcome::infra, "No accelerator found"},
-    Sign{Outcome::infra, "falling back to cpu"},
+    Sign{Outcome::infra, "Unable to initialize backend 'tpu'"},
+    Sign{Outcome::infra, "alling back to cpu"},
+    Sign{Outcome::infra, "alling back to CPU"},
     Sign{Outcome::infra, "job was pending too long"},
     Sign{Outcome::oom, "RESOURCE_EXHAUSTED"},
     Sign{Outcome::oom, "scoped vmem limit"},
@@ -46,6 +51,17 @@ constexpr std::array k_signs = {
     Sign{Outcome::compile, "XlaRuntimeError: INTERNAL"},
     Sign{Outcome::compile, "UNIMPLEMENTED: "},
 };
+
+bool shows(std::string_view output, const Sign& sign) {
+    constexpr auto k_nowhere = std::string_view::npos;
+    for (auto at = output.find(sign.words); at != k_nowhere; at = output.find(sign.words, at + 1)) {
+        const auto before = output.rfind('\n', at);
+        const auto begin = before == k_nowhere ? 0 : before + 1;
+        const auto line = output.substr(begin, output.find('\n', at) - begin);
+        if (line.find(sign.on_that_line) != k_nowhere) return true;
+    }
+    return false;
+}
 
 bool is_surroundings(Outcome outcome) { return outcome == Outcome::infra || outcome == Outcome::environment; }
 
@@ -79,7 +95,7 @@ OutcomeRule rule_of(Outcome outcome) {
 
 std::optional<Failure> failure_of(std::string_view output) {
     for (const Sign& sign : k_signs) {
-        if (output.find(sign.words) != std::string_view::npos) return Failure{sign.outcome, std::string(sign.words)};
+        if (shows(output, sign)) return Failure{sign.outcome, std::string(sign.words)};
     }
     return std::nullopt;
 }
