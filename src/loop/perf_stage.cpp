@@ -32,12 +32,13 @@ std::optional<PerfRecord> earlier_verdict(const PerfState& state, int iteration,
     return last;
 }
 
-ErrorKind kind_of(Outcome outcome) {
+// What a commit that was measured before cannot do any more is no fault of the candidate beside it.
+ErrorKind kind_of(Outcome outcome, bool of_candidate) {
     switch (outcome) {
         case Outcome::environment: return ErrorKind::config;
         case Outcome::infra:
         case Outcome::timeout: return ErrorKind::infrastructure;
-        default: return ErrorKind::check_failed;
+        default: return of_candidate ? ErrorKind::check_failed : ErrorKind::infrastructure;
     }
 }
 
@@ -91,11 +92,13 @@ Result<Measurement> PerformanceStage::measure(const StageContext& context, const
                                               const std::string& commit, StageResult& spent) {
     constexpr int k_tries = 2;
     std::filesystem::path tree = context.tree;
-    if (commit != context.candidate.head) {
+    const bool of_candidate = commit == context.candidate.head;
+    if (!of_candidate) {
         GDNCTL_TRY_ASSIGN(tree, m_trees.at(commit));
     }
-    JobOrder order{JobKind::profile, site, tree, {}, profile_prefix(m_jobs.options(), context.iteration), {},
-                   context.stop};
+    // Each commit's runs have a name of their own: whoever looks for one must not find the other.
+    const std::string name = profile_prefix(m_jobs.options(), context.iteration) + "_" + commit.substr(0, 8);
+    JobOrder order{JobKind::profile, site, tree, {}, name, {}, context.stop};
     JobEnd end;
     for (int attempt = 0; attempt < k_tries; ++attempt) {
         order.log = context.artefacts.unused(context.iteration, "performance-" + commit.substr(0, 12), ".log");
@@ -104,7 +107,7 @@ Result<Measurement> PerformanceStage::measure(const StageContext& context, const
         if (!end.failure) return measured_by(end, m_jobs, m_settings.metric, tree);
         if (!end.retryable) break;
     }
-    Error error{kind_of(end.failure->outcome), end.failure->sign, {}, {}};
+    Error error{kind_of(end.failure->outcome, of_candidate), end.failure->sign, {}, {}};
     return tl::unexpected(std::move(error).within("profile of " + commit.substr(0, 12)));
 }
 

@@ -1,4 +1,7 @@
 // Options of the gates, and the performance stage on a repository.
+#include <algorithm>
+#include <set>
+
 #include <doctest/doctest.h>
 
 #include "validation_world.h"
@@ -153,6 +156,46 @@ TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once"
     CHECK(result.outcome == Outcome::rejected);
     CHECK(result.policy == Policy::go_on);
     CHECK(stage.policy() == Policy::count_failure);
+}
+
+TEST_CASE(
+    "performance stage: runs of either side have names of their own, and the champion's failure is nobody's (defect "
+    "13)") {
+    StageWorld world;
+    world.children.options.clusters = {"c"};
+    world.write("kernel.c", "int speed = 2;\n");
+    const std::string head = world.commit("faster");
+    world.candidate.head = head;
+    struct Profiler final : Process {
+        std::set<std::string> names;
+        bool champion_fails = false;
+        Result<ProcessResult> run(const ProcessSpec& spec) override {
+            const auto name = std::find(spec.argv.begin(), spec.argv.end(), "--run-name-prefix");
+            REQUIRE(name != spec.argv.end());
+            names.insert(*std::next(name));
+            const bool fast = read_text(spec.cwd / "kernel.c").find("= 2") != std::string::npos;
+            const bool red = champion_fails && !fast;
+            write_text(spec.stderr_file, red ? "Traceback\n" : fast ? "throughput/mfu=5.0\n" : "throughput/mfu=4.0\n");
+            return process_result(red ? 1 : 0, red ? report_text("FAILED", "user") : report_text("SUCCEEDED"));
+        }
+    } profiler;
+    TargetJobs jobs(world.children.target, world.children.options, "/bin/gdnctl", {}, profiler);
+    auto transactions = world.transactions();
+    CommitTrees trees(transactions.repository(), {world.outside("state") / "measure", {"log.md"}, {}}, system_process(),
+                      world.children.clock);
+    const PerfSettings settings = *perf_settings({}, world.children.target, world.path(), world.log_dir());
+    REQUIRE(ok(ProfileStage(world.validation(jobs), settings.metric).run(world.context())).verdict ==
+            StageVerdict::pass);
+    PerformanceStage stage(settings, jobs, trees, world.children.clock);
+    profiler.champion_fails = true;
+    StageResult result = ok(stage.run(world.context()));
+    CHECK(result.verdict == StageVerdict::fail);
+    CHECK(result.outcome == Outcome::infra);  // not counted, parked; the candidate itself was never the reason
+    profiler.champion_fails = false;
+    result = ok(stage.run(world.context()));
+    CHECK(result.promoted);
+    CHECK(profiler.names == std::set<std::string>{"gdn_loopgate_iter007", "gdn_loopgate_iter007_" + head.substr(0, 8),
+                                                  "gdn_loopgate_iter007_" + world.base.substr(0, 8)});
 }
 
 }  // namespace gdnctl::loop
