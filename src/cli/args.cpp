@@ -228,6 +228,16 @@ void Args::trailing(std::vector<std::string>& target, bool required, const Posit
     m_trailing = std::move(def);
 }
 
+void Args::note_use(std::string_view prefix, bool& used) {
+    for (OptionDef& def : m_options) {
+        if (!def.canonical().starts_with(prefix)) continue;
+        def.assign = [&used, assign = std::move(def.assign)](std::string_view word) -> Status {
+            used = true;
+            return assign(word);
+        };
+    }
+}
+
 void Args::about(std::string_view text) { m_paragraphs.emplace_back(text); }
 
 void Args::example(std::string_view command, std::string_view text) {

@@ -146,7 +146,7 @@ std::string option_text(const OptionDef& option) {
     std::vector<std::string> notes;
     if (option.required) notes.emplace_back("required");
     if (option.kind == OptionDef::Kind::list) notes.emplace_back("repeatable");
-    if (!option.default_text.empty()) notes.push_back("default: " + option.default_text);
+    if (!option.required && !option.default_text.empty()) notes.push_back("default: " + option.default_text);
     if (!option.env.empty()) notes.push_back("environment: " + option.env);
     return notes.empty() ? text : fmt::format("{} ({})", text, text::join(notes, "; "));
 }

@@ -46,10 +46,9 @@ void describe_agent(cli::Args& args, Options& options) {
                                   .value = "CMD",
                                   .help = "shell command line of --agent command",
                                   .group = k_group});
-    args.option(o.agent_env, {.names = "--agent-env",
-                              .value = "NAME",
-                              .help = "a further variable that the agent gets (repeatable)",
-                              .group = k_group});
+    args.option(
+        o.agent_env,
+        {.names = "--agent-env", .value = "NAME", .help = "a further variable that the agent gets", .group = k_group});
     args.option(options.model, {.names = "--model",
                                 .value = "NAME",
                                 .help = "model; an empty one: the agent's own choice",
@@ -116,18 +115,16 @@ void describe_prompt(cli::Args& args, Options& options) {
                                 .group = k_group,
                                 .default_text = "the target's",
                                 .complete = cli::Complete::file});
-    args.option(o.directives, {.names = "--directive",
-                               .value = "TEXT",
-                               .help = "guidance for this run, after the prompt (repeatable)",
-                               .group = k_group});
+    args.option(
+        o.directives,
+        {.names = "--directive", .value = "TEXT", .help = "guidance for this run, after the prompt", .group = k_group});
     args.option(o.directive_files, {.names = "--directive-file",
                                     .value = "PATH",
-                                    .help = "the same from a file (repeatable)",
+                                    .help = "the same from a file",
                                     .group = k_group,
                                     .complete = cli::Complete::file});
-    args.option(
-        o.directive_presets,
-        {.names = "--directive-preset", .value = "NAME", .help = "the same by name (repeatable)", .group = k_group});
+    args.option(o.directive_presets,
+                {.names = "--directive-preset", .value = "NAME", .help = "the same by name", .group = k_group});
     args.option(o.self_command, {.names = "--self-command",
                                  .value = "WORDS",
                                  .help = "how directives call this program",
@@ -140,7 +137,7 @@ void describe_checks(cli::Args& args, Options& options) {
     constexpr const char* k_group = "Checks and failures";
     args.option(o.post_checks, {.names = "--post-check",
                                 .value = "CMD",
-                                .help = "command that must succeed after each iteration (repeatable)",
+                                .help = "command that must succeed after each iteration",
                                 .group = k_group});
     args.option(o.post_check_policy, k_policies,
                 {.names = "--post-check-policy", .value = "POLICY", .help = "when one fails", .group = k_group});
@@ -188,7 +185,7 @@ void describe_tree(cli::Args& args, Options& options) {
                 {.names = "--isolation", .value = "WHERE", .help = "where iterations change files", .group = k_group});
     args.option(o.worktree_links, {.names = "--worktree-link",
                                    .value = "PATH",
-                                   .help = "ignored path that a worktree gets a link to, such as .venv (repeatable)",
+                                   .help = "ignored path that a worktree gets a link to, such as .venv",
                                    .group = k_group});
     args.flag(o.allow_dirty, {.names = "--allow-dirty", .help = "do not ask for a clean tree", .group = k_group});
     args.option(o.dirty_policy, k_dirty,
@@ -218,7 +215,6 @@ void describe_run(cli::Args& args, Options& options) {
                                .value = "N",
                                .help = "iterations; with --resume the run's total",
                                .group = k_group,
-                               .default_text = "",
                                .required = true});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
                                   .value = "S",
@@ -268,10 +264,8 @@ void describe_hold(cli::Args& args, Options& options) {
                                     .group = k_group,
                                     .default_text = "dev_tpu_allocator in gdnctl.toml"});
     args.option(h.cluster, {.names = "--dev-tpu-cluster", .value = "NAME", .help = "its cluster", .group = k_group});
-    args.option(h.fallback_clusters, {.names = "--dev-tpu-fallback-cluster",
-                                      .value = "NAME",
-                                      .help = "tried after that (repeatable)",
-                                      .group = k_group});
+    args.option(h.fallback_clusters,
+                {.names = "--dev-tpu-fallback-cluster", .value = "NAME", .help = "tried after that", .group = k_group});
     args.option(h.name, {.names = "--dev-tpu-name", .value = "NAME", .help = "its name", .group = k_group});
     args.option(h.type, {.names = "--dev-tpu-type", .value = "TYPE", .help = "such as v5p-8", .group = k_group});
     args.option(h.sync_path,

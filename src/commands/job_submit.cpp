@@ -139,7 +139,7 @@ void describe_submit(cli::Args& args, SubmitOptions& options) {
                                         .default_text = "gdnctl-<kind>-<user>-<UTC>-<8 hex>"});
     args.option(options.env, {.names = "-e,--env",
                               .value = "KEY=VALUE",
-                              .help = "environment variable of the job; may be repeated",
+                              .help = "environment variable of the job",
                               .group = "Submission"});
     args.option(options.working_dir, {.names = "--working-dir",
                                       .value = "PATH|URI|none",

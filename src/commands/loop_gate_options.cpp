@@ -50,7 +50,7 @@ void describe_where(cli::Args& args, loop::ValidationOptions& o) {
     args.option(o.clusters, {.names = "--validation-ray-cluster",
                              .value = "NAME",
                              .help = "cluster to validate on, `local` is this machine; the next one is tried after "
-                                     "trouble; may be repeated",
+                                     "trouble",
                              .group = k_validation,
                              .complete = cli::Complete::cluster});
     args.flag(o.cluster_auto, {.names = "--validation-ray-cluster-auto|--no-validation-ray-cluster-auto",
@@ -58,7 +58,7 @@ void describe_where(cli::Args& args, loop::ValidationOptions& o) {
                                .group = k_validation});
     args.option(o.cluster_exclude, {.names = "--validation-ray-cluster-exclude",
                                     .value = "TEXT",
-                                    .help = "leave out discovered clusters with this in their names; may be repeated",
+                                    .help = "leave out discovered clusters with this in their names",
                                     .group = k_validation,
                                     .default_text = "vllm, big-run"});
     args.flag(o.cross_tpu_tests,
@@ -140,7 +140,7 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                           .group = k_profile});
     args.option(o.profile_env, {.names = "--validation-profile-env",
                                 .value = "KEY=VALUE",
-                                .help = "rarer setting of the run; may be repeated",
+                                .help = "rarer setting of the run",
                                 .group = k_profile});
     args.option(o.marin_prefix, {.names = "--validation-profile-marin-prefix",
                                  .value = "URL",
@@ -236,6 +236,8 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices) {
     describe_profile(args, v);
     describe_perf(args, choices.perf);
     describe_perf_policy(args, choices.perf);
+    args.note_use("--validation-", choices.given);
+    args.note_use("--perf-", choices.given);
     args.check([&choices] { return loop::check_gates(choices); });
 }
 

@@ -56,13 +56,13 @@ void describe(cli::Args& args, Options& options) {
                                    .default_text = "HEAD of the repository"});
     args.option(options.directive_presets, {.names = "--directive-preset",
                                             .value = "NAME",
-                                            .help = "add a preset (repeatable)",
+                                            .help = "add a preset",
                                             .complete = cli::Complete::preset});
     args.option(options.directive_files, {.names = "--directive-file",
                                           .value = "PATH",
-                                          .help = "add a file, relative to the repository root (repeatable)",
+                                          .help = "add a file, relative to the repository root",
                                           .complete = cli::Complete::file});
-    args.option(options.directives, {.names = "--directive", .value = "TEXT", .help = "add a text (repeatable)"});
+    args.option(options.directives, {.names = "--directive", .value = "TEXT", .help = "add a text"});
     args.example("gdnctl prompts render --iteration 2 --total 5", "what the second of five iterations would be told");
     args.example("gdnctl prompts render marin --directive-preset triangular-inversion >prompt.txt");
     args.check([&options] { return check(options); });

@@ -138,7 +138,7 @@ void describe(cli::Args& args, Options& options) {
     describe_model(args, options.settings);
     args.option(options.profile_env, {.names = "--profile-env",
                                       .value = "KEY=VALUE",
-                                      .help = "rarer setting of the run; may be repeated",
+                                      .help = "rarer setting of the run",
                                       .group = "Run"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);

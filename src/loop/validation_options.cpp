@@ -40,7 +40,7 @@ bool uses_perf(const PerfOptions& o) {
            o.regression_policy != usual.regression_policy || o.pairs != usual.pairs;
 }
 
-bool GateChoices::used() const { return uses_validation(validation) || uses_perf(perf); }
+bool GateChoices::used() const { return given || uses_validation(validation) || uses_perf(perf); }
 
 Result<GateModes> resolve_modes(const GateChoices& choices) {
     GateModes modes;

@@ -135,6 +135,10 @@ public:
     // Everything after `--`, word for word; without `--` it is an error when `required`.
     void trailing(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
 
+    // `used` becomes true when one of the options recorded so far whose name begins with `prefix` is given, whatever
+    // its value.
+    void note_use(std::string_view prefix, bool& used);
+
     // Prose under the synopsis; paragraphs are wrapped.
     void about(std::string_view text);
     void example(std::string_view command, std::string_view text = {});

@@ -58,6 +58,7 @@ struct PerfOptions {
 struct GateChoices {
     ValidationOptions validation;
     PerfOptions perf;
+    bool given = false;  // one of them was, be it with its default
     // Whether the command line has any of these options.
     bool used() const;
 };

@@ -45,6 +45,20 @@ void check_usage(const Parsed& parsed, std::string_view message) {
 
 }  // namespace
 
+TEST_CASE("args: options that were given are known, also with their default values") {
+    bool used = false;
+    std::int64_t pairs = 9, other = 1;
+    cli::Args args;
+    args.option(pairs, {.names = "--perf-pairs", .value = "N", .help = "pairs"});
+    args.option(other, {.names = "--other", .value = "N", .help = "other"});
+    args.note_use("--perf-", used);
+    CHECK(args.options()[1].assign("2"));
+    CHECK_FALSE(used);
+    CHECK(args.options()[0].assign("9"));
+    CHECK(used);
+    CHECK(pairs == 9);
+}
+
 TEST_CASE("defaults stay when nothing is given") {
     const Parsed p = parse({"in"});
     REQUIRE(p.status);
