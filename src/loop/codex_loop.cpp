@@ -131,9 +131,9 @@ public:
         : m_request(request), m_plan(std::move(plan)), m_context(context) {}
 
     Result<CodexLoopReport> run() {
-        GDNCTL_TRY_ASSIGN(Artefacts artefacts, Artefacts::open(m_plan.log_dir));
         GDNCTL_TRY_ASSIGN(GitCheckout repository,
                           GitCheckout::open(m_plan.workdir, m_context.process, m_context.clock));
+        GDNCTL_TRY_ASSIGN(Artefacts artefacts, Artefacts::open(m_plan.log_dir));
         const fs::path& common = repository.common_dir();
         GDNCTL_TRY_ASSIGN(const LoopLock lock, LoopLock::acquire(m_plan.log_dir, common, m_context.clock.wall()));
         GDNCTL_TRY_ASSIGN(std::optional<ResumePoint> point, read_journal(artefacts));
@@ -243,11 +243,9 @@ private:
             options.allocate_log.empty() ? m_plan.log_dir / "dev_tpu_allocate.log" : m_plan.root / options.allocate_log;
         settings.cwd = m_plan.root;
         settings.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
+        settings.reacquire_pause =
+            std::max(settings.reacquire_pause, std::chrono::seconds(m_plan.gates.validation.retry_sleep_s));
         return std::make_unique<TpuHold>(std::move(settings), m_context.process, m_context.clock, m_context.stop);
-    }
-
-    std::string self() const {
-        return m_plan.options.self_command.empty() ? std::string("gdnctl") : m_plan.options.self_command;
     }
 
     // false: a required one is not to be had.
@@ -295,15 +293,17 @@ private:
             parts.held_ms = [&] { return tpu->held().count(); };
             parts.directives.emplace_back([&](std::span<const Record>) {
                 if (!tpu->active()) return std::vector<std::string>();
-                return std::vector{
-                    managed_tpu_directive(self(), tpu->cluster(), tpu->name(), m_plan.options.hold.type)};
+                return std::vector{managed_tpu_directive(m_plan.options.self_command, tpu->cluster(), tpu->name(),
+                                                         m_plan.options.hold.type)};
             });
         }
+        const auto gate = gate_directive(m_plan.gates, m_request.target, m_context.cwd, m_plan.log_dir);
+        if (gate) parts.directives.emplace_back([&](std::span<const Record>) { return std::vector{*gate}; });
         if (m_plan.isolation == Isolation::worktree) {  // in place the prompt is the recipe's, byte for byte
             parts.directives.emplace_back(
                 [&](std::span<const Record> records) { return context_directive(m_plan.log_dir, records); });
         }
-        log::info("{}", message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0)));
+        log::info("{}", message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0) + (gate ? 1 : 0)));
         Engine engine(engine_settings(), std::move(parts));
         const RunEnd end = can_begin ? engine.run(resumed) : without_tpu();
         if (tpu) tpu->release();
@@ -367,8 +367,8 @@ Result<CodexLoopReport> preview(const CodexLoopRequest& request, const Plan& pla
     report.agent_argv = agent.words(words);
     std::vector<std::string> directives = plan.directives;
     if (options.hold.on) {
-        const std::string self = options.self_command.empty() ? "gdnctl" : options.self_command;
-        directives.push_back(managed_tpu_directive(self, options.hold.cluster, options.hold.name, options.hold.type));
+        directives.push_back(
+            managed_tpu_directive(options.self_command, options.hold.cluster, options.hold.name, options.hold.type));
     }
     report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
     auto& lines = report.plan;

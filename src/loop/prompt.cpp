@@ -19,9 +19,11 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
     }
 }
 
+// Also in another case, or with blanks: a slip that would reach the agent as it is.
 bool is_placeholder_name(std::string_view name) {
+    name = text::trim(name);
     return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
     });
 }
 
@@ -83,6 +85,26 @@ std::string managed_tpu_directive(std::string_view self, std::string_view cluste
         "--tpu-name {2} --tpu {3} ...`.\n"
         "- Avoid `ray-test` and `ray-profile` while this session is active.",
         self, cluster, name, tpu);
+}
+
+std::string gates_directive(const GateFacts& facts) {
+    std::string text = fmt::format(
+        "The loop validates the commits of this run.\n\n"
+        "- When you have ended it takes {} of what you committed, and of nothing else: commit all that belongs to the "
+        "change.\n",
+        facts.tests ? "the target's tests and a profile" : "a profile");
+    if (!facts.metric.empty()) {
+        text += fmt::format("- It then compares `{}` ({} is better) with the champion's, in runs of both.\n",
+                            facts.metric, facts.higher_is_better ? "higher" : "lower");
+    }
+    if (!facts.ce_implementation.empty()) {
+        text +=
+            fmt::format("- Profiles run with cross-entropy `{}`, backward `{}`: leave these settings as they are.\n",
+                        facts.ce_implementation, facts.ce_bwd_mode);
+    }
+    return text +
+           "- What fails is taken off the branch and kept on a ref. An iteration without a change of code gets no "
+           "device time.";
 }
 
 std::vector<std::string> post_check_warnings(std::span<const std::string> post_checks, std::string_view cluster,

@@ -1,5 +1,6 @@
 #include "loop/validation_gate.h"
 
+#include "gdnctl/loop/prompt.h"
 #include "loop/perf_state.h"
 
 namespace gdnctl::loop {
@@ -56,6 +57,24 @@ Status check_gate_setup(const GateChoices& choices, const Target& target, const 
     GDNCTL_TRY_ASSIGN(const PerfSettings perf, perf_settings(choices.perf, target, cwd, log_dir));
     if (modes.perf) GDNCTL_TRY(load_perf_state(perf.state_file));
     return {};
+}
+
+std::optional<std::string> gate_directive(const GateChoices& choices, const Target& target,
+                                          const std::filesystem::path& cwd, const std::filesystem::path& log_dir) {
+    const auto modes = resolve_modes(choices);
+    if (!modes || modes->validation == ValidationMode::off) return std::nullopt;
+    GateFacts facts;
+    facts.tests = modes->validation == ValidationMode::required;
+    const auto perf = perf_settings(choices.perf, target, cwd, log_dir);
+    if (modes->perf && perf) {
+        facts.metric = perf->metric;
+        facts.higher_is_better = perf->higher_is_better;
+    }
+    if (target.style == TargetStyle::levanter) {
+        facts.ce_implementation = choices.validation.profile.ce_implementation;
+        facts.ce_bwd_mode = choices.validation.profile.ce_bwd_mode;
+    }
+    return gates_directive(facts);
 }
 
 Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {

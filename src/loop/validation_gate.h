@@ -40,6 +40,10 @@ void take_rewrites(GateChoices& choices, const GateOptions& rewritten);
 Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
                         const std::filesystem::path& log_dir);
 
+// What the agent is told of them; nullopt: neither is asked for. After check_gate_setup().
+std::optional<std::string> gate_directive(const GateChoices& choices, const Target& target,
+                                          const std::filesystem::path& cwd, const std::filesystem::path& log_dir);
+
 class GateStages {
 public:
     // nullptr: neither validation nor performance is asked for. Errors: those of check_gate_setup().

@@ -27,6 +27,14 @@ std::vector<std::string> trimmed_directives(std::span<const std::string> given);
 // The directive that goes with a held dev TPU. `self`: how this program is called.
 std::string managed_tpu_directive(std::string_view self, std::string_view cluster, std::string_view name,
                                   std::string_view type);
+// The directive that goes with gates: what the loop does with a commit.
+struct GateFacts {
+    bool tests = false;  // else a profile alone
+    std::string metric;  // empty: speed is not judged
+    bool higher_is_better = true;
+    std::string ce_implementation, ce_bwd_mode;  // of the profile; empty: it has no such setting
+};
+std::string gates_directive(const GateFacts& facts);
 // What is wrong with post-checks while a dev TPU is held, without the prefix "[gdnctl] ".
 std::vector<std::string> post_check_warnings(std::span<const std::string> post_checks, std::string_view cluster,
                                              std::string_view name);

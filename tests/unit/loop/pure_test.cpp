@@ -24,8 +24,9 @@ TEST_CASE("prompt: placeholders are literal, directives are not substituted, oth
     const std::vector<std::string> directives = {"{{ITERATION}}"};
     CHECK(assemble_prompt("{{ ITERATION }}{{OTHER}}", {1, 2, "s"}, directives)
               .ends_with("[Directive 1]\n{{ITERATION}}\n"));
-    CHECK(unknown_placeholders("{{A_1}} {{ITERATION}} {{A_1}} {{b}} {{ X }} {{HEAD_SHA}} {{") ==
-          std::vector<std::string>{"{{A_1}}"});
+    CHECK(unknown_placeholders(
+              "{{A_1}} {{ITERATION}} {{A_1}} {{iteration}} {{ HEAD_SHA }} {{HEAD_SHA}} {{a b}} {{}} {{") ==
+          std::vector<std::string>{"{{A_1}}", "{{iteration}}", "{{ HEAD_SHA }}"});
     const std::vector<std::string> given = {"  ", "\n a\nb \n", ""};
     CHECK(trimmed_directives(given) == std::vector<std::string>{"a\nb"});
 }
@@ -46,6 +47,18 @@ TEST_CASE("prompt: the directive of a held TPU and the warnings about post-check
           "dev-tpu-test/dev-tpu-profile for this loop session.");
     CHECK(warnings[1] ==
           "WARNING: --hold-dev-tpu is active but --post-check does not target --cluster c --tpu-name n.");
+}
+
+TEST_CASE("prompt: the directive that goes with gates says what is judged, and by what") {
+    const std::string all = gates_directive({true, "throughput/mfu", true, "pallas_tpu", "pallas"});
+    CHECK(all.starts_with("The loop validates the commits of this run.\n\n- "));
+    CHECK(all.find("takes the target's tests and a profile of what you committed") != std::string::npos);
+    CHECK(all.find("compares `throughput/mfu` (higher is better)") != std::string::npos);
+    CHECK(all.find("cross-entropy `pallas_tpu`, backward `pallas`") != std::string::npos);
+    const std::string profile = gates_directive({});
+    CHECK(profile.find("takes a profile of") != std::string::npos);
+    CHECK(profile.find("better") == std::string::npos);
+    CHECK(profile.find("cross-entropy") == std::string::npos);
 }
 
 TEST_CASE("options: the recipe's defaults") {
@@ -174,7 +187,20 @@ TEST_CASE("outcome: each known sign names its class; trouble of the surroundings
     CHECK(class_of("JOB_SUPERVISOR_ACTOR_START_TIMEOUT") == "infra");
     CHECK(class_of("ConnectionResetError: [Errno 104]") == "infra");
     CHECK(class_of("connection refused: http://localhost:8283") == "infra");
+    CHECK(class_of("Dashboard: http://localhost:8283\n1 failed, connection refused") == "none");
+    CHECK(class_of("ConnectionError: Failed to connect to Ray at address: http://localhost:8283.") == "infra");
     CHECK(class_of("RuntimeError: No accelerator found. Run with --allow-cpu") == "infra");
+    CHECK(class_of("WARNING: No GPU/TPU found, falling back to CPU.") == "infra");
+    CHECK(class_of("jaxlib is not installed. Falling back to cpu.") == "infra");
+    CHECK(class_of("RuntimeError: Unable to initialize backend 'tpu': UNAVAILABLE") == "infra");
+    CHECK(class_of("the job was pending too long") == "infra");
+    CHECK(class_of("bucket gs://marin-us-east5-a does not exist") == "environment");
+    CHECK(class_of("trace in gs://marin-us-east5/x\nfile y does not exist") == "none");
+    CHECK(class_of("data cache region does not match the region of the VM") == "environment");
+    CHECK(class_of("HF_TOKEN is not set") == "environment");
+    CHECK(class_of("wandb: ERROR api_key not configured (no-tty)") == "environment");
+    CHECK(class_of("exceeded scoped vmem limit by 1M") == "oom");
+    CHECK(class_of("XLA compilation failed") == "compile");
     CHECK(class_of("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem") == "oom");
     CHECK(class_of("jax.errors: Mosaic failed to compile TPU kernel") == "compile");
     CHECK(class_of("RESOURCE_EXHAUSTED\nssh: Could not resolve hostname x") == "infra");
