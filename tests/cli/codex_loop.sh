@@ -1,22 +1,5 @@
 # codex-loop as scripts see it: exit codes, exact texts, files, what is left in the repository.
-repo() {  # a repository with a kernel, and a script that is the agent
-  git init -q . && printf 'int speed = 1;\n' >kernel.c && mkdir -p scripts/gdn/session_directives
-  printf 'It {{ITERATION}}/{{TOTAL_ITERATIONS}} @ {{HEAD_SHA}}\n\n\n' >scripts/gdn/codex_iteration_prompt.md
-  printf 'ours\n' >scripts/gdn/session_directives/ours.md
-  git add . && git commit -qm base
-  base=$(git rev-parse HEAD)
-}
-agent() {  # LINE...: what the agent does, in the folder where it works
-  { printf '#!/bin/bash\nset -e\nprompt=$(cat)\n'; printf '%s\n' "$@"; } >"$WORK/agent" && chmod +x "$WORK/agent"
-}
-works='n=$(($(git rev-list --count HEAD) + 1)); echo "int speed = $n;" >kernel.c; git commit -qam "step $n"'
-loop() {  # CODE OPTION...
-  local want=$1
-  shift
-  expect "$want" "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --retry-sleep-seconds 0 "$@"
-}
-last_line() { [ "$(tail -n 1 "$WORK/err")" = "[gdnctl] codex-loop stopped: $1" ] || fail "last line is not: $1"; }
-logs=.agents/logs/gdn_codex_loop
+. "$REPO/tests/support/loop_repo.sh"
 
 test_two_iterations_in_place_keep_their_commits() {
   repo && agent "$works" 'echo done'
@@ -53,7 +36,7 @@ test_usage_errors_exit_2_before_anything() {
   err_has '--iterations must be > 0.'
   last_line 'reason=usage iteration=0 rc=2'
   loop 2 --iterations 1 --hold-dev-tpu
-  err_has '[gdnctl] error: --hold-dev-tpu requires --dev-tpu-name.'
+  [ "$(head -n 1 "$WORK/err")" = '[gdnctl] --hold-dev-tpu requires --dev-tpu-name.' ] || fail 'the line begins otherwise'
   loop 2 --iterations 1 --directive-file no.md
   err_has "directive file not found for no.md: $PWD/no.md"
   loop 2 --iterations 1 --directive-preset nothing
@@ -61,8 +44,52 @@ test_usage_errors_exit_2_before_anything() {
   loop 2 --iterations 1 --prompt-file no.md
   loop 2 --iterations 1 --dev-tpu-ready-timeout 0
   err_has '--dev-tpu-ready-timeout must be > 0.'
+  loop 2 --iterations 1 --workdir nowhere
+  err_has "not a folder: $PWD/nowhere"
   expect 2 "$GDNCTL" codex-loop
   [ ! -e .agents ] || fail 'something was made'
+  mkdir "$WORK/other" && cd "$WORK/other" || fail cd
+  loop 2 --iterations 1
+  err_has 'not inside a git repository'
+  git init -q .
+  loop 2 --iterations 1
+  err_has 'has no commit yet'
+  [ "$(ls -A)" = .git ] || fail "something was made: $(ls -A)"
+}
+
+test_options_of_the_first_version_have_their_defaults() {
+  expect 0 "$GDNCTL" codex-loop --help
+  python3 - "$WORK/out" <<'PY' || fail 'an option or a default is missing'
+import re, sys
+text = " ".join(open(sys.argv[1]).read().split())
+bad = []
+for word in """model=gpt-5.3-codex reasoning-effort=xhigh sleep-seconds=5 post-check-policy=fail post-check-retries=0 max-failures=0
+codex-retries=0 retry-sleep-seconds=20 log-dir=.agents/logs/gdn_codex_loop dirty-policy=fail stash-restore-policy=warn-keep
+no-commit-policy=fail iteration-error-policy=fail hold-dev-tpu-policy=required dev-tpu-cluster=us-central1 dev-tpu-sync-path=.
+dev-tpu-ready-timeout=900 dev-tpu-allocate-attempts=1 dev-tpu-allocate-retry-sleep=30 dev-tpu-stop-timeout=120
+sync-main-policy=off sync-main-remote=origin sync-main-branch=main sync-main-conflict-policy=fail codex-timeout-seconds=7200
+codex-idle-timeout-seconds=900 validation-policy=fail validation-max-attempts=-1 validation-retry-sleep=120
+validation-ray-test-timeout=1800 validation-ray-profile-timeout=3600 validation-ray-log-tail=400 validation-tests=both
+validation-ray-tpu=auto validation-profile-tpu=v5p-8 validation-profile-size=130m validation-profile-num-steps=20
+validation-profile-start-step=2 validation-profile-num-steps-window=6 validation-profile-batch-size=8
+validation-profile-ce-implementation=pallas_tpu validation-profile-ce-bwd-mode=pallas
+validation-profile-run-name-prefix=gdn_loopgate validation-profile-wandb-mode=online perf-min-improvement-pct=0.25
+perf-max-regression-pct=1.0 perf-regression-policy=revert-count-failure perf-max-while-increase-ms=5.0
+perf-new-conditional-ms=5.0 perf-max-dispatch-shard-shell-increase-ms=2.0 perf-max-ad-wrapper-shell-increase-ms=1.0
+perf-max-xprof-idle-increase-ms=0.5 perf-min-xprof-dispatch-shard-shell-drop-ms=2.0
+perf-max-xprof-ad-wrapper-shell-increase-ms=1.0 perf-max-train-path-budget-increase-ms=5.0 perf-min-train-path-drop-ms=1.0
+perf-step-duration-improvement-margin-ms=0.2 perf-min-dispatch-shard-shell-drop-ms=1.0
+perf-max-remainder-budget-increase-ms=2.0 perf-max-decoder-layer-shell-budget-increase-ms=2.0
+perf-min-decoder-layer-shell-drop-ms=1.0 keep-iterations=200""".split():
+    name, value = word.split("=")
+    if not re.search(rf"--{name} [A-Z]+ [^()]*(\([^()]*\) )?[^()]*\(default: {re.escape(value)}\)", text): bad.append(word)
+for name in """iterations prompt-file workdir codex-bin codex-profile search show-file-updates directive directive-file directive-preset
+post-check resilient allow-dirty allow-no-commit hold-dev-tpu dev-tpu-fallback-cluster dev-tpu-name dev-tpu-type
+dev-tpu-allocate-log dev-tpu-verbose""".split():
+    if not re.search(rf" --{name} ", text): bad.append(name)
+if "(repeatable) (repeatable)" in text: bad.append("repeatable twice")
+sys.exit(" ".join(bad) or 0)
+PY
 }
 
 test_no_commit_policies() {
@@ -79,6 +106,15 @@ test_no_commit_policies() {
   loop 0 --iterations 2 --allow-no-commit
   loop 3 --iterations 2 --allow-no-commit --fail-if-no-win
   last_line 'reason=no-win iteration=2 rc=3'
+}
+
+test_lint_log_accepts_what_an_iteration_can_know_of_its_commit_defect_3() {
+  repo && agent 'printf "# Log\n\n### Iteration 1 - wider\n\n- Commit: this commit\n- Hypothesis: wider\n" >log.md' 'git add log.md' "$works"
+  loop 0 --iterations 1 --post-check "'$GDNCTL' lint-log --log-file log.md"
+  [ -z "$(git status --porcelain)" ] || fail 'the tree is dirty'
+  grep -q 'Commit: this commit' log.md || fail 'the log was edited after the commit'
+  agent 'sed -i "s/this commit/(pending)/" log.md' "$works"
+  loop 1 --iterations 1 --post-check "'$GDNCTL' lint-log --log-file log.md"
 }
 
 test_agent_status_is_ours_and_its_work_is_kept_defect_9_10() {
@@ -122,37 +158,6 @@ test_post_check_status_and_bad_commit_taken_back_defect_8() {
   loop 0 --iterations 2 --post-check false --post-check-policy continue
 }
 
-test_dirty_tree_is_an_error_of_the_iteration() {
-  repo && agent "$works" && echo mine >mine.txt
-  loop 2 --iterations 1
-  err_has '[gdnctl] iteration 1 raised: Working tree is dirty before starting the iteration. Commit/stash or rerun with --allow-dirty or --dirty-policy stash.'
-  last_line 'reason=iteration-error iteration=1 rc=2'
-  loop 0 --iterations 1 --allow-dirty
-  [ "$(cat mine.txt)" = mine ] || fail 'mine'
-  loop 0 --iterations 2 --iteration-error-policy continue
-  err_has 'Continuing due to policy=continue.'
-}
-
-test_stash_with_log_dir_inside_and_the_agents_own_stash_defects_11_12() {
-  repo && agent 'echo tmp >tmp.txt; git stash -q -u' "$works" && echo mine >mine.txt && echo 'int mine;' >>kernel.c
-  git checkout -q kernel.c && echo mine >other.txt && git add other.txt
-  loop 0 --iterations 2 --dirty-policy stash
-  [ "$(cat mine.txt) $(cat other.txt)" = 'mine mine' ] || fail 'mine is lost'
-  [ "$(git log --format=%s -1)" = 'step 3' ] || fail 'commits'
-  [ "$(git stash list | wc -l)" = 2 ] || fail "stashes: $(git stash list)"
-  [ -s $logs/journal.jsonl ] || fail 'the log directory was stashed'
-}
-
-test_branch_switched_or_history_rewritten_is_an_error() {
-  repo && agent 'git checkout -q -b elsewhere' "$works"
-  loop 2 --iterations 1
-  last_line 'reason=iteration-error iteration=1 rc=2'
-  git checkout -q main && agent 'git commit -q --amend -m changed'
-  loop 2 --iterations 1
-  err_has 'no longer has the commit'
-  git cat-file -e "$base" || fail 'base'
-}
-
 test_protected_path_ends_the_loop_with_7() {
   repo && printf '[targets.x]\ntest = ["true"]\nprotected = ["tests/**"]\n' >gdnctl.toml && printf 'target = "x"\n' | cat - gdnctl.toml >t && mv t gdnctl.toml
   mkdir tests && echo 1 >tests/a && git add . && git commit -qm tests
@@ -183,12 +188,6 @@ test_budget_uses_a_worktree_and_names_itself() {
   loop 2 --iterations 5 --max-wall soon
 }
 
-test_stop_file_ends_after_the_iteration() {
-  repo && agent "$works" "touch $PWD/$logs/STOP"
-  loop 0 --iterations 5
-  last_line 'reason=stop-file iteration=1 rc=0'
-}
-
 test_resume_goes_on_and_total_is_the_runs() {
   repo && agent "$works"
   loop 0 --iterations 1
@@ -200,45 +199,6 @@ test_resume_goes_on_and_total_is_the_runs() {
   [ "$(git rev-list --count HEAD)" = 4 ] || fail 'nothing was left to do'
   loop 0 --iterations 1
   ls $logs/previous/*/iteration-003-prompt.txt >/dev/null || fail 'earlier files'
-}
-
-test_corrupt_state_stops_with_2_and_nothing_is_rewritten() {
-  repo && agent "$works"
-  loop 0 --iterations 1
-  echo '{' >$logs/state.json
-  loop 2 --iterations 2 --resume
-  [ "$(cat $logs/state.json)" = '{' ] || fail 'rewritten'
-  [ "$(git rev-list --count HEAD)" = 2 ] || fail 'an agent ran'
-}
-
-test_second_loop_gets_7() {
-  repo && agent "touch $WORK/running; while [ ! -e $WORK/go ]; do sleep 0.05; done" "$works"
-  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 2>"$WORK/first" &
-  until [ -e "$WORK/running" ]; do sleep 0.05; done
-  loop 7 --iterations 1
-  err_has 'another codex-loop is at work'
-  loop 7 --iterations 1 --log-dir elsewhere
-  touch "$WORK/go"
-  wait $! || fail 'the first loop'
-}
-
-test_sigterm_ends_the_agent_restores_the_stash_and_resume_goes_on_defect_19() {
-  repo && echo mine >mine.txt
-  agent "if [ -e $WORK/again ]; then $works; exit 0; fi" "setsid sleep 300 & echo \$! >$WORK/pid; echo half >>kernel.c; touch $WORK/running; sleep 300"
-  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --sleep-seconds 0 --dirty-policy stash 2>"$WORK/err" &
-  local pid=$!
-  until [ -e "$WORK/running" ]; do sleep 0.05; done
-  [ ! -e mine.txt ] || fail 'not stashed'
-  kill -TERM $pid
-  wait $pid
-  [ $? = 143 ] || fail 'exit code'
-  last_line 'reason=terminated iteration=1 rc=143'
-  [ "$(cat mine.txt)" = mine ] || fail 'mine'
-  [ "$(git status --porcelain)" = '?? mine.txt' ] || fail 'half an edit'
-  ! kill -0 "$(cat "$WORK/pid")" 2>/dev/null || fail 'a child lives on'
-  touch "$WORK/again"
-  loop 0 --iterations 2 --dirty-policy stash --resume
-  [ "$(git log --format=%s -1) $(cat mine.txt)" = 'step 3 mine' ] || fail 'resumed'
 }
 
 test_resilient_shows_what_it_rewrites() {
@@ -289,5 +249,7 @@ test_a_target_without_a_test_cannot_validate_and_nothing_is_touched() {
   printf '[targets.bare]\nprofile = "true"\n' >gdnctl.toml
   loop 2 --iterations 1 --target bare --validation-mode required
   err_has 'has no test'
+  loop 2 --iterations 1 --target bare --perf-pairs 9
+  err_has 'has no test'  # also an option that is given its default asks for gates
   [ ! -e .agents ] || fail 'something was made'
 }

@@ -62,7 +62,7 @@ test_unknown_effort_is_refused_before_any_session() {
 test_no_codex_says_how_to_get_one() {
   repo && rm "$WORK/bin/codex"
   loop 2 --iterations 1
-  err_has '[gdnctl] error: Could not find a `codex` binary. Install Codex CLI or pass --codex-bin /path/to/codex.'
+  err_has '[gdnctl] Could not find a `codex` binary. Install Codex CLI or pass --codex-bin /path/to/codex.'
 }
 
 test_log_in_refused_ends_the_run_at_once_defect_17() {
@@ -134,4 +134,23 @@ test_held_tpu_is_released_on_every_way_out_defect_19() {
   wait $pid
   [ $? = 143 ] || fail 'exit code'
   [ "$(wc -l <"$WORK/released")" = 2 ] || fail 'SIGTERM'
+}
+
+test_the_recipes_command_line_is_taken_as_it_is() {
+  repo && scenario "${golden[@]}" && allocator "$holds" && echo mine >mine.txt
+  mkdir -p scripts/gdn && printf 'It {{ITERATION}} @ {{HEAD_SHA}}\n' >scripts/gdn/codex_iteration_prompt.md
+  printf 'dev_tpu_allocator = "%s"\n' "$WORK/allocator" >gdnctl.toml
+  git add gdnctl.toml scripts && git commit -qm tools
+  expect 0 "$GDNCTL" codex-loop --iterations 1 --model gpt-5.3-codex --reasoning-effort xhigh --resilient --directive-preset triangular-inversion \
+    --dirty-policy stash --no-commit-policy count-failure --hold-dev-tpu --dev-tpu-cluster us-central1 --dev-tpu-fallback-cluster us-east5-a \
+    --dev-tpu-name me-gdn --dev-tpu-type v5p-8 --dev-tpu-allocate-attempts 2 --dev-tpu-allocate-retry-sleep 20 \
+    --prompt-file scripts/gdn/codex_iteration_prompt.md --post-check 'true dev-tpu-test --cluster us-central1 --tpu-name me-gdn --tests both' --json
+  err_has '[gdnctl] session directives: 2 loaded'
+  err_lacks WARNING
+  grep -q '"isolation": "inplace"' "$WORK/out" && grep -q '"accepted": 1' "$WORK/out" || fail 'another run'
+  [ "$(head -n 1 $logs/iteration-001-prompt.txt)" = "It 1 @ $(git rev-parse HEAD~1)" ] || fail prompt
+  grep -q '^\[Directive 2\]$' $logs/iteration-001-prompt.txt && grep -q -- '--cluster us-central1` and `--tpu-name me-gdn`' $logs/iteration-001-prompt.txt ||
+    fail 'directives'
+  [ "$(cat mine.txt) $(git log --format=%s -1)" = 'mine faster' ] || fail 'mine, or the commit'
+  [ "$(cat "$WORK/released")" = released ] || fail 'not released'
 }

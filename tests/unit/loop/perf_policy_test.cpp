@@ -289,7 +289,7 @@ TEST_CASE("perf: gates at their thresholds, and what they need") {
     }
 }
 
-TEST_CASE("perf: budgets follow from what was measured") {
+TEST_CASE("perf: budgets follow from what was measured (case 33, failure mode P)") {
     MetricMap m = {{"step_duration_ms", 166.307},
                    {"train_path_budget_ms", 42.7},
                    {"remainder_budget_ms", 1.0},
@@ -299,6 +299,9 @@ TEST_CASE("perf: budgets follow from what was measured") {
     CHECK(m["upper_bound_gap_ms"] == doctest::Approx(108.4465));
     CHECK(m["gap_explained_by_train_path"] == doctest::Approx(42.7 / 108.4465));
     CHECK(m["interaction_remainder_ms"] == doctest::Approx(108.4465 - 62.7));
+    MetricMap shell = {{"step_duration_ms", 100.0}, {"decoder_layer_shell_budget_ms", 9.0}};
+    derive_budgets(shell, 50.0);
+    CHECK(shell["gap_explained_by_decoder_layer_shell"] == doctest::Approx(9.0 / 50.0));
 }
 
 TEST_CASE("perf: thresholds on the metric, the way that is better, and each policy") {

@@ -24,6 +24,7 @@ struct Device {
     double noise = 0.0;
     std::map<std::string, std::string> asked = {{"cluster", "a"}};
     MetricMap buckets;
+    int outlier_at = -1, looks = 0;  // the so many-th measurement is off, as a last step of a run may be
 
     PerfPolicy policy = default_policy();
     RegressionPolicy on_regression = RegressionPolicy::revert_count_failure;
@@ -44,7 +45,7 @@ struct Device {
         m.metric = "throughput/mfu";
         m.source = "cli-output";
         m.fingerprint.asked = asked;
-        m.value = speed.at(commit) * (1.0 + jitter());
+        m.value = speed.at(commit) * (1.0 + jitter()) * (looks++ == outlier_at ? 0.939 / 5.185 : 1.0);
         m.points = {*m.value};
         m.metrics = buckets;
         m.metrics["throughput/mfu"] = *m.value;
@@ -103,6 +104,49 @@ TEST_CASE("review: HEAD becomes the champion, then pairs decide in turns") {
     CHECK(device.state.champion(done.record.measured.fingerprint.key())->commit == "better");
 }
 
+TEST_CASE("review: gates compare with the champion, never with a candidate that was refused (defect 5)") {
+    Device device;
+    device.pairs = 1;
+    device.speed = {{"base", 4.0}, {"loops", 4.04}, {"loops more", 4.05}};
+    device.buckets = {{"while_ms", 0.0}};
+    device.judge("base");
+    device.buckets["while_ms"] = 31.5;
+    CHECK(device.judge("loops").decision.verdict == PerfVerdict::control_flow_regression);
+    // Beside the one before it nothing has grown.
+    const Review second = device.judge("loops more");
+    CHECK(second.decision.verdict == PerfVerdict::control_flow_regression);
+    CHECK(device.head == "base");
+    CHECK(device.state.champion(second.record.measured.fingerprint.key())->commit == "base");
+}
+
+TEST_CASE("failure mode B: one wrong number among the measurements neither refuses nor promotes") {
+    for (int at = 0; at < 8; ++at) {
+        for (const double speed : {4.0, 4.12}) {
+            CAPTURE(at);
+            CAPTURE(speed);
+            Device device;
+            device.noise = 0.001;
+            device.outlier_at = at;
+            device.speed = {{"base", 4.0}, {"next", speed}};
+            const Review done = device.judge("next");
+            CHECK(done.decision.verdict != PerfVerdict::regression);
+            CHECK_FALSE(done.decision.count_failure);
+            if (speed == 4.0) CHECK(done.decision.verdict != PerfVerdict::promoted);
+        }
+    }
+}
+
+TEST_CASE("failure mode L: a gain of 2.12 % is kept, by single runs and by pairs") {
+    for (const int pairs : {1, 9}) {
+        Device device;
+        device.pairs = pairs;
+        device.speed = {{"base", 4.927}, {"gain", 4.927 * 1.0212}};
+        device.judge("base");
+        CHECK(device.judge("gain").decision.verdict == PerfVerdict::promoted);
+        CHECK(device.head == "gain");
+    }
+}
+
 TEST_CASE("review: hold may keep, and single runs keep by themselves") {
     Device device;
     device.speed = {{"base", 4.0}, {"same", 4.0}};
@@ -118,7 +162,7 @@ TEST_CASE("review: hold may keep, and single runs keep by themselves") {
     CHECK(single.measured.empty());  // the profile of the candidate was enough
 }
 
-TEST_CASE("review: a candidate without a number costs no run and is recorded") {
+TEST_CASE("review: a candidate without a number costs no run and is recorded (defect 23)") {
     Device device;
     device.speed = {{"base", 4.0}, {"nan", 0.0}};
     ReviewInput input{device.policy, RegressionPolicy::revert_count_failure, true, 9, 1, "base", "nan", {}, "", {}, 0};
@@ -130,7 +174,7 @@ TEST_CASE("review: a candidate without a number costs no run and is recorded") {
     CHECK(count(device.state, PerfVerdict::metric_missing) == 1);
 }
 
-TEST_CASE("review: other conditions have a champion of their own") {
+TEST_CASE("review: other conditions have a champion of their own (failure mode C)") {
     Device device;
     device.speed = {{"base", 4.0}, {"x", 4.2}, {"y", 2.1}};
     device.judge("x");

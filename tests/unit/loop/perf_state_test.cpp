@@ -125,7 +125,7 @@ TEST_CASE("perf state: versions 1 and 2 of the recipe are read, unknown fields s
     }
 }
 
-TEST_CASE("perf state: one that does not parse is exit 2 and is not touched") {
+TEST_CASE("perf state: one that does not parse is exit 2 and is not touched (defect 15)") {
     const TempDir dir;
     const auto path = dir / "perf_state.json";
     for (const char* text : {"", "{", "[]", "null", R"({"version": 3, "champion": null, "history": []})",
@@ -146,7 +146,7 @@ TEST_CASE("perf state: one that does not parse is exit 2 and is not touched") {
     CHECK_FALSE(std::filesystem::exists(path));
 }
 
-TEST_CASE("perf state: a full disk leaves the old content whole") {
+TEST_CASE("perf state: a full disk leaves the old content whole (defect 15)") {
     const TempDir dir;
     const auto path = dir / "perf_state.json";
     REQUIRE(save(path, example_record()));

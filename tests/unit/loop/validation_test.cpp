@@ -53,7 +53,23 @@ TEST_CASE("validation: case 27, profile-only never calls the tests, and its prof
     }
 }
 
-TEST_CASE("validation: case 27, required runs both suites and measures parity") {
+TEST_CASE("validation: what a log says of a step is not what is measured (defect 22)") {
+    StageWorld world;
+    world.children.options.clusters = {"c"};
+    world.write("log.md",
+                "# Log\n- Step duration: `1.0 ms`\n- MFU: `60.0`\nthroughput/mfu=60\nthroughput/duration=0.001\n");
+    world.commit("words");
+    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_text("SUCCEEDED"),
+                         "throughput/mfu=5.1\nthroughput/duration=0.167\n");
+    TargetJobs jobs = world.children.jobs();
+    REQUIRE(ok(ProfileStage(world.validation(jobs), "throughput/mfu").run(world.context())).verdict ==
+            StageVerdict::pass);
+    const Measurement m = ok(load_measurement(world.log_dir() / "iteration-007-measurement.json")).measurement;
+    CHECK(m.metrics.at("step_duration_ms") == doctest::Approx(167.0));
+    CHECK(m.metrics.at("throughput/mfu") == 5.1);
+}
+
+TEST_CASE("validation: case 27, required runs both suites and measures parity (defect 21)") {
     for (const bool whole : {true, false}) {
         StageWorld world;
         world.children.options.clusters = {"c"};
@@ -178,7 +194,7 @@ TEST_CASE("validation: clusters one after the other; one that does not exist is 
     CHECK(children.clock.sleeps() == std::vector<std::chrono::milliseconds>{std::chrono::seconds(120)});
 }
 
-TEST_CASE("validation: attempts, deterministic failures, no cluster left, an end that is asked for") {
+TEST_CASE("validation: attempts, deterministic failures (defect 20), no cluster left, an end that is asked for") {
     Children children;
     int calls = 0;
     const auto ladder = [&](int rc, const char* log, bool stop = false) {

@@ -39,7 +39,7 @@ TEST_CASE("runlog 10.3 pending commits") {
     CHECK(behind.find("L001").line == 6);
 }
 
-TEST_CASE("runlog 10.4 this commit") {
+TEST_CASE("runlog 10.4 this commit (case 22, defect 3)") {
     const std::string plain = "### Iteration 9\n- Commit: this commit\n";
     const Linted l(plain);
     CHECK_FALSE(l.report.failed());

@@ -151,7 +151,7 @@ TEST_CASE("runlog test counts: every spelling") {
     CHECK_FALSE(read_test_counts("v2 passed, 1.5 failed, 3 passedX").any());
 }
 
-TEST_CASE("runlog 10.7 derived budgets") {
+TEST_CASE("runlog 10.7 derived budgets (case 15)") {
     const Parsed ten(
         "- Hotspots observed:\n  - Forward closed-call: `41.000 ms -> 20.000 ms`\n  - Backward closed-call: `26.000 ms "
         "-> 13.000 ms`\n"
@@ -169,7 +169,7 @@ TEST_CASE("runlog 10.7 derived budgets") {
     CHECK(eleven.entry.metric("kernel_budget_ms")->derived);
 }
 
-TEST_CASE("runlog 10.8 CE labels, 10.9 stated budgets win") {
+TEST_CASE("runlog 10.8 CE labels (case 16), 10.9 stated budgets win (case 17)") {
     const Parsed ce(
         "- `CE-attributed while`: `31.600 ms -> 28.500 ms`\n- `CE control budget`: `31.600 ms -> 28.510 ms`\n");
     CHECK(ce.after("ce_attributed_while_ms") == 28.5);
@@ -221,7 +221,7 @@ std::string shells(const std::string& before_label, const std::string& after_lab
 
 }  // namespace
 
-TEST_CASE("runlog 10.10 shell labels") { check_shells(Parsed(shells("- ", ": `", " ms", " -> ", "`"))); }
+TEST_CASE("runlog 10.10 shell labels (case 18)") { check_shells(Parsed(shells("- ", ": `", " ms", " -> ", "`"))); }
 
 TEST_CASE("runlog 10.11 spellings C, D and J read the same; n/a is null") {
     check_shells(Parsed(shells("- `", ": ", " ms", " -> ", "`")));

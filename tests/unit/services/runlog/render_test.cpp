@@ -108,7 +108,7 @@ TEST_CASE("render: an entry in template order, each number in one place") {
     CHECK(blocks[0].intact());
 }
 
-TEST_CASE("render: every metric key is read back with the same values and comparison") {
+TEST_CASE("render: every metric key is read back with the same values and comparison (defect 4)") {
     for (const char* kind : {"champion", "previous", "control", "ab"}) {
         CAPTURE(kind);
         Json record = sample();
@@ -285,7 +285,7 @@ TEST_CASE("import: numbers given twice, entries that changed, generated entries"
     CHECK(text_at(third->records[0], "/commit_reason") == "c");
 }
 
-TEST_CASE("stamp: only the last entry, only the two placeholders, nothing else touched (10.13)") {
+TEST_CASE("stamp: only the last entry, only the two placeholders, nothing else touched (10.13, case 21)") {
     const std::string log =
         "### Iteration 1 - a\n\n- Commit: abc123\n\n### Iteration 2 - b\n- Commit: this commit\n- x\n";
     auto stamp = stamp_last_entry(log, "deadbeef");

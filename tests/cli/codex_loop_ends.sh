@@ -1,0 +1,132 @@
+# How codex-loop ends, and what becomes of the user's work: stashes, signals, errors of an iteration, STOP, the lock.
+. "$REPO/tests/support/loop_repo.sh"
+
+test_a_run_of_failures_says_so_although_it_ends_with_0_defect_25() {
+  repo && agent 'exit 1'
+  loop 0 --iterations 2 --max-failures -1
+  err_has '[gdnctl] 2 of 2 iterations: 2 agent-error'
+  last_line 'reason=completed iteration=2 rc=0'
+  loop 3 --iterations 2 --max-failures -1 --fail-if-no-win --json
+  grep -q '"failures": 2' "$WORK/out" && grep -q '"promotions": 0' "$WORK/out" || fail 'the summary counts otherwise'
+  last_line 'reason=no-win iteration=2 rc=3'
+}
+
+test_dirty_tree_is_an_error_of_the_iteration() {
+  repo && agent "$works" && echo mine >mine.txt
+  loop 2 --iterations 1
+  err_has '[gdnctl] iteration 1 raised: Working tree is dirty before starting the iteration. Commit/stash or rerun with --allow-dirty or --dirty-policy stash.'
+  last_line 'reason=iteration-error iteration=1 rc=2'
+  loop 0 --iterations 1 --allow-dirty
+  [ "$(cat mine.txt)" = mine ] || fail 'mine'
+  loop 0 --iterations 2 --iteration-error-policy continue
+  err_has 'Continuing due to policy=continue.'
+}
+
+test_work_that_does_not_fit_any_more_stays_in_its_stash() {
+  repo && agent "$works" && echo 'int mine;' >kernel.c
+  loop 0 --iterations 1 --dirty-policy stash
+  local stash
+  stash=$(git rev-parse 'stash@{0}')
+  err_has "hint: git stash apply $stash"
+  [ "$(git show "$stash:kernel.c")" = 'int mine;' ] || fail 'mine is lost'
+  [ "$(cat kernel.c)" = 'int speed = 2;' ] || fail 'half of it is in the tree'
+  echo 'int mine2;' >kernel.c
+  loop 2 --iterations 2 --dirty-policy stash --stash-restore-policy fail
+  err_has '[gdnctl] iteration 1 raised: the stash could not be restored'
+  last_line 'reason=stash-restore iteration=1 rc=2'
+  git stash list | grep -q 'gdnctl-codex-loop-iter-001-[0-9]*$' || fail "stashes: $(git stash list)"
+  echo 'int mine3;' >kernel.c
+  loop 0 --iterations 2 --dirty-policy stash --stash-restore-policy fail --iteration-error-policy continue
+  [ "$(git stash list | wc -l)" = 3 ] || fail "stashes: $(git stash list)"
+}
+
+test_stash_with_log_dir_inside_and_the_agents_own_stash_defects_11_12() {
+  repo && agent 'echo tmp >tmp.txt; git stash -q -u' "$works" && echo mine >mine.txt && echo 'int mine;' >>kernel.c
+  git checkout -q kernel.c && echo mine >other.txt && git add other.txt
+  loop 0 --iterations 2 --dirty-policy stash
+  [ "$(cat mine.txt) $(cat other.txt)" = 'mine mine' ] || fail 'mine is lost'
+  [ "$(git log --format=%s -1)" = 'step 3' ] || fail 'commits'
+  [ "$(git stash list | wc -l)" = 2 ] || fail "stashes: $(git stash list)"
+  [ -s $logs/journal.jsonl ] || fail 'the log directory was stashed'
+}
+
+test_branch_switched_or_history_rewritten_is_an_error() {
+  repo && agent 'git checkout -q -b elsewhere' "$works"
+  loop 2 --iterations 1
+  last_line 'reason=iteration-error iteration=1 rc=2'
+  git checkout -q main && agent 'git commit -q --amend -m changed'
+  loop 2 --iterations 1
+  err_has 'no longer has the commit'
+  git cat-file -e "$base" || fail 'base'
+}
+
+test_stop_file_ends_after_the_iteration() {
+  repo && agent "$works" "touch $PWD/$logs/STOP"
+  loop 0 --iterations 5
+  last_line 'reason=stop-file iteration=1 rc=0'
+}
+
+test_corrupt_state_stops_with_2_and_nothing_is_rewritten() {
+  repo && agent "$works"
+  loop 0 --iterations 1
+  echo '{' >$logs/state.json
+  loop 2 --iterations 2 --resume
+  [ "$(cat $logs/state.json)" = '{' ] || fail 'rewritten'
+  [ "$(git rev-list --count HEAD)" = 2 ] || fail 'an agent ran'
+}
+
+test_second_loop_gets_7() {
+  repo && agent "touch $WORK/running; while [ ! -e $WORK/go ]; do sleep 0.05; done" "$works"
+  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 2>"$WORK/first" &
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  loop 7 --iterations 1
+  err_has 'another codex-loop is at work'
+  loop 7 --iterations 1 --log-dir elsewhere
+  touch "$WORK/go"
+  wait $! || fail 'the first loop'
+}
+
+test_sigterm_ends_the_agent_restores_the_stash_and_resume_goes_on_defect_19() {
+  repo && echo mine >mine.txt
+  agent "if [ -e $WORK/again ]; then $works; exit 0; fi" "setsid sleep 300 & echo \$! >$WORK/pid; echo half >>kernel.c; touch $WORK/running; sleep 300"
+  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --sleep-seconds 0 --dirty-policy stash 2>"$WORK/err" &
+  local pid=$!
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  [ ! -e mine.txt ] || fail 'not stashed'
+  kill -TERM $pid
+  wait $pid
+  [ $? = 143 ] || fail 'exit code'
+  last_line 'reason=terminated iteration=1 rc=143'
+  [ "$(cat mine.txt)" = mine ] || fail 'mine'
+  [ "$(git status --porcelain)" = '?? mine.txt' ] || fail 'half an edit'
+  ! kill -0 "$(cat "$WORK/pid")" 2>/dev/null || fail 'a child lives on'
+  touch "$WORK/again"
+  loop 0 --iterations 2 --dirty-policy stash --resume
+  [ "$(git log --format=%s -1) $(cat mine.txt)" = 'step 3 mine' ] || fail 'resumed'
+}
+
+test_a_signal_in_a_check_in_the_pause_and_before_a_retry_defect_19() {
+  repo && agent "$works"
+  for phase in check pause retry; do
+    rm -f "$WORK/there"
+    case $phase in
+      check) set -- --post-check "echo \$\$ >$WORK/pid; touch $WORK/there; sleep 300" ;;
+      pause) set -- --post-check "touch $WORK/there" --sleep-seconds 300 ;;
+      retry) agent "touch $WORK/there; exit 1" && set -- --codex-retries 1 --retry-sleep-seconds 300 ;;
+    esac
+    local signal=TERM code=143
+    [ $phase = pause ] && signal=INT code=130
+    echo mine >mine.txt
+    env --default-signal=INT "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --dirty-policy stash \
+      "$@" 2>"$WORK/err" &
+    local pid=$!
+    until [ -e "$WORK/there" ]; do sleep 0.05; done
+    [ $phase = check ] || sleep 0.5
+    kill -$signal $pid
+    wait $pid
+    [ $? = $code ] || fail "$phase: exit code"
+    [ "$(cat mine.txt) $(git stash list)" = 'mine ' ] || fail "$phase: mine"
+    ! kill -0 "$(cat "$WORK/pid")" 2>/dev/null || fail "$phase: the check lives on"
+    rm mine.txt
+  done
+}
