@@ -65,7 +65,8 @@ TEST_CASE("engine: failures are followed by a pause that grows (defect 17)") {
 }
 
 TEST_CASE(
-    "engine: three times the same trouble of the surroundings opens the circuit breaker, and nothing is counted") {
+    "engine: three times the same trouble of the surroundings opens the circuit breaker, nothing is counted (failure "
+    "mode H)") {
     EngineWorld world;
     world.settings.options.iterations = 9;
     world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::count_failure, [](const StageContext&) {

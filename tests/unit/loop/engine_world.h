@@ -54,7 +54,8 @@ inline AgentOutcome ended(AgentClass kind, AgentAction action, int status) {
 }
 inline AgentOutcome good() { return ended(AgentClass::ok, AgentAction::proceed, 0); }
 
-// Asks for the end when it is looked at for the `n`-th time: the journal does, once a record.
+// Asks for the end when it is looked at for the `n`-th time: the journal does, once a record, and names with a time in
+// them.
 class StoppingClock final : public Clock {
 public:
     StoppingClock(Clock& clock, std::stop_source& stop, int n) : m_clock(clock), m_stop(stop), m_left(n) {}
@@ -93,7 +94,7 @@ struct EngineWorld : LoopWorld {
         const Artefacts files = ok(Artefacts::open(log_dir()));
         Transactions git = transactions(settings.isolation, resumed);
         LoopJournal journal = ok(LoopJournal::open(log_dir() / "journal.jsonl"));
-        StoppingClock stopping(clock, stop, stop_after_record);
+        StoppingClock stopping(clock, stop, stop_after_look);
         EngineParts parts{agent, git, files, journal, stopping};
         parts.stages = stages;
         parts.log_entry = log_entry;
@@ -110,7 +111,7 @@ struct EngineWorld : LoopWorld {
     std::function<Result<std::optional<LogEntry>>(int, std::span<const Record>)> log_entry;
     std::function<std::string()> directive;
     std::stop_source stop;
-    int stop_after_record = 0;  // 0: never
+    int stop_after_look = 0;  // 0: never
     RunState state;
 };
 

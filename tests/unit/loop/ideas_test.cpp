@@ -38,7 +38,9 @@ TEST_CASE("ideas: the same move on the same files, the same words in a title, or
     CHECK(idea_id(Idea{}).empty());
 }
 
-TEST_CASE("ideas: the third try of what was refused twice is warned of or blocked, as with G in 37, 38 and 40") {
+TEST_CASE(
+    "ideas: the third try of what was refused twice is warned of or blocked, as with G in 37, 38 and 40 (failure mode "
+    "K)") {
     const std::vector<PastIdea> ledger = {past(37, "G", "exp-diff", "rejected"), past(38, "G", "centred", "test-fail"),
                                           past(39, "H", "batch", "rejected")};
     const Idea again = idea("G", "outer product");
@@ -163,7 +165,8 @@ TEST_CASE("context pack: champion, noise floor, the last five outcomes, dead ide
     CHECK(context_pack({RunView{}}).empty());
 }
 
-TEST_CASE("context pack: is never larger than it may be, whatever goes in, and stays one line a fact") {
+TEST_CASE(
+    "context pack: is never larger than it may be, whatever goes in, and stays one line a fact (failure mode M)") {
     RunScript script(1000);
     const std::string long_text(3000, 'x');
     for (int i = 1; i <= 30; ++i) {

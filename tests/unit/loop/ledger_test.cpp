@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace gdnctl::loop {
 
-TEST_CASE("ledger: the record of an iteration that was kept has base, commits, numbers and cost") {
+TEST_CASE("ledger: the record of one that was kept has base, commits, numbers and cost (defect 26, failure mode N)") {
     const auto run = scripted_run(3);
     const auto measured = measured_run();
     const Json record = iteration_record(records_of(run, 1), facts_for_test(&measured));

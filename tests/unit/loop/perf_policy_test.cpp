@@ -170,7 +170,7 @@ TEST_CASE("perf: case 9, so is one beside a longer remainder") {
     CHECK(two.refused_by("classify as off-critical-path or overlap-loss"));
 }
 
-TEST_CASE("perf: case 10, progress in names only") {
+TEST_CASE("perf: case 10, progress in names only (failure mode E)") {
     const Two two(with(6.09, {{"train_path_budget_ms", 42.7},
                               {"hybrid_generic_shell_delta_budget_ms", 14.2},
                               {"interaction_remainder_ms", 53.1},
@@ -346,7 +346,7 @@ TEST_CASE("perf: delta of a champion of zero, and of one without a number") {
     CHECK(Two({}, {{"throughput/mfu", 3.0}}).second.verdict == PerfVerdict::promote_corrupt_champion);
 }
 
-TEST_CASE("perf: incomparable is not a regression") {
+TEST_CASE("perf: incomparable is not a regression (failure modes C, J)") {
     const PerfPolicy policy = default_policy();
     PerfRecord champion;
     champion.measured = measurement({{"throughput/mfu", 6.0}});

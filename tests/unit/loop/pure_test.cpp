@@ -171,7 +171,7 @@ TEST_CASE("outcome: every class has its retry, its count and its candidate's fat
     CHECK_FALSE(parse_outcome("fine"));
 }
 
-TEST_CASE("outcome: each known sign names its class; trouble of the surroundings wins") {
+TEST_CASE("outcome: each known sign names its class; trouble of the surroundings wins (failure mode I)") {
     const auto class_of = [](std::string_view output) {
         const auto failure = failure_of(output);
         return failure ? to_text(failure->outcome) : "none";

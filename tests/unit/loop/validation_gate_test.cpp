@@ -101,7 +101,7 @@ TEST_CASE("gate options: a state that does not parse, or a target without a prof
     CHECK(create().error().kind == ErrorKind::usage);
 }
 
-TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once") {
+TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once (failure mode O)") {
     StageWorld world;
     world.children.target = plain_target();
     world.write("kernel.c", "int speed = 2;\n");

@@ -142,7 +142,7 @@ TEST_CASE("validation: case 30, a profile that does not end is stopped once, and
     CHECK(result.exit_status == 124);
 }
 
-TEST_CASE("validation: what a failed job means") {
+TEST_CASE("validation: what a failed job means (failure mode F)") {
     const auto outcome = [](const JobEnd& end) {
         return end.failure ? std::string(to_text(end.failure->outcome)) : "ok";
     };
@@ -218,7 +218,7 @@ TEST_CASE("validation: attempts, deterministic failures (defect 20), no cluster 
     CHECK(calls == 1);
 }
 
-TEST_CASE("validation: a test that passes alone is flaky, one that fails twice is red") {
+TEST_CASE("validation: a test that passes alone is flaky, one that fails twice is red (failure mode G)") {
     const std::string red =
         "FAILED t.py::test_gdn_layer_backward_matches_hf[4] - E\nmax_abs=1.19e-05\n1 failed, 87 passed, 2 skipped in "
         "3.00s";
