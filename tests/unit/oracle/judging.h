@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include <doctest/doctest.h>
 
@@ -44,7 +43,10 @@ inline TensorFile outputs_of(const GdnReference& r, const GdnOutputs& outputs, D
 inline std::vector<std::uint8_t> file_bytes(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
     REQUIRE_MESSAGE(in, path.string());
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    std::vector<std::uint8_t> bytes(std::filesystem::file_size(path));
+    in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    REQUIRE_MESSAGE(in, path.string());
+    return bytes;
 }
 
 inline TensorFile load_safetensors(const std::filesystem::path& path) {
