@@ -175,11 +175,15 @@ void ChunkGradient::pairs() {
             if (j < i) {
                 dbeta[i] += coefficient(T::dbeta_gram, Gam) * M * dot(c.k.row(i), c.k.row(j), c.dk);
             }
+            const float to_query = coefficient(T::dQ_intra, Gam, 1, c.scale) * P;
+            const float to_key = coefficient(T::dK_intra, Gam, 1, c.scale) * P;
+            const float to_row = coefficient(T::dK_row, Gam, c.beta[i]) * M;
+            const float to_column = coefficient(T::dK_column, Gam, c.beta[i]) * M;
             for (std::size_t x = 0; x < c.dk; ++x) {
-                dq.at(i, x) += coefficient(T::dQ_intra, Gam, 1, c.scale) * P * c.k.at(j, x);
-                dk.at(j, x) += coefficient(T::dK_intra, Gam, 1, c.scale) * P * c.q.at(i, x);
-                dk.at(i, x) += coefficient(T::dK_row, Gam, c.beta[i]) * M * c.k.at(j, x);
-                dk.at(j, x) += coefficient(T::dK_column, Gam, c.beta[i]) * M * c.k.at(i, x);
+                dq.at(i, x) += to_query * c.k.at(j, x);
+                dk.at(j, x) += to_key * c.q.at(i, x);
+                dk.at(i, x) += to_row * c.k.at(j, x);
+                dk.at(j, x) += to_column * c.k.at(i, x);
             }
         }
     }
@@ -250,12 +254,17 @@ void ChunkGradient::by_running_sums(const Matrix& H, float kept) {
 void ChunkGradient::state() {
     const BackwardChunk& c = m_c;
     d_state = Matrix(c.dk, c.dv);
+    const float keep = coefficient(T::dS_keep, c.keep);
+    std::vector<float> read(c.rows), forget(c.rows);
+    for (Row i = 0; i < c.rows; ++i) {
+        read[i] = coefficient(T::dS_read, c.read[i], 1, c.scale);
+        forget[i] = coefficient(T::dS_forget, c.read[i], c.beta[i]);
+    }
     for (std::size_t x = 0; x < c.dk; ++x) {
         for (std::size_t v = 0; v < c.dv; ++v) {
-            float sum = coefficient(T::dS_keep, c.keep) * m_D.at(x, v);
+            float sum = keep * m_D.at(x, v);
             for (Row i = 0; i < c.rows; ++i) {
-                sum += coefficient(T::dS_read, c.read[i], 1, c.scale) * c.q.at(i, x) * c.d_out.at(i, v) -
-                       coefficient(T::dS_forget, c.read[i], c.beta[i]) * c.k.at(i, x) * m_Y.at(i, v);
+                sum += read[i] * c.q.at(i, x) * c.d_out.at(i, v) - forget[i] * c.k.at(i, x) * m_Y.at(i, v);
             }
             d_state.at(x, v) = sum;
         }
