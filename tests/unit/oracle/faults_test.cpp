@@ -30,8 +30,14 @@ GdnOutputs honest(const GdnReference& r) {
     return run_chunk32(r.problem, r.contract.value, {16, GateSum::fp64_with_resets, Matmul::f32}, 2);
 }
 
-GdnReport with_contract(const GdnReference& r, const GdnContract& wrong) {
-    return judged(r, outputs_of(r, run_recurrent64(r.problem, wrong, 2)));
+// Without the search for hints, which has its own tests and takes longer than all else.
+Verdict verdict_on(const GdnReference& r, const TensorFile& dump, CompareOptions options = {}) {
+    options.hints = false;
+    return judged(r, dump, options).verdict;
+}
+
+Verdict with_contract(const GdnReference& r, const GdnContract& wrong) {
+    return verdict_on(r, outputs_of(r, run_recurrent64(r.problem, wrong, 2)));
 }
 
 }  // namespace
@@ -54,25 +60,25 @@ TEST_CASE("fault: wrong head map, missing scale, scale twice, l2norm off, S0 ign
         const GdnReference r = reference_for(make_inputs(c));
         GdnContract tiled = r.contract.value;
         tiled.head_map = HeadMap::tiled;
-        CHECK(with_contract(r, tiled).verdict == Verdict::wrong);
+        CHECK(with_contract(r, tiled) == Verdict::wrong);
         GdnContract unscaled = r.contract.value;
         unscaled.scale = 1;
-        CHECK(with_contract(r, unscaled).verdict == Verdict::wrong);
+        CHECK(with_contract(r, unscaled) == Verdict::wrong);
         GdnContract twice = r.contract.value;
         twice.scale = 1.0 / static_cast<double>(r.problem.dims.dk);
-        CHECK(with_contract(r, twice).verdict == Verdict::wrong);
+        CHECK(with_contract(r, twice) == Verdict::wrong);
         GdnContract raw_keys = r.contract.value;
         raw_keys.l2norm = L2Norm::off;
-        CHECK(with_contract(r, raw_keys).verdict == Verdict::wrong);
+        CHECK(with_contract(r, raw_keys) == Verdict::wrong);
         GdnContract logit = r.contract.value;
         logit.beta_kind = BetaKind::logit;
-        CHECK(with_contract(r, logit).verdict == Verdict::wrong);
+        CHECK(with_contract(r, logit) == Verdict::wrong);
         GdnProblem no_state = r.problem;
         no_state.initial_state.clear();
-        CHECK(judged(r, outputs_of(r, run_recurrent64(no_state, r.contract.value, 2))).verdict == Verdict::wrong);
+        CHECK(verdict_on(r, outputs_of(r, run_recurrent64(no_state, r.contract.value, 2))) == Verdict::wrong);
         GdnProblem flipped = r.problem;
         for (double& g : flipped.gate) g = -g;
-        CHECK(judged(r, outputs_of(r, run_recurrent64(flipped, r.contract.value, 2))).verdict == Verdict::wrong);
+        CHECK(verdict_on(r, outputs_of(r, run_recurrent64(flipped, r.contract.value, 2))) == Verdict::wrong);
     }
 }
 
@@ -105,7 +111,7 @@ TEST_CASE("fault: one slightly wrong element in a head much smaller than its nei
     }
     const GdnReference r = reference_for(inputs);
     GdnOutputs x = honest(r);
-    CHECK(judged(r, outputs_of(r, x)).verdict == Verdict::ok);
+    CHECK(verdict_on(r, outputs_of(r, x)) == Verdict::ok);
     const std::size_t element = (3 * 4UL + 3) * 16;
     x.out[element] += 1e-7;  // 1 % of that head, far below the other heads' rounding
     const GdnReport report = judged(r, outputs_of(r, x));
@@ -124,7 +130,7 @@ TEST_CASE("fault: NaN or infinity on the device where the truth is finite") {
         CHECK(report.worst->index == std::vector<std::int64_t>{0, 3, 1, 1});
         CHECK(report.tensors[1].nonfinite_got == 1);
         // No tolerance excuses it either.
-        CHECK(judged(r, outputs_of(r, x), {1e9, 1e9}).verdict == Verdict::wrong);
+        CHECK(verdict_on(r, outputs_of(r, x), {1e9, 1e9}) == Verdict::wrong);
     }
 }
 
@@ -133,21 +139,21 @@ TEST_CASE("fault: an undeclared bf16 rounding or bf16 passes are WRONG, declared
         const GdnReference r = reference_for(make_inputs(c));
         GdnOutputs rounded = honest(r);
         for (double& x : rounded.out) x = rounded_to(x, DType::bf16);
-        CHECK(judged(r, outputs_of(r, rounded)).verdict == Verdict::wrong);
-        CHECK(judged(r, outputs_of(r, rounded, DType::bf16)).verdict == Verdict::ok);
+        CHECK(verdict_on(r, outputs_of(r, rounded)) == Verdict::wrong);
+        CHECK(verdict_on(r, outputs_of(r, rounded, DType::bf16)) == Verdict::ok);
         const GdnReference declared = reference_for(make_inputs(c), "marin", {"out_dtype=bf16"});
-        CHECK(judged(declared, outputs_of(r, rounded)).verdict == Verdict::ok);
+        CHECK(verdict_on(declared, outputs_of(r, rounded)) == Verdict::ok);
 
         const GdnOutputs passes =
             run_chunk32(r.problem, r.contract.value, {32, GateSum::fp64_with_resets, Matmul::bf16}, 2);
-        CHECK(judged(r, outputs_of(r, passes)).verdict == Verdict::wrong);
+        CHECK(verdict_on(r, outputs_of(r, passes)) == Verdict::wrong);
         const GdnReference bf16 = reference_for(make_inputs(c), "marin", {"matmul=bf16"});
-        CHECK(judged(bf16, outputs_of(r, passes)).verdict == Verdict::ok);
+        CHECK(verdict_on(bf16, outputs_of(r, passes)) == Verdict::ok);
         const GdnOutputs three =
             run_chunk32(r.problem, r.contract.value, {32, GateSum::fp64_with_resets, Matmul::bf16x3}, 2);
         const GdnReference bf16x3 = reference_for(make_inputs(c), "marin", {"matmul=bf16x3"});
-        CHECK(judged(bf16x3, outputs_of(r, three)).verdict == Verdict::ok);
-        CHECK(judged(bf16x3, outputs_of(r, passes)).verdict == Verdict::wrong);
+        CHECK(verdict_on(bf16x3, outputs_of(r, three)) == Verdict::ok);
+        CHECK(verdict_on(bf16x3, outputs_of(r, passes)) == Verdict::wrong);
     }
 }
 
@@ -155,7 +161,7 @@ TEST_CASE("fault: bf16 state between chunks") {
     const GdnReference r = reference_for(make_inputs(wide_case()));
     GdnOutputs x = honest(r);
     for (double& s : x.final_state) s = rounded_to(s, DType::bf16);
-    CHECK(judged(r, outputs_of(r, x)).verdict == Verdict::wrong);
+    CHECK(verdict_on(r, outputs_of(r, x)) == Verdict::wrong);
 }
 
 TEST_CASE("budget: ordinary inputs get a tight one, so that no defect of ours can hide in it") {
