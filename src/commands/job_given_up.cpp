@@ -15,7 +15,7 @@ namespace gdnctl::commands {
 
 namespace {
 
-constexpr std::chrono::seconds k_journal_wait{10};
+constexpr std::chrono::seconds k_patience{10};
 constexpr std::size_t k_most = 20;  // jobs that one command sees to
 
 std::filesystem::path journal_path(const Context& context) { return context.state_dir / "given_up.jsonl"; }
@@ -31,7 +31,7 @@ std::string string_at(const Json& record, const char* key) {
 
 Status append(const Json& record, const Context& context) {
     GDNCTL_TRY(make_private_directory(context.state_dir));
-    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(journal_path(context), {k_journal_wait, &context.clock, {}}));
+    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(journal_path(context), {k_patience, &context.clock, {}}));
     return journal.append(to_text(record));
 }
 

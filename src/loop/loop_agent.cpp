@@ -23,14 +23,8 @@ AgentLimits limits_of(const LoopOptions& options) {
 }
 
 Status use_own_home(LoopAgent& made, const fs::path& home, bool dry) {
-    const auto variable = [&](const char* name) {
-        const auto at = made.environment.find(name);
-        return at == made.environment.end() ? std::string() : at->second;
-    };
-    const std::string given = variable("CODEX_HOME");
-    const fs::path users = given.empty() ? fs::path(variable("HOME")) / ".codex" : fs::path(given);
     if (dry) return {};
-    GDNCTL_TRY(make_codex_home(home, users));
+    GDNCTL_TRY(make_codex_home(home, codex_home_of(made.environment)));
     made.codex_home = home;
     made.environment["CODEX_HOME"] = home.string();
     return {};

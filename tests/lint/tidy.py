@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 BUILD = "build/lint"
-BATCH = 8
+BATCH = 24
 
 
 def flags_by_source():

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(k_backward_tokens == static_cast<int>(k_backward_chunk));
 
-BackwardKernel kernel_for(Isa isa) {
+BackwardKernel backward_kernel_for(Isa isa) {
     switch (isa) {
         case Isa::avx512: return backward_avx512();
         case Isa::avx2: return backward_avx2();
@@ -29,7 +29,7 @@ BackwardKernel kernel_for(Isa isa) {
 }
 
 // Gradients of this many bytes would push everything else out of the caches.
-constexpr std::size_t k_stream_from = std::size_t{4} << 20U;
+constexpr std::size_t k_stream_gradients_from = std::size_t{4} << 20U;
 
 // Part of a line would be fetched to be written past the caches: panels of `columns` must be whole lines.
 bool can_stream(const Backward32& b, std::size_t columns) {
@@ -38,7 +38,7 @@ bool can_stream(const Backward32& b, std::size_t columns) {
         return static_cast<std::size_t>(width) * size_of(x.storage) % k_cache_line == 0 &&
                reinterpret_cast<std::uintptr_t>(x.data) % k_cache_line == 0;
     };
-    return static_cast<std::size_t>(d.B * d.T * d.Hv * d.dv) * size_of(b.dv.storage) >= k_stream_from &&
+    return static_cast<std::size_t>(d.B * d.T * d.Hv * d.dv) * size_of(b.dv.storage) >= k_stream_gradients_from &&
            columns * size_of(b.dv.storage) % k_cache_line == 0 && lines(b.dq, d.dk) && lines(b.dk, d.dk) &&
            lines(b.dv, d.dv);
 }
@@ -176,7 +176,7 @@ std::size_t longest_segment(std::span<const GdnSequence> sequences, int segment_
 }  // namespace
 
 void chunk_backward(const Backward32& b, int threads, Isa isa) {
-    const BackwardKernel kernel = kernel_for(isa);
+    const BackwardKernel kernel = backward_kernel_for(isa);
     const Forward32& f = b.inputs;
     const bool apart = by_value_head(f.dims, f.sequences.size());
     const auto parts = apart ? parts_by_value_head(f.dims) : parts_of(f.dims, f.head_map, threads);
@@ -229,7 +229,7 @@ std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const Gdn
     const std::size_t apart = by_value_head(d, sequences.size()) ? product({2, of(d.T), of(d.Hv), of(d.dk)}) : 0;
     const std::size_t state_sets = segment_count(sequences, segment_chunks) + 4 * sequences.size();
     const std::size_t scratch =
-        kernel_for(best_isa())
+        backward_kernel_for(best_isa())
             .scratch(of(d.dk), of(d.dv), keys_a_part(d, threads) * of(d.Hv / std::max<std::int64_t>(d.Hk, 1)),
                      longest_segment(sequences, segment_chunks));
     // q, k, dq, dk; v, out, u, d_out, dv; g, beta, dg, dbeta; states, and the first and last of each sequence twice.

@@ -10,8 +10,8 @@ namespace {
 // States that lie beyond the second-level cache are fetched ahead.
 constexpr std::size_t k_fetch_from = std::size_t{1} << 20U;
 // The range of sigma: far from the limits of fp32, and a step in a hundred at most leaves it.
-constexpr double k_lowest_sigma = 0x1p-20;
-constexpr double k_highest_sigma = 0x1p20;
+constexpr double k_lowest_scale = 0x1p-20;
+constexpr double k_highest_scale = 0x1p20;
 // Value heads of a group, unless a key head has more.
 constexpr std::size_t k_group_heads = 16;
 
@@ -56,7 +56,7 @@ void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::siz
     double after = 1;
     task.decay = narrow(product);
     if (sigma != nullptr) {
-        const bool inside = product >= k_lowest_sigma && product <= k_highest_sigma;
+        const bool inside = product >= k_lowest_scale && product <= k_highest_scale;
         *sigma = inside ? product : 1;
         if (inside) task.decay = 1;
         after = 1 / *sigma;

@@ -28,12 +28,6 @@ using End = ProcessResult::End;
 
 constexpr milliseconds k_rollout_looks{500};
 
-std::filesystem::path codex_home_of(const std::map<std::string, std::string>& environment) {
-    if (const auto home = environment.find("CODEX_HOME"); home != environment.end()) return home->second;
-    const auto home = environment.find("HOME");
-    return std::filesystem::path(home == environment.end() ? "/" : home->second) / ".codex";
-}
-
 class Attempt {
 public:
     Attempt(const CodexSettings& settings, const AgentRequest& request, Clock& clock)

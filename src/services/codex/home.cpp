@@ -23,6 +23,14 @@ bool is_state(const std::string& name) {
 
 }  // namespace
 
+fs::path codex_home_of(const std::map<std::string, std::string>& environment) {
+    const auto value = [&](const char* name) {
+        const auto found = environment.find(name);
+        return found == environment.end() ? std::string() : found->second;
+    };
+    return value("CODEX_HOME").empty() ? fs::path(value("HOME")) / ".codex" : fs::path(value("CODEX_HOME"));
+}
+
 Status make_codex_home(const fs::path& folder, const fs::path& user_home) {
     std::error_code ec;
     if (!fs::is_directory(user_home, ec)) {

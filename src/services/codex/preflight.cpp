@@ -87,14 +87,6 @@ Status check_profile(const CodexSettings& settings, const fs::path& codex_home) 
                 fmt::format("a profile is a file: {}", file.string()));
 }
 
-fs::path codex_home_of(const std::map<std::string, std::string>& environment) {
-    const auto value = [&](const char* name) {
-        const auto found = environment.find(name);
-        return found == environment.end() ? std::string() : found->second;
-    };
-    return value("CODEX_HOME").empty() ? fs::path(value("HOME")) / ".codex" : fs::path(value("CODEX_HOME"));
-}
-
 // The same words with an empty prompt: no session, no request.
 Status check_words(const CodexSettings& settings, const fs::path& worktree,
                    const std::map<std::string, std::string>& environment, Process& process) {

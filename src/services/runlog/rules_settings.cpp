@@ -26,7 +26,7 @@ bool has_text(std::string_view text, std::string_view part) {
     return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
 }
 
-std::string_view first_word(std::string_view s) {
+std::string_view word_of_setting(std::string_view s) {
     s = s.substr(std::min(s.find_first_not_of(" =:`*\"'"), s.size()));
     return s.substr(0, s.find_first_of(" ,;`*()\"'"));
 }
@@ -55,10 +55,10 @@ std::optional<Setting> setting_behind(Role role, std::string_view rest) {
     Setting setting{role, {}, {}};
     if (sign != std::string_view::npos) {
         if (sign > ink) setting.name = normalise_label(rest.substr(ink, sign - ink));
-        setting.value = first_word(rest.substr(sign));
+        setting.value = word_of_setting(rest.substr(sign));
     } else {
         const bool marked = ink < rest.size() && (detail::is_digit(rest[ink]) || rest.substr(0, ink).ends_with('`'));
-        if (marked) setting.value = first_word(rest);
+        if (marked) setting.value = word_of_setting(rest);
     }
     return setting.value.empty() ? std::nullopt : std::optional(setting);
 }
@@ -95,7 +95,7 @@ std::string_view chosen_by_auto(const Field& field) {
         for (const std::string_view verb : {"chose ", "picked ", "selected ", "resolved to ", "-> ", "=> "}) {
             const bool arrow = verb.size() == 3;
             if (!rest.starts_with(verb) || (arrow && !setting_of_label(field.label))) continue;
-            const std::string_view taken = first_word(rest.substr(verb.size()));
+            const std::string_view taken = word_of_setting(rest.substr(verb.size()));
             if (!taken.empty() && taken != "auto") return taken;
         }
     }
@@ -110,7 +110,7 @@ bool runs_as_another(std::string_view line) {
     std::size_t begin = at;
     while (begin > 0 && (detail::is_digit(line[begin - 1]) || line[begin - 1] == '.')) --begin;
     const std::string_view asked = line.substr(begin, at - begin);
-    const std::string_view taken = first_word(line.substr(at + words.size()));
+    const std::string_view taken = word_of_setting(line.substr(at + words.size()));
     return !asked.empty() && !taken.empty() && detail::is_digit(taken[0]) && !same_setting(asked, taken);
 }
 
@@ -144,8 +144,8 @@ std::vector<Setting> settings_of(const Field& field) {
     if (labelled) {
         const std::string_view head = field.value.substr(0, field.value.find_first_of(",;("));
         const bool own = head.find("requested") == std::string_view::npos &&
-                         head.find("effective") == std::string_view::npos && !first_word(head).empty();
-        if (own) all.insert(all.begin(), {labelled->role, labelled->name, first_word(head)});
+                         head.find("effective") == std::string_view::npos && !word_of_setting(head).empty();
+        if (own) all.insert(all.begin(), {labelled->role, labelled->name, word_of_setting(head)});
     }
     const std::string name = labelled ? labelled->name : normalise_label(field.label);
     for (Setting& setting : all) {
@@ -178,7 +178,7 @@ void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
         }
         if (reported) continue;
         if (asked_for_auto && detail::label_is(field.label, "ce backend selected") &&
-            first_word(field.value) == "xla") {
+            word_of_setting(field.value) == "xla") {
             reporter.add(at(field), "requested auto, but xla took effect");
         } else if (runs_as_another(field.line)) {
             reporter.add(at(field), "another setting took effect than was requested");

@@ -41,13 +41,13 @@ std::string without_secrets(std::string_view text) {
 }
 
 // Old lines [a, a_end) became new lines [b, b_end).
-struct Change {
+struct Replacement {
     std::size_t a, a_end, b, b_end;
 };
 
 // The nearest place at which both go on alike.
-Change next_change(const std::vector<std::string_view>& old_lines, const std::vector<std::string_view>& new_lines,
-                   std::size_t a, std::size_t b) {
+Replacement next_change(const std::vector<std::string_view>& old_lines, const std::vector<std::string_view>& new_lines,
+                        std::size_t a, std::size_t b) {
     for (std::size_t sum = 1; sum <= 2 * k_resync; ++sum) {
         for (std::size_t skip_a = sum > k_resync ? sum - k_resync : 0; skip_a <= std::min(sum, k_resync); ++skip_a) {
             const std::size_t i = a + skip_a, j = b + (sum - skip_a);
@@ -80,7 +80,7 @@ std::string unified_diff(std::string_view before, std::string_view after, std::s
     if (before == after) return {};
     const std::string shown_before = without_secrets(before), shown_after = without_secrets(after);
     const std::vector<std::string_view> a = lines_of(shown_before), b = lines_of(shown_after);
-    std::vector<Change> changes;
+    std::vector<Replacement> changes;
     for (std::size_t i = 0, j = 0; i < a.size() || j < b.size();) {
         if (i < a.size() && j < b.size() && a[i] == b[j]) {
             ++i;

@@ -168,6 +168,12 @@ TEST_CASE("codex models: a list that is none") {
     CHECK_FALSE((*odd)[0].patches);
 }
 
+TEST_CASE("codex home: CODEX_HOME, and without it, or when it is empty, ~/.codex") {
+    CHECK(codex_home_of({{"CODEX_HOME", "/c"}, {"HOME", "/h"}}) == "/c");
+    CHECK(codex_home_of({{"CODEX_HOME", ""}, {"HOME", "/h"}}) == "/h/.codex");
+    CHECK(codex_home_of({{"HOME", "/h"}}) == "/h/.codex");
+}
+
 TEST_CASE("codex home: configuration is linked, threads are the run's own") {
     const Scratch scratch;
     (void)scratch.file("user/auth.json", "a");
