@@ -56,7 +56,7 @@ Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const 
             name.ends_with(".jsonl") || name.ends_with("-stderr.log") || name.ends_with("transcript.log");
         if (name.starts_with(prefix) && packs) large.push_back(entry.path());
     }
-    for (const auto& file : large) GDNCTL_TRY(gzip_in_place(file));
+    GDNCTL_TRY(gzip_in_place(large));
     if (!codex_home.empty()) fs::remove_all(codex_home / "sessions", problem);  // its rollout was copied
     return artefacts.prune(iteration, static_cast<int>(std::min<std::int64_t>(keep, 1'000'000))).map([](int) {});
 }

@@ -9,6 +9,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/loop/prompt.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/replace.h"
 #include "gdnctl/platform/signals.h"
 #include "loop/engine.h"
 #include "loop/messages.h"
@@ -64,7 +65,7 @@ Result<std::string> Engine::write_prompt(int iteration) {
         fs::rename(file, m_parts.artefacts.unused(iteration, "prompt.earlier", ".txt"), problem);
         if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "move", file, problem.value()));
     }
-    GDNCTL_TRY(atomic_replace(file, prompt, 0600));
+    GDNCTL_TRY(replace_whole(file, prompt, 0600));
     return prompt;
 }
 

@@ -8,6 +8,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/replace.h"
 
 namespace gdnctl::loop {
 
@@ -136,6 +137,24 @@ RunState summarise(std::span<const Record> records, int iterations, bool stashes
     return state;
 }
 
+namespace {
+
+// PATH.bak is what PATH is now: the same file, whose bytes are on the disk already.
+Status keep_backup(const std::filesystem::path& path) {
+    const std::string backup = path.string() + ".bak";
+    const std::string link = backup + ".new";
+    std::error_code problem;
+    std::filesystem::remove(link, problem);
+    std::filesystem::create_hard_link(path, link, problem);
+    if (!problem) std::filesystem::rename(link, backup, problem);
+    if (!problem || problem == std::errc::no_such_file_or_directory) return {};
+    // Not every file system has links.
+    GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(path));
+    return before ? replace_whole(backup, *before, 0600) : Status();
+}
+
+}  // namespace
+
 Status write_state(const std::filesystem::path& path, const RunState& state) {
     Json outcomes = Json::object();
     for (const auto& [name, count] : state.outcomes) outcomes[name] = count;
@@ -155,9 +174,8 @@ Status write_state(const std::filesystem::path& path, const RunState& state) {
                        {"tpu_ms", state.tpu_ms},
                        {"stop_reason", state.stop_reason},
                        {"journal_records", state.records}};
-    GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(path));
-    if (before) GDNCTL_TRY(atomic_replace(path.string() + ".bak", *before, 0600));
-    return atomic_replace(path, gdnctl::to_text(json, 2) + "\n", 0600);
+    GDNCTL_TRY(keep_backup(path));
+    return replace_whole(path, gdnctl::to_text(json, 2) + "\n", 0600);  // the journal can make it again
 }
 
 Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {

@@ -10,6 +10,7 @@
 
 #include "gdnctl/platform/fd.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/replace.h"
 
 namespace gdnctl {
 
@@ -89,14 +90,20 @@ Status write_plainly(const fs::path& path, std::string_view bytes) {
 
 }  // namespace
 
-Status atomic_replace(const fs::path& path, std::string_view bytes, mode_t mode) {
+namespace {
+
+// The file that was replaced; empty: it was written to plainly.
+Result<fs::path> replace(const fs::path& path, std::string_view bytes, mode_t mode) {
     GDNCTL_TRY_ASSIGN(const fs::path target, follow_links(path));
     struct stat old{};
     const bool exists = stat(target.c_str(), &old) == 0;
     if (exists && S_ISDIR(old.st_mode)) {
         return tl::unexpected(file_error(ErrorKind::local_io, "write", path, EISDIR));
     }
-    if (exists && !S_ISREG(old.st_mode)) return write_plainly(target, bytes);
+    if (exists && !S_ISREG(old.st_mode)) {
+        GDNCTL_TRY(write_plainly(target, bytes));
+        return fs::path();
+    }
     // A rename would go through where the file itself is protected.
     if (exists && access(target.c_str(), W_OK) != 0) {
         return tl::unexpected(file_error(ErrorKind::local_io, "write", path, errno));
@@ -108,7 +115,18 @@ Status atomic_replace(const fs::path& path, std::string_view bytes, mode_t mode)
         unlink(temporary.path.c_str());
         return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
     }
-    return sync_directory(target.parent_path());
+    return target;
+}
+
+}  // namespace
+
+Status atomic_replace(const fs::path& path, std::string_view bytes, mode_t mode) {
+    GDNCTL_TRY_ASSIGN(const fs::path target, replace(path, bytes, mode));
+    return target.empty() ? Status() : sync_directory(target.parent_path());
+}
+
+Status replace_whole(const fs::path& path, std::string_view bytes, mode_t mode) {
+    return replace(path, bytes, mode).map([](const fs::path&) {});
 }
 
 }  // namespace gdnctl

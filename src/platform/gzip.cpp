@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <set>
 #include <vector>
 
 #include <fcntl.h>
@@ -48,14 +49,13 @@ int pack(int from, int to) {
     return problem;
 }
 
-}  // namespace
-
-Status gzip_in_place(const fs::path& path) {
+// PATH.gz beside PATH, both there. false: only PATH.gz was.
+Result<bool> pack_beside(const fs::path& path) {
     const fs::path packed = path.string() + ".gz";
     const fs::path temporary = path.string() + ".gz.part";
     const UniqueFd from(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
     if (!from.valid()) {
-        if (errno == ENOENT && access(packed.c_str(), F_OK) == 0) return {};
+        if (errno == ENOENT && access(packed.c_str(), F_OK) == 0) return false;
         return tl::unexpected(file_error(ErrorKind::local_io, "read", path, errno));
     }
     const UniqueFd to(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -66,9 +66,30 @@ Status gzip_in_place(const fs::path& path) {
         unlink(temporary.c_str());
         return tl::unexpected(file_error(ErrorKind::local_io, "write", packed, problem));
     }
-    GDNCTL_TRY(sync_directory(path.parent_path()));
-    if (unlink(path.c_str()) != 0) return tl::unexpected(file_error(ErrorKind::local_io, "remove", path, errno));
-    return {};
+    return true;
+}
+
+}  // namespace
+
+Status gzip_in_place(std::span<const fs::path> paths) {
+    std::vector<fs::path> done;
+    std::set<fs::path> folders;
+    Status packed;
+    for (const auto& path : paths) {
+        const auto made = pack_beside(path);
+        if (!made) {
+            packed = tl::unexpected(made.error());
+            break;
+        }
+        if (!*made) continue;
+        done.push_back(path);
+        folders.insert(path.parent_path());
+    }
+    for (const auto& folder : folders) GDNCTL_TRY(sync_directory(folder));
+    for (const auto& path : done) {
+        if (unlink(path.c_str()) != 0) return tl::unexpected(file_error(ErrorKind::local_io, "remove", path, errno));
+    }
+    return packed;
 }
 
 }  // namespace gdnctl

@@ -8,6 +8,7 @@
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/descendants.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/replace.h"
 #include "gdnctl/services/agent.h"
 #include "services/codex/request.h"
 #include "services/codex/transcript.h"
@@ -109,7 +110,7 @@ private:
         const std::size_t tail = m_message.size() - std::min(m_message.size(), k_message);
         outcome.final_message = std::string(text::trim(std::string_view(m_message).substr(tail)));
         if (outcome.ok() && !m_request.files.last_message.empty()) {
-            GDNCTL_TRY(atomic_replace(m_request.files.last_message, redact(outcome.final_message) + "\n"));
+            GDNCTL_TRY(replace_whole(m_request.files.last_message, redact(outcome.final_message) + "\n"));
         }
         return outcome;
     }
