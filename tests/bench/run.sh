@@ -53,6 +53,7 @@ measure "lint-log, 64 MB" 3 "cat 64m.md" "$gdnctl lint-log --log-file 64m.md"
 memory "lint-log, 700 KB" "$gdnctl" lint-log --log-file 700k.md
 memory "lint-log, 64 MB" "$gdnctl" lint-log --log-file 64m.md
 python3 ../../tests/bench/first_request.py "$gdnctl" 40
+python3 ../../tests/bench/loop_iteration.py "$gdnctl"
 cd ../..  # a benchmark packs the tree itself
 for program in build/release/bench_*; do
     [ ! -x "$program" ] || "$program" --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
