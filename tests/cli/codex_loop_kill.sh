@@ -1,8 +1,15 @@
-# kill -9 in the middle of codex-loop, then --resume: the end is that of an undisturbed run. GDNCTL_TEST_KILLS: how many.
+# kill -9 in the middle of codex-loop, or a full disk, then --resume: the end is that of an undisturbed run.
+# GDNCTL_TEST_KILLS=200: the slow suite, with every record of the journal.
 kills=${GDNCTL_TEST_KILLS:-20}
-sweep() { python3 "$REPO/tests/support/loop_kills.py" "$GDNCTL" "$WORK" "$@" >"$WORK/out" 2>"$WORK/err" || fail "after a kill"; }
+all=$([ "$kills" -ge 200 ] && echo 1000)
+sweep() { python3 "$REPO/tests/support/loop_kills.py" "$GDNCTL" "$WORK" "$@" >"$WORK/out" 2>"$WORK/err" || fail "after a kill"; tail -n 1 "$WORK/out"; }
 
-test_kill_at_random_instants_in_place() { sweep inplace instants $((kills / 2)); }
-test_kill_at_random_instants_in_a_worktree() { sweep worktree instants $((kills / 2)); }
-test_kill_at_records_in_place() { sweep inplace records $((kills > 100 ? 100 : kills / 4)); }
-test_kill_at_records_in_a_worktree() { sweep worktree records $((kills > 100 ? 100 : kills / 4)); }
+test_kill_in_place() { sweep inplace $((kills / 4)) "${all:-4}"; }
+test_kill_in_a_worktree() { sweep worktree $((kills / 4)) "${all:-4}"; }
+test_kill_with_a_held_tpu() { sweep held $((kills / 10)) "${all:-2}"; }
+test_kill_with_gates_on() { sweep gates $((kills / 10)) "${all:-3}"; }
+test_full_disk() {
+  unshare -m true 2>/dev/null || skip 'no disk can be mounted here'
+  unshare -m python3 "$REPO/tests/support/loop_kills.py" "$GDNCTL" "$WORK" disk $((kills >= 200 ? 60 : 4)) 0 >"$WORK/out" 2>"$WORK/err" || fail 'on a full disk'
+  tail -n 1 "$WORK/out"
+}
