@@ -61,6 +61,15 @@ bool shows_in_state(RecordType type) {
            type == RecordType::stop;
 }
 
+void say_where_the_stash_is(std::span<const Record> open, std::string_view hint) {
+    const Record* stash = last_of(open, RecordType::stashed);
+    if (stash != nullptr && !stash->word("commit").empty()) {
+        log::warning("your uncommitted work is in the stash {}: {}", stash->word("commit"), hint);
+    }
+}
+
+constexpr int k_local_io = static_cast<int>(ExitCode::local_io);
+
 }  // namespace
 
 Budget budget_of(const LoopOptions& options) {
@@ -260,7 +269,12 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     decision.sign = error.message;
     log::error("{}{}", message::iteration_raised(iteration, error.text()), message::going_on(policy));
     if (!error.hint.empty()) log::warning("hint: {}", error.hint);
-    if (Status given = give_back(iteration); !given) log::error("{}", given.error().text());
+    if (Status given = give_back(iteration); !given) {
+        log::error("{}", given.error().text());
+        // It stays open, so that --resume gives it back.
+        if (given.error().kind == ErrorKind::local_io) return RunEnd{"local-io", iteration, k_local_io};
+        say_where_the_stash_is(open(), "git stash apply brings it back");
+    }
     if (Status closed = close(iteration, decision); !closed) {
         log::error("error: {}", closed.error().text());
         return RunEnd{"local-io", iteration, static_cast<int>(exit_code_of(closed.error().kind))};
@@ -272,7 +286,10 @@ RunEnd Engine::finish(RunEnd end) {
     const auto iterations = open();
     if (!iterations.empty() && !m_journal_failed) {
         log::info("iteration {} is open: --resume finishes or repeats it", iterations.front().iteration);
-        if (Status given = give_back(iterations.front().iteration); !given) log::error("{}", given.error().text());
+        if (Status given = give_back(iterations.front().iteration); !given) {
+            log::error("{}", given.error().text());
+            say_where_the_stash_is(iterations, "--resume brings it back");
+        }
     }
     if (!m_journal_failed) {
         if (Status added =
@@ -281,10 +298,7 @@ RunEnd Engine::finish(RunEnd end) {
             log::error("{}", added.error().text());
         }
     } else if (!iterations.empty()) {
-        const Record* stash = last_of(iterations, RecordType::stashed);
-        if (stash != nullptr && !stash->word("commit").empty()) {
-            log::warning("your uncommitted work is in the stash {}: --resume brings it back", stash->word("commit"));
-        }
+        say_where_the_stash_is(iterations, "--resume brings it back");
     }
     return end;
 }
@@ -294,6 +308,13 @@ RunEnd Engine::run(bool resumed) {
         if (Status begun = begin(true); !begun) {
             log::error("error: {}", begun.error().text());
             return {"local-io", last_iteration(), static_cast<int>(exit_code_of(begun.error().kind))};
+        }
+        // A kill, or a full disk, between the end of an iteration and what follows it.
+        if (const Record* ended = last_of(records(), RecordType::iteration_end); ended != nullptr && open().empty()) {
+            Status tidied = tidy(ended->iteration);
+            if (!tidied) {
+                if (auto end = on_error(tidied.error())) return finish(std::move(*end));
+            }
         }
     }
     for (;;) {

@@ -170,6 +170,7 @@ private:
     Status write_log(const Step& step);
     Status end_iteration(int iteration);
     Status close(int iteration, const Decision& decision);
+    Status tidy(int iteration);
 
     EngineSettings m_settings;
     EngineParts m_parts;

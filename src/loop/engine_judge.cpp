@@ -35,7 +35,7 @@ std::map<std::string, std::string> facts_of(const Candidate& candidate) {
                                                 {"diff", std::string(to_text(candidate.diff))}};
     if (candidate.leftovers) {
         facts["leftovers"] = candidate.leftovers->commit;
-        facts["patch"] = candidate.leftovers->patch.filename().string();
+        if (!candidate.leftovers->patch.empty()) facts["patch"] = candidate.leftovers->patch.filename().string();
     }
     const auto put = [&](const char* key, const std::vector<std::string>& list) {
         if (!list.empty()) facts[key] = text::join(list, "\n");
@@ -53,8 +53,9 @@ std::map<std::string, std::string> facts_of(const Candidate& candidate) {
 Status Engine::collect(int iteration) {
     GDNCTL_TRY_ASSIGN(Candidate candidate, m_parts.git.collect(iteration, first_base()));
     if (candidate.leftovers && !candidate.leftovers->commit.empty()) {
-        log::info("not committed: {} file(s), kept as {} and {}", candidate.leftovers->paths.size(),
-                  m_parts.git.ref(iteration, "leftovers"), candidate.leftovers->patch.string());
+        const auto& patch = candidate.leftovers->patch;
+        log::info("not committed: {} file(s), kept as {}{}", candidate.leftovers->paths.size(),
+                  m_parts.git.ref(iteration, "leftovers"), patch.empty() ? "" : " and " + patch.string());
     }
     if (!candidate.protected_changes.empty()) {
         GDNCTL_TRY(atomic_replace(m_parts.artefacts.path(iteration, "protected.diff"), candidate.protected_diff, 0600));
@@ -342,7 +343,9 @@ Status Engine::close(int iteration, const Decision& decision) {
                     {"tpu_ms", held}}));
     m_candidate.reset();
     m_rested = false;
-    return m_parts.tidy ? m_parts.tidy(iteration) : Status();
+    return tidy(iteration);
 }
+
+Status Engine::tidy(int iteration) { return m_parts.tidy ? m_parts.tidy(iteration) : Status(); }
 
 }  // namespace gdnctl::loop

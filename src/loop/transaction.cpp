@@ -1,6 +1,7 @@
 #include "loop/transaction.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,25 @@ bool is_run_name(std::string_view name) {
 
 Result<std::string> seal_of(const std::pair<const std::string, std::string>& setting) {
     return hash_hex(HashKind::sha256, setting.first + "\n" + setting.second);
+}
+
+constexpr std::uintmax_t k_largest_patch = std::uintmax_t{16} << 20;
+
+std::uintmax_t size_of(const fs::path& file) {
+    std::error_code problem;
+    const auto size = fs::is_regular_file(fs::symlink_status(file, problem)) ? fs::file_size(file, problem) : 0;
+    return problem ? 0 : size;
+}
+
+std::uintmax_t size_of(const fs::path& root, const std::vector<std::string>& paths) {
+    return std::accumulate(paths.begin(), paths.end(), std::uintmax_t{0},
+                           [&](std::uintmax_t sum, const std::string& path) { return sum + size_of(root / path); });
+}
+
+std::string largest_of(const fs::path& root, const std::vector<std::string>& paths) {
+    return *std::max_element(paths.begin(), paths.end(), [&](const std::string& one, const std::string& other) {
+        return size_of(root / one) < size_of(root / other);
+    });
 }
 
 }  // namespace
@@ -69,7 +89,8 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
         GDNCTL_TRY_ASSIGN(slot, GitSlot::open(repository, settings.slot, trusted.has_value(), process, clock));
     }
     GDNCTL_TRY(repository.exclude(artefacts.folder()));
-    return Transactions(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed));
+    return Transactions(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed),
+                        trusted.has_value());
 }
 
 const fs::path& Transactions::workdir() const { return tree().root(); }
@@ -96,7 +117,7 @@ Status Transactions::pin(const std::string& name, std::string_view target) const
 Status Transactions::distrust(std::vector<std::string>* changed) {
     GDNCTL_TRY_ASSIGN(auto keys, m_repository.trust(m_trusted));
     if (m_slot) {
-        GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust(m_trusted));
+        GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust_as(m_repository, m_trusted, std::move(keys)));
     }
     if (!keys.empty()) {
         log::warning("settings that name programs were changed and are not used: {}", text::join(keys, ", "));
@@ -122,8 +143,20 @@ Status Transactions::fill_slot(std::string_view commit) {
     return {};
 }
 
+// Somebody's merge would end in a commit of the agent's, or be lost with the stash.
+Status Transactions::check_finished() const {
+    const std::string name = m_repository.unfinished();
+    if (name.empty()) return {};
+    return fail(ErrorKind::conflict, fmt::format("a {} is in progress in {}", name, m_repository.root().string()),
+                fmt::format("finish it, or give it up: git {} --abort", name));
+}
+
 Result<Base> Transactions::begin(int iteration, bool again) {
     GDNCTL_TRY(distrust(nullptr));
+    if (!again) {
+        GDNCTL_TRY(check_finished());
+        if (!m_slot) GDNCTL_TRY(m_repository.clear_index_lock());
+    }
     GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
     Base base{head.sha, head.branch};
     const std::string name = ref(iteration, "base");
@@ -139,15 +172,15 @@ Result<Base> Transactions::begin(int iteration, bool again) {
 Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std::string_view leaf,
                                                               const std::string& head, Candidate& candidate) {
     if (m_slot) {
-        GDNCTL_TRY_ASSIGN(candidate.hidden, m_slot->show_hidden());
         GDNCTL_TRY_ASSIGN(candidate.submodules, m_slot->keep_submodules(m_repository, ref(iteration, leaf)));
     }
     const std::string message =
         fmt::format("Not committed in iteration {}\n\nGdnctl-Run: {}\n", iteration, m_settings.run);
     GDNCTL_TRY_ASSIGN(const GitSnapshot left, tree().snapshot(head, message));
-    if (!m_slot) candidate.hidden = left.hidden;
+    candidate.hidden = left.hidden;
     Leftovers found;
     if (m_slot) {
+        if (!left.hidden.empty()) GDNCTL_TRY(m_slot->show(left.hidden));
         GDNCTL_TRY_ASSIGN(found.repositories, m_slot->move_repositories_aside(
                                                   left.repositories, m_artefacts.path(iteration, "repositories")));
     }
@@ -159,8 +192,13 @@ Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std
         for (const auto& change : changes) found.paths.push_back(change.path);
         std::string stem(leaf);
         std::replace(stem.begin(), stem.end(), '/', '-');
-        found.patch = m_artefacts.path(iteration, stem + ".patch");
-        GDNCTL_TRY(m_repository.write_patch(head, left.commit, found.patch));
+        // What is larger is on the ref alone: the log directory is to hold hundreds of iterations.
+        if (size_of(tree().root(), found.paths) <= k_largest_patch) {
+            found.patch = m_artefacts.path(iteration, stem + ".patch");
+            GDNCTL_TRY(m_repository.write_patch(head, left.commit, found.patch));
+        } else {
+            log::info("not committed, and too large for a patch: {}", largest_of(tree().root(), found.paths));
+        }
     }
     return std::optional(std::move(found));
 }
@@ -193,6 +231,7 @@ Status Transactions::clear(int iteration, const Base& base) {
                                                      head.branch.empty() ? "no branch" : head.branch,
                                                      base.branch.empty() ? "no branch" : base.branch));
     }
+    if (!m_repository.unfinished().empty()) GDNCTL_TRY(m_repository.forget_unfinished());
     // A stash cleans a tree whole or not at all. It may hold more than what was pinned: a check wrote files, or
     // somebody worked here. One that is there was made by a call that was killed.
     const std::string message = fmt::format("gdnctl-codex-loop-{}-iter-{:03}-left", m_settings.run, iteration);
@@ -210,12 +249,12 @@ Status Transactions::clear(int iteration, const Base& base) {
 // Everything that follows from base, head and leftovers.
 Status Transactions::judge(const Base& base, Candidate& candidate) const {
     const GitCheckout& repository = m_repository;
-    GDNCTL_TRY_ASSIGN(const bool descends, repository.is_ancestor(base.sha, candidate.head));
-    if (!descends) {
+    GDNCTL_TRY_ASSIGN(GitRange range, repository.range(base.sha, candidate.head));
+    if (!range.descends) {
         candidate.broken =
             fmt::format("the history no longer has the commit {} that the iteration began at", base.sha.substr(0, 12));
     }
-    GDNCTL_TRY_ASSIGN(candidate.commits, repository.commits(base.sha, candidate.head));
+    candidate.commits = std::move(range.commits);
     GDNCTL_TRY_ASSIGN(candidate.files, repository.diff(base.sha, candidate.head));
     const auto is_log = [&](const GitFileChange& change) { return glob_covers(m_settings.log_paths, change.path); };
     candidate.diff = candidate.files.empty()                                               ? DiffClass::no_op
@@ -248,12 +287,20 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
     GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", head.sha, candidate));
     // A collection that was killed may have taken them already.
-    if (!candidate.leftovers) GDNCTL_TRY(recall_leftovers(iteration, candidate));
+    if (!candidate.leftovers && m_resumed) GDNCTL_TRY(recall_leftovers(iteration, candidate));
     GDNCTL_TRY(judge(base, candidate));
     if (!m_slot && head.branch != base.branch) {
         candidate.broken = fmt::format("the checkout is on {}, the iteration began on {}",
                                        head.branch.empty() ? "no branch" : head.branch,
                                        base.branch.empty() ? "no branch" : base.branch);
+    }
+    if (!m_slot) {
+        // None was when the iteration began.
+        const std::string name = m_repository.unfinished();
+        if (!name.empty() && name != "rebase") {
+            log::warning("a {} that the agent did not finish is given up; its files stay as they are", name);
+            GDNCTL_TRY(m_repository.forget_unfinished());
+        }
     }
     // What is judged is what was committed, and nothing else.
     if (m_slot && (candidate.leftovers || !candidate.hidden.empty())) GDNCTL_TRY(fill_slot(head.sha));
@@ -267,7 +314,9 @@ Status Transactions::recall_leftovers(int iteration, Candidate& candidate) const
     if (parent != candidate.head) return {};
     Leftovers found;
     found.commit = *commit;
-    found.patch = m_artefacts.path(iteration, "leftovers.patch");
+    std::error_code problem;
+    const fs::path patch = m_artefacts.path(iteration, "leftovers.patch");
+    if (fs::exists(patch, problem)) found.patch = patch;
     GDNCTL_TRY_ASSIGN(const auto changes, m_repository.diff(candidate.head, *commit));
     for (const auto& change : changes) found.paths.push_back(change.path);
     candidate.leftovers = std::move(found);
@@ -284,77 +333,11 @@ Result<Candidate> Transactions::recall(int iteration, const Base& base) const {
     return candidate;
 }
 
-Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candidate, bool again) {
-    if (!m_slot || candidate.head == base.sha) {
-        GitLanding there;
-        there.kind = GitLanding::Kind::already;
-        there.tip = candidate.head;
-        return there;
-    }
-    return m_repository.land(base.branch, base.sha, candidate.head, again);
-}
-
-Status Transactions::reject(const Base& base, const Candidate& candidate) {
-    if (m_slot || candidate.head == base.sha || !candidate.broken.empty()) return {};
-    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
-    if (head.sha == base.sha) return {};  // done before a kill
-    if (head.sha != candidate.head || head.branch != base.branch) {
-        return fail(ErrorKind::conflict,
-                    fmt::format("the branch was moved by someone else, to {}; the rejected commits stay on it",
-                                head.sha.substr(0, 12)),
-                    fmt::format("take them back by hand: git revert {}..{}", base.sha.substr(0, 12),
-                                candidate.head.substr(0, 12)));
-    }
-    return m_repository.undo_to(base.sha);
-}
-
-Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base& base, const Candidate& candidate,
-                                                      std::string_view tip) {
-    GDNCTL_TRY_ASSIGN(const bool further, m_repository.is_ancestor(base.sha, tip));
-    if (!m_slot || !further) return std::optional<Candidate>();
-    GDNCTL_TRY(fill_slot(candidate.head));
-    GDNCTL_TRY_ASSIGN(const auto moved, m_slot->checkout().rebase(base.sha, candidate.head, tip));
-    if (!moved) return std::optional<Candidate>();
-    GDNCTL_TRY(pin(ref(iteration, "head-before-rebase"), candidate.head));
-    GDNCTL_TRY(pin(ref(iteration, "head"), *moved));
-    Candidate followed;
-    followed.head = *moved;
-    followed.leftovers = candidate.leftovers;
-    GDNCTL_TRY(judge(Base{std::string(tip), base.branch}, followed));
-    return std::optional(std::move(followed));
-}
-
-Result<GitLanding> Transactions::commit_log(int iteration, std::string_view branch,
-                                            const std::map<std::string, std::string>& files, std::string_view message,
-                                            bool again) {
-    const std::string name = ref(iteration, "log");
-    GDNCTL_TRY_ASSIGN(auto made, again ? m_repository.resolve(name) : Result<std::optional<std::string>>(std::nullopt));
-    GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
-    if (!tip) {
-        return fail(ErrorKind::conflict, fmt::format("the branch {} is gone", branch));
-    }
-    if (made) {
-        GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));
-        GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*made + "^1"));
-        if (there) {
-            GitLanding landed;
-            landed.kind = GitLanding::Kind::already;
-            landed.tip = *tip;
-            return landed;
-        }
-        if (parent != tip) made.reset();  // the branch went elsewhere meanwhile
-    }
-    if (!made) {
-        GDNCTL_TRY_ASSIGN(made, m_repository.commit_files(*tip, files, message));
-        GDNCTL_TRY(pin(name, *made));
-    }
-    return m_repository.land(branch, *tip, *made, again);
-}
-
 Result<std::vector<std::string>> Transactions::dirty() const { return m_repository.dirty_paths(); }
 
 Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::string_view message, bool again) {
     std::optional<std::string> commit;
+    if (!again) GDNCTL_TRY(check_finished());
     if (again) {
         GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
         const auto found =

@@ -50,7 +50,7 @@ std::string_view to_text(DiffClass diff);
 
 struct Leftovers {
     std::string commit;           // empty: only repositories
-    std::filesystem::path patch;  // `git apply --binary` takes it
+    std::filesystem::path patch;  // `git apply --binary` takes it; empty: it would be large
     std::vector<std::string> paths;
     std::vector<std::filesystem::path> repositories;  // that were inside, where they are now
 };
@@ -126,14 +126,16 @@ public:
 
 private:
     Transactions(GitCheckout repository, std::optional<GitSlot> slot, TransactionSettings settings, Artefacts artefacts,
-                 std::map<std::string, std::string> trusted)
+                 std::map<std::string, std::string> trusted, bool resumed)
         : m_repository(std::move(repository)),
           m_slot(std::move(slot)),
           m_settings(std::move(settings)),
           m_artefacts(std::move(artefacts)),
-          m_trusted(std::move(trusted)) {}
+          m_trusted(std::move(trusted)),
+          m_resumed(resumed) {}
 
     const GitCheckout& tree() const { return m_slot ? m_slot->checkout() : m_repository; }
+    Status check_finished() const;
     Status distrust(std::vector<std::string>* changed);
     Status fill_slot(std::string_view commit);
     Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const std::string& head,
@@ -147,6 +149,7 @@ private:
     TransactionSettings m_settings;
     Artefacts m_artefacts;
     std::map<std::string, std::string> m_trusted;
+    bool m_resumed;  // an earlier process may have begun the iteration that is open
 };
 
 }  // namespace gdnctl::loop

@@ -43,6 +43,12 @@ struct GitFileChange {
     bool is_submodule() const { return old_mode == "160000" || new_mode == "160000"; }
 };
 
+// What `tip` has and `base` has not.
+struct GitRange {
+    bool descends = false;             // base is in the history of tip
+    std::vector<std::string> commits;  // oldest first
+};
+
 struct GitStatusEntry {
     enum class Kind { tracked, conflict, untracked, ignored };
     Kind kind = Kind::tracked;
@@ -116,12 +122,19 @@ public:
     // finds. Returns the keys whose value is another one in the repository now.
     Result<std::map<std::string, std::string>> executable_config() const;
     Result<std::vector<std::string>> trust(const std::map<std::string, std::string>& config);
+    // The same of a linked checkout of `repository`, whose trust() found `changed` just now: where nothing of the
+    // configuration is one checkout's alone, that is the answer, without asking git again.
+    Result<std::vector<std::string>> trust_as(const GitCheckout& repository,
+                                              const std::map<std::string, std::string>& config,
+                                              std::vector<std::string> changed);
 
     // ---- reads
     Result<GitHead> head() const;                                                 // usage: no commit yet
     Result<std::optional<std::string>> resolve(std::string_view revision) const;  // the full id of a commit
     Result<bool> is_ancestor(std::string_view old_one, std::string_view new_one) const;
-    Result<std::vector<std::string>> commits(std::string_view base, std::string_view tip) const;  // oldest first
+    // Between full ids both are asked of git once: what they say cannot change.
+    Result<GitRange> range(std::string_view base, std::string_view tip) const;
+    Result<std::vector<std::string>> commits(std::string_view base, std::string_view tip) const;  // of range()
     Result<std::vector<GitFileChange>> diff(std::string_view from, std::string_view to) const;    // no renames
     // `git apply --binary` takes it. No paths: everything.
     Result<std::string> patch(std::string_view from, std::string_view to, std::span<const std::string> paths) const;
@@ -163,8 +176,16 @@ public:
     // Brings a stash back and proves it. Never leaves conflict marks. The stash stays: see drop_stash().
     Result<GitRestore> restore_stash(std::string_view commit) const;
     Status drop_stash(std::string_view commit) const;  // no such stash any more: fine
-    // Removes the locks on index, HEAD and branch that a git which was killed has left, where no git is at work.
+    // Removes the locks on index, HEAD, branch, stash and refs/gdnctl that a git which was killed has left, where no
+    // git is at work.
     Status clear_stale_locks() const;
+    // That of the index, before anything is done in the checkout: it is waited for, and removed where no git is at
+    // work. Error conflict: one is.
+    Status clear_index_lock() const;
+    // "merge", "rebase", "cherry-pick" or "revert" when one was begun and is neither finished nor aborted; empty: none.
+    std::string unfinished() const;
+    // Not a rebase: what was begun is given up, and nothing is staged; the files stay as they are.
+    Status forget_unfinished() const;
     Status exclude(const std::filesystem::path& folder) const;  // to info/exclude, once; outside of the root: nothing
 
 private:
@@ -172,6 +193,7 @@ private:
     explicit GitCheckout(std::unique_ptr<git::Calls> calls);
     Result<GitLanding> land_in(const GitCheckout& checkout, std::string_view base, std::string_view head,
                                bool again) const;
+    Status take_back_landing(std::string_view base, std::string_view head) const;
     Status complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const;
     std::unique_ptr<git::Calls> m_calls;
 };
@@ -202,8 +224,8 @@ public:
     // Commits and uncommitted files of submodules that the user's ones lack are fetched into these, to `ref`; returns
     // the paths of those submodules.
     Result<std::vector<std::string>> keep_submodules(const GitCheckout& repository, std::string_view ref);
-    // Takes hide marks (assume-unchanged; skip-worktree outside sparse checkouts) off; returns their paths.
-    Result<std::vector<std::string>> show_hidden();
+    // Takes hide marks (assume-unchanged, skip-worktree) off.
+    Status show(const std::vector<std::string>& hidden);
 
 private:
     GitSlot(GitCheckout checkout, std::filesystem::path admin)

@@ -96,6 +96,11 @@ bool names_a_program(std::string_view key) {
            key == "core.attributesfile";
 }
 
+bool has_includes(std::string_view list) {
+    const auto items = text::split(list, '\0');
+    return std::any_of(items.begin(), items.end(), [](std::string_view item) { return item.starts_with("include"); });
+}
+
 std::map<std::string, std::string> programs_in(std::string_view list) {
     std::map<std::string, std::string> found;
     for (const auto item : text::split(list, '\0')) {
@@ -185,12 +190,19 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
                     "git config --global --add safe.directory " + text::shell_quote(root.string()));
     }
     if (result.err.find("No space left on device") != std::string::npos ||
+        result.err.find("Disk quota exceeded") != std::string::npos ||
+        result.err.find("Out of diskspace") != std::string::npos ||
         result.err.find("File too large") != std::string::npos) {
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
                     "free space there, then run the command again");
     }
+    if (result.err.find("external filter") != std::string::npos) {
+        return fail(ErrorKind::config, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
+                    "a filter that .gitattributes asks for does not work: see git config --get-regexp '^filter'");
+    }
     if (result.err.find("Read-only file system") != std::string::npos ||
-        result.err.find("Permission denied") != std::string::npos) {
+        result.err.find("Permission denied") != std::string::npos ||
+        result.err.find("unable to create directory for") != std::string::npos) {
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
                     "the repository must be writable for codex-loop");
     }
@@ -202,6 +214,15 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
         result.err.find("empty ident name") != std::string::npos) {
         return fail(ErrorKind::config, "git does not know who commits in " + root.string(),
                     "git config --global user.name NAME; git config --global user.email ADDRESS");
+    }
+    // Not every word of git tells a disk that is full.
+    constexpr std::uintmax_t k_next_to_nothing = std::uintmax_t{256} << 10;
+    std::error_code problem;
+    if (const auto disk = fs::space(common_dir, problem); !problem && disk.available < k_next_to_nothing) {
+        return fail(ErrorKind::local_io,
+                    fmt::format("git {} failed in {}, whose disk is full (No space left on device): {}", what,
+                                root.string(), reason),
+                    "free space there, then run the command again");
     }
     return fail(ErrorKind::bad_input, fmt::format("git {} failed in {}: {}", what, root.string(), reason));
 }

@@ -11,6 +11,7 @@
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/platform/process.h"
+#include "gdnctl/services/git_checkout.h"
 
 namespace gdnctl::git {
 
@@ -29,6 +30,11 @@ struct Calls {
     Clock& clock;
     // Configuration that is not to be believed, with what to say instead.
     std::map<std::string, std::string> overrides = {};
+    bool includes = true;  // the configuration includes further files, as far as is known
+
+    // What was asked between full ids, the last few.
+    std::map<std::string, GitRange> ranges = {};
+    std::map<std::string, std::vector<GitFileChange>> diffs = {};
 
     // Any exit code. A lock that someone holds is waited for (three times, 2 s); one that nobody can hold any more (a
     // killed git's) is removed after that. Errors: as Process::run, and local_io on a full disk.
@@ -54,6 +60,7 @@ std::string lock_in_the_way(std::string_view words);
 // Lines `warning:` and `hint:` left out, the first `fatal:` or `error:` preferred.
 std::string reason_of(std::string_view words);
 bool names_a_program(std::string_view key);  // of the configuration, lower case
+bool has_includes(std::string_view list);    // of `git config --list -z`: include.path, includeif.*
 // Key to last value, of `git config --list -z`, those that names_a_program().
 std::map<std::string, std::string> programs_in(std::string_view list);
 

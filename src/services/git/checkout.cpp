@@ -22,6 +22,22 @@ tl::unexpected<Error> unreadable(std::string_view what) {
     return fail(ErrorKind::bad_input, fmt::format("git {} printed something that is not understood", what));
 }
 
+// Empty: not both are full ids, so that the answer may be another one next time.
+std::string key_of(std::string_view one, std::string_view other) {
+    const auto full = [](std::string_view id) {
+        return id.size() >= k_no_object.size() && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+    };
+    return full(one) && full(other) ? fmt::format("{} {}", one, other) : std::string();
+}
+
+template <class T>
+T remember(std::map<std::string, T>& known, const std::string& key, T answer) {
+    constexpr std::size_t k_most = 4;
+    if (key.empty()) return answer;
+    if (known.size() >= k_most) known.clear();
+    return known[key] = std::move(answer);
+}
+
 // Three answers of git about the place `start`: its root, its own folder and the shared one.
 Result<std::vector<std::string>> ask_places(const fs::path& start, Process& process) {
     ProcessSpec spec;
@@ -84,6 +100,7 @@ const fs::path& GitCheckout::common_dir() const { return m_calls->common_dir; }
 Result<std::map<std::string, std::string>> GitCheckout::executable_config() const {
     const git::Calls plain{root(), git_dir(), common_dir(), m_calls->process, m_calls->clock};
     GDNCTL_TRY_ASSIGN(const std::string list, plain.output({"config", "--list", "-z"}));
+    m_calls->includes = git::has_includes(list);
     return git::programs_in(list);
 }
 
@@ -103,8 +120,28 @@ Result<std::vector<std::string>> GitCheckout::trust(const std::map<std::string, 
     return changed;
 }
 
+Result<std::vector<std::string>> GitCheckout::trust_as(const GitCheckout& repository,
+                                                       const std::map<std::string, std::string>& config,
+                                                       std::vector<std::string> changed) {
+    std::error_code problem;
+    const bool own = fs::exists(git_dir() / "config.worktree", problem) ||
+                     fs::exists(repository.git_dir() / "config.worktree", problem);
+    if (own || repository.m_calls->includes) return trust(config);
+    m_calls->overrides = repository.m_calls->overrides;
+    return changed;
+}
+
 Result<GitHead> GitCheckout::head() const {
     GitHead head;
+    // Both in one call; what it refuses is looked at more closely.
+    GDNCTL_TRY_ASSIGN(const ProcessResult both,
+                      m_calls->run({"rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"}));
+    const auto lines = text::split(text::trim(both.out), '\n');
+    if (both.ok() && lines.size() == 2) {
+        head.sha = lines[0];
+        if (lines[1] != "HEAD") head.branch = lines[1];
+        return head;
+    }
     GDNCTL_TRY_ASSIGN(const auto id, resolve("HEAD"));
     if (!id) {
         return fail(ErrorKind::usage, "the repository has no commit yet: " + root().string(),
@@ -132,23 +169,37 @@ Result<bool> GitCheckout::is_ancestor(std::string_view old_one, std::string_view
     return m_calls->refused("merge-base", result);
 }
 
-Result<std::vector<std::string>> GitCheckout::commits(std::string_view base, std::string_view tip) const {
-    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"rev-list", "--reverse", "--topo-order", std::string(tip),
-                                                              "^" + std::string(base), "--"}));
-    std::vector<std::string> ids;
+Result<GitRange> GitCheckout::range(std::string_view base, std::string_view tip) const {
+    const std::string key = key_of(base, tip);
+    if (const auto known = m_calls->ranges.find(key); known != m_calls->ranges.end()) return known->second;
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"rev-list", "--reverse", "--topo-order", "--boundary",
+                                                              std::string(tip), "^" + std::string(base), "--"}));
+    GitRange range;
+    range.descends = base == tip;
     for (const auto line : text::split(out, '\n')) {
-        if (!line.empty()) ids.emplace_back(line);
+        if (line.empty()) continue;
+        if (line.front() != '-') {
+            range.commits.emplace_back(line);
+        } else if (line.substr(1) == base) {
+            range.descends = true;  // on a way from tip to base the last commit before it has it as a parent
+        }
     }
-    return ids;
+    return remember(m_calls->ranges, key, std::move(range));
+}
+
+Result<std::vector<std::string>> GitCheckout::commits(std::string_view base, std::string_view tip) const {
+    return range(base, tip).map([](GitRange&& range) { return std::move(range.commits); });
 }
 
 Result<std::vector<GitFileChange>> GitCheckout::diff(std::string_view from, std::string_view to) const {
+    const std::string key = key_of(from, to);
+    if (const auto known = m_calls->diffs.find(key); known != m_calls->diffs.end()) return known->second;
     GDNCTL_TRY_ASSIGN(const std::string out,
                       m_calls->output({"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames",
                                        "--ignore-submodules=none", std::string(from), std::string(to), "--"}));
     auto changes = git::parse_raw_diff(out);
     if (!changes) return unreadable("diff-tree");
-    return std::move(*changes);
+    return remember(m_calls->diffs, key, std::move(*changes));
 }
 
 namespace {

@@ -1,11 +1,13 @@
 // Moving a branch to commits that were made elsewhere, and with it the checkout that has it.
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/platform/clock.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"
 #include "services/git/parse.h"
@@ -18,7 +20,15 @@ using Kind = GitLanding::Kind;
 Result<GitLanding> GitCheckout::land(std::string_view branch, std::string_view base, std::string_view head,
                                      bool again) const {
     GitLanding landing;
-    GDNCTL_TRY_ASSIGN(const auto tip, resolve(branch.empty() ? "HEAD" : branch));
+    GDNCTL_TRY_ASSIGN(const auto all, worktrees());
+    const auto owner =
+        std::find_if(all.begin(), all.end(), [&](const auto& one) { return !branch.empty() && one.branch == branch; });
+    std::optional<std::string> tip;
+    if (owner != all.end() && !owner->head.empty()) {
+        tip = owner->head;
+    } else {
+        GDNCTL_TRY_ASSIGN(tip, resolve(branch.empty() ? "HEAD" : branch));
+    }
     landing.tip = tip.value_or("");
     // A killed landing may have moved the files and not the branch, never the other way round.
     if (tip && landing.tip != base) {
@@ -31,14 +41,13 @@ Result<GitLanding> GitCheckout::land(std::string_view branch, std::string_view b
         return landing;
     }
     if (branch.empty()) return land_in(*this, base, head, again);
-    GDNCTL_TRY_ASSIGN(const auto all, worktrees());
-    const auto owner = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.branch == branch; });
     if (owner == all.end()) {
         const GitRefUpdate update{std::string(branch), std::string(head), std::string(base)};
         GDNCTL_TRY(update_refs(std::span(&update, 1)));
         landing.tip = head;
         return landing;
     }
+    if (owner->path == root()) return land_in(*this, base, head, again);
     GDNCTL_TRY_ASSIGN(GitCheckout checkout, open(owner->path, m_calls->process, m_calls->clock));
     checkout.m_calls->overrides = m_calls->overrides;
     return land_in(checkout, base, head, again);
@@ -49,7 +58,8 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
     GitLanding landing;
     landing.checkout = checkout.root();
     landing.tip = base;
-    const Words words = {"merge", "--ff-only", "--no-autostash", "--no-stat", "-q", std::string(head)};
+    const Words words = {"merge",     "--ff-only", "--no-autostash", "--no-overwrite-ignore",
+                         "--no-stat", "-q",        std::string(head)};
     GDNCTL_TRY_ASSIGN(const ProcessResult merged, checkout.m_calls->run(words));
     GDNCTL_TRY_ASSIGN(const GitHead now, checkout.head());
     landing.tip = now.sha;
@@ -61,8 +71,12 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
     landing.kind = Kind::blocked;
     landing.why = git::reason_of(merged.err);
     landing.in_the_way = git::parse_listed_paths(merged.err);
-    if (landing.in_the_way.empty() && !git::lock_in_the_way(merged.err).empty()) {
-        return checkout.m_calls->refused("merge", merged);
+    if (landing.in_the_way.empty()) {
+        auto refused = checkout.m_calls->refused("merge", merged);
+        const ErrorKind kind = refused.value().kind;
+        // A full disk, a folder that cannot be written to: some files have been moved by then.
+        if (kind == ErrorKind::local_io) GDNCTL_TRY(checkout.take_back_landing(base, head));
+        if (kind == ErrorKind::local_io || kind == ErrorKind::conflict) return refused;
     }
     if (again) GDNCTL_TRY(checkout.complete_landing(base, head, landing));
     return landing;
@@ -101,11 +115,76 @@ Status GitCheckout::complete_landing(std::string_view base, std::string_view hea
     return {};
 }
 
+// What a landing that failed half-way has moved goes back. git began it only since everything in its way was as at the
+// base, so what is there now and is not is its own.
+Status GitCheckout::take_back_landing(std::string_view base, std::string_view head) const {
+    GDNCTL_TRY_ASSIGN(const GitSnapshot present, snapshot(base, "what a landing left\n"));
+    GDNCTL_TRY_ASSIGN(const auto changes, diff(base, present.tree));
+    GDNCTL_TRY_ASSIGN(const auto wanted, diff(base, head));
+    git::CallOptions paths;
+    for (const auto& change : changes) {
+        const auto want = std::find_if(wanted.begin(), wanted.end(),
+                                       [&](const GitFileChange& one) { return one.path == change.path; });
+        if (want == wanted.end()) continue;
+        if (change.status != 'A') {
+            paths.input += change.path + '\0';
+        } else if (change.new_object == want->new_object) {
+            std::error_code problem;
+            std::filesystem::remove(root() / change.path, problem);
+        }
+    }
+    if (paths.input.empty()) return {};
+    return m_calls->done({"--literal-pathspecs", "restore", "--source=" + std::string(base), "--staged", "--worktree",
+                          "--pathspec-from-file=-", "--pathspec-file-nul"},
+                         paths);
+}
+
+std::string GitCheckout::unfinished() const {
+    constexpr std::array<std::pair<const char*, const char*>, 5> k_signs = {{{"MERGE_HEAD", "merge"},
+                                                                             {"rebase-merge", "rebase"},
+                                                                             {"rebase-apply", "rebase"},
+                                                                             {"CHERRY_PICK_HEAD", "cherry-pick"},
+                                                                             {"REVERT_HEAD", "revert"}}};
+    for (const auto& [file, name] : k_signs) {
+        std::error_code problem;
+        if (std::filesystem::exists(git_dir() / file, problem)) return name;
+    }
+    return {};
+}
+
+Status GitCheckout::clear_index_lock() const {
+    constexpr int k_looks = 3;
+    constexpr std::chrono::seconds k_pause{2};
+    const std::filesystem::path lock = git_dir() / "index.lock";
+    std::error_code problem;
+    for (int i = 0; std::filesystem::exists(lock, problem); ++i) {
+        if (i < k_looks) {
+            m_calls->clock.sleep_for(k_pause, {});
+            continue;
+        }
+        if (git::git_runs_in(root(), common_dir())) {
+            return fail(ErrorKind::conflict, fmt::format("another git is at work in {}", root().string()),
+                        "let it end, then run the command again");
+        }
+        log::warning("removing {}, which a git that was killed has left behind", lock.string());
+        std::filesystem::remove(lock, problem);
+        break;
+    }
+    return {};
+}
+
+Status GitCheckout::forget_unfinished() const { return m_calls->done({"reset", "-q"}); }
+
 Status GitCheckout::clear_stale_locks() const {
     std::vector<std::filesystem::path> locks = {git_dir() / "index.lock", git_dir() / "HEAD.lock",
                                                 common_dir() / "packed-refs.lock"};
     GDNCTL_TRY_ASSIGN(const GitHead now, head());
     if (!now.branch.empty()) locks.push_back(common_dir() / (now.branch + ".lock"));
+    locks.push_back(common_dir() / "refs/stash.lock");
+    std::error_code none;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(common_dir() / "refs/gdnctl", none)) {
+        if (entry.path().extension() == ".lock") locks.push_back(entry.path());
+    }
     for (const auto& lock : locks) {
         std::error_code problem;
         if (!std::filesystem::exists(lock, problem) || git::git_runs_in(root(), common_dir())) continue;

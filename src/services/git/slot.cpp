@@ -100,10 +100,8 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
     return slot;
 }
 
-Result<std::vector<std::string>> GitSlot::show_hidden() {
-    GDNCTL_TRY_ASSIGN(auto hidden, git::hidden_files(*m_checkout.m_calls));
-    GDNCTL_TRY(git::show_files(*m_checkout.m_calls, hidden, {}));
-    return hidden;
+Status GitSlot::show(const std::vector<std::string>& hidden) {
+    return git::show_files(*m_checkout.m_calls, hidden, {});
 }
 
 Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const std::string> paths,
@@ -130,9 +128,14 @@ Status GitSlot::move_to(std::string_view commit, std::span<const std::string> ke
     fs::create_directories(m_checkout.root(), problem);
     GDNCTL_TRY(mend_link());
     for (const char* name : k_unfinished) fs::remove_all(m_admin / name, problem);
-    // An agent may have switched to a branch: reset would take it along.
-    GDNCTL_TRY(calls.done({"update-ref", "--no-deref", "-m", "gdnctl: next", "HEAD", std::string(commit)}));
-    GDNCTL_TRY(calls.done({"reset", "-q", "--hard", std::string(commit)}));
+    GDNCTL_TRY_ASSIGN(const ProcessResult moved,
+                      calls.run({"checkout", "-q", "--force", "--detach", std::string(commit)}));
+    if (!moved.ok()) {
+        // Where HEAD is damaged, or what it does not dare. An agent may have switched to a branch: reset would take it
+        // along.
+        GDNCTL_TRY(calls.done({"update-ref", "--no-deref", "-m", "gdnctl: next", "HEAD", std::string(commit)}));
+        GDNCTL_TRY(calls.done({"reset", "-q", "--hard", std::string(commit)}));
+    }
     git::Words clean = {"clean", "-q", "-ffdx"};
     for (const auto& path : keep) {
         clean.emplace_back("-e");

@@ -89,9 +89,11 @@ Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_v
     GitSnapshot made;
     GDNCTL_TRY_ASSIGN(made.hidden, git::hidden_files(*m_calls));
     GDNCTL_TRY_ASSIGN(const auto entries, status());
-    GDNCTL_TRY_ASSIGN(const std::string old_tree, m_calls->line({"rev-parse", std::string(parent) + "^{tree}"}));
+    GDNCTL_TRY_ASSIGN(const std::string trees,
+                      m_calls->line({"rev-parse", std::string(parent) + "^{tree}", "HEAD^{tree}"}));
+    const std::string old_tree = trees.substr(0, trees.find('\n'));
     if (entries.empty() && made.hidden.empty()) {
-        GDNCTL_TRY_ASSIGN(made.tree, m_calls->line({"rev-parse", "HEAD^{tree}"}));
+        made.tree = trees.substr(trees.find('\n') + 1);
     } else {
         const TemporaryIndex index(*m_calls);
         GDNCTL_TRY(index.start_from(git_dir() / "index"));

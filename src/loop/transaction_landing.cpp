@@ -1,0 +1,75 @@
+// What becomes of a candidate: it lands, is taken back, or follows a branch that has moved; and the log commit.
+#include <fmt/format.h>
+
+#include "loop/transaction.h"
+
+namespace gdnctl::loop {
+
+Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candidate, bool again) {
+    if (!m_slot || candidate.head == base.sha) {
+        GitLanding there;
+        there.kind = GitLanding::Kind::already;
+        there.tip = candidate.head;
+        return there;
+    }
+    return m_repository.land(base.branch, base.sha, candidate.head, again);
+}
+
+Status Transactions::reject(const Base& base, const Candidate& candidate) {
+    if (m_slot || candidate.head == base.sha || !candidate.broken.empty()) return {};
+    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
+    if (head.sha == base.sha) return {};  // done before a kill
+    if (head.sha != candidate.head || head.branch != base.branch) {
+        return fail(ErrorKind::conflict,
+                    fmt::format("the branch was moved by someone else, to {}; the rejected commits stay on it",
+                                head.sha.substr(0, 12)),
+                    fmt::format("take them back by hand: git revert {}..{}", base.sha.substr(0, 12),
+                                candidate.head.substr(0, 12)));
+    }
+    return m_repository.undo_to(base.sha);
+}
+
+Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base& base, const Candidate& candidate,
+                                                      std::string_view tip) {
+    GDNCTL_TRY_ASSIGN(const bool further, m_repository.is_ancestor(base.sha, tip));
+    if (!m_slot || !further) return std::optional<Candidate>();
+    GDNCTL_TRY(fill_slot(candidate.head));
+    GDNCTL_TRY_ASSIGN(const auto moved, m_slot->checkout().rebase(base.sha, candidate.head, tip));
+    if (!moved) return std::optional<Candidate>();
+    GDNCTL_TRY(pin(ref(iteration, "head-before-rebase"), candidate.head));
+    GDNCTL_TRY(pin(ref(iteration, "head"), *moved));
+    Candidate followed;
+    followed.head = *moved;
+    followed.leftovers = candidate.leftovers;
+    GDNCTL_TRY(judge(Base{std::string(tip), base.branch}, followed));
+    return std::optional(std::move(followed));
+}
+
+Result<GitLanding> Transactions::commit_log(int iteration, std::string_view branch,
+                                            const std::map<std::string, std::string>& files, std::string_view message,
+                                            bool again) {
+    const std::string name = ref(iteration, "log");
+    GDNCTL_TRY_ASSIGN(auto made, again ? m_repository.resolve(name) : Result<std::optional<std::string>>(std::nullopt));
+    GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
+    if (!tip) {
+        return fail(ErrorKind::conflict, fmt::format("the branch {} is gone", branch));
+    }
+    if (made) {
+        GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));
+        GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*made + "^1"));
+        if (there) {
+            GitLanding landed;
+            landed.kind = GitLanding::Kind::already;
+            landed.tip = *tip;
+            return landed;
+        }
+        if (parent != tip) made.reset();  // the branch went elsewhere meanwhile
+    }
+    if (!made) {
+        GDNCTL_TRY_ASSIGN(made, m_repository.commit_files(*tip, files, message));
+        GDNCTL_TRY(pin(name, *made));
+    }
+    return m_repository.land(branch, *tip, *made, again);
+}
+
+}  // namespace gdnctl::loop
