@@ -198,14 +198,14 @@ def on_full_disks():
         os.makedirs(place)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place], check=True)
         world = World(os.path.join(place, "world"))
-        leave = 4 * (step * 60 // INSTANTS)
+        leave = 4 * (step * 40 // INSTANTS)
         world.set_agent(leave)
         status = world.start().wait(timeout=300)
         with open(os.path.join(world.root, "stderr")) as f:
             words = f.read()
         if status != 0:
             met += 1
-            if status != 8 or "reason=local-io" not in words or "No space left" not in words:
+            if status != 8 or "reason=local-io" not in words or not ("No space left" in words or "Out of diskspace" in words):
                 world.fail(f"exit code {status} on a full disk with {leave} KB left")
         if os.path.exists(f"{world.root}/filler"):
             os.remove(f"{world.root}/filler")
