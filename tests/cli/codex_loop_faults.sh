@@ -121,6 +121,14 @@ test_uncommitted_work_and_ignored_files_in_the_way_of_a_landing_stay() {
   same 'uncommitted work' "$(cat kernel.c)" mine
 }
 
+test_worktree_whose_making_was_killed_is_made_again() {
+  repo && agent "$works"
+  loop 0 --isolation worktree
+  rm -r "$XDG_STATE_HOME"/gdnctl/worktrees/* && echo initializing >"$(echo .git/worktrees/*)/locked"
+  loop 0 --isolation worktree
+  same commits "$(git log --format=%s | head -1)" 'step 3'
+}
+
 test_index_lock_of_a_killed_git_is_no_end() {
   repo && agent "$works" && touch .git/index.lock
   loop 0

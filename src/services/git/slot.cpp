@@ -73,8 +73,9 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
         if (fs::exists(place, problem)) {
             GDNCTL_TRY(move_folder(place, place.string() + fmt::format(".lost-{}", format_compact_utc(clock.wall()))));
         }
+        // Forced twice: a git that was killed while it made one leaves it locked.
         GDNCTL_TRY(repository.m_calls->done(
-            {"worktree", "add", "-q", "-f", "--detach", "--no-checkout", place.string(), "HEAD"}));
+            {"worktree", "add", "-q", "-f", "-f", "--detach", "--no-checkout", place.string(), "HEAD"}));
         admin = admin_of(repository, place);
         if (admin.empty()) return fail(ErrorKind::bad_input, "git made no worktree at " + place.string());
     }
