@@ -225,6 +225,12 @@ void describe_run(cli::Args& args, Options& options) {
                             .help = "journal, prompts, transcripts",
                             .group = k_group,
                             .complete = cli::Complete::directory});
+    args.option(o.log_file, {.names = "--hillclimb-log-file",
+                             .value = "PATH",
+                             .help = "running log that iterations get an entry in, with gates",
+                             .group = k_group,
+                             .default_text = "the target's log",
+                             .complete = cli::Complete::file});
     args.option(o.keep_iterations, {.names = "--keep-iterations",
                                     .value = "N",
                                     .help = "keep the files of that many iterations in the log directory",

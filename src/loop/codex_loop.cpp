@@ -1,7 +1,5 @@
 #include "gdnctl/loop/codex_loop.h"
 
-#include <random>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -16,10 +14,12 @@
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
+#include "loop/codex_loop_plan.h"
 #include "loop/earlier_run.h"
 #include "loop/engine.h"
 #include "loop/ledger_keep.h"
 #include "loop/lock.h"
+#include "loop/log_entry.h"
 #include "loop/loop_agent.h"
 #include "loop/messages.h"
 #include "loop/post_checks.h"
@@ -33,101 +33,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string random_hex(std::size_t digits) {
-    std::random_device random;
-    std::string text;
-    while (text.size() < digits) text += fmt::format("{:08x}", random());
-    return text.substr(0, digits);
-}
-
-// What is known before anything is touched.
-struct Plan {
-    LoopOptions options;
-    GateChoices gates;
-    fs::path root, workdir, subfolder, log_dir;  // subfolder: of the root, where the agent works
-    Document prompt;
-    std::vector<std::string> directives;
-    Isolation isolation = Isolation::inplace;
-    std::string run, loop_id;
-};
-
-Result<Document> find_prompt(const LoopOptions& options, const Target& target, const Plan& plan,
-                             const Context& context) {
-    if (options.prompt_file.empty()) return default_prompt(target, plan.root);
-    const fs::path at_root = plan.root / options.prompt_file;
-    std::error_code problem;
-    return prompt_from_file(fs::exists(at_root, problem) ? at_root : context.cwd / options.prompt_file);
-}
-
-Result<Plan> make_plan(const CodexLoopRequest& request, const Context& context) {
-    Plan plan;
-    plan.options = request.options;
-    LoopOptions& options = plan.options;
-    GDNCTL_TRY(check_options(options));
-    plan.gates = request.gates;
-    options.gates = gate_options_of(plan.gates);
-    const auto rewrites = make_resilient(options);
-    take_rewrites(plan.gates, options.gates);
-    if (options.resilient) {
-        std::vector<std::string> shown;
-        for (const auto& one : rewrites) shown.push_back(fmt::format("{} {} -> {}", one.option, one.before, one.after));
-        log::info("resilient mode active: {}",
-                  shown.empty() ? std::string("nothing to change") : text::join(shown, ", "));
-        if (request.options.hold.on && !options.hold.on) {
-            log::warning("--hold-dev-tpu needs --dev-tpu-name: no dev TPU is held");
-        }
-    }
-    plan.root = find_repository_root(context.cwd).value_or(context.cwd);
-    plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
-    plan.log_dir = (plan.root / options.log_dir).lexically_normal();
-    GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
-    GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
-    for (const auto& name : unknown_placeholders(plan.prompt.text)) {
-        log::warning("the prompt has {}, which nothing replaces", name);
-    }
-    std::vector<std::string> presets = request.target.presets;
-    presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
-    GDNCTL_TRY_ASSIGN(plan.directives,
-                      session_directives({presets, options.directive_files, options.directives}, plan.root));
-    const bool slot =
-        options.isolation == IsolationChoice::worktree ||
-        (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
-    plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
-    plan.run = text::to_lower(format_compact_utc(context.clock.wall())) + "-" + random_hex(4);
-    plan.loop_id = random_hex(32);
-    return plan;
-}
-
-std::string config_of(const Plan& plan, const CodexLoopRequest& request) {
-    const LoopOptions& options = plan.options;
-    const Json config = {{"target", request.target.name},
-                         {"agent", options.agent == AgentKind::codex ? "codex" : "command"},
-                         {"model", options.model},
-                         {"reasoning_effort", options.reasoning_effort},
-                         {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
-                         {"directives", plan.directives.size()},
-                         {"post_checks", options.post_checks},
-                         {"resilient", options.resilient},
-                         {"max_failures", options.max_failures},
-                         {"hold_dev_tpu", options.hold.on}};
-    return gdnctl::to_text(config);
-}
-
-TransactionSettings transaction_settings(const Plan& plan, const CodexLoopRequest& request, fs::path slot) {
-    TransactionSettings settings;
-    settings.run = plan.run;
-    settings.isolation = plan.isolation;
-    settings.slot = std::move(slot);
-    settings.protected_paths = request.target.protected_paths;
-    settings.log_paths = {"*.md", "**/*.md", "*.records.jsonl", "**/*.records.jsonl"};
-    if (!request.target.log.empty()) settings.log_paths.push_back(request.target.log);
-    settings.links = plan.options.worktree_links;
-    return settings;
-}
-
 class Session {
 public:
-    Session(const CodexLoopRequest& request, Plan plan, Context& context)
+    Session(const CodexLoopRequest& request, LoopPlan plan, Context& context)
         : m_request(request), m_plan(std::move(plan)), m_context(context) {}
 
     Result<CodexLoopReport> run() {
@@ -280,6 +188,12 @@ private:
         parts.stop = m_context.stop;
         parts.stages = stages;
         parts.prepare = [&](int) { return sync.run(); };
+        RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log);
+        if (m_gates) {
+            parts.log_entry = [&](int iteration, std::span<const Record>) {
+                return running_log.entry(m_journal->records(), iteration);
+            };
+        }
         parts.show = shower();
         parts.command = [&](const AgentRequest& request) { return text::shell_join(m_agent.words(request)); };
         parts.tidy = [&](int iteration) {
@@ -341,58 +255,18 @@ private:
     }
 
     const CodexLoopRequest& m_request;
-    Plan m_plan;
+    LoopPlan m_plan;
     Context& m_context;
     LoopAgent m_agent;
     std::unique_ptr<GateStages> m_gates;
     std::optional<LoopJournal> m_journal;
 };
 
-// Nothing is written, and no session of a model begins.
-Result<CodexLoopReport> preview(const CodexLoopRequest& request, const Plan& plan, Context& context) {
-    GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(plan.workdir, context.process, context.clock));
-    GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
-    GDNCTL_TRY_ASSIGN(LoopAgent agent, make_loop_agent(plan.options, plan.loop_id, plan.workdir, {}, true, context));
-    GDNCTL_TRY_ASSIGN(fs::path slot, slot_folder(context.state_dir, repository.common_dir()));
-    const bool in_slot = plan.isolation == Isolation::worktree;
-    AgentRequest words;
-    words.worktree = in_slot ? slot : plan.workdir;
-    words.files.last_message = plan.log_dir / (iteration_prefix(1) + "last-message.txt");
-    const LoopOptions& options = plan.options;
-    CodexLoopReport report;
-    report.reason = "dry-run";
-    report.log_dir = plan.log_dir.string();
-    report.isolation = in_slot ? "worktree" : "inplace";
-    report.iterations_total = options.iterations;
-    report.agent_argv = agent.words(words);
-    std::vector<std::string> directives = plan.directives;
-    if (options.hold.on) {
-        directives.push_back(
-            managed_tpu_directive(options.self_command, options.hold.cluster, options.hold.name, options.hold.type));
-    }
-    report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
-    auto& lines = report.plan;
-    lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,
-                                head.branch.empty() ? "a detached HEAD" : head.branch, head.sha.substr(0, 12)));
-    lines.push_back(fmt::format("target {}, prompt {}", request.target.name,
-                                plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()));
-    lines.push_back(in_slot ? fmt::format("iterations work in {}", slot.string())
-                            : fmt::format("iterations work in place, in {}", plan.workdir.string()));
-    if (options.sync.policy != SyncPolicy::off) {
-        lines.push_back(
-            fmt::format("merge {}/{} ({})", options.sync.remote, options.sync.branch, to_text(options.sync.policy)));
-    }
-    for (const auto& glob : request.target.protected_paths) lines.push_back("protected: " + glob);
-    for (const auto& command : options.post_checks) lines.push_back("post-check: " + command);
-    lines.push_back(fmt::format("log directory {}", plan.log_dir.string()));
-    return report;
-}
-
 }  // namespace
 
 Result<CodexLoopReport> run_codex_loop(const CodexLoopRequest& request, Context& context) {
-    GDNCTL_TRY_ASSIGN(Plan plan, make_plan(request, context));
-    if (request.dry_run) return preview(request, plan, context);
+    GDNCTL_TRY_ASSIGN(LoopPlan plan, make_loop_plan(request, context));
+    if (request.dry_run) return preview_loop(request, plan, context);
     return Session(request, std::move(plan), context).run();
 }
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/log.h"
-#include "gdnctl/loop/ledger.h"
 #include "loop/report_model.h"
+#include "loop/resume.h"
 
 namespace gdnctl::loop {
 
@@ -23,13 +23,18 @@ std::span<const Record> records_of_iteration(std::span<const Record> records, in
 
 }  // namespace
 
-Status keep_in_ledger(const std::filesystem::path& log_dir, const GitCheckout& repository,
-                      std::span<const Record> records, int iteration) {
-    const auto own = records_of_iteration(records, iteration);
-    const RunView run = view_of(own);
-    if (run.iterations.empty()) return {};
-    const IterationView& view = run.iterations.front();
-    LedgerFacts facts;
+Result<std::optional<KnownIteration>> known_iteration(const std::filesystem::path& log_dir,
+                                                      const GitCheckout& repository, std::span<const Record> records,
+                                                      int iteration) {
+    KnownIteration known;
+    known.own = records_of_iteration(records, iteration);
+    const RunView run = view_of(known.own);
+    if (run.iterations.empty()) return std::optional<KnownIteration>();
+    known.view = run.iterations.front();
+    IterationView& view = known.view;
+    const Record* candidate = last_of(known.own, RecordType::candidate);
+    if (candidate != nullptr && !candidate->word("base").empty()) view.base = candidate->word("base");
+    LedgerFacts& facts = known.facts;
     facts.run = records.front().word("run");
     facts.total = state_of(records).total;
     if (!view.head.empty() && !view.base.empty() && view.head != view.base) {
@@ -42,9 +47,16 @@ Status keep_in_ledger(const std::filesystem::path& log_dir, const GitCheckout& r
     auto report = read_agent_report(log_dir, iteration);
     if (!report) log::warning("the agent's report is left out: {}", report.error().text());
     if (report) facts.report = std::move(*report);
-    GDNCTL_TRY_ASSIGN(const auto measured, read_measured(log_dir));
-    facts.measured = measured ? &*measured : nullptr;
-    return append_ledger(log_dir, iteration_record(own, facts));
+    GDNCTL_TRY_ASSIGN(auto measured, read_measured(log_dir));
+    if (measured) known.measured = std::make_shared<const MeasuredRun>(std::move(*measured));
+    facts.measured = known.measured.get();
+    return std::optional(std::move(known));
+}
+
+Status keep_in_ledger(const std::filesystem::path& log_dir, const GitCheckout& repository,
+                      std::span<const Record> records, int iteration) {
+    GDNCTL_TRY_ASSIGN(const auto known, known_iteration(log_dir, repository, records, iteration));
+    return known ? append_ledger(log_dir, iteration_record(known->own, known->facts)) : Status();
 }
 
 }  // namespace gdnctl::loop

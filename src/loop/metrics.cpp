@@ -82,6 +82,7 @@ public:
         m_out.output.finish();
         m_objects.finish();
         m_out.last_object = m_objects.last();
+        m_out.oracle = m_oracle.finding();
         return std::move(m_out);
     }
 
@@ -96,12 +97,14 @@ private:
         if (const auto difference = difference_in(m_line)) {
             m_out.max_abs = std::max(m_out.max_abs.value_or(0.0), *difference);
         }
+        m_oracle.line(m_line);
         m_line.clear();
     }
     static constexpr std::size_t k_longest = std::size_t{64} << 10U;
     static constexpr std::size_t k_most_failures = 100;
     Evidence m_out;
     JsonObjects m_objects;
+    OracleFindingReader m_oracle;
     std::string m_line;
 };
 

@@ -14,6 +14,7 @@
 #include "gdnctl/core/target.h"
 #include "gdnctl/loop/perf_policy.h"
 #include "gdnctl/services/job_output.h"
+#include "loop/oracle_finding.h"
 
 namespace gdnctl::loop {
 
@@ -38,6 +39,7 @@ struct Evidence {
     std::string last_object;                // the last whole JSON object; empty: none
     std::vector<std::string> failed_tests;  // pytest's names of what failed, each once
     std::optional<double> max_abs;          // the largest difference that a failing comparison printed
+    OracleFinding oracle;                   // the first item that the oracle does not pass
 };
 Evidence evidence_of(std::string_view log);
 // The same of a file of any size.

@@ -76,8 +76,9 @@ private:
         spec.merge_stderr = true;
         spec.takes_strays = true;
         spec.stop = context.stop;
-        std::ofstream file(
-            context.artefacts.unused(context.iteration, fmt::format("post-check-{}", index + 1), ".log"));
+        const auto output =
+            context.artefacts.unused(context.iteration, fmt::format("post-check-{}", index + 1), ".log");
+        std::ofstream file(output);
         std::string tail;
         spec.on_stdout_line = [&](std::string_view line) {
             file << redact(line) << '\n';
@@ -89,6 +90,8 @@ private:
         GDNCTL_TRY_ASSIGN(const ProcessResult ended, m_process.run(spec));
         if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
         StageResult result;
+        result.facts["command"] = m_checks.commands[index];
+        result.facts["log"] = output.filename().string();
         if (ended.ok()) return result;
         constexpr int k_by_signal = 128;
         result.verdict = StageVerdict::fail;

@@ -133,7 +133,11 @@ void judge_failure(JobEnd& end, JobKind kind) {
     if (report.status == "SUCCEEDED") return fail_job(end, Outcome::infra, "green, but no evidence");
     if (kind == JobKind::tests && tests_are_red(report, end.evidence)) {
         const auto& names = end.evidence.failed_tests;
-        return fail_job(end, Outcome::test_fail, names.empty() ? "tests failed" : names.front());
+        const std::string found = end.evidence.oracle.sign();
+        return fail_job(end, Outcome::test_fail,
+                        !names.empty()   ? names.front()
+                        : !found.empty() ? found
+                                         : "tests failed");
     }
     if (report.failure_class == "user") return fail_job(end, Outcome::rejected, "the profile failed");
     fail_job(end, Outcome::infra, fmt::format("the job command ended with exit code {}", end.rc));
@@ -222,6 +226,9 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     JobEnd end =
         judge_job(order.kind, rc, std::move(report), std::move(evidence), to_text(order.site), expected, wants_tpu);
     end.log = order.log;
+    std::vector<std::string> own = words(order);
+    own.insert(own.begin(), "gdnctl");
+    end.command = end.report.entrypoint.empty() ? text::shell_join(own) : end.report.entrypoint;
     if (left) stop_job(order, id);
     if (end.failure && m_options.log_tail > 0) {
         log::warning("{}; the end of {}:\n{}", end.summary, order.log.filename().string(),
@@ -256,8 +263,10 @@ JobEnd judge_job(JobKind kind, int rc, JobReport report, Evidence evidence, std:
         judge_failure(end, kind);
     }
     const std::string counts = kind == JobKind::tests ? counts_text(end.evidence) : std::string();
+    const std::string found = end.evidence.oracle.text();
+    const bool told = end.failure && !found.empty() && end.failure->sign == end.evidence.oracle.sign();
     end.summary = fmt::format("{} on {}: {}{}", to_text(kind), site, counts,
-                              end.failure      ? (counts.empty() ? "" : "; ") + end.failure->sign
+                              end.failure      ? (counts.empty() ? "" : "; ") + (told ? found : end.failure->sign)
                               : counts.empty() ? std::string("done")
                                                : std::string());
     if (!end.report.submission_id.empty()) end.summary += " (job " + end.report.submission_id + ")";

@@ -51,6 +51,7 @@ struct JobEnd {
     bool site_is_unknown = false;    // no such cluster: not to be asked again
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
+    std::string command;  // that ran there; the child's own words where that is not known
 };
 
 class TargetJobs {

@@ -68,6 +68,7 @@ void put_job_facts(StageResult& result, const JobEnd& end) {
     put_fact(result, "job", end.report.submission_id);
     put_fact(result, "cluster", end.report.cluster);
     put_fact(result, "log", end.log.filename().string());
+    put_fact(result, "command", end.command);
 }
 
 void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOptions& options) {
@@ -82,6 +83,11 @@ void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOpti
         result.facts["skipped"] = std::to_string(counts->skipped);
     }
     put_fact(result, "verdict", end.evidence.output.verdicts().overall);
+    const OracleFinding& oracle = end.evidence.oracle;
+    if (oracle.found()) put_fact(result, "oracle_item", oracle.item + ": " + oracle.verdict);
+    put_fact(result, "oracle_stage", oracle.stage);
+    put_fact(result, "oracle_where", oracle.where);
+    put_fact(result, "oracle_first_wrong_token", oracle.token);
     // Measured, not assumed: everything was run, and what came out is evidence.
     const bool whole = options.suite == Suite::both && options.pytest_args.empty();
     result.facts["validation_tests_full_parity"] = whole && !end.failure ? "true" : "false";

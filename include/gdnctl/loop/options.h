@@ -62,6 +62,7 @@ enum class IsolationChoice { automatic, worktree, inplace };
 struct LoopOptions {
     std::int64_t iterations = 0;
     std::string prompt_file, workdir;  // empty: looked up; the root of the repository
+    std::string log_file;              // the running log; empty: the target's
     std::string model = "gpt-5.3-codex";
     bool model_given = false;
     std::string codex_bin;

@@ -136,6 +136,8 @@ public:
     Result<GitRange> range(std::string_view base, std::string_view tip) const;
     Result<std::vector<std::string>> commits(std::string_view base, std::string_view tip) const;  // of range()
     Result<std::vector<GitFileChange>> diff(std::string_view from, std::string_view to) const;    // no renames
+    // The bytes of each object ("<commit>:<path>", "<commit>"), in this order, in one call; nullopt: there is none.
+    Result<std::vector<std::optional<std::string>>> objects(std::span<const std::string> names) const;
     // `git apply --binary` takes it. No paths: everything.
     Result<std::string> patch(std::string_view from, std::string_view to, std::span<const std::string> paths) const;
     Status write_patch(std::string_view from, std::string_view to, const std::filesystem::path& file) const;

@@ -222,6 +222,18 @@ Words patch_words(std::string_view from, std::string_view to) {
 
 }  // namespace
 
+Result<std::vector<std::optional<std::string>>> GitCheckout::objects(std::span<const std::string> names) const {
+    git::CallOptions options;
+    for (const auto& name : names) {
+        if (name.find('\n') != std::string::npos) return fail(ErrorKind::usage, "a path with a newline: " + name);
+        options.input += name + "\n";
+    }
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"cat-file", "--batch"}, options));
+    auto found = git::parse_batch(out, names.size());
+    if (!found) return unreadable("cat-file");
+    return std::move(*found);
+}
+
 Result<std::string> GitCheckout::patch(std::string_view from, std::string_view to,
                                        std::span<const std::string> paths) const {
     Words words = patch_words(from, to);

@@ -99,6 +99,27 @@ std::vector<GitWorktree> parse_worktrees(std::string_view text) {
     return found;
 }
 
+std::optional<std::vector<std::optional<std::string>>> parse_batch(std::string_view text, std::size_t count) {
+    std::vector<std::optional<std::string>> objects;
+    while (objects.size() < count) {
+        const std::size_t end = text.find('\n');
+        if (end == std::string_view::npos) return std::nullopt;
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(end + 1);
+        if (line.ends_with(" missing")) {
+            objects.emplace_back();
+            continue;
+        }
+        const auto size = text::parse_int(line.substr(line.rfind(' ') + 1));
+        if (!size || *size < 0 || static_cast<std::size_t>(*size) >= text.size()) return std::nullopt;
+        const auto bytes = static_cast<std::size_t>(*size);
+        const bool folder = line.find(" tree ") != std::string_view::npos;
+        objects.push_back(folder ? std::nullopt : std::optional(std::string(text.substr(0, bytes))));
+        text.remove_prefix(bytes + 1);
+    }
+    return objects;
+}
+
 std::vector<std::string> parse_listed_paths(std::string_view words) {
     std::vector<std::string> paths;
     for (const auto line : text::split(words, '\n')) {

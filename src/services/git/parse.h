@@ -14,6 +14,8 @@ std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text);
 std::optional<std::vector<GitFileChange>> parse_raw_diff(std::string_view text);
 // `git worktree list --porcelain -z`. Bare entries and those that can be pruned are left out.
 std::vector<GitWorktree> parse_worktrees(std::string_view text);
+// `git cat-file --batch` on `count` names: each object's bytes; nullopt inside: there is none, or it is a folder.
+std::optional<std::vector<std::optional<std::string>>> parse_batch(std::string_view text, std::size_t count);
 // Paths that a refused merge, checkout or reset lists, one a line after a tab.
 std::vector<std::string> parse_listed_paths(std::string_view words);
 

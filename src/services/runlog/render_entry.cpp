@@ -177,6 +177,7 @@ private:
                                                  {"W&B run", "/run_url"},
                                                  {"Profiler artifact", "/artifact"},
                                                  {"Trace location", "/trace/path"},
+                                                 {"Output path", "/output"},
                                                  {"Failure mode", "/failure"}}) {
                 const std::string value = text_at(profile, pointer);
                 if (!value.empty()) bullet(1, label, code(shown(value)));

@@ -86,7 +86,7 @@ constexpr std::array<std::string_view, 10> k_change_classes = {
     "diagnostic side-arm",           "inner kernel math",         "attribution", "outer control structure",
     "whole-layer boundary",          "decoder shell attribution"};
 
-constexpr std::array<std::string_view, 28> k_decisions = {"baseline",
+constexpr std::array<std::string_view, 34> k_decisions = {"baseline",
                                                           "promoted",
                                                           "within_threshold",
                                                           "within threshold",
@@ -94,6 +94,12 @@ constexpr std::array<std::string_view, 28> k_decisions = {"baseline",
                                                           "regressed",
                                                           "control_flow_regression",
                                                           "promote_corrupt_champion",
+                                                          "metric_missing",
+                                                          "incomparable",
+                                                          "common_factor",
+                                                          "baseline_shift",
+                                                          "aa_ok",
+                                                          "keep",
                                                           "low-impact",
                                                           "regressed + reverted",
                                                           "infra-blocked",
@@ -213,10 +219,12 @@ const Field* first_of(const Entry& entry, std::initializer_list<std::string_view
     return nullptr;
 }
 
+// Of a whole run: buckets of a step have plain names, what a target is judged by has a namespace (throughput/mfu,
+// gdn/forward_ms).
 bool has_throughput(const Entry& entry) {
     if (entry.metric("step_duration_ms") != nullptr) return true;
     return std::any_of(entry.metrics.begin(), entry.metrics.end(),
-                       [](const Metric& m) { return m.key.starts_with("throughput/"); });
+                       [](const Metric& m) { return m.key.find('/') != std::string::npos; });
 }
 
 bool has_fence(const Entry& entry) {

@@ -1,0 +1,161 @@
+#include "loop/codex_loop_plan.h"
+
+#include <random>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/loop/prompt.h"
+#include "gdnctl/platform/clock.h"
+#include "loop/artefacts.h"
+#include "loop/loop_agent.h"
+#include "loop/validation_gate.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string random_hex(std::size_t digits) {
+    std::random_device random;
+    std::string text;
+    while (text.size() < digits) text += fmt::format("{:08x}", random());
+    return text.substr(0, digits);
+}
+
+Result<Document> find_prompt(const LoopOptions& options, const Target& target, const LoopPlan& plan,
+                             const Context& context) {
+    if (options.prompt_file.empty()) return default_prompt(target, plan.root);
+    const fs::path at_root = plan.root / options.prompt_file;
+    std::error_code problem;
+    return prompt_from_file(fs::exists(at_root, problem) ? at_root : context.cwd / options.prompt_file);
+}
+
+// The running log as git names it; a link is followed, as the log tools do. Empty: none, or outside of the repository.
+std::string log_in_repository(const LoopOptions& options, const Target& target, const fs::path& root) {
+    const fs::path named = options.log_file.empty() ? fs::path(target.log) : fs::path(options.log_file);
+    if (named.empty()) return {};
+    std::error_code problem;
+    fs::path path = (root / named).lexically_normal();
+    if (fs::is_symlink(path, problem)) path = fs::weakly_canonical(path, problem);
+    const fs::path inside = path.lexically_relative(fs::weakly_canonical(root, problem));
+    const fs::path plain = path.lexically_relative(root);
+    const auto is_in = [](const fs::path& one) { return !one.empty() && *one.begin() != ".."; };
+    return is_in(plain) ? plain.generic_string() : is_in(inside) ? inside.generic_string() : std::string();
+}
+
+}  // namespace
+
+Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& context) {
+    LoopPlan plan;
+    plan.options = request.options;
+    LoopOptions& options = plan.options;
+    GDNCTL_TRY(check_options(options));
+    plan.gates = request.gates;
+    options.gates = gate_options_of(plan.gates);
+    const auto rewrites = make_resilient(options);
+    take_rewrites(plan.gates, options.gates);
+    if (options.resilient) {
+        std::vector<std::string> shown;
+        for (const auto& one : rewrites) shown.push_back(fmt::format("{} {} -> {}", one.option, one.before, one.after));
+        log::info("resilient mode active: {}",
+                  shown.empty() ? std::string("nothing to change") : text::join(shown, ", "));
+        if (request.options.hold.on && !options.hold.on) {
+            log::warning("--hold-dev-tpu needs --dev-tpu-name: no dev TPU is held");
+        }
+    }
+    plan.root = find_repository_root(context.cwd).value_or(context.cwd);
+    plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
+    plan.log_dir = (plan.root / options.log_dir).lexically_normal();
+    plan.log = log_in_repository(options, request.target, plan.root);
+    GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
+    GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
+    for (const auto& name : unknown_placeholders(plan.prompt.text)) {
+        log::warning("the prompt has {}, which nothing replaces", name);
+    }
+    std::vector<std::string> presets = request.target.presets;
+    presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
+    GDNCTL_TRY_ASSIGN(plan.directives,
+                      session_directives({presets, options.directive_files, options.directives}, plan.root));
+    const bool slot =
+        options.isolation == IsolationChoice::worktree ||
+        (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
+    plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
+    plan.run = text::to_lower(format_compact_utc(context.clock.wall())) + "-" + random_hex(4);
+    plan.loop_id = random_hex(32);
+    return plan;
+}
+
+std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
+    const LoopOptions& options = plan.options;
+    const Json config = {{"target", request.target.name},
+                         {"agent", options.agent == AgentKind::codex ? "codex" : "command"},
+                         {"model", options.model},
+                         {"reasoning_effort", options.reasoning_effort},
+                         {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
+                         {"directives", plan.directives.size()},
+                         {"post_checks", options.post_checks},
+                         {"resilient", options.resilient},
+                         {"max_failures", options.max_failures},
+                         {"hold_dev_tpu", options.hold.on}};
+    return gdnctl::to_text(config);
+}
+
+TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request, fs::path slot) {
+    TransactionSettings settings;
+    settings.run = plan.run;
+    settings.isolation = plan.isolation;
+    settings.slot = std::move(slot);
+    settings.protected_paths = request.target.protected_paths;
+    settings.log_paths = {"*.md", "**/*.md", "*.records.jsonl", "**/*.records.jsonl"};
+    for (const auto& log : {request.target.log, plan.log}) {
+        if (!log.empty()) settings.log_paths.push_back(log);
+    }
+    settings.links = plan.options.worktree_links;
+    return settings;
+}
+
+Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context) {
+    GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(plan.workdir, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
+    GDNCTL_TRY_ASSIGN(LoopAgent agent, make_loop_agent(plan.options, plan.loop_id, plan.workdir, {}, true, context));
+    GDNCTL_TRY_ASSIGN(fs::path slot, slot_folder(context.state_dir, repository.common_dir()));
+    const bool in_slot = plan.isolation == Isolation::worktree;
+    AgentRequest words;
+    words.worktree = in_slot ? slot : plan.workdir;
+    words.files.last_message = plan.log_dir / (iteration_prefix(1) + "last-message.txt");
+    const LoopOptions& options = plan.options;
+    CodexLoopReport report;
+    report.reason = "dry-run";
+    report.log_dir = plan.log_dir.string();
+    report.isolation = in_slot ? "worktree" : "inplace";
+    report.iterations_total = options.iterations;
+    report.agent_argv = agent.words(words);
+    std::vector<std::string> directives = plan.directives;
+    if (options.hold.on) {
+        directives.push_back(
+            managed_tpu_directive(options.self_command, options.hold.cluster, options.hold.name, options.hold.type));
+    }
+    report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
+    auto& lines = report.plan;
+    lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,
+                                head.branch.empty() ? "a detached HEAD" : head.branch, head.sha.substr(0, 12)));
+    lines.push_back(fmt::format("target {}, prompt {}", request.target.name,
+                                plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()));
+    lines.push_back(in_slot ? fmt::format("iterations work in {}", slot.string())
+                            : fmt::format("iterations work in place, in {}", plan.workdir.string()));
+    if (options.sync.policy != SyncPolicy::off) {
+        lines.push_back(
+            fmt::format("merge {}/{} ({})", options.sync.remote, options.sync.branch, to_text(options.sync.policy)));
+    }
+    for (const auto& glob : request.target.protected_paths) lines.push_back("protected: " + glob);
+    for (const auto& command : options.post_checks) lines.push_back("post-check: " + command);
+    lines.push_back(fmt::format("log directory {}", plan.log_dir.string()));
+    return report;
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,41 @@
+// What is known of a run before anything is touched, and what --dry-run shows of it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/loop/codex_loop.h"
+#include "gdnctl/loop/options.h"
+#include "gdnctl/loop/presets.h"
+#include "gdnctl/loop/validation_options.h"
+#include "gdnctl/platform/context.h"
+#include "loop/transaction.h"
+
+namespace gdnctl::loop {
+
+struct LoopPlan {
+    LoopOptions options;  // as --resilient left them
+    GateChoices gates;
+    std::filesystem::path root, workdir, subfolder, log_dir;  // subfolder: of the root, where the agent works
+    std::string log;  // the running log, relative to the root; empty: there is none
+    Document prompt;
+    std::vector<std::string> directives;
+    Isolation isolation = Isolation::inplace;
+    std::string run, loop_id;
+};
+
+// Errors: usage, config. Nothing is written.
+Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& context);
+
+// JSON text for the `run` record.
+std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
+
+TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
+                                         std::filesystem::path slot);
+
+// Nothing is written, and no session of a model begins.
+Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,37 @@
+// How a running log becomes one that has an iteration's entry. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/result.h"
+#include "gdnctl/core/time.h"
+
+namespace gdnctl::loop {
+
+// The log and its records (`<log>.records.jsonl`) as they stand in commits; empty: not there.
+struct LogSources {
+    std::string name;                     // for messages
+    std::string text, records;            // at the tip of the branch
+    std::string base_text;                // where the candidate began
+    std::string head_text, head_records;  // in the candidate; empty: there is none
+};
+
+struct ComposedLog {
+    std::string text, records;
+    std::string id;         // of the record; empty: the agent's entry has none
+    std::string iteration;  // number in the log: "12"
+    bool stamped = false;   // the agent's own entry got its commit
+};
+
+// One entry for the iteration that `record` is of, however often it is asked for:
+//  - the agent's own, when `landed` (its commits are on the branch) and they brought one. One that was made by `log
+//    append` gets a record that supersedes its own, with what was measured; one written by hand gets the commit
+//    where it says `this commit` or `(pending)`, and no other change
+//  - else a new one at the end. What the agent wrote of its idea in an entry that did not land is taken over.
+// An older entry is never touched. nullopt: there is nothing to change. Errors: bad_input, usage (a log that cannot be
+// read: its limits, a fence that is not closed, records that are none).
+Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,264 @@
+# codex-loop with validation and performance: what is kept, what is taken back, and why; jobs of this machine.
+
+world() { # a target whose test says what state.txt asks for, and whose profile prints the number in speed.txt as ms
+  unset GIT_AUTHOR_DATE GIT_COMMITTER_DATE  # the log's dates are compared with the commits'
+  git init -q . && mkdir -p scripts/gdn
+  cat >gdnctl.toml <<'TOML'
+target = "mine"
+[targets.mine]
+log = "log.md"
+protected = ["gdnctl.toml", "judge.sh"]
+test = ["sh", "judge.sh"]
+metric = { name = "mine/forward_ms", better = "lower", unit = "ms", from = "json:/ms" }
+[targets.mine.profile]
+argv = ["sh", "-c", "printf '{\"ms\": %s}\\n' \"$(cat speed.txt)\""]
+TOML
+  cat >judge.sh <<SH
+echo run >>$WORK/tests_run
+case \$(cat state.txt) in
+  ok) echo 'verdict: OK' ;;
+  wrong) printf 'case   t_hand                     WRONG          6.3e+06 x budget\n'
+    printf '       where: value head 0 of 1; chunk 0 (of 64 tokens)\n       stage: order; also possible: intra\n'
+    printf 'verdict: WRONG: 1 of 1 cases\n'; exit 1 ;;
+  infra) echo 'ConnectionResetError: peer'; exit 1 ;;
+  oom) echo 'RESOURCE_EXHAUSTED: vmem'; exit 1 ;;
+esac
+SH
+  printf '# Log\n\n## Iterations\n' >log.md
+  echo 'It {{ITERATION}}' >scripts/gdn/codex_iteration_prompt.md
+  echo ok >state.txt && echo 10 >speed.txt
+  git add . && git commit -qm base
+  base=$(git rev-parse HEAD)
+}
+agent() { # SPEED:STATE of each iteration; `-`: it changes nothing
+  { printf '#!/bin/bash\nset -e\ncase $(cat) in\n'
+    local n=0 one
+    for one in "$@"; do
+      n=$((n + 1))
+      if [ "$one" = - ]; then printf '"It %d"*) exit 0 ;;\n' $n; continue; fi
+      printf '"It %d"*) echo %s >speed.txt; echo %s >state.txt ;;\n' $n "${one%%:*}" "${one#*:}"
+    done
+    printf 'esac\ndate +%%N >note.txt; git add -A; git commit -qm "Speed $(cat speed.txt)" -m "Because it is."\n'
+  } >"$WORK/agent" && chmod +x "$WORK/agent"
+}
+loop() { # CODE OPTION...
+  local want=$1
+  shift
+  expect "$want" "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 \
+    --retry-sleep-seconds 0 --validation-retry-sleep 0 --validation-ray-cluster local "$@"
+}
+last_line() { [ "$(tail -n 1 "$WORK/err")" = "[gdnctl] codex-loop stopped: $1" ] || fail "last line is not: $1"; }
+kept() { [ "$(git rev-list --count "$base"..HEAD -- speed.txt)" = "$1" ] || fail "$1 candidates should be on the branch"; }
+entries() { [ "$(grep -c '^### Iteration ' log.md)" = "$1" ] || fail "$(grep -c '^### Iteration ' log.md) entries in the log, not $1"; }
+clean_log() { # the linter has nothing to say
+  expect 0 "$GDNCTL" lint-log --scope all --strict --json
+  out_lacks '"rule"'
+}
+log_has() { grep -qF -- "$1" log.md || { cat log.md >&2; fail "log.md lacks: $1"; }; }
+logs=.agents/logs/gdn_codex_loop
+
+test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
+  world && agent 8:ok 4:wrong 8:ok
+  loop 0 --iterations 3 --max-failures -1 --validation-policy count-failure --perf-pairs 3
+  last_line 'reason=completed iteration=3 rc=0'
+  [ "$(cat speed.txt)" = 8 ] && [ "$(cat state.txt)" = ok ] || fail 'another candidate was kept'
+  kept 1
+  err_has 'performance baseline initialized: mine/forward_ms=10 @ '
+  err_has 'performance champion promoted: 10 -> 8 (-20.00%'
+  err_has 'performance within hold band vs champion: 8 -> 8'
+  err_has 'Iteration failed required TPU validation/profile gate.'
+  err_has '[gdnctl] $ '
+  [ "$(git show "$(git for-each-ref --format='%(refname)' 'refs/gdnctl/*/iter-002/head')":state.txt)" = wrong ] || fail 'what was refused is lost'
+  grep -q '"decision": "promoted"' $logs/perf_state.json || fail 'no champion was written'
+  grep -q '"metric_value": 8' $logs/iteration-001-measurement.json || fail 'no measurement'
+  entries 3
+  log_has '### Iteration 0 - Speed 8'
+  log_has '- Decision: promoted'
+  log_has '- mine/forward_ms: `10.000000 ms -> 8.000000 ms`'
+  log_has '- Interpretation: gain over the champion, from 3 pairs of runs in turn: +25.00%'
+  log_has '- Hypothesis: Because it is.'
+  log_has '  - Evidence: `.agents/logs/gdn_codex_loop/iteration-001-validation-tests.log`'
+  log_has '/iter-002/head)'
+  log_has '- Decision: within_threshold ('
+  # A commit of its own for each entry, which names the code it stands on; the next iteration begins there.
+  [ "$(git log --format=%s "$base"..HEAD | grep -c '^Log iteration ')" = 3 ] || fail 'log commits'
+  git log -1 --format=%B HEAD~1 | grep -q "^Gdnctl-Code: $(git log -1 --format=%H -- speed.txt)\$" || fail 'code'
+  [ "$(git show --name-only --format= HEAD)" = $'log.md\nlog.records.jsonl' ] || fail 'the log commit has other files'
+  [ -z "$(git status --porcelain -uno)" ] || fail 'the tree is dirty'
+  clean_log
+  expect 0 "$GDNCTL" loop-report
+}
+
+test_an_entry_of_the_agents_own_is_stamped_and_not_doubled() {
+  world
+  cat >"$WORK/agent" <<'SH'
+#!/bin/bash
+cat >/dev/null; echo 8 >speed.txt
+printf '\n### Iteration 7 - by hand\n\n- Date: 2026-03-10T12:00:00Z\n- Commit: this commit\n- Hypothesis: it is\n' >>log.md
+git commit -qam 'Speed 8'
+SH
+  chmod +x "$WORK/agent"
+  loop 0 --iterations 1 --perf-mode off
+  code=$(git log -1 --format=%H -- speed.txt)
+  err_has "stamped last hill-climb log entry with commit ${code:0:12}"
+  entries 1
+  log_has "- Commit: $code"
+  [ "$(git log -1 --format=%s)" = 'Log iteration 7: accepted' ] || fail 'log commit'
+  [ -z "$(git status --porcelain -uno)" ] || fail 'the tree is dirty'
+}
+
+test_every_outcome_has_its_entry_and_infrastructure_its_command() {
+  world && agent - 8:oom 8:infra 8:ok
+  loop 0 --iterations 4 --max-failures -1 --no-commit-policy continue --validation-policy count-failure \
+    --validation-max-attempts 2 --perf-mode off
+  entries 4
+  kept 1
+  [ "$(wc -l <"$WORK/tests_run")" = 4 ] || fail 'the infrastructure was not tried twice, or something else was'
+  log_has '### Iteration 0 - nothing was changed'
+  log_has '- Commit: none (no new commit)'
+  log_has '- Decision: infra-blocked'
+  log_has '  - Command: '
+  log_has '  - Error: ConnectionResetError'
+  clean_log
+  expect 0 "$GDNCTL" loop-status --json
+  out_has '"oom": 1'
+  out_has '"infra": 1'
+}
+
+test_without_a_log_it_is_said_once_and_without_gates_there_is_no_log_commit() {
+  world && git rm -q log.md && git commit -qm 'No log' && base=$(git rev-parse HEAD) && agent 8:ok 7:ok
+  loop 0 --iterations 2 --perf-mode off
+  [ "$(grep -c 'no running log log.md on the branch: iterations get no entry' "$WORK/err")" = 1 ] || fail 'not said once'
+  kept 2
+  printf '# Log\n' >other.md && git add other.md && git commit -qm other && agent 6:ok
+  loop 0 --iterations 1 --perf-mode off --hillclimb-log-file other.md
+  grep -q '^### Iteration 0 - Speed 6' other.md || fail 'no entry in the log that was named'
+  agent 5:ok
+  expect 0 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 1
+  [ "$(git log -1 --format=%s)" = 'Speed 5' ] || fail 'a log commit without gates'
+}
+
+test_a_kill_anywhere_and_resume_leave_one_entry_an_iteration() {
+  world && agent 8:ok 4:wrong
+  local n
+  for n in 8 13 19; do # records of the journal, and then it is gone
+    git reset -q --hard "$base" && rm -rf $logs
+    "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 2 \
+      --validation-ray-cluster local --max-failures -1 --validation-policy count-failure --perf-mode off 2>"$WORK/err" &
+    pid=$!
+    until [ "$(wc -l 2>/dev/null <$logs/journal.jsonl || echo 0)" -ge $n ] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    loop 0 --iterations 2 --resume --max-failures -1 --validation-policy count-failure --perf-mode off
+    entries 2
+    [ "$(git log --format=%s "$base"..HEAD | grep -c '^Log iteration ')" = 2 ] || fail "log commits, killed at $n"
+    clean_log
+  done
+}
+
+test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
+  local policy word code failures commits
+  for policy in fail:1:1:1 revert-count-failure:0:1:1 revert-continue:0:0:1 count-failure:0:1:1 continue:0:0:2; do
+    IFS=: read -r word code failures commits <<<"$policy"
+    rm -rf .git .agents ./* && world && agent 10.5:ok 12:ok
+    loop "$code" --iterations 2 --max-failures -1 --validation-mode profile-only --perf-pairs 1 --perf-regression-policy "$word"
+    err_has 'performance regression detected vs champion: 10.5 -> 12'
+    kept "$commits"
+    entries 2
+    log_has '- Decision: regression'
+    log_has '- mine/forward_ms: `10.500000 ms -> 12.000000 ms`'
+    expect 0 "$GDNCTL" loop-status --json
+    out_has "\"failures_counted\": $failures"
+  done
+  expect 0 "$GDNCTL" lint-log --scope all # without tests only warnings are left: nothing says that it is correct
+}
+
+test_validation_policies_and_exit_codes() {
+  world && agent 8:wrong 8:wrong
+  loop 1 --iterations 2
+  last_line 'reason=validation-tests iteration=1 rc=1'
+  loop 1 --iterations 2 --validation-policy count-failure
+  loop 0 --iterations 2 --validation-policy count-failure --max-failures 2
+  loop 0 --iterations 2 --validation-policy continue --json
+  python3 - "$WORK/out" <<'PY' || fail 'not the object'
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert list(o)[0] == 'schema' and o['schema'] == 'gdnctl.codex-loop/1', o
+assert o['outcomes'] == {'test-fail': 2} and o['isolation'] == 'worktree' and o['failures'] == 0 and o['rc'] == 0, o
+PY
+  expect 0 "$GDNCTL" loop-explain 2
+  out_has 'case t_hand: WRONG, stage order, value head 0 of 1; chunk 0 (of 64 tokens)'
+  out_has 'oracle_stage = order; also possible: intra'
+  expect 0 "$GDNCTL" loop-explain 2 --json
+  out_has '"oracle_stage": "order; also possible: intra"'
+  out_has '"oracle_where": "value head 0 of 1; chunk 0 (of 64 tokens)"'
+  expect 0 "$GDNCTL" loop-report
+  grep -rqF 'stage order, value head 0 of 1; chunk 0' $logs "$WORK/out" || fail 'the report does not name the stage'
+  loop 3 --iterations 2 --validation-policy continue --fail-if-no-win
+  kept 0
+  clean_log
+}
+
+test_validation_modes() {
+  world && agent 8:wrong
+  loop 0 --iterations 1 --validation-mode profile-only --perf-pairs 1
+  [ ! -e "$WORK/tests_run" ] || fail 'tests ran'
+  kept 1
+  log_has '- Decision: baseline'
+  agent 7:wrong
+  loop 0 --iterations 1 --validation-mode off
+  kept 2
+  [ ! -e "$WORK/tests_run" ] || fail 'tests ran'
+  loop 2 --iterations 1 --validation-mode off --perf-mode required
+}
+
+test_trouble_three_times_in_a_row_ends_the_run() {
+  world && agent 8:infra 8:infra 8:infra 8:ok
+  loop 4 --iterations 4 --validation-policy continue --validation-max-attempts 1
+  last_line 'reason=circuit-breaker iteration=3 rc=4'
+  entries 3
+  clean_log
+}
+
+test_another_configuration_is_incomparable_and_nobodys_failure() {
+  world && agent 8:ok
+  loop 0 --iterations 1 --perf-pairs 1
+  # The champion of then ran another command line.
+  sed -i 's|^argv = .*|argv = ["sh", "-c", "true; printf '"'{\\\\\"ms\\\\\": %s}\\\\\\\\n'"' \\"$(cat speed.txt)\\""]|' gdnctl.toml
+  git commit -qam 'Another profile' && base=$(git rev-parse HEAD) && agent 9:ok
+  loop 0 --iterations 1 --perf-pairs 1 --max-failures 0
+  err_lacks 'performance regression detected'
+  grep -q '"fingerprint_key"' $logs/perf_state.json || fail 'no fingerprint'
+  expect 0 "$GDNCTL" loop-explain 1
+}
+
+test_a_gate_of_the_target_refuses() {
+  world
+  cat >>gdnctl.toml <<'TOML'
+[targets.mine.gates]
+override_pct = 90
+limits = { most_ms = 0.5 }
+gates = [{ id = "size", says = "`{metric}` rose by {rise}", all = [{ metric = "size", when = "rises-over", limit = "most_ms" }] }]
+TOML
+  sed -i 's|^argv = .*|argv = ["sh", "-c", "cat result.json"]|' gdnctl.toml
+  echo '{"ms": 10, "size": 1}' >result.json && git add -A && git commit -qm gates && base=$(git rev-parse HEAD)
+  printf '#!/bin/bash\ncat >/dev/null; echo "{\\"ms\\": 8, \\"size\\": 2}" >result.json; git commit -qam work\n' >"$WORK/agent" && chmod +x "$WORK/agent"
+  loop 0 --iterations 1 --max-failures -1 --perf-pairs 3
+  err_has 'performance control-flow gate triggered:'
+  err_has '  - `size` rose by 1.000'
+  [ "$(git show HEAD:result.json)" = '{"ms": 10, "size": 1}' ] || fail 'it was kept'
+  log_has '- Decision: control_flow_regression ('
+  clean_log
+}
+
+test_mistakes_are_found_before_anything() {
+  world && agent 8:ok
+  loop 2 --iterations 1 --perf-pairs 4
+  loop 2 --iterations 1 --validation-profile-env MISSING_EQUALS
+  loop 2 --iterations 1 --validation-mode off --perf-mode required
+  loop 2 --iterations 1 --validation-max-attempts 0
+  mkdir -p $logs && echo '{' >$logs/perf_state.json
+  loop 2 --iterations 1
+  [ "$(cat $logs/perf_state.json)" = '{' ] || fail 'a state that does not parse was touched'
+  [ "$(git rev-parse HEAD)" = "$base" ] || fail 'an agent ran'
+}
