@@ -16,6 +16,11 @@ constexpr std::array<cli::Choice<Policy>, 3> k_policies = {
      {"continue", Policy::go_on, "go on"}}};
 constexpr std::array<cli::Choice<Policy>, 2> k_protected = {
     {{"fail", Policy::fail, "stop with exit code 7"}, {"count-failure", Policy::count_failure, "go on"}}};
+constexpr std::array<cli::Choice<IdeaChoice>, 4> k_ideas = {
+    {{"auto", IdeaChoice::automatic, "warn with gates, else off"},
+     {"off", IdeaChoice::off, "nothing is said"},
+     {"warn", IdeaChoice::warn, "say so, and go on"},
+     {"block", IdeaChoice::block, "refuse it before it is tested, unless the agent's report gives a new argument"}}};
 constexpr std::array<cli::Choice<DirtyPolicy>, 2> k_dirty = {
     {{"fail", DirtyPolicy::fail, "an error of the iteration"},
      {"stash", DirtyPolicy::stash, "set uncommitted work aside until the iteration has ended"}}};
@@ -156,6 +161,11 @@ void describe_checks(cli::Args& args, Options& options) {
                 {.names = "--protected-policy",
                  .value = "POLICY",
                  .help = "when an iteration changes files that are protected",
+                 .group = k_group});
+    args.option(o.idea_policy, k_ideas,
+                {.names = "--idea-policy",
+                 .value = "POLICY",
+                 .help = "when an idea comes back that was refused twice",
                  .group = k_group});
     args.option(o.max_failures, {.names = "--max-failures",
                                  .value = "N",

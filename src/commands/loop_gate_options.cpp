@@ -82,7 +82,7 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
                  .group = k_validation});
     args.option(o.max_attempts, {.names = "--validation-max-attempts",
                                  .value = "N",
-                                 .help = "passes over all places, after trouble that is not the candidate's; -1: any",
+                                 .help = "passes over all places, after trouble that is not the candidate's; -1: up to 30",
                                  .group = k_validation});
     args.option(
         o.retry_sleep_s,

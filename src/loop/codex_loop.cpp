@@ -17,6 +17,7 @@
 #include "loop/codex_loop_plan.h"
 #include "loop/earlier_run.h"
 #include "loop/engine.h"
+#include "loop/idea_stage.h"
 #include "loop/ledger_keep.h"
 #include "loop/lock.h"
 #include "loop/log_entry.h"
@@ -156,6 +157,16 @@ private:
         return std::make_unique<TpuHold>(std::move(settings), m_context.process, m_context.clock, m_context.stop);
     }
 
+    IdeaPolicy idea_policy() const {
+        switch (m_plan.options.idea_policy) {
+            case IdeaChoice::off: return IdeaPolicy::off;
+            case IdeaChoice::warn: return IdeaPolicy::warn;
+            case IdeaChoice::block: return IdeaPolicy::block;
+            case IdeaChoice::automatic: break;
+        }
+        return m_gates ? IdeaPolicy::warn : IdeaPolicy::off;
+    }
+
     // false: a required one is not to be had.
     bool acquire(std::unique_ptr<TpuHold>& tpu) const {
         if (!tpu) return true;
@@ -176,6 +187,9 @@ private:
     Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
         const auto begun = m_context.clock.monotonic();
         std::vector<std::unique_ptr<Stage>> stages;
+        if (const IdeaPolicy ideas = idea_policy(); ideas != IdeaPolicy::off) {
+            stages.push_back(make_idea_stage(ideas, git.repository()));
+        }
         stages.push_back(make_post_checks(post_checks(), m_context.process, m_context.clock));
         std::unique_ptr<TpuHold> tpu = hold();
         const bool can_begin = acquire(tpu);

@@ -10,6 +10,10 @@ namespace gdnctl::loop {
 
 namespace {
 
+// Of "any number": an hour at the usual pause. What lasts longer parks the candidate, and the run ends at its third in
+// a row; no budget is looked at in here.
+constexpr std::int64_t k_most_passes = 30;
+
 JobEnd no_place(std::string sign) {
     JobEnd end;
     end.rc = 1;
@@ -79,7 +83,7 @@ Result<JobEnd> Ladder::pass() {
 Result<JobEnd> Ladder::climb(std::int64_t attempts, std::chrono::seconds pause) {
     for (std::int64_t attempt = 1;; ++attempt) {
         GDNCTL_TRY_ASSIGN(JobEnd end, pass());
-        if (!end.failure || !end.retryable || (attempts >= 0 && attempt >= attempts)) return end;
+        if (!end.failure || !end.retryable || attempt >= (attempts < 0 ? k_most_passes : attempts)) return end;
         if (m_world.asked_to_stop && m_world.asked_to_stop()) return end;
         log::warning("{} failed (attempt {}{}): {}; again in {} s", to_text(m_kind), attempt,
                      attempts < 0 ? "" : fmt::format("/{}", attempts), end.failure->sign, pause.count());

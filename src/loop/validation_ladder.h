@@ -32,7 +32,7 @@ public:
     Ladder(JobKind kind, std::vector<JobSite> clusters, LadderWorld world)
         : m_kind(kind), m_clusters(std::move(clusters)), m_world(std::move(world)) {}
 
-    // Until one succeeds, or fails for good; after `attempts` passes (negative: any number) with the last failure. What
+    // Until one succeeds, or fails for good; after `attempts` passes (negative: 30) with the last failure. What
     // runs into its time limit twice is not tried again. Errors: those of run(), interrupted.
     Result<JobEnd> climb(std::int64_t attempts, std::chrono::seconds pause);
 

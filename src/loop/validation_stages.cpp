@@ -9,9 +9,9 @@
 
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/loop/flakes.h"
 #include "gdnctl/loop/perf_record.h"
 #include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/journal.h"
 #include "gdnctl/services/cluster.h"
 
 namespace gdnctl::loop {
@@ -183,16 +183,11 @@ Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite
         // The same test twice is no accident; trouble of the surroundings says nothing about it.
         if (passed || !end.retryable) break;
     }
-    GDNCTL_TRY_ASSIGN(Journal ledger, Journal::open(context.artefacts.folder() / "flakes.jsonl"));
+    const std::string run = context.records.empty() ? std::string() : context.records.front().word("run");
     for (const std::string& id : failed) {
-        Json line = {{"v", 1},
-                     {"ts", format_iso8601(m_world.clock.wall())},
-                     {"iteration", context.iteration},
-                     {"commit", context.candidate.head},
-                     {"test", id},
-                     {"max_abs", red.evidence.max_abs ? Json(*red.evidence.max_abs) : Json(nullptr)},
-                     {"passed_alone", passed}};
-        GDNCTL_TRY(ledger.append(gdnctl::to_text(line)));
+        GDNCTL_TRY(append_flake(context.artefacts.folder(),
+                                {id, run, context.iteration, passed, red.evidence.max_abs, std::nullopt, {}},
+                                m_world.clock.wall()));
     }
     return passed;
 }

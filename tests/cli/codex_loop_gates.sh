@@ -223,13 +223,23 @@ test_trouble_three_times_in_a_row_ends_the_run() {
 test_another_configuration_is_incomparable_and_nobodys_failure() {
   world && agent 8:ok
   loop 0 --iterations 1 --perf-pairs 1
-  # The champion of then ran another command line.
-  sed -i 's|^argv = .*|argv = ["sh", "-c", "true; printf '"'{\\\\\"ms\\\\\": %s}\\\\\\\\n'"' \\"$(cat speed.txt)\\""]|' gdnctl.toml
+  sed -i 's|"printf |"true; printf |' gdnctl.toml # the champion of then ran another command line
   git commit -qam 'Another profile' && base=$(git rev-parse HEAD) && agent 9:ok
   loop 0 --iterations 1 --perf-pairs 1 --max-failures 0
   err_lacks 'performance regression detected'
   grep -q '"fingerprint_key"' $logs/perf_state.json || fail 'no fingerprint'
   expect 0 "$GDNCTL" loop-explain 1
+}
+
+test_an_idea_that_was_refused_twice_is_blocked_or_warned_of() {
+  world && printf '#!/bin/bash\ncat >/dev/null; echo 4 >speed.txt; echo wrong >state.txt; git commit -qam same\n' >"$WORK/agent"
+  chmod +x "$WORK/agent"
+  loop 0 --iterations 3 --max-failures -1 --validation-policy continue --perf-mode off --idea-policy block
+  [ "$(wc -l <"$WORK/tests_run")" = 2 ] || fail 'the third was tested'
+  expect 0 "$GDNCTL" loop-explain 3
+  out_has 'fail  idea'
+  loop 0 --iterations 1 --max-failures -1 --validation-policy continue --perf-mode off
+  [ "$(wc -l <"$WORK/tests_run")" = 3 ] || fail 'a warning kept it from its tests'
 }
 
 test_a_gate_of_the_target_refuses() {

@@ -16,6 +16,7 @@ enum class DirtyPolicy { fail, stash };
 enum class StashRestorePolicy { warn_keep, fail };
 enum class HoldPolicy { required, best_effort };
 enum class ConflictPolicy { fail, skip };
+enum class IdeaChoice { automatic, off, warn, block };  // automatic: warn with gates, else off
 std::string_view to_text(Policy policy);
 std::string_view to_text(DirtyPolicy policy);
 std::string_view to_text(StashRestorePolicy policy);
@@ -73,6 +74,7 @@ struct LoopOptions {
     std::int64_t sleep_seconds = 5;
     std::vector<std::string> post_checks;
     Policy post_check_policy = Policy::fail;
+    IdeaChoice idea_policy = IdeaChoice::automatic;
     std::int64_t post_check_retries = 0;
     std::int64_t max_failures = 0;  // more than that many: stop; negative: never
     bool resilient = false;
