@@ -259,18 +259,28 @@ private:
         }
     }
 
-    void verdict() {
-        if (const Json* gates = find_at(m_record, "/gates"); gates != nullptr && !gates->empty()) {
-            bullet(0, "Acceptance gate checklist", "");
-            const std::size_t n = std::min(gates->size(), m_limits.items);
-            for (std::size_t i = 0; i < n; ++i) {
-                const std::string reason = text_at((*gates)[i], "/reason");
-                const std::string result = text_at((*gates)[i], "/result");
-                bullet(1, text_at((*gates)[i], "/id"),
-                       reason.empty() ? result : fmt::format("{} ({})", result, shown(reason)));
-            }
-            more(gates->size() - n, 1);
+    // Gates that judged nothing are in the record.
+    void gates() {
+        const Json* gates = find_at(m_record, "/gates");
+        if (gates == nullptr) return;
+        std::vector<const Json*> judged;
+        for (const Json& gate : *gates) {
+            if (text_at(gate, "/result") != "skip") judged.push_back(&gate);
         }
+        if (judged.empty()) return;
+        bullet(0, "Acceptance gate checklist", "");
+        const std::size_t n = std::min(judged.size(), m_limits.items);
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::string reason = text_at(*judged[i], "/reason");
+            const std::string result = text_at(*judged[i], "/result");
+            bullet(1, text_at(*judged[i], "/id"),
+                   reason.empty() ? result : fmt::format("{} ({})", result, shown(reason)));
+        }
+        more(gates->size() - n, 1);
+    }
+
+    void verdict() {
+        gates();
         field("Assessment", "/assessment");
         list("Interpretation", "/interpretation");
         field("Next hypothesis", "/next_hypothesis");
