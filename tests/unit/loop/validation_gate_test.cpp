@@ -78,20 +78,7 @@ TEST_CASE("gate options: a state that does not parse, or a target without a prof
     const auto create = [&] {
         GateChoices choices;
         choices.validation.mode = ValidationMode::required;
-        return GateStages::create({world.children.target,
-                                   choices,
-                                   {},
-                                   nullptr,
-                                   transactions.repository(),
-                                   world.outside("state") / "measure",
-                                   {},
-                                   {},
-                                   world.path(),
-                                   world.log_dir(),
-                                   "/bin/gdnctl",
-                                   {},
-                                   world.children.process,
-                                   world.children.clock});
+        return GateStages::create(world.gate_setup(transactions, choices));
     };
     REQUIRE(create());
     write_text(world.log_dir() / "perf_state.json", "{");

@@ -33,20 +33,7 @@ TEST_CASE("validation: case 27, profile-only never calls the tests, and its prof
         choices.validation.mode = mode;
         choices.perf.mode = perf;
         auto transactions = world.transactions();
-        const auto gate = ok(GateStages::create({world.children.target,
-                                                 choices,
-                                                 {},
-                                                 nullptr,
-                                                 transactions.repository(),
-                                                 world.outside("state") / "measure",
-                                                 {},
-                                                 {},
-                                                 world.path(),
-                                                 world.log_dir(),
-                                                 "/bin/gdnctl",
-                                                 {},
-                                                 world.children.process,
-                                                 world.children.clock}));
+        const auto gate = ok(GateStages::create(world.gate_setup(transactions, choices)));
         std::string all;
         for (const auto& one : gate->stages()) all += std::string(one->name()) + " ";
         CHECK(all == names);

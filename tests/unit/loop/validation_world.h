@@ -116,6 +116,22 @@ struct StageWorld : LoopWorld {
         hold.on = held != nullptr;
         return {jobs, held, children.clock, hold, path()};
     }
+    GateSetup gate_setup(Transactions& transactions, GateChoices choices) {
+        return {children.target,
+                std::move(choices),
+                {},
+                nullptr,
+                transactions.repository(),
+                outside("state") / "measure",
+                {},
+                {},
+                path(),
+                log_dir(),
+                "/bin/gdnctl",
+                {},
+                children.process,
+                children.clock};
+    }
 };
 
 inline JobEnd end_of(JobKind kind, int rc, const std::string& report, const std::string& log,
