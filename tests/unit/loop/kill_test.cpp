@@ -198,10 +198,10 @@ void check_end(const LoopWorld& world, bool stashes) {
     if (!stashes) CHECK(world.sh("git show refs/gdnctl/r1/iter-001/leftovers:scratch.txt") == "left over");
 }
 
-// GDNCTL_TEST_KILLS: how many instants (4 unless said; the command itself is killed in tests/cli).
+// GDNCTL_TEST_KILLS: how many instants (6 unless said; the command itself is killed in tests/cli).
 int kills() {
     const char* words = std::getenv("GDNCTL_TEST_KILLS");
-    return words == nullptr ? 4 : std::atoi(words);
+    return words == nullptr ? 6 : std::atoi(words);
 }
 
 void sweep(Isolation isolation, unsigned seed, int count) {
