@@ -7,6 +7,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
 #include "gdnctl/platform/signals.h"
 #include "loop/messages.h"
 
@@ -123,6 +124,10 @@ bool Engine::clean_tree() const {
 
 Status Engine::add(RecordType type, int iteration, std::map<std::string, std::string> text,
                    std::map<std::string, std::int64_t> number) {
+    // Words of commands and of what they printed; the others are our own.
+    for (const char* key : {"config", "reason", "sign", "fact.command"}) {
+        if (const auto at = text.find(key); at != text.end()) at->second = redact(at->second);
+    }
     Status done = m_parts.journal.append({type, iteration, std::move(text), std::move(number)}, m_parts.clock.wall());
     if (done && shows_in_state(type)) done = write_state(m_parts.artefacts.folder() / "state.json", state());
     m_journal_failed = m_journal_failed || !done;

@@ -79,3 +79,12 @@ test_post_checks_find_what_their_caller_finds_and_this_program() {
   agent "$works"
   loop 5 --iterations 1 --post-check 'false || (exit 5)'
 }
+
+test_secrets_in_the_words_of_a_check_are_masked_in_the_journal() {
+  repo && agent "$works"
+  local token=hf_abcdefghijklmnopqrstuvwxyzABCDEFGH
+  loop 1 --iterations 1 --post-check "TOKEN=$token false"
+  no_trace_of $token
+  grep -q '"config":.*TOKEN=hf_a\*\*\* false' $logs/journal.jsonl || fail "$(cat $logs/journal.jsonl)"
+  err_has '$ bash -lc '
+}
