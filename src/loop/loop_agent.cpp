@@ -23,8 +23,13 @@ AgentLimits limits_of(const LoopOptions& options) {
 }
 
 Status use_own_home(LoopAgent& made, const fs::path& home, bool dry) {
+    const fs::path users = codex_home_of(made.environment);
+    if (codex_login_needs_home(users)) {
+        log::info("codex has its log-in in a keyring: it works in {}, with your own threads", users.string());
+        return {};
+    }
     if (dry) return {};
-    GDNCTL_TRY(make_codex_home(home, codex_home_of(made.environment)));
+    GDNCTL_TRY(make_codex_home(home, users));
     made.codex_home = home;
     made.environment["CODEX_HOME"] = home.string();
     return {};

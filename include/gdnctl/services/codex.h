@@ -80,6 +80,8 @@ std::filesystem::path codex_home_of(const std::map<std::string, std::string>& en
 // A CODEX_HOME of a run's own in `folder`: log-in, configuration, profiles and instructions are links to those of the
 // user, threads and state are its own. Errors: config (`user_home` does not exist), local_io.
 Status make_codex_home(const std::filesystem::path& folder, const std::filesystem::path& user_home);
+// Whether codex finds the log-in of `user_home` there alone: one in a keyring is filed under the path of its home.
+bool codex_login_needs_home(const std::filesystem::path& user_home);
 
 // Whether `message` is JSON that obeys the schema (type, required, properties, additionalProperties, items, enum).
 // Error bad_input: says where it does not.

@@ -42,6 +42,7 @@ public:
         const ProcessSpec spec = make_spec();
         GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
         m_rollout.poll(m_stream.thread_id);
+        say_model();
         GDNCTL_TRY(m_events.close());
         GDNCTL_TRY(m_stderr.close());
         GDNCTL_TRY(m_rollout.copy_to(m_request.files.rollout));
@@ -82,6 +83,16 @@ private:
 
     void show(std::string_view line) const {
         if (m_request.show) m_request.show(line);
+    }
+
+    // Once, where codex works with another model than it was told, or was not told one.
+    void say_model() {
+        const RolloutFacts& facts = m_rollout.facts();
+        if (m_said_model || facts.model.empty()) return;
+        m_said_model = true;
+        if (facts.model == m_settings.model) return;
+        show(fmt::format("codex works with the model {} at the effort {}", facts.model,
+                         facts.effort.empty() ? "of its own choice" : facts.effort));
     }
 
     void take_event(std::string_view line) {
@@ -128,6 +139,7 @@ private:
         if (!thread.empty() && now - m_looked >= k_rollout_looks) {
             m_looked = now;
             if (m_rollout.poll(thread)) m_active = now;
+            say_model();
         }
         if (m_events.failed() || m_stderr.failed()) return end(AgentClass::failed, "a transcript cannot be written");
         const std::string& wanted = m_request.resume_thread;
@@ -255,6 +267,7 @@ private:
     std::optional<AgentClass> m_our_doing;
     std::string m_our_reason;
     std::string m_first_complaint;
+    bool m_said_model = false;
 };
 
 class CodexAgent final : public Agent {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/services/codex.h"
 
@@ -21,6 +22,21 @@ bool is_state(const std::string& name) {
     return name.find(".sqlite") != std::string::npos || name.ends_with(".lock");
 }
 
+// The value of a key at the top of a TOML file, as far as a line shows it; quotes are taken off.
+std::string top_setting(std::string_view toml, std::string_view key) {
+    for (const auto raw : text::split(toml, '\n')) {
+        const auto line = text::trim(raw);
+        if (line.starts_with('[')) break;
+        const auto equals = line.find('=');
+        if (equals == std::string_view::npos || text::trim(line.substr(0, equals)) != key) continue;
+        auto value = text::trim(line.substr(equals + 1));
+        if (value.empty() || (value.front() != '"' && value.front() != '\'')) return {};
+        const auto end = value.find(value.front(), 1);
+        return end == std::string_view::npos ? std::string() : std::string(value.substr(1, end - 1));
+    }
+    return {};
+}
+
 }  // namespace
 
 fs::path codex_home_of(const std::map<std::string, std::string>& environment) {
@@ -29,6 +45,14 @@ fs::path codex_home_of(const std::map<std::string, std::string>& environment) {
         return found == environment.end() ? std::string() : found->second;
     };
     return value("CODEX_HOME").empty() ? fs::path(value("HOME")) / ".codex" : fs::path(value("CODEX_HOME"));
+}
+
+bool codex_login_needs_home(const fs::path& user_home) {
+    const auto config = read_file_if_exists(user_home / "config.toml");
+    if (!config || !*config) return false;
+    const std::string store = top_setting(**config, "cli_auth_credentials_store");
+    std::error_code ec;
+    return store == "keyring" || (store == "auto" && !fs::exists(user_home / "auth.json", ec));
 }
 
 Status make_codex_home(const fs::path& folder, const fs::path& user_home) {

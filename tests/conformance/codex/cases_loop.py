@@ -51,9 +51,11 @@ def preflight_refuses_without_a_request(t):
 def preflight_warns_of_a_model_that_is_not_in_the_catalogue(t):
     done = t.loop("improve", "--model", "gpt-5.3-codex")
     done.says("codex does not know the model 'gpt-5.3-codex'")
+    demand("codex works with" not in done.err, "it was told which")
     equal("model that was asked", t.requests()[0]["model"], "gpt-5.3-codex")
     done = t.loop("improve")
     done.says("codex does not know the default model 'gpt-5.3-codex'; its own default is used")
+    done.says("codex works with the model gpt-5.5 at the effort xhigh")
     equal("model that was asked", t.requests()[0]["model"], "gpt-5.5")
 
 
@@ -90,6 +92,19 @@ for name, words in BOTH:
         iteration_that_commits(t, words)
     commits_there.__name__ = "iteration_that_commits_" + name
     CASES.append(commits_there)
+
+
+@case
+def iteration_with_a_log_in_in_a_keyring(t):
+    t.configure("improve")
+    path = os.path.join(t.codex_home, "config.toml")
+    with open(path) as f:
+        text = f.read()
+    with open(path, "w") as f:
+        f.write('cli_auth_credentials_store = "keyring"\n' + text)
+    t.loop(None).says("codex has its log-in in a keyring: it works in " + t.codex_home)
+    demand(os.path.isdir(os.path.join(t.codex_home, "sessions")), "codex worked elsewhere")
+    equal("outcomes", t.outcomes(), ["accepted"])
 
 
 @case

@@ -1,4 +1,6 @@
 // Attempts of a codex that plays a scenario, with real processes.
+#include <algorithm>
+
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -383,4 +385,14 @@ TEST_CASE("codex agent: a request that lacks something, a transcript that cannot
     world.request.worktree = world.scratch / "tree";
     world.request.loop_id.clear();
     CHECK_FALSE(world.try_run());
+}
+
+TEST_CASE("codex agent: says once which model works where it was told another or none") {
+    CodexWorld world;
+    world.settings.model.clear();
+    (void)world.run(
+        "thread\nrollout {\"type\":\"turn_context\",\"payload\":{\"model\":\"model-b\",\"effort\":\"low\"}}\n"
+        "usage 10 0 1 0\nmessage done\ncompleted 10 0 1 0");
+    const std::string line = "codex works with the model model-b at the effort low";
+    CHECK(std::count(world.shown.begin(), world.shown.end(), line) == 1);
 }

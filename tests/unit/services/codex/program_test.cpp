@@ -191,3 +191,21 @@ TEST_CASE("codex home: configuration is linked, threads are the run's own") {
     REQUIRE_FALSE(missing);
     CHECK(missing.error().kind == ErrorKind::config);
 }
+
+TEST_CASE("codex home: a log-in in a keyring is found from the user's own home alone") {
+    const Scratch scratch;
+    const auto with = [&](const char* toml) {
+        (void)scratch.file("user/config.toml", toml);
+        return codex_login_needs_home(scratch / "user");
+    };
+    CHECK_FALSE(codex_login_needs_home(scratch / "user"));
+    CHECK_FALSE(with("model = \"m\"\n"));
+    CHECK_FALSE(with("cli_auth_credentials_store = \"file\"\n"));
+    CHECK_FALSE(with("# cli_auth_credentials_store = \"keyring\"\n"));
+    CHECK_FALSE(with("[other]\ncli_auth_credentials_store = \"keyring\"\n"));
+    CHECK(with("model = \"m\"\n cli_auth_credentials_store='keyring' # here\n[features]\n"));
+    CHECK(with("cli_auth_credentials_store = \"auto\"\n"));
+    (void)scratch.file("user/auth.json", "{}");
+    CHECK_FALSE(with("cli_auth_credentials_store = \"auto\"\n"));
+    CHECK(with("cli_auth_credentials_store = \"keyring\"\n"));
+}
