@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gdnctl/oracle/tensor.h"
+#include "oracle/compare/sums.h"
 
 namespace gdnctl::oracle {
 
@@ -35,15 +36,14 @@ double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
 // [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.
 std::vector<double> gram(const std::vector<double>& a, const std::vector<double>& b, std::size_t dk, std::size_t first,
                          std::size_t n) {
+    std::vector<double> transposed(dk * n);  // one dimension of all keys a row: the inner loop runs over tokens
+    for (std::size_t j = 0; j < n; ++j) {
+        for (std::size_t x = 0; x < dk; ++x) transposed[x * n + j] = b[(first + j) * dk + x];
+    }
     std::vector<double> result(n * n, 0);
-    std::vector<double> row(n);  // one dimension of all keys: the inner loop runs over tokens
-    for (std::size_t x = 0; x < dk; ++x) {
-        for (std::size_t j = 0; j < n; ++j) row[j] = b[(first + j) * dk + x];
-        for (std::size_t i = 0; i < n; ++i) {
-            const double factor = a[(first + i) * dk + x];
-            double* to = result.data() + i * n;
-            for (std::size_t j = 0; j < n; ++j) to[j] += factor * row[j];
-        }
+    for (std::size_t i = 0; i < n; ++i) {
+        add_rows<double>(std::span(result).subspan(i * n, n), 1, std::span(a).subspan((first + i) * dk, dk),
+                         transposed);
     }
     return result;
 }
@@ -128,42 +128,47 @@ private:
         return static_cast<Real>(c.bf16_operands ? rounded_to(x, DType::bf16) : x);
     }
 
+    // Factors as this run's products see them, until the next call.
+    std::span<const double> operands(std::span<const double> factors, const ChunkParts& c) {
+        if (!c.bf16_operands) return factors;
+        m_rounded.assign(factors.begin(), factors.end());
+        for (double& x : m_rounded) x = rounded_to(x, DType::bf16);
+        return m_rounded;
+    }
+
+    std::span<Real> row_of(std::vector<Real>& rows, std::size_t i) const {
+        return std::span(rows).subspan(i * m_lane.columns, m_lane.columns);
+    }
+
     // [rows, dk] times the state.
     std::vector<Real> times_state(const std::vector<double>& rows, const ChunkParts& c,
-                                  const std::vector<Real>& state) const {
+                                  const std::vector<Real>& state) {
+        const std::size_t dk = m_lane.dk;
+        const auto factors = operands(std::span(rows).subspan(c.first * dk, c.rows * dk), c);
         std::vector<Real> result(c.rows * m_lane.columns, 0);
         for (std::size_t i = 0; i < c.rows; ++i) {
-            Real* to = result.data() + i * m_lane.columns;
-            for (std::size_t x = 0; x < m_lane.dk; ++x) {
-                const Real factor = operand(rows[(c.first + i) * m_lane.dk + x], c);
-                const Real* from = state.data() + x * m_lane.columns;
-                for (std::size_t j = 0; j < m_lane.columns; ++j) to[j] += factor * from[j];
-            }
+            add_rows<Real>(row_of(result, i), 1, factors.subspan(i * dk, dk), state);
         }
         return result;
     }
 
-    // target_i += sign * sum_j matrix_ij source_j, for all j or for those before i.
+    // target += sign * sum_j matrix_ij source_j, for all j or for those before i.
     void multiply(const std::vector<double>& matrix, const std::vector<Real>& source, Real sign, const ChunkParts& c,
-                  std::size_t i, std::size_t end, Real* target) const {
-        for (std::size_t j = 0; j < end; ++j) {
-            const Real factor = sign * operand(matrix[i * c.rows + j], c);
-            if (factor == 0) continue;
-            const Real* from = source.data() + j * m_lane.columns;
-            for (std::size_t x = 0; x < m_lane.columns; ++x) target[x] += factor * from[x];
-        }
+                  std::size_t i, std::size_t end, std::span<Real> target) {
+        const auto factors = operands(std::span(matrix).subspan(i * c.rows, end), c);
+        add_rows<Real>(target, sign, factors, std::span(source).first(end * m_lane.columns));
     }
 
-    std::vector<Real> solve(std::vector<Real> rhs, const ChunkParts& c) const {
+    std::vector<Real> solve(std::vector<Real> rhs, const ChunkParts& c) {
         if (c.neumann == 0) {
-            for (std::size_t i = 0; i < c.rows; ++i) multiply(c.M, rhs, -1, c, i, i, rhs.data() + i * m_lane.columns);
+            for (std::size_t i = 0; i < c.rows; ++i) multiply(c.M, rhs, -1, c, i, i, row_of(rhs, i));
             return rhs;
         }
         std::vector<Real> power = rhs;
         for (int term = 0; term < c.neumann; ++term) {
             std::vector<Real> next(power.size(), 0);
             for (std::size_t i = 0; i < c.rows; ++i) {
-                multiply(c.M, power, -1, c, i, c.rows, next.data() + i * m_lane.columns);
+                multiply(c.M, power, -1, c, i, c.rows, row_of(next, i));
             }
             power = std::move(next);
             for (std::size_t i = 0; i < rhs.size(); ++i) rhs[i] += power[i];
@@ -191,7 +196,7 @@ private:
         std::vector<Real> row(width);
         for (std::size_t i = 0; i < c.rows; ++i) {
             for (std::size_t j = 0; j < width; ++j) row[j] = static_cast<Real>(c.read[i]) * QS[i * width + j];
-            multiply(c.P, U, 1, c, i, c.rows, row.data());
+            multiply(c.P, U, 1, c, i, c.rows, row);
             std::copy(row.begin(), row.end(),
                       m_result.out.begin() + static_cast<std::ptrdiff_t>((c.first + i) * width));
         }
@@ -199,20 +204,17 @@ private:
     }
 
     void carry(const ChunkParts& c, const std::vector<Real>& U) {
-        const std::size_t width = m_lane.columns;
         if (c.handover == Handover::unchanged) return;
         std::vector<Real> next(m_state.size(), 0);
         if (c.handover != Handover::only_new) {
             const auto keep = static_cast<Real>(c.keep * c.before);
             std::transform(m_state.begin(), m_state.end(), next.begin(), [&](Real s) { return keep * s; });
         }
-        for (std::size_t i = 0; i < c.rows; ++i) {
-            for (std::size_t x = 0; x < m_lane.dk; ++x) {
-                const Real factor = operand(c.insert[i] * m_lane.k[(c.first + i) * m_lane.dk + x], c);
-                if (factor == 0) continue;
-                Real* to = next.data() + x * width;
-                for (std::size_t j = 0; j < width; ++j) to[j] += factor * U[i * width + j];
-            }
+        std::vector<double> inserted(c.rows);
+        for (std::size_t x = 0; x < m_lane.dk; ++x) {
+            for (std::size_t i = 0; i < c.rows; ++i)
+                inserted[i] = c.insert[i] * m_lane.k[(c.first + i) * m_lane.dk + x];
+            add_rows<Real>(row_of(next, x), 1, operands(inserted, c), U);
         }
         m_state = std::move(next);
         // The last chunk has nobody to hand over to: what it leaves is the final state, as it is.
@@ -229,6 +231,7 @@ private:
     const ChunkEdit& m_edit;
     KnownGrams m_known;
     std::vector<Real> m_state;
+    std::vector<double> m_rounded;
     LaneResult m_result;
 };
 

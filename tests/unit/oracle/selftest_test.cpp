@@ -1,4 +1,5 @@
-// The oracle's own test: a part of the mutants and of the honest variants here, all of them in `oracle selftest`.
+// The oracle's own test: a part of the mutants and of the honest variants here, all of them in `oracle selftest`, which
+// tests/conformance/selftest.sh runs.
 #include <doctest/doctest.h>
 
 #include "gdnctl/oracle/gdn_selftest.h"
@@ -14,15 +15,15 @@ TEST_CASE("selftest: there are at least 60 mutants, and 60 of backward passes") 
 }
 
 TEST_CASE("selftest: mutants are caught and localised, honest variants pass") {
-    const SelftestReport report = run_selftest({2, 9, {}});
+    const SelftestReport report = run_selftest({2, 18, {}});
     for (const SelftestFinding& f : report.findings)
         MESSAGE(f.kind, ": ", f.name, ": expected ", f.expected, ", got ", f.got);
-    CHECK(report.unexpected.mutants >= 8);
+    CHECK(report.unexpected.mutants >= 4);
     CHECK(report.unexpected.caught == report.unexpected.mutants);
     MESSAGE("right stage of unexpected faults: ", report.unexpected.right_stage, " of ", report.unexpected.mutants);
     for (const SelftestTotals* t : {&report.totals, &report.backward}) {
-        CHECK(t->mutants >= 20);
-        CHECK(t->variants >= 40);
+        CHECK(t->mutants >= 10);
+        CHECK(t->variants >= 20);
         CHECK(t->caught == t->mutants);
         CHECK(t->false_alarms == 0);
     }
