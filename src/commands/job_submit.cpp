@@ -137,10 +137,9 @@ void describe_submit(cli::Args& args, SubmitOptions& options) {
                                         .help = "id of the job; must be new",
                                         .group = "Submission",
                                         .default_text = "gdnctl-<kind>-<user>-<UTC>-<8 hex>"});
-    args.option(options.env, {.names = "-e,--env",
-                              .value = "KEY=VALUE",
-                              .help = "environment variable of the job",
-                              .group = "Submission"});
+    args.option(
+        options.env,
+        {.names = "-e,--env", .value = "KEY=VALUE", .help = "environment variable of the job", .group = "Submission"});
     args.option(options.working_dir, {.names = "--working-dir",
                                       .value = "PATH|URI|none",
                                       .help = "folder whose files the job gets a copy of",

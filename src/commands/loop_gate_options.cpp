@@ -80,10 +80,11 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
                  .value = "POLICY",
                  .help = "what becomes of an iteration whose tests or profile fail",
                  .group = k_validation});
-    args.option(o.max_attempts, {.names = "--validation-max-attempts",
-                                 .value = "N",
-                                 .help = "passes over all places, after trouble that is not the candidate's; -1: up to 30",
-                                 .group = k_validation});
+    args.option(o.max_attempts,
+                {.names = "--validation-max-attempts",
+                 .value = "N",
+                 .help = "passes over all places, after trouble that is not the candidate's; -1: up to 30",
+                 .group = k_validation});
     args.option(
         o.retry_sleep_s,
         {.names = "--validation-retry-sleep", .value = "SECONDS", .help = "pause between them", .group = k_validation});

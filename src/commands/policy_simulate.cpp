@@ -57,10 +57,9 @@ void describe(cli::Args& args, Options& options) {
         "Says how often pairs of profiles lead to the right decision when the truth is known: invented measurements go "
         "through the rule that codex-loop uses. A true gain of 0 that is promoted is a false promotion. NOISE is the "
         "standard deviation of one pair's difference, as the loop prints it for your device.");
-    args.option(options.noise, {.names = "--noise-pct",
-                                .value = "PCT",
-                                .help = "spread of one pair",
-                                .default_text = "0.1, 0.3, 1, 3, 10"});
+    args.option(
+        options.noise,
+        {.names = "--noise-pct", .value = "PCT", .help = "spread of one pair", .default_text = "0.1, 0.3, 1, 3, 10"});
     args.option(options.gain, {.names = "--gain-pct",
                                .value = "PCT",
                                .help = "true gain, negative: a loss",

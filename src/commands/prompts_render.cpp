@@ -54,10 +54,9 @@ void describe(cli::Args& args, Options& options) {
                                    .value = "SHA",
                                    .help = "commit that the iteration starts from",
                                    .default_text = "HEAD of the repository"});
-    args.option(options.directive_presets, {.names = "--directive-preset",
-                                            .value = "NAME",
-                                            .help = "add a preset",
-                                            .complete = cli::Complete::preset});
+    args.option(
+        options.directive_presets,
+        {.names = "--directive-preset", .value = "NAME", .help = "add a preset", .complete = cli::Complete::preset});
     args.option(options.directive_files, {.names = "--directive-file",
                                           .value = "PATH",
                                           .help = "add a file, relative to the repository root",

@@ -136,10 +136,8 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.driver_on_tpu, k_driver,
                 {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
     describe_model(args, options.settings);
-    args.option(options.profile_env, {.names = "--profile-env",
-                                      .value = "KEY=VALUE",
-                                      .help = "rarer setting of the run",
-                                      .group = "Run"});
+    args.option(options.profile_env,
+                {.names = "--profile-env", .value = "KEY=VALUE", .help = "rarer setting of the run", .group = "Run"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
     args.exit_code(8, "the state folder or a file cannot be used, or a link of the tree leads out of it");

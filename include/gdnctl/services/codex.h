@@ -75,7 +75,8 @@ Result<CodexChecked> check_codex(CodexSettings settings, const std::filesystem::
 
 std::unique_ptr<Agent> make_codex_agent(CodexSettings settings, Process& process, Clock& clock);
 
-// Where a codex with this environment keeps its state and configuration; an empty CODEX_HOME is none, as for codex itself.
+// Where a codex with this environment keeps its state and configuration; an empty CODEX_HOME is none, as for codex
+// itself.
 std::filesystem::path codex_home_of(const std::map<std::string, std::string>& environment);
 // A CODEX_HOME of a run's own in `folder`: log-in, configuration, profiles and instructions are links to those of the
 // user, threads and state are its own. Errors: config (`user_home` does not exist), local_io.
