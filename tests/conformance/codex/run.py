@@ -126,7 +126,8 @@ def main():
     parser.add_argument("tally", nargs="?")
     parser.add_argument("-k", dest="only", default="", help="only cases with one of these words, separated by commas, in their name")
     words = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # Also what a shell ignores for us in the background: else the programs under test would, too.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     suite = Suite(words.gdnctl, words.tally)
     for program in filter(None, (suite.gdnctl, suite.driver, os.environ.get("GDNCTL_TEST_CODEX"))):
