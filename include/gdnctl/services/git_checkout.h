@@ -154,7 +154,8 @@ public:
         std::span<const GitRefUpdate> updates) const;  // all or none; conflict: an expected value differs
     // Leaves index and files alone. Error bad_input: what cannot be read.
     Result<GitSnapshot> snapshot(std::string_view parent, std::string_view message) const;
-    // A commit on top of `parent` that sets these files to these bytes. Identity: the user's.
+    // A commit on top of `parent` that sets these files to these bytes. Identity: the user's; ours where there
+    // is none.
     Result<std::string> commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                      std::string_view message) const;
     // The tree of the merge of two commits; nullopt: they conflict.

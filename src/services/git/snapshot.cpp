@@ -135,6 +135,9 @@ Result<std::string> GitCheckout::commit_files(std::string_view parent, const std
     GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"write-tree"}, index.options));
     git::CallOptions commit;
     commit.input = message;
+    // Who has named himself for his own commits alone has no name for ours.
+    GDNCTL_TRY_ASSIGN(const ProcessResult identity, m_calls->run({"var", "GIT_COMMITTER_IDENT"}));
+    commit.our_name = !identity.ok();
     return m_calls->line({"commit-tree", "-p", std::string(parent), "-F", "-", tree}, commit);
 }
 
@@ -155,6 +158,7 @@ Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::s
     GDNCTL_TRY_ASSIGN(entries.input, calls.output({"ls-tree", "-r", "-z", "--full-tree", std::string(files)}));
     GDNCTL_TRY(calls.done({"update-index", "-z", "--index-info"}, entries));
     const auto written = calls.line({"write-tree"}, index.options);
+    if (!written && written.error().kind == ErrorKind::local_io) return tl::unexpected(written.error());
     if (!written) return std::optional<std::string>();  // a file where the other has a folder
     GDNCTL_TRY_ASSIGN(const std::string changed, calls.output({"diff-tree", "-r", "-z", "--name-status", "--no-renames",
                                                                std::string(tree), *written}));

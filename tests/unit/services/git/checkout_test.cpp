@@ -320,6 +320,9 @@ TEST_CASE("git checkout: files are committed without touching the checkout, with
     CHECK(repo.status().empty());
     CHECK(repo.sh("git ls-tree -r " + made + " run.sh docs | cut -c1-6") == "100644\n100755");
     CHECK(repo.sh("git log -1 --format=%an%n%b " + made) == "T\nKey: v");
+    repo.sh("git config --unset user.name; git config --unset user.email; git config user.useConfigOnly true");
+    const auto nobodys = ok(checkout.commit_files(base, {{"a.txt", "2\n"}}, "three\n"));
+    CHECK(repo.sh("git log -1 --format=%an " + nobodys) == "gdnctl");
 }
 
 TEST_CASE("git checkout: a lock that lives is waited for, not removed") {
