@@ -35,17 +35,14 @@ Result<Document> find_prompt(const LoopOptions& options, const Target& target, c
     return prompt_from_file(fs::exists(at_root, problem) ? at_root : context.cwd / options.prompt_file);
 }
 
-// The running log as git names it; a link is followed, as the log tools do. Empty: none, or outside of the repository.
+// The running log as git names it; links are followed, as the log tools do. Empty: none, or outside of the repository.
 std::string log_in_repository(const LoopOptions& options, const Target& target, const fs::path& root) {
     const fs::path named = options.log_file.empty() ? fs::path(target.log) : fs::path(options.log_file);
     if (named.empty()) return {};
     std::error_code problem;
-    fs::path path = (root / named).lexically_normal();
-    if (fs::is_symlink(path, problem)) path = fs::weakly_canonical(path, problem);
-    const fs::path inside = path.lexically_relative(fs::weakly_canonical(root, problem));
-    const fs::path plain = path.lexically_relative(root);
-    const auto is_in = [](const fs::path& one) { return !one.empty() && *one.begin() != ".."; };
-    return is_in(plain) ? plain.generic_string() : is_in(inside) ? inside.generic_string() : std::string();
+    const fs::path inside =
+        fs::weakly_canonical(root / named, problem).lexically_relative(fs::weakly_canonical(root, problem));
+    return inside.empty() || *inside.begin() == ".." ? std::string() : inside.generic_string();
 }
 
 }  // namespace
@@ -72,6 +69,10 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
     plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
     plan.log_dir = (plan.root / options.log_dir).lexically_normal();
     plan.log = log_in_repository(options, request.target, plan.root);
+    if (plan.log.empty() && !options.log_file.empty()) {
+        return fail(ErrorKind::usage, fmt::format("the running log {} is not in the repository", options.log_file),
+                    fmt::format("name one below {}: iterations commit their entries to it", plan.root.string()));
+    }
     GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
     GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
     for (const auto& name : unknown_placeholders(plan.prompt.text)) {
@@ -140,6 +141,8 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
         directives.push_back(
             managed_tpu_directive(options.self_command, options.hold.cluster, options.hold.name, options.hold.type));
     }
+    const auto gate = gate_directive(plan.gates, request.target, context.cwd, plan.log_dir);
+    if (gate) directives.push_back(*gate);
     report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
     auto& lines = report.plan;
     lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,

@@ -47,12 +47,6 @@ struct EngineSettings {
     std::filesystem::path subfolder;  // of the tree, where the agent works; empty: its root
 };
 
-// What goes into the log commit of an iteration.
-struct LogEntry {
-    std::map<std::string, std::string> files;  // relative to the root: whole contents
-    std::string message;
-};
-
 // What a run works with. Whatever is empty is not done.
 struct EngineParts {
     Agent& agent;
@@ -167,6 +161,7 @@ private:
     Decision decided() const;
     Status settle(const Step& step);
     Result<std::string> land(const Step& step, const Candidate& candidate);
+    Result<GitLanding> log_commit(const Step& step);
     Status write_log(const Step& step);
     Status end_iteration(int iteration);
     Status close(int iteration, const Decision& decision);

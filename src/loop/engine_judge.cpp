@@ -16,6 +16,7 @@ namespace {
 
 constexpr int k_no_new_commit = 3;
 constexpr int k_iteration_error = 2;
+constexpr int k_log_tries = 3;
 
 // Records of the candidate that is under way: one that followed a moved branch begins anew.
 std::span<const Record> since_candidate(std::span<const Record> open) {
@@ -286,20 +287,53 @@ Status Engine::settle(const Step& step) {
     return add(RecordType::settled, i, {{"result", result}});
 }
 
+// Without a tip: no entry is due.
+Result<GitLanding> Engine::log_commit(const Step& step) {
+    const std::string branch = first_base().branch;
+    GitLanding landing;
+    if (step.again) {
+        GDNCTL_TRY_ASSIGN(const auto made, m_parts.git.landed_log(step.iteration, branch));
+        landing.kind = GitLanding::Kind::already;
+        landing.tip = made.value_or("");
+        if (made) return landing;
+    }
+    // Who moves the branch just now may have written the log: the entry is made anew, on top of that.
+    for (int tries = 0; tries < k_log_tries; ++tries) {
+        GDNCTL_TRY_ASSIGN(const auto entry, m_parts.log_entry(step.iteration, open()));
+        landing.kind = GitLanding::Kind::already;
+        if (!entry) return landing;
+        GDNCTL_TRY_ASSIGN(landing, m_parts.git.commit_log(step.iteration, branch, *entry, step.again));
+        if (landing.kind == GitLanding::Kind::landed) log::info("{}", entry->said);
+        if (landing.kind != GitLanding::Kind::moved) return landing;
+    }
+    return landing;
+}
+
 Status Engine::write_log(const Step& step) {
     const int i = step.iteration;
     if (!m_parts.log_entry) return add(RecordType::logged, i);
     if (!step.again) GDNCTL_TRY(add(RecordType::log_intent, i));
-    GDNCTL_TRY_ASSIGN(const auto entry, m_parts.log_entry(i, open()));
-    if (!entry) return add(RecordType::logged, i);
-    GDNCTL_TRY_ASSIGN(const GitLanding landing,
-                      m_parts.git.commit_log(i, first_base().branch, entry->files, entry->message, step.again));
-    if (landing.kind == GitLanding::Kind::blocked || landing.kind == GitLanding::Kind::moved) {
-        log::warning("the log commit cannot land{}; it stays at {}", landing.why.empty() ? "" : ": " + landing.why,
-                     m_parts.git.ref(i, "log"));
+    const auto landing = log_commit(step);
+    if (!landing) {
+        const ErrorKind kind = landing.error().kind;
+        const bool later =
+            kind == ErrorKind::local_io || kind == ErrorKind::interrupted || kind == ErrorKind::terminated;
+        if (later) return tl::unexpected(landing.error());
+        // What was judged stands, with or without an entry.
+        log::warning("no entry in the running log: {}", landing.error().text());
+        if (!landing.error().hint.empty()) log::warning("hint: {}", landing.error().hint);
+        return add(RecordType::logged, i, {{"result", "failed"}});
+    }
+    if (landing->kind == GitLanding::Kind::moved) {
+        log::warning("no entry in the running log: the branch is moved again and again");
+        return add(RecordType::logged, i, {{"result", "failed"}});
+    }
+    if (landing->kind == GitLanding::Kind::blocked) {
+        log::warning("the log commit cannot land: {}; it stays at {}", landing->why, m_parts.git.ref(i, "log"));
         return add(RecordType::logged, i, {{"result", "kept"}});
     }
-    return add(RecordType::logged, i, {{"commit", landing.tip}});
+    if (landing->tip.empty()) return add(RecordType::logged, i);
+    return add(RecordType::logged, i, {{"commit", landing->tip}});
 }
 
 Status Engine::end_iteration(int iteration) {

@@ -18,11 +18,21 @@ public:
     Policy policy() const override { return Policy::count_failure; }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
 
+    // What is not known of earlier ideas refuses none.
     Result<StageResult> run(const StageContext& context) override {
+        auto judged = judge(context);
+        if (judged || judged.error().kind == ErrorKind::interrupted || judged.error().kind == ErrorKind::terminated) {
+            return judged;
+        }
+        log::warning("the idea was not compared with earlier ones: {}", judged.error().text());
+        return StageResult();
+    }
+
+private:
+    Result<StageResult> judge(const StageContext& context) {
         LedgerFacts facts;
         for (const auto& change : context.candidate.files) facts.files.push_back(change.path);
-        GDNCTL_TRY_ASSIGN(const std::string patch,
-                          m_repository.patch(context.base.sha, context.candidate.head, facts.files));
+        GDNCTL_TRY_ASSIGN(const std::string patch, m_repository.patch(context.base.sha, context.candidate.head, {}));
         GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(patch));
         if (auto report = read_agent_report(context.artefacts.folder(), context.iteration)) facts.report = *report;
         GDNCTL_TRY_ASSIGN(const auto ledger, read_ledger(context.artefacts.folder()));
@@ -44,7 +54,6 @@ public:
         return result;
     }
 
-private:
     IdeaPolicy m_policy;
     const GitCheckout& m_repository;
 };

@@ -33,11 +33,18 @@ std::vector<Json> records_in(const std::string& lines, const std::string& name) 
     return parsed ? std::move(parsed->records) : std::vector<Json>();
 }
 
-// The last entry of `head` that `base` does not have; its heading tells.
+bool has_heading(const Document& document, std::string_view heading) {
+    return std::any_of(document.entries.begin(), document.entries.end(),
+                       [&](const EntryHead& one) { return one.heading == heading; });
+}
+
+// The last entry of `head` that `base` does not have: its heading tells, or its number, where only the title changed.
 std::optional<EntryHead> brought_entry(const Document& base, const Document& head) {
     for (auto entry = head.entries.rbegin(); entry != head.entries.rend(); ++entry) {
-        const bool old = std::any_of(base.entries.begin(), base.entries.end(),
-                                     [&](const EntryHead& known) { return known.heading == entry->heading; });
+        const bool old = std::any_of(base.entries.begin(), base.entries.end(), [&](const EntryHead& known) {
+            const bool same_number = known.number == entry->number && known.suffix == entry->suffix;
+            return known.heading == entry->heading || (same_number && !has_heading(head, known.heading));
+        });
         if (!old) return *entry;
     }
     return std::nullopt;
@@ -111,6 +118,7 @@ Result<std::optional<ComposedLog>> fill_in(const LogSources& sources, const std:
                                            const Json& ours, WallTime at) {
     Json record = with_measured(agents, ours, at);
     runlog::make_public(record);
+    GDNCTL_TRY(runlog::check_record(record, "the iteration's record"));
     std::vector<Json> every = all;
     every.push_back(record);
     runlog::PlaceOptions place;

@@ -55,6 +55,7 @@ struct RunningLog::Read {
     std::optional<LogSources> sources;
     std::vector<std::string> messages;  // of the candidate's commits, oldest first
     std::string start;                  // the base, log commits aside
+    std::string tip;                    // of the branch, which `sources` is read from
 };
 
 Result<RunningLog::Read> RunningLog::read(const KnownIteration& known) const {
@@ -62,9 +63,11 @@ Result<RunningLog::Read> RunningLog::read(const KnownIteration& known) const {
     if (m_path.empty()) return read;
     const IterationView& view = known.view;
     const std::string beside = runlog::records_path(m_path).generic_string();
-    const std::string tip = view.branch.empty() ? "HEAD" : view.branch;
+    GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(view.branch.empty() ? "HEAD" : view.branch));
+    if (!tip) return fail(ErrorKind::conflict, fmt::format("the branch {} is gone", view.branch));
+    read.tip = *tip;
     const std::string head = view.head.empty() ? view.base : view.head;
-    std::vector<std::string> names = {tip + ":" + m_path,  tip + ":" + beside,  view.base + ":" + m_path,
+    std::vector<std::string> names = {*tip + ":" + m_path, *tip + ":" + beside, view.base + ":" + m_path,
                                       head + ":" + m_path, head + ":" + beside, view.base};
     const std::size_t objects = names.size();
     const auto& commits = known.facts.commits;
@@ -90,8 +93,10 @@ void RunningLog::say_missing() {
 Result<std::optional<LogEntry>> RunningLog::entry(std::span<const Record> records, int iteration) {
     const std::optional<LogEntry> none;
     GDNCTL_TRY_ASSIGN(const auto known, known_iteration(m_log_dir, m_repository, records, iteration));
-    if (!known || known->view.outcome == to_text(Outcome::error)) return none;
+    if (!known) return none;
     const IterationView& view = known->view;
+    const bool stuck = view.kept() && view.settled == "blocked";  // accepted, yet it could not land: an error
+    if (stuck || view.outcome == to_text(Outcome::error)) return none;
     GDNCTL_TRY_ASSIGN(const Read found, read(*known));
     if (!found.sources) {
         say_missing();
@@ -100,7 +105,7 @@ Result<std::optional<LogEntry>> RunningLog::entry(std::span<const Record> record
     Json record =
         log_record(known->own, known->facts, {evidence_folder(m_log_dir, m_repository.root()), found.messages});
     record["base"]["commit"] = found.start;
-    const bool landed = view.kept() && view.settled != "blocked" && view.head != view.base;
+    const bool landed = view.kept() && view.head != view.base;
     const auto at = parse_iso8601(records.back().time).value_or(WallTime{});
     const auto composed = compose_log(*found.sources, std::move(record), landed, at);
     if (!composed) {
@@ -113,12 +118,10 @@ Result<std::optional<LogEntry>> RunningLog::entry(std::span<const Record> record
         return none;
     }
     const ComposedLog& done = **composed;
-    if (done.stamped) {
-        log::info("stamped last hill-climb log entry with commit {}", view.head.substr(0, 12));
-    } else {
-        log::info("iteration {} of the log is in {}", done.iteration, m_path);
-    }
     LogEntry entry;
+    entry.tip = found.tip;
+    entry.said = done.stamped ? fmt::format("stamped last hill-climb log entry with commit {}", view.head.substr(0, 12))
+                              : fmt::format("iteration {} of the log is in {}", done.iteration, m_path);
     entry.files[m_path] = done.text;
     if (!done.records.empty()) entry.files[runlog::records_path(m_path).generic_string()] = done.records;
     entry.message = log_message(done, view, known->facts.run, landed, landed ? view.head : found.start);

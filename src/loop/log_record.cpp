@@ -128,7 +128,8 @@ void put_checks(Json& record, const IterationView& view, const LogFacts& log) {
     for (Json& check : record["checks"]) {
         const std::string name = text_at(check, "/name");
         const StageView* stage = stage_named(view, name);
-        if (name == "validation-profile" || name == "performance" || stage == nullptr) continue;
+        const bool is_check = name != "validation-profile" && name != "performance" && name != "idea";
+        if (!is_check || stage == nullptr) continue;
         if (const auto file = text_at(check, "/evidence"); !file.empty())
             check["evidence"] = log.evidence_folder + file;
         std::string verdict = fact_of(*stage, "verdict");

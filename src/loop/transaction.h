@@ -75,6 +75,14 @@ struct Candidate {
 Result<std::filesystem::path> slot_folder(const std::filesystem::path& state_dir,
                                           const std::filesystem::path& common_dir);
 
+// What goes into the log commit of an iteration.
+struct LogEntry {
+    std::map<std::string, std::string> files;  // relative to the root: whole contents
+    std::string message;
+    std::string tip = {};   // the commit that `files` go on top of; empty: whatever the branch has
+    std::string said = {};  // for people, once it is on the branch
+};
+
 class Transactions {
 public:
     // `trusted`: trusted() of the run's start; nullopt: what is configured now. Errors: those of GitCheckout, usage
@@ -112,11 +120,11 @@ public:
     // be judged anew.
     Result<std::optional<Candidate>> follow(int iteration, const Base& base, const Candidate& candidate,
                                             std::string_view tip);
-    // A commit of these files alone on top of the branch, which goes there. `again`: the commit that an earlier call
-    // made is landed, if there is one.
-    Result<GitLanding> commit_log(int iteration, std::string_view branch,
-                                  const std::map<std::string, std::string>& files, std::string_view message,
-                                  bool again);
+    // A commit of the entry's files alone on top of the branch, which goes there. `again`: the commit that an earlier
+    // call made is landed, if there is one. Kind::moved: the branch is not where the entry was made for.
+    Result<GitLanding> commit_log(int iteration, std::string_view branch, const LogEntry& entry, bool again);
+    // The log commit of the iteration, where the branch has it.
+    Result<std::optional<std::string>> landed_log(int iteration, std::string_view branch) const;
 
     // ---- the user's uncommitted work, in place
     Result<std::vector<std::string>> dirty() const;

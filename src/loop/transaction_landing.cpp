@@ -45,9 +45,15 @@ Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base&
     return std::optional(std::move(followed));
 }
 
-Result<GitLanding> Transactions::commit_log(int iteration, std::string_view branch,
-                                            const std::map<std::string, std::string>& files, std::string_view message,
-                                            bool again) {
+Result<std::optional<std::string>> Transactions::landed_log(int iteration, std::string_view branch) const {
+    GDNCTL_TRY_ASSIGN(auto made, m_repository.resolve(ref(iteration, "log")));
+    GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
+    if (!made || !tip) return std::optional<std::string>();
+    GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));
+    return there ? std::move(made) : std::nullopt;
+}
+
+Result<GitLanding> Transactions::commit_log(int iteration, std::string_view branch, const LogEntry& entry, bool again) {
     const std::string name = ref(iteration, "log");
     GDNCTL_TRY_ASSIGN(auto made, again ? m_repository.resolve(name) : Result<std::optional<std::string>>(std::nullopt));
     GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
@@ -56,17 +62,21 @@ Result<GitLanding> Transactions::commit_log(int iteration, std::string_view bran
     }
     if (made) {
         GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));
-        GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*made + "^1"));
         if (there) {
             GitLanding landed;
             landed.kind = GitLanding::Kind::already;
-            landed.tip = *tip;
+            landed.tip = *made;
             return landed;
         }
+        GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*made + "^1"));
         if (parent != tip) made.reset();  // the branch went elsewhere meanwhile
     }
     if (!made) {
-        GDNCTL_TRY_ASSIGN(made, m_repository.commit_files(*tip, files, message));
+        GitLanding moved;
+        moved.kind = GitLanding::Kind::moved;
+        moved.tip = *tip;
+        if (!entry.tip.empty() && entry.tip != *tip) return moved;
+        GDNCTL_TRY_ASSIGN(made, m_repository.commit_files(*tip, entry.files, entry.message));
         GDNCTL_TRY(pin(name, *made));
     }
     return m_repository.land(branch, *tip, *made, again);

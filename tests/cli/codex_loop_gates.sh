@@ -138,6 +138,23 @@ test_without_a_log_it_is_said_once_and_without_gates_there_is_no_log_commit() {
   [ "$(git log -1 --format=%s)" = 'Speed 5' ] || fail 'a log commit without gates'
 }
 
+test_work_that_cannot_land_is_not_logged_as_accepted() {
+  world && agent 8:ok
+  echo 5 >speed.txt  # of the user, who is at it
+  loop 2 --iterations 1 --perf-pairs 3
+  err_has 'accepted work cannot land'
+  last_line 'reason=landing iteration=1 rc=2'
+  [ "$(cat speed.txt)" = 5 ] || fail "the user's file was written over"
+  entries 0
+  [ "$(git rev-parse HEAD)" = "$base" ] || fail 'something was committed'
+}
+
+test_a_dry_run_shows_what_gates_tell_the_agent() {
+  world && agent 8:ok
+  loop 0 --iterations 1 --validation-policy continue --dry-run
+  out_has 'The loop validates the commits of this run.'
+}
+
 test_a_kill_anywhere_and_resume_leave_one_entry_an_iteration() {
   world && agent 8:ok 4:wrong
   local n
@@ -267,6 +284,8 @@ test_mistakes_are_found_before_anything() {
   loop 2 --iterations 1 --validation-profile-env MISSING_EQUALS
   loop 2 --iterations 1 --validation-mode off --perf-mode required
   loop 2 --iterations 1 --validation-max-attempts 0
+  loop 2 --iterations 1 --hillclimb-log-file ../other.md
+  err_has 'the running log ../other.md is not in the repository'
   mkdir -p $logs && echo '{' >$logs/perf_state.json
   loop 2 --iterations 1
   [ "$(cat $logs/perf_state.json)" = '{' ] || fail 'a state that does not parse was touched'

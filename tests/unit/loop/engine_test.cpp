@@ -170,6 +170,41 @@ TEST_CASE("engine: the log has a commit of its own, which a refused candidate do
     CHECK(world.status().empty());
 }
 
+TEST_CASE("engine: an entry that cannot be made takes nothing back of what was accepted") {
+    EngineWorld world;
+    world.settings.gates = true;
+    world.log_entry = [](int, std::span<const Record>) -> Result<std::optional<LogEntry>> {
+        return fail(ErrorKind::usage, "git does not know who commits");
+    };
+    ScriptedAgent agent({world.commits("int speed = 0;\n")});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "completed");
+    CHECK(end.rc == 0);
+    CHECK(world.state.outcomes.at("accepted") == 1);
+    CHECK(world.read("kernel.c") == "int speed = 0;\n");
+}
+
+TEST_CASE("engine: an entry goes on top of what the branch is then, and what others wrote into the log stays") {
+    EngineWorld world;
+    world.settings.gates = true;
+    int asked = 0;
+    world.log_entry = [&](int, std::span<const Record>) -> Result<std::optional<LogEntry>> {
+        LogEntry entry;
+        entry.tip = world.sh("git rev-parse refs/heads/main");
+        entry.files["log.md"] = world.read("log.md") + "ours\n";
+        entry.message = "Log\n";
+        if (++asked == 1) {  // somebody commits between the look and the commit
+            world.sh("echo theirs >>log.md && git commit -qam theirs");
+        }
+        return std::optional(std::move(entry));
+    };
+    ScriptedAgent agent({world.commits("int speed = 0;\n")});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK(asked == 2);
+    CHECK(world.read("log.md") == "# Log\ntheirs\nours\n");
+    CHECK(world.sh("git log -1 --format=%s") == "Log");
+}
+
 TEST_CASE("engine: a run of 1000 iterations keeps its names apart and its journal short") {
     EngineWorld world;
     const Artefacts files = ok(Artefacts::open(world.log_dir()));

@@ -150,6 +150,19 @@ TEST_CASE("gate log: an entry that the agent wrote gets its commit, and nothing 
     }
 }
 
+TEST_CASE("gate log: an older entry whose title the agent mended is not its own (defect: older entry)") {
+    const std::string old = k_empty_log + std::string("\n") + by_hand("(pending)");
+    std::string mended = old;
+    mended.replace(mended.find("- mine"), 6, "- ours");
+    LogSources from = sources(old);
+    from.text = from.head_text = mended;
+    const ComposedLog done = composed(from, record_of(1));
+    CHECK_FALSE(done.stamped);
+    CHECK(has(done.text, "### Iteration 4 - ours\n"));
+    CHECK(has(done.text, "- Commit: (pending)\n"));
+    CHECK(has(done.text, "### Iteration 5 - Batch them\n"));
+}
+
 TEST_CASE("gate log: an entry that the agent made of a record gets what was measured") {
     const LogSources before = sources(k_empty_log);
     Json agents = runlog::empty_record("x", {}, WallTime{});

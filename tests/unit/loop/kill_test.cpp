@@ -111,7 +111,7 @@ private:
         const bool written = log.ends_with(entry);
         if (!written) log += entry;
         const auto logged =
-            ok(m_git.commit_log(i, base().branch, {{"log.md", log}}, "Log " + std::to_string(i) + "\n", step.again));
+            ok(m_git.commit_log(i, base().branch, {{{"log.md", log}}, "Log " + std::to_string(i) + "\n"}, step.again));
         CHECK((logged.kind == GitLanding::Kind::landed || logged.kind == GitLanding::Kind::already));
         add(Type::logged, i, {{"commit", logged.tip}});
     }

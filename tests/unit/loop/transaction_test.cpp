@@ -30,7 +30,7 @@ TEST_CASE("transaction: accepted work of several commits lands, the log in a com
     CHECK(ok(all.accept(base, candidate, false)).kind == Landing::landed);
     CHECK(world.read("kernel.c") == "int speed = 3;\n");
     const auto logged =
-        ok(all.commit_log(1, base.branch, {{"log.md", "# Log\nentry\n"}}, "Log\n\nGdnctl-Log: id\n", false));
+        ok(all.commit_log(1, base.branch, {{{"log.md", "# Log\nentry\n"}}, "Log\n\nGdnctl-Log: id\n"}, false));
     CHECK(logged.kind == Landing::landed);
     CHECK(world.read("log.md") == "# Log\nentry\n");
     CHECK(world.sh("git diff --name-only HEAD~1") == "log.md");
@@ -38,7 +38,10 @@ TEST_CASE("transaction: accepted work of several commits lands, the log in a com
     CHECK(world.status().empty());
     // Said again after a kill: nothing happens twice.
     CHECK(ok(all.accept(base, candidate, true)).kind == Landing::already);
-    CHECK(ok(all.commit_log(1, base.branch, {{"log.md", "# Log\nentry\n"}}, "Log\n", true)).kind == Landing::already);
+    const LogEntry entry{{{"log.md", "# Log\nentry\n"}}, "Log\n"};
+    CHECK(ok(all.commit_log(1, base.branch, entry, true)).kind == Landing::already);
+    CHECK(ok(all.landed_log(1, base.branch)) == logged.tip);
+    CHECK_FALSE(ok(all.landed_log(2, base.branch)));
     CHECK(world.sh("git rev-list --count HEAD") == "4");
 }
 
