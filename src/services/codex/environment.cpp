@@ -1,6 +1,8 @@
 // What an agent may see of our environment: a list of what is allowed, never of what is forbidden.
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -44,20 +46,35 @@ constexpr std::array<std::string_view, 12> k_prefixes = {
     "CCACHE_", "GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "CLOUDSDK_", "CARGO_"};
 
 // A name with one of these is no matter of a prefix.
-bool speaks_of_a_secret(std::string_view name) {
-    constexpr std::array<std::string_view, 7> k_words = {"TOKEN",  "SECRET", "PASSW",     "API_KEY",
-                                                         "APIKEY", "_KEY",   "CREDENTIAL"};
+bool speaks_of_a_secret(std::string_view any_name) {
+    const std::string name = text::to_lower(any_name);
+    constexpr std::array<std::string_view, 7> k_words = {"token",  "secret", "passw",     "api_key",
+                                                         "apikey", "_key",   "credential"};
     return std::any_of(k_words.begin(), k_words.end(),
-                       [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+                       [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
-// Whether a value is the secret that its name speaks of: MAX_TOKENS, SSH_KEY_FILE and GIT_CONFIG_KEY_0 hold none.
-bool is_secret(std::string_view name, std::string_view value) {
-    constexpr std::array<std::string_view, 9> k_ends = {"TOKEN",  "SECRET",     "PASSWORD",    "PASSWD",    "API_KEY",
-                                                        "APIKEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL"};
-    constexpr std::size_t k_shortest = 8;
-    return value.size() >= k_shortest && value.front() != '/' &&
-           std::any_of(k_ends.begin(), k_ends.end(), [&](std::string_view end) { return name.ends_with(end); });
+constexpr std::size_t k_shortest = 8;
+
+// Whether a value is the secret that its name speaks of: MAX_TOKENS, SSH_KEY_FILE and GIT_CONFIG_KEY_0 hold none, nor
+// does the path of a file. A secret may begin with '/' too.
+bool is_secret(std::string_view any_name, std::string_view value) {
+    constexpr std::array<std::string_view, 9> k_ends = {"token",  "secret", "password", "passwd",    "_pass",
+                                                        "apikey", "_key",   "_pat",     "credential"};
+    const std::string name = text::to_lower(any_name);
+    if (value.size() < k_shortest || name.ends_with("ssh_key")) return false;
+    if (std::none_of(k_ends.begin(), k_ends.end(), [&](std::string_view end) { return name.ends_with(end); }))
+        return false;
+    std::error_code problem;
+    return value.front() != '/' || !std::filesystem::exists(value, problem);
+}
+
+// Whole, and line by line: what is masked is masked a line at a time.
+void register_lines(std::string_view secret) {
+    register_secret(secret);
+    for (const std::string_view line : text::split(secret, '\n')) {
+        if (line.size() >= k_shortest) register_secret(line);
+    }
 }
 
 bool is_allowed(std::string_view name) {
@@ -85,14 +102,14 @@ Result<std::map<std::string, std::string>> agent_environment(const Env& env, con
     std::map<std::string, std::string> variables;
     for (const auto& [name, value] : env.all()) {
         // Also those that the agent does not get: its commands may find them in files, and checks have them.
-        if (is_secret(name, value)) register_secret(value);
+        if (is_secret(name, value)) register_lines(value);
         if (is_allowed(name)) variables.emplace(name, value);
     }
     for (const auto& name : also) {
         GDNCTL_TRY(check_name(name));
         const auto value = env.get(name);
         if (!value) continue;
-        if (speaks_of_a_secret(name)) register_secret(*value);
+        if (speaks_of_a_secret(name)) register_lines(*value);
         variables.insert_or_assign(name, *value);
     }
     variables.insert_or_assign(std::string(k_loop_id_variable), std::string(loop_id));

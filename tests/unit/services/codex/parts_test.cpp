@@ -1,6 +1,7 @@
 // The pure parts: events, rollout, filter, environment, schema.
 #include <doctest/doctest.h>
 
+#include "gdnctl/core/redact.h"
 #include "services/codex/events.h"
 #include "services/codex/rollout.h"
 #include "support/fake_env.h"
@@ -165,6 +166,26 @@ TEST_CASE("agent environment: what is on the list, and the marker, and nothing s
         REQUIRE_FALSE(refused);
         CHECK(refused.error().kind == ErrorKind::usage);
     }
+}
+
+TEST_CASE("agent environment: secrets are masked whatever their names and values look like") {
+    const FakeEnv env{{"OPENAI_KEY", "/b64+begins+so"},
+                      {"DB_PASS", "pass-of-a-base"},
+                      {"GITHUB_PAT", "pat-of-somebody"},
+                      {"my_api_token", "in-small-letters"},
+                      {"TLS_PRIVATE_KEY", "head-of-it\nline-two-of-it\nx"},
+                      {"BOT_SSH_KEY", "no-secret-name"},
+                      {"GIT_CONFIG_KEY_0", "filter.x.clean"},
+                      {"CA_KEY", "/usr/bin/"},
+                      {"GDNCTL_my_token", "not-for-agents"}};
+    const auto seen = agent_environment(env, {}, "loop-1");
+    REQUIRE(seen);
+    CHECK_FALSE(seen->contains("GDNCTL_my_token"));
+    for (const char* secret : {"/b64+begins+so", "pass-of-a-base", "pat-of-somebody", "in-small-letters", "head-of-it",
+                               "line-two-of-it", "not-for-agents"}) {
+        CHECK(redact(secret) != secret);
+    }
+    for (const char* plain : {"no-secret-name", "filter.x.clean", "/usr/bin/ls", "x"}) CHECK(redact(plain) == plain);
 }
 
 TEST_CASE("output schema: the final message is judged by us") {
