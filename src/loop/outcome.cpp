@@ -17,6 +17,7 @@ struct Sign {
     Outcome outcome;
     std::string_view words;
     std::string_view on_that_line = {};  // words that say that it is trouble; empty: `words` do
+    Place place = Place::anywhere;       // tpu: a sign only there
 };
 
 // In the order in which they are believed.
@@ -25,7 +26,7 @@ constexpr std::array k_signs = {
     Sign{Outcome::environment, "No virtual environment or system Python installation found for path"},
     Sign{Outcome::environment, "The specified bucket does not exist"},
     Sign{Outcome::environment, "bucket does not exist"},
-    Sign{Outcome::environment, "gs://", "does not exist"},
+    Sign{Outcome::environment, "gs://", "does not exist", Place::tpu},
     Sign{Outcome::environment, "does not match the region of the VM"},
     Sign{Outcome::environment, "HF_TOKEN is not set"},
     Sign{Outcome::environment, "WANDB_API_KEY is not set"},
@@ -38,10 +39,10 @@ constexpr std::array k_signs = {
     Sign{Outcome::infra, "ConnectionResetError"},
     Sign{Outcome::infra, "localhost:8283", "refused"},
     Sign{Outcome::infra, "Failed to connect to Ray at address"},
-    Sign{Outcome::infra, "No accelerator found"},
-    Sign{Outcome::infra, "Unable to initialize backend 'tpu'"},
-    Sign{Outcome::infra, "alling back to cpu"},
-    Sign{Outcome::infra, "alling back to CPU"},
+    Sign{Outcome::infra, "No accelerator found", {}, Place::tpu},
+    Sign{Outcome::infra, "Unable to initialize backend 'tpu'", {}, Place::tpu},
+    Sign{Outcome::infra, "alling back to cpu", {}, Place::tpu},
+    Sign{Outcome::infra, "alling back to CPU", {}, Place::tpu},
     Sign{Outcome::infra, "job was pending too long"},
     Sign{Outcome::oom, "RESOURCE_EXHAUSTED"},
     Sign{Outcome::oom, "scoped vmem limit"},
@@ -93,8 +94,9 @@ OutcomeRule rule_of(Outcome outcome) {
     return {Retry::that_test, Counts::no, Fate::kept, Pause::no, 2};
 }
 
-std::optional<Failure> failure_of(std::string_view output) {
+std::optional<Failure> failure_of(std::string_view output, Place place) {
     for (const Sign& sign : k_signs) {
+        if (sign.place == Place::tpu && place != Place::tpu) continue;
         if (shows(output, sign)) return Failure{sign.outcome, std::string(sign.words)};
     }
     return std::nullopt;

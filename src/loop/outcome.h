@@ -49,8 +49,11 @@ struct Failure {
     std::string sign;
     bool operator==(const Failure&) const = default;
 };
+// What the check was to run on. Where no TPU is wanted, JAX says on any host that it has none, and a file that a test
+// misses in a bucket is the test's matter: neither is a sign.
+enum class Place { tpu, anywhere };
 // nullopt: none of the known signs. Trouble of the surroundings wins over what it causes further down.
-std::optional<Failure> failure_of(std::string_view output);
+std::optional<Failure> failure_of(std::string_view output, Place place = Place::tpu);
 
 // Counted failures: `limit` 0 stops at the first one, negative never.
 bool too_many_failures(std::int64_t failures, std::int64_t limit);

@@ -25,9 +25,11 @@ constexpr const char* k_more_path = "GDNCTL_CALLERS_PATH";
 
 std::string callers_path() {
     std::string path = process_env().get("PATH").value_or("");
-    if (!path.empty()) path += ':';
     std::error_code problem;
-    return path + std::filesystem::read_symlink("/proc/self/exe", problem).parent_path().string();
+    const std::string own = std::filesystem::read_symlink("/proc/self/exe", problem).parent_path().string();
+    // An empty part of PATH is the folder that a command runs in: the agent's tree.
+    if (!path.empty() && !own.empty()) path += ':';
+    return path + own;
 }
 
 class PostCheckStage final : public Stage {
@@ -97,7 +99,7 @@ private:
         result.verdict = StageVerdict::fail;
         result.exit_status = ended.exit_code < 0 ? k_by_signal - ended.exit_code : ended.exit_code;
         result.reason = fmt::format("{} {}", command, describe_end(ended, spec));
-        const auto failure = failure_of(tail);
+        const auto failure = failure_of(tail, Place::anywhere);
         result.outcome = failure ? failure->outcome : Outcome::test_fail;
         result.sign = failure ? failure->sign : command;
         return result;

@@ -109,7 +109,7 @@ void judge_time_limit(JobEnd& end) {
              pending ? "job was pending too long" : "ran into its time limit");
 }
 
-void judge_failure(JobEnd& end, JobKind kind) {
+void judge_failure(JobEnd& end, JobKind kind, bool wants_tpu) {
     constexpr int k_usage = 2, k_stopped = 3, k_infra = 4, k_auth = 5, k_io = 8, k_time = 124;
     const JobReport& report = end.report;
     const std::string& tail = end.evidence.output.tail();
@@ -120,7 +120,7 @@ void judge_failure(JobEnd& end, JobKind kind) {
     if (end.rc == k_time || report.failure_class == "timeout") return judge_time_limit(end);
     if (end.rc == k_auth || report.failure_class == "auth")
         return fail_job(end, Outcome::environment, "not authorised");
-    const auto known = failure_of(tail);
+    const auto known = failure_of(tail, wants_tpu ? Place::tpu : Place::anywhere);
     if (known) return fail_job(end, known->outcome, known->sign);
     if (end.rc == k_usage || end.rc == k_io) {
         return fail_job(end, Outcome::environment,
@@ -260,7 +260,7 @@ JobEnd judge_job(JobKind kind, int rc, JobReport report, Evidence evidence, std:
     if (rc == 0) {
         judge_success(end, kind, expected, wants_tpu);
     } else {
-        judge_failure(end, kind);
+        judge_failure(end, kind, wants_tpu);
     }
     const std::string counts = kind == JobKind::tests ? counts_text(end.evidence) : std::string();
     const std::string found = end.evidence.oracle.text();

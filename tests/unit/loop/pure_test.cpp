@@ -205,6 +205,12 @@ TEST_CASE("outcome: each known sign names its class; trouble of the surroundings
     CHECK(class_of("jax.errors: Mosaic failed to compile TPU kernel") == "compile");
     CHECK(class_of("RESOURCE_EXHAUSTED\nssh: Could not resolve hostname x") == "infra");
     CHECK(class_of("2 failed, 85 passed") == "none");
+    for (const char* usual : {"No GPU/TPU found, falling back to CPU.", "jaxlib is not installed. Falling back to cpu.",
+                              "Unable to initialize backend 'tpu': UNAVAILABLE", "No accelerator found",
+                              "assert 'gs://x/y does not exist' == ''"}) {
+        CHECK_FALSE(failure_of(usual, Place::anywhere));
+    }
+    CHECK(failure_of("Falling back to cpu\nConnectionResetError", Place::anywhere)->sign == "ConnectionResetError");
     CHECK(failure_of("x ConnectionResetError 1")->sign == failure_of("y ConnectionResetError 2")->sign);
 }
 
