@@ -93,6 +93,9 @@ Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records)
     point.run = run.word("run");
     point.loop_id = run.word("loop_id");
     point.isolation = run.word("isolation") == "worktree" ? Isolation::worktree : Isolation::inplace;
+    // What cannot be read trusts nothing. What is configured now may be what the agent of the killed run has left
+    // there, and would be believed to run programs; a filter that is not used only makes files look changed, and is
+    // reported.
     const Json trusted = Json::parse(run.word("trusted"), nullptr, false);
     if (trusted.is_array()) {
         for (const Json& seal : trusted) {
