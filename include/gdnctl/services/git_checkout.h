@@ -196,7 +196,7 @@ private:
     explicit GitCheckout(std::unique_ptr<git::Calls> calls);
     Result<GitLanding> land_in(const GitCheckout& checkout, std::string_view base, std::string_view head,
                                bool again) const;
-    Status take_back_landing(std::string_view base, std::string_view head) const;
+    Status take_back_landing(std::string_view base, std::string_view head, Error& why) const;
     Status complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const;
     std::unique_ptr<git::Calls> m_calls;
 };

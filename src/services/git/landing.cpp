@@ -75,38 +75,73 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
         auto refused = checkout.m_calls->refused("merge", merged);
         const ErrorKind kind = refused.value().kind;
         // A full disk, a folder that cannot be written to: some files have been moved by then.
-        if (kind == ErrorKind::local_io) GDNCTL_TRY(checkout.take_back_landing(base, head));
+        if (kind == ErrorKind::local_io) GDNCTL_TRY(checkout.take_back_landing(base, head, refused.value()));
         if (kind == ErrorKind::local_io || kind == ErrorKind::conflict) return refused;
     }
     if (again) GDNCTL_TRY(checkout.complete_landing(base, head, landing));
     return landing;
 }
 
-// A git that was killed while it moved the files leaves some as they were, some as they shall be, one missing or with
-// the beginning of its new content. Anything else is somebody's work.
-Status GitCheckout::complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const {
-    GDNCTL_TRY_ASSIGN(const GitSnapshot present, snapshot(base, "what a landing met\n"));
-    GDNCTL_TRY_ASSIGN(const auto wanted, diff(base, head));
-    std::unordered_map<std::string, GitFileChange> found;
-    GDNCTL_TRY_ASSIGN(const auto changes, diff(base, present.tree));
-    for (const auto& change : changes) found.emplace(change.path, change);
-    std::vector<std::string> in_the_way;
-    git::CallOptions paths;
-    for (const auto& want : wanted) {
-        paths.input += want.path + '\0';
+namespace {
+
+// What is in a checkout at the paths of base..head, where git was broken off while it moved the files.
+struct LandingTraces {
+    GitSnapshot present;
+    std::vector<GitFileChange> wanted;  // base to head
+    std::vector<GitFileChange> ours;    // base to what is there, by git's doing
+    std::vector<std::string> theirs;    // what is there is somebody's work
+};
+
+// git leaves some files as they were, some as they shall be, one missing or with the beginning of its new content.
+Result<bool> is_gits_doing(const git::Calls& calls, const GitFileChange& found, const GitFileChange& want) {
+    if (found.status == 'D' || found.new_object == want.new_object) return true;
+    // It takes files away whole, and leaves the files of submodules alone.
+    if (want.status == 'D' || want.is_submodule() || found.is_submodule()) return false;
+    GDNCTL_TRY_ASSIGN(const std::string here, calls.output({"cat-file", "blob", found.new_object}));
+    GDNCTL_TRY_ASSIGN(const std::string full, calls.output({"cat-file", "blob", want.new_object}));
+    return full.starts_with(here);
+}
+
+Result<LandingTraces> traces_of_landing(const GitCheckout& checkout, const git::Calls& calls, std::string_view base,
+                                        std::string_view head) {
+    LandingTraces traces;
+    GDNCTL_TRY_ASSIGN(traces.present, checkout.snapshot(base, "what a landing met\n"));
+    GDNCTL_TRY_ASSIGN(traces.wanted, checkout.diff(base, head));
+    GDNCTL_TRY_ASSIGN(const auto changes, checkout.diff(base, traces.present.tree));
+    std::unordered_map<std::string, const GitFileChange*> found;
+    for (const auto& change : changes) found.emplace(change.path, &change);
+    for (const auto& want : traces.wanted) {
         const auto at = found.find(want.path);
-        if (at == found.end() || at->second.status == 'D' || at->second.new_object == want.new_object) continue;
-        GDNCTL_TRY_ASSIGN(const std::string here, m_calls->output({"cat-file", "blob", at->second.new_object}));
-        const bool gone = want.status == 'D';
-        GDNCTL_TRY_ASSIGN(const std::string full,
-                          gone ? Result<std::string>("") : m_calls->output({"cat-file", "blob", want.new_object}));
-        if (gone || !full.starts_with(here)) in_the_way.push_back(want.path);
+        if (at == found.end()) continue;
+        GDNCTL_TRY_ASSIGN(const bool gits, is_gits_doing(calls, *at->second, want));
+        if (gits) {
+            traces.ours.push_back(*at->second);
+        } else {
+            traces.theirs.push_back(want.path);
+        }
     }
-    if (!in_the_way.empty()) {
-        landing.in_the_way = std::move(in_the_way);
+    return traces;
+}
+
+std::string few_of(std::vector<std::string> paths) {
+    constexpr std::size_t k_most = 10;
+    const std::size_t more = paths.size() - std::min(paths.size(), k_most);
+    paths.resize(paths.size() - more);
+    return text::join(paths, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+}  // namespace
+
+// What is neither as before, nor as it shall be, nor on the way there, is somebody's work.
+Status GitCheckout::complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const {
+    GDNCTL_TRY_ASSIGN(LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
+    if (!traces.theirs.empty()) {
+        landing.in_the_way = std::move(traces.theirs);
         return {};
     }
-    log::info("completing what a killed run began: {} files of {}", wanted.size(), root().string());
+    git::CallOptions paths;
+    for (const auto& want : traces.wanted) paths.input += want.path + '\0';
+    log::info("completing what a killed run began: {} files of {}", traces.wanted.size(), root().string());
     GDNCTL_TRY(m_calls->done({"--literal-pathspecs", "restore", "--source=" + std::string(head), "--staged",
                               "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul"},
                              paths));
@@ -115,23 +150,25 @@ Status GitCheckout::complete_landing(std::string_view base, std::string_view hea
     return {};
 }
 
-// What a landing that failed half-way has moved goes back. git began it only since everything in its way was as at the
-// base, so what is there now and is not is its own.
-Status GitCheckout::take_back_landing(std::string_view base, std::string_view head) const {
-    GDNCTL_TRY_ASSIGN(const GitSnapshot present, snapshot(base, "what a landing left\n"));
-    GDNCTL_TRY_ASSIGN(const auto changes, diff(base, present.tree));
-    GDNCTL_TRY_ASSIGN(const auto wanted, diff(base, head));
+// What a landing that failed half-way has moved goes back. Somebody may have edited a file meanwhile, or git may have
+// left one alone that was staged as it shall be and edited after that: such a file stays, and `why` names it.
+Status GitCheckout::take_back_landing(std::string_view base, std::string_view head, Error& why) const {
+    GDNCTL_TRY_ASSIGN(const LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
+    if (!traces.theirs.empty()) {
+        // First of all, so that it is there whatever happens to the files from here on.
+        const GitRefUpdate pin{"refs/gdnctl/rescued/" + traces.present.commit, traces.present.commit};
+        GDNCTL_TRY(update_refs(std::span(&pin, 1)));
+        why.message += fmt::format("; left as it is, since it is not what git writes there: {} (also kept at {})",
+                                   few_of(traces.theirs), pin.name);
+    }
     git::CallOptions paths;
-    for (const auto& change : changes) {
-        const auto want = std::find_if(wanted.begin(), wanted.end(),
-                                       [&](const GitFileChange& one) { return one.path == change.path; });
-        if (want == wanted.end()) continue;
+    for (const auto& change : traces.ours) {
         if (change.status != 'A') {
             paths.input += change.path + '\0';
-        } else if (change.new_object == want->new_object) {
-            std::error_code problem;
-            std::filesystem::remove(root() / change.path, problem);
+            continue;
         }
+        std::error_code problem;
+        std::filesystem::remove(root() / change.path, problem);
     }
     if (paths.input.empty()) return {};
     return m_calls->done({"--literal-pathspecs", "restore", "--source=" + std::string(base), "--staged", "--worktree",
