@@ -44,19 +44,19 @@ function(gdnctl_use_pch target)
   endif()
 endfunction()
 
-function(gdnctl_together target)
-  if(GDNCTL_TOGETHER)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+function(gdnctl_together target number)
+  if(GDNCTL_TOGETHER AND number)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${number})
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # takes sources for headers
   endif()
 endfunction()
 
-# gdnctl_module(NAME [TOGETHER] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/NAME/**.cpp, or those of
+# gdnctl_module(NAME [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/NAME/**.cpp, or those of
 # the FOLDERS, as the static library gdnctl_NAME ('/' becomes '_'). Headers of src/FOLDER are private to it. TOGETHER
-# compiles four sources at a time: what they instantiate of JSON and of Result is most of the work, and then is done once
-# for four. Their unnamed namespaces become one, so two of them must not use the same name there.
+# compiles N sources at a time: what they instantiate of JSON and of Result is most of the work, and then is done once
+# for all N. Their unnamed namespaces become one, so two of them must not use the same name there.
 function(gdnctl_module module)
-  cmake_parse_arguments(M "TOGETHER" "" "FOLDERS;DEPS;THIRD_PARTY" ${ARGN})
+  cmake_parse_arguments(M "" "TOGETHER" "FOLDERS;DEPS;THIRD_PARTY" ${ARGN})
   string(REPLACE "/" "_" name ${module})
   if(NOT M_FOLDERS)
     set(M_FOLDERS ${module})
@@ -74,9 +74,7 @@ function(gdnctl_module module)
     target_link_libraries(gdnctl_${name} PRIVATE dep_${dep})
   endforeach()
   gdnctl_use_pch(gdnctl_${name})
-  if(M_TOGETHER)
-    gdnctl_together(gdnctl_${name})
-  endif()
+  gdnctl_together(gdnctl_${name} "${M_TOGETHER}")
 endfunction()
 
 function(gdnctl_program target)

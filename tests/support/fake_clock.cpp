@@ -28,9 +28,9 @@ bool FakeClock::sleep_for(std::chrono::milliseconds d, std::stop_token stop) {
     return true;
 }
 
-void FakeClock::advance(std::chrono::milliseconds d) {
+void FakeClock::advance(std::chrono::nanoseconds d) {
     const std::lock_guard lock(m_mutex);
-    m_wall += d;
+    m_wall += std::chrono::duration_cast<WallTime::duration>(d);
     m_monotonic += d;
 }
 

@@ -18,7 +18,7 @@ public:
     // Returns at once; the clock is `d` later. False, and no time passes, once stop is requested.
     bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) override;
 
-    void advance(std::chrono::milliseconds d);
+    void advance(std::chrono::nanoseconds d);
     void jump_wall(std::chrono::milliseconds d);  // someone sets the date; monotonic time is not touched
     // Every look at monotonic() makes it this much later: time passes while code polls.
     void tick_per_look(std::chrono::milliseconds d);

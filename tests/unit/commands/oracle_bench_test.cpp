@@ -2,28 +2,22 @@
 #include <doctest/doctest.h>
 
 #include "commands/oracle_bench_rounds.h"
+#include "support/fake_clock.h"
 
 using namespace gdnctl;
 using namespace gdnctl::commands::oracle_bench;
 
 namespace {
 
-class ManualClock : public Clock {
-public:
-    WallTime wall() const override { return {}; }
-    Monotonic monotonic() const override { return m_now; }
-    bool sleep_for(std::chrono::milliseconds, std::stop_token) override { return false; }
-    void pass(double seconds) { m_now += std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
-
-private:
-    Monotonic m_now;
-};
+void pass(test::FakeClock& clock, double seconds) {
+    clock.advance(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
+}
 
 // Takes the given seconds, one after another; `order` gets its name at each run.
-Subject subject(std::string name, double flop, std::vector<double> takes, ManualClock& clock, std::string& order) {
+Subject subject(std::string name, double flop, std::vector<double> takes, test::FakeClock& clock, std::string& order) {
     const auto run = [&clock, &order, name, takes = std::move(takes), next = std::size_t{0}]() mutable {
         order += name;
-        clock.pass(takes.at(next++));
+        pass(clock, takes.at(next++));
     };
     return {name, flop, run, {}, {}};
 }
@@ -31,7 +25,7 @@ Subject subject(std::string name, double flop, std::vector<double> takes, Manual
 }  // namespace
 
 TEST_CASE("bench: subjects run in turn, and the least run of a round counts") {
-    ManualClock clock;
+    test::FakeClock clock;
     std::string order;
     std::vector<Subject> subjects;
     subjects.push_back(subject("a", 1e9, {9, 2, 3, 4, 1}, clock, order));
@@ -53,7 +47,7 @@ TEST_CASE("bench: subjects run in turn, and the least run of a round counts") {
 }
 
 TEST_CASE("bench: a check that fails and a stop end the rounds") {
-    ManualClock clock;
+    test::FakeClock clock;
     std::string order;
     std::vector<Subject> subjects;
     subjects.push_back(subject("a", 1, {1, 1, 1, 1}, clock, order));
@@ -65,18 +59,18 @@ TEST_CASE("bench: a check that fails and a stop end the rounds") {
 }
 
 TEST_CASE("bench: what surrounds a run is not timed, and an error there ends the rounds") {
-    ManualClock clock;
+    test::FakeClock clock;
     std::string order;
     std::vector<Subject> subjects;
     subjects.push_back(subject("a", 1e9, {9, 2, 3}, clock, order));
     subjects[0].before = [&]() -> Status {
         order += '<';
-        clock.pass(100);
+        pass(clock, 100);
         return {};
     };
     subjects[0].after = [&]() -> Status {
         order += '>';
-        clock.pass(100);
+        pass(clock, 100);
         return {};
     };
     REQUIRE(run_rounds(subjects, 1, 2, clock, {}));

@@ -8,6 +8,7 @@
 
 #include "commands/oracle_flashinfer_time.h"
 #include "commands/oracle_flashinfer_traces.h"
+#include "support/fake_clock.h"
 #include "support/temp_dir.h"
 
 using namespace gdnctl;
@@ -16,16 +17,9 @@ using gdnctl::commands::oracle_bench::Subject;
 
 namespace {
 
-class ManualClock : public Clock {
-public:
-    WallTime wall() const override { return {}; }
-    Monotonic monotonic() const override { return m_now; }
-    bool sleep_for(std::chrono::milliseconds, std::stop_token) override { return false; }
-    void pass(double ms) { m_now += std::chrono::microseconds(static_cast<std::int64_t>(ms * 1000)); }
-
-private:
-    Monotonic m_now;
-};
+void pass_ms(test::FakeClock& clock, double ms) {
+    clock.advance(std::chrono::microseconds(static_cast<std::int64_t>(ms * 1000)));
+}
 
 std::string trace(const std::string& solution, const std::string& uuid) {
     return R"({"definition":"d","workload":{"uuid":")" + uuid + R"(","axes":{},"inputs":{}},"solution":")" + solution +
@@ -35,7 +29,7 @@ std::string trace(const std::string& solution, const std::string& uuid) {
 }  // namespace
 
 TEST_CASE("flashinfer: the latency is the mean over trials of the median after the warm-up") {
-    ManualClock clock;
+    test::FakeClock clock;
     std::string order;
     std::size_t next = 0;
     // One warm-up and three timed runs a trial, two trials.
@@ -44,7 +38,7 @@ TEST_CASE("flashinfer: the latency is the mean over trials of the median after t
                      0,
                      [&] {
                          order += 's';
-                         clock.pass(takes.at(next++));
+                         pass_ms(clock, takes.at(next++));
                      },
                      {},
                      {}};
@@ -52,18 +46,18 @@ TEST_CASE("flashinfer: the latency is the mean over trials of the median after t
                       0,
                       [&] {
                           order += 'r';
-                          clock.pass(6);
+                          pass_ms(clock, 6);
                       },
                       {},
                       {}};
     int chilled = 0;
     solution.before = [&]() -> Status {
-        clock.pass(1000);
+        pass_ms(clock, 1000);
         return {};
     };
     const auto chill = [&] {
         ++chilled;
-        clock.pass(500);
+        pass_ms(clock, 500);
     };
     const auto result = measure(solution, reference, {1, 3, 2}, chill, [] { return false; }, clock, {});
     REQUIRE(result);
@@ -74,7 +68,7 @@ TEST_CASE("flashinfer: the latency is the mean over trials of the median after t
 }
 
 TEST_CASE("flashinfer: a fault and a stop end the trials") {
-    ManualClock clock;
+    test::FakeClock clock;
     int runs = 0;
     Subject solution{"s", 0, [&] { ++runs; }, {}, {}};
     Subject reference{"r", 0, [] {}, {}, {}};

@@ -15,8 +15,8 @@ namespace {
 
 using Type = RecordType;
 using Kind = StepKind;
-constexpr WallTime k_now{std::chrono::milliseconds(1'773'161'587'000)};
-constexpr int k_iterations = 3;
+constexpr WallTime k_written_at{std::chrono::milliseconds(1'773'161'587'000)};
+constexpr int k_total = 3;
 
 // A run whose agent, stages and git are words: what each step records. The second iteration needs two attempts, the
 // third one is rejected.
@@ -30,7 +30,7 @@ public:
     // Steps until there is nothing left to do.
     void finish(bool interrupted) {
         for (int guard = 0; guard < 500; ++guard) {
-            const Step step = next_step(m_records, k_iterations, true, interrupted);
+            const Step step = next_step(m_records, k_total, true, interrupted);
             interrupted = false;
             if (step.kind == Kind::finished) return;
             take(step);
@@ -214,8 +214,8 @@ TEST_CASE("journal: is appended to and read back, also after a torn line") {
     const fs::path path = folder / "journal.jsonl";
     {
         auto journal = ok(LoopJournal::open(path));
-        ok(journal.append({Type::run, 0, {{"run", "r\n1 \xff"}, {"type", "mine"}}, {{"total", 3}}}, k_now));
-        ok(journal.append({Type::iteration, 1}, k_now));
+        ok(journal.append({Type::run, 0, {{"run", "r\n1 \xff"}, {"type", "mine"}}, {{"total", 3}}}, k_written_at));
+        ok(journal.append({Type::iteration, 1}, k_written_at));
         CHECK_FALSE(LoopJournal::open(path));
     }
     std::ofstream(path, std::ios::app) << "{\"v\":1,\"seq\":3,\"ty";
@@ -224,7 +224,7 @@ TEST_CASE("journal: is appended to and read back, also after a torn line") {
     REQUIRE(again.records().size() == 2);
     CHECK(again.records()[0].count("total") == 3);
     CHECK(again.records()[0].time == "2026-03-10T16:53:07Z");
-    ok(again.append({Type::base, 1, {{"sha", "abc"}}}, k_now));
+    ok(again.append({Type::base, 1, {{"sha", "abc"}}}, k_written_at));
     CHECK(ok(parse_records(read_text(path), "j")).size() == 3);
 }
 
@@ -232,16 +232,16 @@ TEST_CASE("journal: on a full disk nothing of a record stays, and the next one f
     const test::TempDir folder;
     const fs::path path = folder / "journal.jsonl";
     auto journal = ok(LoopJournal::open(path));
-    ok(journal.append({Type::run}, k_now));
+    ok(journal.append({Type::run}, k_written_at));
     const auto size = fs::file_size(path);
     {
         const test::FileSizeLimit limit(size + 20);
-        const auto refused = journal.append({Type::iteration, 1}, k_now);
+        const auto refused = journal.append({Type::iteration, 1}, k_written_at);
         REQUIRE_FALSE(refused);
         CHECK(refused.error().kind == ErrorKind::local_io);
         CHECK(fs::file_size(path) == size);
     }
-    ok(journal.append({Type::iteration, 1}, k_now));
+    ok(journal.append({Type::iteration, 1}, k_written_at));
     CHECK(ok(parse_records(read_text(path), "j")).size() == 2);
 }
 

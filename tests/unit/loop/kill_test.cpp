@@ -24,7 +24,7 @@ using Type = RecordType;
 using Kind = StepKind;
 constexpr int k_iterations = 3;
 constexpr const char* k_mark = "loop-kill-test";
-constexpr WallTime k_now{std::chrono::milliseconds(1'773'161'587'000)};
+constexpr WallTime k_killed_at{std::chrono::milliseconds(1'773'161'587'000)};
 
 // The smallest loop there can be on top of journal and transactions: a scripted agent commits in every iteration, the
 // second one is rejected. Each step is what a real engine does, in the same order.
@@ -50,7 +50,7 @@ public:
 private:
     void add(Type type, int iteration, std::map<std::string, std::string> text = {},
              std::map<std::string, std::int64_t> number = {}) {
-        ok(m_journal.append({type, iteration, std::move(text), std::move(number)}, k_now));
+        ok(m_journal.append({type, iteration, std::move(text), std::move(number)}, k_killed_at));
         ok(write_state(m_files.folder() / "state.json", summarise(m_journal.records(), k_iterations, m_stashes)));
     }
     const std::string& fact(Type type, const char* key) const {

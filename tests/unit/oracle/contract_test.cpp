@@ -15,7 +15,8 @@ std::string origin_of(const ResolvedContract& c, std::string_view field) {
 }
 
 // The message of read_problem on inputs with one change.
-std::string refusal(const std::function<void(TensorFile&)>& change, const std::vector<std::string>& sets = {}) {
+std::string contract_refusal(const std::function<void(TensorFile&)>& change,
+                             const std::vector<std::string>& sets = {}) {
     TensorFile inputs = load_safetensors(vectors() / "gdn_base.inputs.safetensors");
     change(inputs);
     auto contract = resolve_contract("marin", inputs.metadata, sets);
@@ -93,22 +94,24 @@ TEST_CASE("contract: what a run writes resolves to the same contract again") {
 }
 
 TEST_CASE("inputs: missing tensors, wrong shapes and dtypes are named") {
-    CHECK(refusal([](TensorFile&) {}).empty());
-    CHECK(refusal([](TensorFile& f) {
+    CHECK(contract_refusal([](TensorFile&) {}).empty());
+    CHECK(contract_refusal([](TensorFile& f) {
               std::erase_if(f.tensors, [](const NamedTensor& t) { return t.name == "k"; });
           }) == "tensor 'k' is missing from the inputs");
-    CHECK(refusal([](TensorFile& f) { tensor_of(f, "k").shape = {2, 57, 8, 3}; }) ==
+    CHECK(contract_refusal([](TensorFile& f) { tensor_of(f, "k").shape = {2, 57, 8, 3}; }) ==
           "tensor 'k': expected [2,57,3,8] float32, got [2,57,8,3] float32");
-    CHECK(refusal([](TensorFile& f) { tensor_of(f, "g") = from_i64(std::vector<std::int64_t>(342), {2, 57, 3}); }) ==
-          "tensor 'g': expected [2,57,3] of a floating dtype, got [2,57,3] int64");
-    CHECK(refusal([](TensorFile& f) { tensor_of(f, "q").shape = {114, 3, 8}; }) ==
+    CHECK(contract_refusal([](TensorFile& f) {
+              tensor_of(f, "g") = from_i64(std::vector<std::int64_t>(342), {2, 57, 3});
+          }) == "tensor 'g': expected [2,57,3] of a floating dtype, got [2,57,3] int64");
+    CHECK(contract_refusal([](TensorFile& f) { tensor_of(f, "q").shape = {114, 3, 8}; }) ==
           "tensor 'q': expected [B,T,Hk,dk], got [114,3,8] float32");
-    CHECK(refusal([](TensorFile& f) { f.tensors.push_back({"query", f.tensors[0].tensor}); }).find("both mean q") !=
-          std::string::npos);
-    CHECK(refusal([](TensorFile& f) {
+    CHECK(contract_refusal([](TensorFile& f) {
+              f.tensors.push_back({"query", f.tensors[0].tensor});
+          }).find("both mean q") != std::string::npos);
+    CHECK(contract_refusal([](TensorFile& f) {
               tensor_of(f, "initial_state").shape = {2, 3, 64};
           }).find("tensor 'initial_state': expected [2,3,8,8]") == 0);
-    CHECK(refusal([](TensorFile&) {}, {"g_kind=raw"}) == "tensor 'a' is missing from the inputs");
+    CHECK(contract_refusal([](TensorFile&) {}, {"g_kind=raw"}) == "tensor 'a' is missing from the inputs");
 }
 
 TEST_CASE("inputs: head counts must fit the head map") {

@@ -71,8 +71,8 @@ Tensor indices(const std::vector<std::int64_t>& values) {
 const std::string k_offsets_input = R"({"cu_seqlens":{"type":"safetensors","path":"x","tensor_key":"c"}})";
 const std::string k_indices_input = R"({"initial_state_indices":{"type":"safetensors","path":"x","tensor_key":"i"}})";
 
-constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double k_inf = std::numeric_limits<double>::infinity();
+constexpr double k_no_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double k_infinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -171,7 +171,7 @@ TEST_CASE("flashinfer: traces are written as they are read, NaN and infinity as 
     e.libs = {{"gdnctl", "1"}};
     e.timestamp = "2026-03-10T12:00:00Z";
     e.log = "line\nline \xff";
-    e.correctness = Correctness{k_inf, k_nan, R"({"gdnctl":{"holes":["x"]}})"};
+    e.correctness = Correctness{k_infinite, k_no_number, R"({"gdnctl":{"holes":["x"]}})"};
     t.evaluation = e;
     const std::string line = trace_line(t);
     CHECK(line.find('\n') == std::string::npos);

@@ -17,7 +17,7 @@ struct Change {
     std::function<bool(std::size_t)> lost = [](std::size_t) { return false; };   // the state, before that token
 };
 
-GdnOutputs recur(const GdnProblem& p, const GdnContract& c, const Change& change) {
+GdnOutputs changed_recurrence(const GdnProblem& p, const GdnContract& c, const Change& change) {
     const Prepared<double> in = prepare<double>(p, c, 1);
     const auto T = static_cast<std::size_t>(p.dims.T);
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
@@ -81,9 +81,11 @@ TEST_CASE("hint: a fault that explodes is named from the tokens before") {
         const GdnReference r = real_size(tokens);
         GdnContract off = r.contract.value;
         off.l2norm = L2Norm::off;
-        expect_hint(r, recur(r.problem, off, {}), "l2norm", "q and k are not l2-normalised");
-        expect_hint(r, recur(r.problem, r.contract.value, {.decay = [](double g) { return std::exp(std::exp(g)); }}),
-                    "gate", "exp is applied twice to g");
+        expect_hint(r, changed_recurrence(r.problem, off, {}), "l2norm", "q and k are not l2-normalised");
+        expect_hint(
+            r,
+            changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return std::exp(std::exp(g)); }}),
+            "gate", "exp is applied twice to g");
     }
 }
 
@@ -99,7 +101,7 @@ TEST_CASE("hint: a negative g that is taken for alpha") {
     for (const std::int64_t tokens : {40, 130}) {
         const GdnReference r = real_size(tokens);
         REQUIRE(*std::max_element(r.problem.gate.begin(), r.problem.gate.end()) <= 0);
-        expect_hint(r, recur(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
+        expect_hint(r, changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
                     "g is taken for alpha: its exp is never computed");
     }
 }
@@ -108,7 +110,8 @@ TEST_CASE("hint: a state that is lost at one boundary") {
     const GdnReference r = real_size(300);
     for (const std::size_t token : {64U, 128U, 256U}) {
         CAPTURE(token);
-        const auto lost = recur(r.problem, r.contract.value, {.lost = [token](std::size_t t) { return t == token; }});
+        const auto lost =
+            changed_recurrence(r.problem, r.contract.value, {.lost = [token](std::size_t t) { return t == token; }});
         const GdnReport report =
             expect_hint(r, lost, "carry", "the state is not carried from chunk to chunk (0 again)");
         REQUIRE(report.place);

@@ -24,8 +24,8 @@ struct Quirks {
 };
 
 // The recurrence with quirks, of one problem that has no packed sequences.
-GdnOutputs recur(const GdnProblem& p, const GdnContract& c, const Quirks& quirks,
-                 const std::function<void(Prepared<double>&)>& change = {}) {
+GdnOutputs quirky_recurrence(const GdnProblem& p, const GdnContract& c, const Quirks& quirks,
+                             const std::function<void(Prepared<double>&)>& change = {}) {
     Prepared<double> in = prepare<double>(p, c, 1);
     if (change) change(in);
     const auto T = static_cast<std::size_t>(p.dims.T);
@@ -133,18 +133,18 @@ Fault contract_fault(std::string stage, std::string text, std::function<void(Gdn
     return {std::move(stage), std::move(text), [change](const GdnReference& r) {
                 GdnContract wrong = r.contract.value;
                 change(wrong);
-                return recur(r.problem, wrong, {});
+                return quirky_recurrence(r.problem, wrong, {});
             }};
 }
 
 Fault quirk(std::string stage, std::string text, Quirks quirks) {
     return {std::move(stage), std::move(text),
-            [quirks](const GdnReference& r) { return recur(r.problem, r.contract.value, quirks); }};
+            [quirks](const GdnReference& r) { return quirky_recurrence(r.problem, r.contract.value, quirks); }};
 }
 
 Fault prepared(std::string stage, std::string text, std::function<void(Prepared<double>&)> change) {
     return {std::move(stage), std::move(text),
-            [change](const GdnReference& r) { return recur(r.problem, r.contract.value, {}, change); }};
+            [change](const GdnReference& r) { return quirky_recurrence(r.problem, r.contract.value, {}, change); }};
 }
 
 std::vector<Fault> faults() {
@@ -166,13 +166,13 @@ std::vector<Fault> faults() {
     all.push_back({"scale", "the scale is applied twice", [](const GdnReference& r) {
                        GdnContract twice = r.contract.value;
                        twice.scale = 1 / static_cast<double>(r.problem.dims.dk);
-                       return recur(r.problem, twice, {});
+                       return quirky_recurrence(r.problem, twice, {});
                    }});
     all.push_back({"scale", "the scale is 1/dk instead of 1/sqrt(dk)", all.back().outputs});  // both are named
     all.push_back({"scale", "the scale is sqrt(dk)", [](const GdnReference& r) {
                        GdnContract up = r.contract.value;
                        up.scale = std::sqrt(static_cast<double>(r.problem.dims.dk));
-                       return recur(r.problem, up, {});
+                       return quirky_recurrence(r.problem, up, {});
                    }});
     all.push_back(prepared("beta", "the sigmoid is applied once more", [](auto& in) {
         for (double& b : in.beta) b = 1 / (1 + std::exp(-b));
@@ -223,7 +223,7 @@ TEST_CASE("hint: an initial state that is read transposed") {
     GdnProblem wrong = r.problem;
     GdnDims d = r.problem.dims;
     wrong.initial_state = to_layout(wrong.initial_state, d, StateLayout::value_key);
-    const GdnReport report = judged(r, outputs_of(r, recur(wrong, r.contract.value, {})));
+    const GdnReport report = judged(r, outputs_of(r, quirky_recurrence(wrong, r.contract.value, {})));
     CHECK(report.stage == "layout");
     CHECK(names(report, "the initial state is read transposed"));
 }
@@ -232,12 +232,12 @@ TEST_CASE("hint: beta as given and gates as given, raw contracts") {
     const GdnReference r = small();
     GdnContract prob = r.contract.value;
     prob.beta_kind = BetaKind::prob;
-    const GdnReport raw_beta = judged(r, outputs_of(r, recur(r.problem, prob, {})));
+    const GdnReport raw_beta = judged(r, outputs_of(r, quirky_recurrence(r.problem, prob, {})));
     CHECK(raw_beta.stage == "beta");
     CHECK(names(raw_beta, "beta is used as given, without the sigmoid"));
     GdnProblem no_bias = r.problem;
     for (double& x : no_bias.dt_bias) x = 0;
-    const GdnReport bias = judged(r, outputs_of(r, recur(no_bias, r.contract.value, {})));
+    const GdnReport bias = judged(r, outputs_of(r, quirky_recurrence(no_bias, r.contract.value, {})));
     CHECK(bias.stage == "gate");
     CHECK(names(bias, "dt_bias is not added"));
 }
@@ -251,7 +251,7 @@ TEST_CASE("hint: g taken for alpha, alpha taken for g, exp twice") {
     const GdnReference alpha = reference_for(make_inputs(c));
     GdnContract log = alpha.contract.value;
     log.g_kind = GateKind::log;
-    const GdnReport as_log = judged(alpha, outputs_of(alpha, recur(alpha.problem, log, {})));
+    const GdnReport as_log = judged(alpha, outputs_of(alpha, quirky_recurrence(alpha.problem, log, {})));
     CHECK(as_log.stage == "gate");
     CHECK(names(as_log, "alpha is taken for g"));
 
@@ -260,11 +260,12 @@ TEST_CASE("hint: g taken for alpha, alpha taken for g, exp twice") {
     const GdnReference logs = reference_for(make_inputs(c));
     GdnContract as_alpha = logs.contract.value;
     as_alpha.g_kind = GateKind::alpha;
-    const GdnReport no_exp = judged(logs, outputs_of(logs, recur(logs.problem, as_alpha, {})));
+    const GdnReport no_exp = judged(logs, outputs_of(logs, quirky_recurrence(logs.problem, as_alpha, {})));
     CHECK(names(no_exp, "g is taken for alpha"));
-    const GdnReport twice = judged(logs, outputs_of(logs, recur(logs.problem, logs.contract.value, {}, [](auto& in) {
-                                                        for (double& g : in.g) g = std::exp(g);
-                                                    })));
+    const GdnReport twice =
+        judged(logs, outputs_of(logs, quirky_recurrence(logs.problem, logs.contract.value, {}, [](auto& in) {
+                                    for (double& g : in.g) g = std::exp(g);
+                                })));
     CHECK(names(twice, "exp is applied twice to g"));
 }
 
@@ -275,7 +276,7 @@ TEST_CASE("hint: l2norm missing, doubled, and eps outside of the root") {
     const GdnReference r = reference_for(make_inputs(c));
     GdnContract off = r.contract.value;
     off.l2norm = L2Norm::off;
-    const GdnReport missing = judged(r, outputs_of(r, recur(r.problem, off, {})));
+    const GdnReport missing = judged(r, outputs_of(r, quirky_recurrence(r.problem, off, {})));
     CHECK(missing.stage == "l2norm");
     CHECK(names(missing, "q and k are not l2-normalised"));
     const auto renormalised = [&](bool outside) {
@@ -292,10 +293,12 @@ TEST_CASE("hint: l2norm missing, doubled, and eps outside of the root") {
             }
         };
     };
-    const GdnReport doubled = judged(r, outputs_of(r, recur(r.problem, r.contract.value, {}, renormalised(false))));
+    const GdnReport doubled =
+        judged(r, outputs_of(r, quirky_recurrence(r.problem, r.contract.value, {}, renormalised(false))));
     CHECK(doubled.stage == "l2norm");
     CHECK(names(doubled, "l2-normalised twice"));
-    const GdnReport outside = judged(r, outputs_of(r, recur(r.problem, r.contract.value, {}, renormalised(true))));
+    const GdnReport outside =
+        judged(r, outputs_of(r, quirky_recurrence(r.problem, r.contract.value, {}, renormalised(true))));
     CHECK(outside.stage == "l2norm");
     CHECK(names(outside, "eps is added outside of the root"));
 }
@@ -327,7 +330,8 @@ TEST_CASE("hint: undeclared bf16, of the output and of the operands") {
 
 TEST_CASE("hint: a mask that hides the diagonal fits two descriptions, and both are named") {
     const GdnReference r = real();
-    const GdnReport report = judged(r, outputs_of(r, recur(r.problem, r.contract.value, {.strict_mask = true})));
+    const GdnReport report =
+        judged(r, outputs_of(r, quirky_recurrence(r.problem, r.contract.value, {.strict_mask = true})));
     CHECK(names(report, "P lacks its diagonal"));
     CHECK(names(report, "out is read from the decayed old state"));
     CHECK(report.stages == std::vector<std::string>{"order", "intra"});

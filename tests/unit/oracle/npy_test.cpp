@@ -12,7 +12,7 @@ using namespace gdnctl::oracle::testing;
 
 namespace {
 
-std::string refusal(const Bytes& bytes) {
+std::string npy_refusal(const Bytes& bytes) {
     const auto array = parse_npy(bytes, "F");
     if (array) return {};
     CHECK(array.error().kind == ErrorKind::bad_input);
@@ -54,9 +54,9 @@ TEST_CASE("npy: scalar and zero-size shapes, versions 1 to 3, Python 2's long in
     CHECK(parse_npy(npy(header("<f4", "False", "(0, 3)"), {}), "F")->tensor.shape == Shape{0, 3});
     CHECK(parse_npy(npy(header("<f4", "False", "(3L,)"), f32_bytes({1, 2, 3})), "F")->tensor.shape == Shape{3});
     for (const std::uint8_t major : {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{3}}) {
-        CHECK(refusal(npy(header("<f4", "False", "(1,)"), f32_bytes({1}), major)).empty());
+        CHECK(npy_refusal(npy(header("<f4", "False", "(1,)"), f32_bytes({1}), major)).empty());
     }
-    CHECK(refusal(npy(header("<f4", "False", "(1,)"), f32_bytes({1}), 4)) == "F: format version 4.0 is not known");
+    CHECK(npy_refusal(npy(header("<f4", "False", "(1,)"), f32_bytes({1}), 4)) == "F: format version 4.0 is not known");
 }
 
 TEST_CASE("npy: fortran_order becomes row-major") {
@@ -87,39 +87,39 @@ TEST_CASE("npy: <V2 and |V2 are bfloat16, and it is said") {
 
 TEST_CASE("npy: <u2 is bfloat16 only when asked for") {
     const Bytes bytes = npy(header("<u2", "False", "(1,)"), {0xC0, 0x3F});
-    CHECK(refusal(bytes) == "F: dtype <u2 is uint16, not a float type");
+    CHECK(npy_refusal(bytes) == "F: dtype <u2 is uint16, not a float type");
     const auto array = parse_npy(bytes, "F", {true});
     REQUIRE(array);
     CHECK(element(array->tensor, 0) == 1.5);
 }
 
 TEST_CASE("npy: |O is refused") {
-    CHECK(refusal(npy(header("|O", "False", "(1,)"), {0x80, 0x04})) ==
+    CHECK(npy_refusal(npy(header("|O", "False", "(1,)"), {0x80, 0x04})) ==
           "F: dtype |O holds pickled Python objects, which are not read");
 }
 
 TEST_CASE("npy: other dtypes are named in the error") {
     for (const char* descr : {"<c8", "<f16", "|S5", "<M8[ns]", "<U3", "f4", "<f"}) {
-        CHECK(refusal(npy(header(descr, "False", "(1,)"), {})).find(descr) != std::string::npos);
+        CHECK(npy_refusal(npy(header(descr, "False", "(1,)"), {})).find(descr) != std::string::npos);
     }
-    CHECK(refusal(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", {})) ==
+    CHECK(npy_refusal(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", {})) ==
           "F: header describes a structured dtype, which is not a tensor");
 }
 
 TEST_CASE("npy: truncated and overlong files") {
     const Bytes whole = npy(header("<f4", "False", "(2,)"), f32_bytes({1, 2}));
     for (std::size_t n = 0; n < whole.size(); ++n) {
-        CHECK(!refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n))).empty());
+        CHECK(!npy_refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n))).empty());
     }
     Bytes cut = whole;
     cut.pop_back();
-    CHECK(refusal(cut) == fmt::format("F: truncated: header says {} bytes, file has {}", whole.size(), cut.size()));
+    CHECK(npy_refusal(cut) == fmt::format("F: truncated: header says {} bytes, file has {}", whole.size(), cut.size()));
     Bytes more = whole;
     more.push_back(0);
-    CHECK(refusal(more) == "F: 1 bytes follow the array");
-    CHECK(refusal(bytes_of("version https://git-lfs.github.com/spec/v1\n")).find("Git LFS pointer") !=
+    CHECK(npy_refusal(more) == "F: 1 bytes follow the array");
+    CHECK(npy_refusal(bytes_of("version https://git-lfs.github.com/spec/v1\n")).find("Git LFS pointer") !=
           std::string::npos);
-    CHECK(refusal(bytes_of("hello, this is text")).find("not a .npy file") != std::string::npos);
+    CHECK(npy_refusal(bytes_of("hello, this is text")).find("not a .npy file") != std::string::npos);
 }
 
 TEST_CASE("npy: malformed headers") {
@@ -134,6 +134,6 @@ TEST_CASE("npy: malformed headers") {
           "{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999999999,)}",
           "{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999, 999999999999999999)}"}) {
         CAPTURE(text);
-        CHECK(!refusal(npy(text, f32_bytes({1}))).empty());
+        CHECK(!npy_refusal(npy(text, f32_bytes({1}))).empty());
     }
 }

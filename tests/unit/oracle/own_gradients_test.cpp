@@ -42,10 +42,10 @@ GdnReport judged_gradients(const Dumped& d, const std::vector<std::string>& sets
     GdnReference r = d.reference ? *d.reference : reference_for(d.inputs, "marin", sets);
     const auto added = add_backward(r, d.inputs, d.dump, 2);
     REQUIRE_MESSAGE(added, (added ? std::string() : added.error().message));
-    return judged(r, d.dump);
+    return gdnctl::oracle::testing::judged(r, d.dump);
 }
 
-void scale(TensorFile& dump, std::string_view name, double factor) {
+void scale_values(TensorFile& dump, std::string_view name, double factor) {
     bool found = false;
     for (NamedTensor& t : dump.tensors) {
         if (t.name != name) continue;
@@ -91,7 +91,7 @@ TEST_CASE("own gradients: one per cent off in a gradient of a gate as given is W
         CAPTURE(tensor);
         CAPTURE(factor);
         Dumped d = dump_case(name, false);
-        scale(d.dump, tensor, factor);
+        scale_values(d.dump, tensor, factor);
         const GdnReport report = judged_gradients(d);
         CHECK(report.verdict == Verdict::wrong);
         if (tensor == "d_a") CHECK(report.stage == "dg");  // sums over tokens have no place to look at

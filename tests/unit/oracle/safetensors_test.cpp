@@ -10,7 +10,7 @@ using namespace gdnctl::oracle::testing;
 namespace {
 
 // The message for bytes that must not be readable; empty when they were read.
-std::string refusal(const Bytes& bytes) {
+std::string safetensors_refusal(const Bytes& bytes) {
     const auto file = parse_safetensors(bytes, "F");
     if (file) return {};
     CHECK(file.error().kind == ErrorKind::bad_input);
@@ -45,8 +45,8 @@ TEST_CASE("safetensors: what is written is read back, byte for byte") {
 }
 
 TEST_CASE("safetensors: a header padded with spaces, an empty file of tensors, unordered entries") {
-    CHECK(refusal(safetensors(std::string(k_one) + "   ", 8)).empty());
-    CHECK(refusal(safetensors("{}", 0)).empty());
+    CHECK(safetensors_refusal(safetensors(std::string(k_one) + "   ", 8)).empty());
+    CHECK(safetensors_refusal(safetensors("{}", 0)).empty());
     const auto file = parse_safetensors(safetensors(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
                                                     R"("a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
                                                     2),
@@ -57,24 +57,24 @@ TEST_CASE("safetensors: a header padded with spaces, an empty file of tensors, u
 }
 
 TEST_CASE("safetensors: truncated files say how much there should be") {
-    CHECK(refusal({}) == "F: truncated: header says 8 bytes, file has 0");
-    CHECK(refusal({1, 0, 0}) == "F: truncated: header says 8 bytes, file has 3");
+    CHECK(safetensors_refusal({}) == "F: truncated: header says 8 bytes, file has 0");
+    CHECK(safetensors_refusal({1, 0, 0}) == "F: truncated: header says 8 bytes, file has 3");
     Bytes whole = safetensors(k_one, 8);
     Bytes header_cut(whole.begin(), whole.begin() + 20);
-    CHECK(refusal(header_cut) == "F: truncated: header says 62 bytes, file has 20");
+    CHECK(safetensors_refusal(header_cut) == "F: truncated: header says 62 bytes, file has 20");
     whole.pop_back();
-    CHECK(refusal(whole) == "F: truncated: header says 70 bytes, file has 69");
+    CHECK(safetensors_refusal(whole) == "F: truncated: header says 70 bytes, file has 69");
 }
 
 TEST_CASE("safetensors: header length 2^63") {
     Bytes bytes = safetensors(k_one, 8);
     for (int i = 0; i < 8; ++i) bytes[static_cast<std::size_t>(i)] = i == 7 ? 0x80 : 0;
-    CHECK(refusal(bytes) ==
+    CHECK(safetensors_refusal(bytes) ==
           "F: header length 9223372036854775808 is beyond the 100000000 allowed: not a safetensors file");
 }
 
 TEST_CASE("safetensors: a Git LFS pointer") {
-    CHECK(refusal(bytes_of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")) ==
+    CHECK(safetensors_refusal(bytes_of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")) ==
           "F: Git LFS pointer, not data (run: git lfs pull --include F)");
 }
 
@@ -83,17 +83,20 @@ TEST_CASE("safetensors: overlapping offsets, holes, trailing bytes") {
         return R"({"a":{"dtype":"F32","shape":[1],"data_offsets":)" + std::string(a) +
                R"(},"b":{"dtype":"F32","shape":[1],"data_offsets":)" + std::string(b) + "}}";
     };
-    CHECK(refusal(safetensors(two("[0,4]", "[4,8]"), 8)).empty());
-    CHECK(refusal(safetensors(two("[0,4]", "[2,6]"), 8)) == "F: tensor 'b': its data overlaps another tensor's");
-    CHECK(refusal(safetensors(two("[0,4]", "[0,4]"), 4)) == "F: tensor 'b': its data overlaps another tensor's");
-    CHECK(refusal(safetensors(two("[0,4]", "[8,12]"), 12)) == "F: tensor 'b': there is a hole before its data");
-    CHECK(refusal(safetensors(two("[0,4]", "[4,8]"), 9)) == "F: 1 bytes follow the last tensor");
+    CHECK(safetensors_refusal(safetensors(two("[0,4]", "[4,8]"), 8)).empty());
+    CHECK(safetensors_refusal(safetensors(two("[0,4]", "[2,6]"), 8)) ==
+          "F: tensor 'b': its data overlaps another tensor's");
+    CHECK(safetensors_refusal(safetensors(two("[0,4]", "[0,4]"), 4)) ==
+          "F: tensor 'b': its data overlaps another tensor's");
+    CHECK(safetensors_refusal(safetensors(two("[0,4]", "[8,12]"), 12)) ==
+          "F: tensor 'b': there is a hole before its data");
+    CHECK(safetensors_refusal(safetensors(two("[0,4]", "[4,8]"), 9)) == "F: 1 bytes follow the last tensor");
 }
 
 TEST_CASE("safetensors: duplicate names") {
-    CHECK(refusal(safetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                              R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                              2)) == "F: tensor 'a': is named twice in the header");
+    CHECK(safetensors_refusal(safetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                          R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                          2)) == "F: tensor 'a': is named twice in the header");
 }
 
 TEST_CASE("safetensors: sizes that do not fit") {
@@ -101,27 +104,32 @@ TEST_CASE("safetensors: sizes that do not fit") {
         return R"({"k":{"dtype":"F32","shape":)" + std::string(shape) + R"(,"data_offsets":)" + std::string(offsets) +
                "}}";
     };
-    CHECK(refusal(safetensors(with("[3]", "[0,8]"), 8)) ==
+    CHECK(safetensors_refusal(safetensors(with("[3]", "[0,8]"), 8)) ==
           "F: tensor 'k': [3] float32 needs 12 bytes, data_offsets span 8");
-    CHECK(refusal(safetensors(with("[4611686018427387904,4]", "[0,0]"), 0)).find("is too large") != std::string::npos);
-    CHECK(refusal(safetensors(with("[1]", "[8,4]"), 8)) == "F: tensor 'k': data_offsets end before they begin");
-    CHECK(refusal(safetensors(with("[1]", "[18446744073709551612,18446744073709551615]"), 8)) != "");
-    CHECK(refusal(safetensors(with("[-1]", "[0,4]"), 4)) == "F: tensor 'k': shape holds something else than sizes");
-    CHECK(refusal(safetensors(with("[1.5]", "[0,4]"), 4)) == "F: tensor 'k': shape holds something else than sizes");
-    CHECK(refusal(safetensors(with("7", "[0,4]"), 4)) == "F: tensor 'k': shape is not a list");
-    CHECK(refusal(safetensors(with("[1]", "[0]"), 4)) == "F: tensor 'k': data_offsets is not [begin, end]");
-    CHECK(refusal(safetensors(with("[1]", "[0,-4]"), 4)) == "F: tensor 'k': data_offsets is not [begin, end]");
+    CHECK(safetensors_refusal(safetensors(with("[4611686018427387904,4]", "[0,0]"), 0)).find("is too large") !=
+          std::string::npos);
+    CHECK(safetensors_refusal(safetensors(with("[1]", "[8,4]"), 8)) ==
+          "F: tensor 'k': data_offsets end before they begin");
+    CHECK(safetensors_refusal(safetensors(with("[1]", "[18446744073709551612,18446744073709551615]"), 8)) != "");
+    CHECK(safetensors_refusal(safetensors(with("[-1]", "[0,4]"), 4)) ==
+          "F: tensor 'k': shape holds something else than sizes");
+    CHECK(safetensors_refusal(safetensors(with("[1.5]", "[0,4]"), 4)) ==
+          "F: tensor 'k': shape holds something else than sizes");
+    CHECK(safetensors_refusal(safetensors(with("7", "[0,4]"), 4)) == "F: tensor 'k': shape is not a list");
+    CHECK(safetensors_refusal(safetensors(with("[1]", "[0]"), 4)) == "F: tensor 'k': data_offsets is not [begin, end]");
+    CHECK(safetensors_refusal(safetensors(with("[1]", "[0,-4]"), 4)) ==
+          "F: tensor 'k': data_offsets is not [begin, end]");
 }
 
 TEST_CASE("safetensors: headers that are not what they should be") {
-    CHECK(refusal(safetensors("[]", 0)) == "F: header does not begin with '{': not a safetensors file");
-    CHECK(refusal(safetensors("{", 0)) == "F: header is not a JSON object");
-    CHECK(refusal(safetensors("{\"a\":1}", 0)) == "F: tensor 'a': needs dtype, shape and data_offsets");
-    CHECK(refusal(safetensors(R"({"k":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1))
+    CHECK(safetensors_refusal(safetensors("[]", 0)) == "F: header does not begin with '{': not a safetensors file");
+    CHECK(safetensors_refusal(safetensors("{", 0)) == "F: header is not a JSON object");
+    CHECK(safetensors_refusal(safetensors("{\"a\":1}", 0)) == "F: tensor 'a': needs dtype, shape and data_offsets");
+    CHECK(safetensors_refusal(safetensors(R"({"k":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1))
               .find("dtype F8_E4M3 cannot be read") != std::string::npos);
-    CHECK(refusal(safetensors(R"({"k":{"dtype":4,"shape":[1],"data_offsets":[0,1]}})", 1)) ==
+    CHECK(safetensors_refusal(safetensors(R"({"k":{"dtype":4,"shape":[1],"data_offsets":[0,1]}})", 1)) ==
           "F: tensor 'k': dtype is not a string");
-    CHECK(refusal(safetensors(R"({"__metadata__":{"a":1}})", 0)) == "F: __metadata__ 'a' is not a string");
-    CHECK(refusal(safetensors(R"({"__metadata__":[]})", 0)) == "F: __metadata__ is not an object");
-    CHECK(refusal(safetensors("{" + std::string(100000, '['), 0)) == "F: header is not a JSON object");
+    CHECK(safetensors_refusal(safetensors(R"({"__metadata__":{"a":1}})", 0)) == "F: __metadata__ 'a' is not a string");
+    CHECK(safetensors_refusal(safetensors(R"({"__metadata__":[]})", 0)) == "F: __metadata__ is not an object");
+    CHECK(safetensors_refusal(safetensors("{" + std::string(100000, '['), 0)) == "F: header is not a JSON object");
 }

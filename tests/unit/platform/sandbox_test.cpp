@@ -22,7 +22,7 @@ namespace {
 
 // The exit code of a child that runs `body`; -N when it died of signal N.
 template <class Body>
-int in_child(const Body& body) {
+int code_of_child(const Body& body) {
     const pid_t pid = fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
@@ -50,7 +50,7 @@ std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 TEST_CASE("sandbox: the network is gone in its own namespace") {
     REQUIRE(reaches_loopback());
-    const int code = in_child([] { return !enter_empty_network() ? 77 : reaches_loopback() ? 1 : 0; });
+    const int code = code_of_child([] { return !enter_empty_network() ? 77 : reaches_loopback() ? 1 : 0; });
     if (code == 77) {
         MESSAGE("this system allows no network namespace");
     } else {
@@ -59,7 +59,7 @@ TEST_CASE("sandbox: the network is gone in its own namespace") {
 }
 
 TEST_CASE("sandbox: the filter refuses all sockets but Unix ones") {
-    const int code = in_child([] {
+    const int code = code_of_child([] {
         if (!refuse_sockets()) return 77;
         if (socket(AF_INET, SOCK_STREAM, 0) != -1 || errno != EACCES) return 1;
         if (socket(AF_INET6, SOCK_DGRAM, 0) != -1 || errno != EACCES) return 2;
@@ -76,7 +76,7 @@ TEST_CASE("sandbox: the filter refuses all sockets but Unix ones") {
 }
 
 TEST_CASE("sandbox: one of the two is chosen, and the choice has a name") {
-    const int code = in_child([] {
+    const int code = code_of_child([] {
         const NetworkBarrier barrier = block_network();
         if (barrier == NetworkBarrier::none) return 77;
         return reaches_loopback() ? 1 : 0;
@@ -88,7 +88,7 @@ TEST_CASE("sandbox: one of the two is chosen, and the choice has a name") {
 }
 
 TEST_CASE("sandbox: no core dump, and memory of one's own is counted") {
-    CHECK(in_child([] {
+    CHECK(code_of_child([] {
               give_up_privileges();
               rlimit core{1, 1};
               return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0 ? 0 : 1;
@@ -105,7 +105,7 @@ TEST_CASE("shared memory: both sides see the same bytes, and resizing keeps them
     REQUIRE(memory);
     REQUIRE(memory->resize(page()));
     std::memcpy(memory->data(), "abc", 3);
-    CHECK(in_child([&] {
+    CHECK(code_of_child([&] {
               const int fd = open(memory->path().c_str(), O_RDWR | O_CLOEXEC);
               std::array<char, 3> seen{};
               if (pread(fd, seen.data(), 3, 0) != 3 || std::memcmp(seen.data(), "abc", 3) != 0) return 1;
@@ -131,7 +131,7 @@ TEST_CASE("guarded mapping: the pages beside each piece trap, inputs cannot be w
     CHECK(memory->data()[page()] == std::byte{5});
     CHECK(mapped->piece(2)[page() - 1] == std::byte{0});
     const auto touching = [&](std::size_t piece, std::int64_t at, bool write) {
-        return in_child([&] {
+        return code_of_child([&] {
             volatile std::byte* address = mapped->piece(piece) + at;
             if (write) *address = std::byte{1};
             const std::byte seen = *address;

@@ -27,7 +27,7 @@ std::string noise(std::size_t bytes) {
     return out;
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool holds(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -86,7 +86,7 @@ TEST_CASE("zip writer: names that do not belong in an archive are refused") {
         CHECK(writer->add(name, "x", false).error().kind == ErrorKind::usage);
     }
     CHECK(writer->add("twice", "x", false).has_value());
-    CHECK(has(writer->add("twice", "x", false).error().message, "'twice' already"));
+    CHECK(holds(writer->add("twice", "x", false).error().message, "'twice' already"));
     REQUIRE(writer->finish().has_value());
     CHECK(ZipReader::open(scratch / "a.zip")->members().size() == 1);
 }
@@ -117,7 +117,7 @@ TEST_CASE("zip writer: a full disk is an error that names the file") {
     std::signal(SIGXFSZ, old_handler);
     REQUIRE_FALSE(status.has_value());
     CHECK(status.error().kind == ErrorKind::local_io);
-    CHECK(has(status.error().message, "a.zip"));
+    CHECK(holds(status.error().message, "a.zip"));
 }
 
 TEST_CASE("zip writer: 4 GiB is refused, not wrapped around") {

@@ -19,17 +19,12 @@ using namespace gdnctl;
 namespace {
 
 using Repo = test::GitRepo;
+using test::ok;
 
 std::unique_ptr<CommitFacts> open_ok(const fs::path& path, GitReader reader) {
     auto facts = open_commit_facts(path, system_process(), reader);
     if (!facts) FAIL("cannot open: " << facts.error().text());
     return std::move(*facts);
-}
-
-template <class T>
-T ok(Result<T> value) {
-    if (!value) FAIL("failed: " << value.error().text());
-    return std::move(*value);
 }
 
 std::string sha_of(const Result<std::optional<CommitInfo>>& info) {

@@ -7,27 +7,11 @@
 #include "gdnctl/services/runlog/log.h"
 #include "gdnctl/services/runlog/render.h"
 #include "gdnctl/services/runlog/summary.h"
+#include "unit/services/runlog/entry_fixture.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;
-
-namespace {
-
-Json imported(const std::string& text) {
-    const auto document = parse_document(text);
-    REQUIRE(document);
-    REQUIRE(!document->entries.empty());
-    return import_entry(document->entries.back());
-}
-
-Entry parsed(const std::string& text) {
-    const auto document = parse_document(text);
-    REQUIRE(document);
-    REQUIRE(document->entries.size() == 1);
-    return parse_entry(document->entries[0]);
-}
-
-}  // namespace
+using namespace gdnctl::runlog::test;
 
 TEST_CASE("import: values of several arms stay with their arm; a heading that says nothing is an unknown comparison") {
     const Json arms =

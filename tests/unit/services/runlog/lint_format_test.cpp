@@ -18,8 +18,8 @@ const std::string k_text =
     "### Iteration 2 - 50%, a: b\n- Date: 2026-02-18\n- Commit: (pending)\n\n### Iteration 2 - 50%, a: b\n- Date: "
     "`2026-02-18`\n- Commit: this commit\n";
 
-struct Linted {
-    Linted() {
+struct LintedSample {
+    LintedSample() {
         document = *parse_document(k_text);
         LintInput input;
         input.document = &document;
@@ -50,12 +50,12 @@ const LintOutput k_output{"logs/a b.md", "all", "0.0.0", 1};
 }  // namespace
 
 TEST_CASE("runlog 10.17 github golden file") {
-    const Linted l;
+    const LintedSample l;
     CHECK(is_golden("lint.github", lint_as_github(l.report, "logs/a,b: c%.md")));
 }
 
 TEST_CASE("runlog 10.17 sarif golden file") {
-    const Linted l;
+    const LintedSample l;
     Json sarif = *parse_json(lint_as_sarif(l.report, l.document, k_output), "sarif");
     CHECK(sarif["$schema"] == "https://json.schemastore.org/sarif-2.1.0.json");
     Json& run = sarif["runs"][0];
@@ -72,7 +72,7 @@ TEST_CASE("runlog 10.17 sarif golden file") {
 }
 
 TEST_CASE("runlog json schema and order") {
-    const Linted l;
+    const LintedSample l;
     const std::string text = lint_as_json(l.report, k_output);
     CHECK(text.starts_with(
         R"({"schema":"gdnctl.lint/1","tool":{"name":"gdnctl","version":"0.0.0"},"file":"logs/a b.md","scope":"all","entries":2,"summary":{"error":)"));
@@ -86,7 +86,7 @@ TEST_CASE("runlog json schema and order") {
 }
 
 TEST_CASE("runlog text: the blocks that scripts match, in their order") {
-    const Linted l;
+    const LintedSample l;
     const LintText text = lint_as_text(l.report, "log.md");
     CHECK(text.err ==
           "[gdnctl] unresolved `Commit: (pending)` entries in log.md:\n[gdnctl]   line 3\n"

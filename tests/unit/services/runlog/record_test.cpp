@@ -14,16 +14,16 @@
 #include "gdnctl/services/runlog/record_store.h"
 #include "gdnctl/services/runlog/render.h"
 #include "gdnctl/services/runlog/templates.h"
+#include "unit/services/runlog/entry_fixture.h"
 
 namespace fs = std::filesystem;
 using namespace gdnctl;
 using namespace gdnctl::runlog;
+using namespace gdnctl::runlog::test;
 
 namespace {
 
-const WallTime k_time = *parse_iso8601("2026-03-10T16:53:07Z");
-
-Json sample(std::int64_t number = 82) {
+Json bare_record(std::int64_t number = 82) {
     return empty_record(make_record_id(k_time, {number, ""}), {number, ""}, k_time);
 }
 
@@ -59,7 +59,7 @@ Status append(const fs::path& log, const std::string& title, std::vector<std::st
               const std::function<void(LogWriter::Step)>& on_step = {}) {
     auto writer = LogWriter::open(log, {.limit = std::chrono::seconds(20)});
     if (!writer) return tl::unexpected(writer.error());
-    Json record = sample();
+    Json record = bare_record();
     record["title"] = title;
     auto appended = append_entry(*writer, record, {.now = k_time, .on_step = on_step});
     if (!appended) return tl::unexpected(appended.error());
@@ -84,7 +84,7 @@ TEST_CASE("record: iteration numbers sort by number, then length of the suffix, 
 }
 
 TEST_CASE("record: an empty one has the whole schema, in order, and passes its own check") {
-    const Json record = sample();
+    const Json record = bare_record();
     CHECK(id_of(record) == "20260310T165307Z-82");
     CHECK(check_record(record, "r"));
     CHECK(to_text(record).starts_with(
@@ -102,7 +102,7 @@ TEST_CASE("record: doubles round-trip, absent stays null, unknown fields stay") 
     CHECK(to_text(lines->records[0]) == line);
     CHECK(number_at(lines->records[0], "/metrics/while_ms/after") == 0.1);
     CHECK(!number_at(lines->records[0], "/metrics/while_ms/before"));
-    Json pi = sample();
+    Json pi = bare_record();
     pi["cost"]["wall_s"] = 3.1415926535897931;
     CHECK(number_at(*parse_json(to_text(pi), "pi"), "/cost/wall_s") == 3.1415926535897931);
 }
@@ -128,7 +128,7 @@ TEST_CASE("record: wrong shapes are refused with the field's name") {
 }
 
 TEST_CASE("record: a correction replaces the record it names, and says when and why") {
-    const Json first = sample(1), other = sample(2);
+    const Json first = bare_record(1), other = bare_record(2);
     const Json second = superseding(first, k_time, "outlier step");
     const Json third = superseding(second, k_time, "again");
     CHECK(id_of(second) == id_of(first) + ".2");
@@ -142,7 +142,7 @@ TEST_CASE("record: a correction replaces the record it names, and says when and 
 }
 
 TEST_CASE("record: secrets and home directories do not get into it") {
-    Json record = sample();
+    Json record = bare_record();
     const std::string token = "hf_" + std::string(34, 'a');
     record["changes"] =
         Json::array({"see " + token, "in /home/me/x/y.py and /Users/you/z, not /home/ nor http://a/home/b/c",
@@ -154,7 +154,7 @@ TEST_CASE("record: secrets and home directories do not get into it") {
 }
 
 TEST_CASE("records: a torn last line is dropped with a warning, damage elsewhere is an error with its place") {
-    const std::string line = to_text(sample()) + "\n";
+    const std::string line = to_text(bare_record()) + "\n";
     auto torn = parse_records(line + line.substr(0, 40), "f");
     REQUIRE(torn);
     CHECK(torn->records.size() == 1);
@@ -229,7 +229,7 @@ TEST_CASE("records: when the log cannot be written the record is taken back") {
         REQUIRE(writer);
         fs::remove(folder.log());
         fs::create_directory(folder.log());
-        const Json record = sample();
+        const Json record = bare_record();
         const auto status = writer->commit({&record, 1}, "new text");
         REQUIRE(!status);
         CHECK(status.error().kind == ErrorKind::local_io);
@@ -252,9 +252,9 @@ TEST_CASE(
         return record;
     };
     const auto yesterday = k_time - std::chrono::days(1);
-    const Json first = add(sample(), k_time, false);
-    const Json second = add(sample(), yesterday, false);
-    const Json third = add(sample(), yesterday, false);
+    const Json first = add(bare_record(), k_time, false);
+    const Json second = add(bare_record(), yesterday, false);
+    const Json third = add(bare_record(), yesterday, false);
     CHECK(iteration_of(first).number == 0);
     CHECK(iteration_of(second).number == 1);
     CHECK(iteration_of(third).number == 2);
@@ -262,7 +262,7 @@ TEST_CASE(
     CHECK(id_of(third) == "20260309T165307Z-2");
     CHECK(text_at(second, "/finished_at") == "2026-03-09T16:53:07Z");
     // A draft, started before the clock was set back.
-    const Json draft = add(sample(7), yesterday, true);
+    const Json draft = add(bare_record(7), yesterday, true);
     CHECK(text_at(draft, "/started_at") == "2026-03-10T16:53:07Z");
     CHECK(text_at(draft, "/finished_at") == "2026-03-10T16:53:07Z");
     const std::string text = Folder::read(folder.log());
@@ -275,7 +275,7 @@ TEST_CASE("record: a job whose clock was set back took no known time, not a nega
     const auto seconds = [](std::int64_t start, std::int64_t end) {
         Json job = {{"schema", "gdnctl.ray-test/1"}, {"submission_id", "a"}, {"status", "SUCCEEDED"},
                     {"failure_class", "none"},       {"start_time", start},  {"end_time", end}};
-        Json record = sample();
+        Json record = bare_record();
         const auto added = add_job(record, job);
         REQUIRE_MESSAGE(added, added.error().text());
         return number_at(record, "/checks/0/seconds");

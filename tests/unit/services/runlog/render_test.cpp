@@ -10,13 +10,13 @@
 #include "gdnctl/services/runlog/stamp.h"
 #include "gdnctl/services/runlog/summary.h"
 #include "gdnctl/services/runlog/templates.h"
+#include "unit/services/runlog/entry_fixture.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;
+using namespace gdnctl::runlog::test;
 
 namespace {
-
-const WallTime k_time = *parse_iso8601("2026-03-10T16:53:07Z");
 
 Json sample(std::int64_t number = 7) {
     Json record = empty_record(make_record_id(k_time, {number, ""}), {number, ""}, k_time);
@@ -24,13 +24,6 @@ Json sample(std::int64_t number = 7) {
     record["commit_status"] = "none";
     record["commit_reason"] = "failed attempt";
     return record;
-}
-
-Entry parsed(const std::string& text) {
-    const auto document = parse_document(text);
-    REQUIRE(document);
-    REQUIRE(document->entries.size() == 1);
-    return parse_entry(document->entries[0]);
 }
 
 // The values that gates and summaries read: everything given, nothing derived.
@@ -54,13 +47,6 @@ std::string values_of(const Entry& entry) {
         if (const Field* f = entry.find(label)) text += fmt::format("{}={}\n", label, strip_marks(f->value));
     }
     return text;
-}
-
-Json imported(const std::string& text) {
-    const auto document = parse_document(text);
-    REQUIRE(document);
-    REQUIRE(!document->entries.empty());
-    return import_entry(document->entries.back());
 }
 
 }  // namespace
