@@ -25,7 +25,7 @@ std::string refusal(const std::string& bytes) {
     return result.error().text();
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool speaks_of(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -49,7 +49,7 @@ TEST_CASE("zip reader: stored and deflated members, names, modes, order") {
     CHECK(reader->find("B.TXT") == nullptr);
     const auto over = reader->read(*reader->find("dir/a.sh"), 4999);
     REQUIRE_FALSE(over.has_value());
-    CHECK(has(over.error().message, "more than the limit of 4999"));
+    CHECK(speaks_of(over.error().message, "more than the limit of 4999"));
     const Status stopped = reader->read(reader->members()[0], [](std::string_view) { return false; });
     CHECK(stopped.error().kind == ErrorKind::nothing_done);
 }
@@ -108,8 +108,8 @@ TEST_CASE("zip reader: missing files, folders and other files are told apart") {
     const auto text = ZipReader::open(scratch.file("page.zip", "<html>not found</html>"));
     REQUIRE_FALSE(text.has_value());
     CHECK(text.error().kind == ErrorKind::bad_input);
-    CHECK(has(text.error().message, "page.zip: not a ZIP archive, or cut"));
-    CHECK(has(refusal(""), "not a ZIP archive"));
+    CHECK(speaks_of(text.error().message, "page.zip: not a ZIP archive, or cut"));
+    CHECK(speaks_of(refusal(""), "not a ZIP archive"));
 }
 
 TEST_CASE("zip reader: cut anywhere is bad input") {
@@ -133,39 +133,39 @@ TEST_CASE("zip reader: a wrong CRC-32, wrong sizes and damage are found") {
     RawMember& member = archive.members[0];
     const RawMember good = member;
     member.crc ^= 1;
-    CHECK(has(refusal(archive.bytes()), "member 'one': a.zip: CRC-32 does not match"));
+    CHECK(speaks_of(refusal(archive.bytes()), "member 'one': a.zip: CRC-32 does not match"));
     member = good;
     member.size = 299;
-    CHECK(has(refusal(archive.bytes()), "inflates to more than 299 bytes"));
+    CHECK(speaks_of(refusal(archive.bytes()), "inflates to more than 299 bytes"));
     member.size = 301;
-    CHECK(has(refusal(archive.bytes()), "300 bytes instead of 301"));
+    CHECK(speaks_of(refusal(archive.bytes()), "300 bytes instead of 301"));
     member = good;
     member.compressed_size -= 1;
-    CHECK(has(refusal(archive.bytes()), "is cut after"));
+    CHECK(speaks_of(refusal(archive.bytes()), "is cut after"));
     member = good;
     member.data[0] = '\x07';
-    CHECK(has(refusal(archive.bytes()), "damaged deflate data"));
+    CHECK(speaks_of(refusal(archive.bytes()), "damaged deflate data"));
     member = RawMember::stored("one", "content");
     member.data[0] = 'X';
-    CHECK(has(refusal(archive.bytes()), "CRC-32 does not match"));
+    CHECK(speaks_of(refusal(archive.bytes()), "CRC-32 does not match"));
     member = RawMember::stored("one", "content");
     member.size = 8;
-    CHECK(has(refusal(archive.bytes()), "stored with two sizes"));
+    CHECK(speaks_of(refusal(archive.bytes()), "stored with two sizes"));
 }
 
 TEST_CASE("zip reader: absurd sizes are refused before anything is allocated") {
     RawArchive archive;
     archive.members = {RawMember::deflated("bomb", "x")};
     archive.members[0].size = 0xfffffffe;
-    CHECK(has(refusal(archive.bytes()), "cannot come from"));
+    CHECK(speaks_of(refusal(archive.bytes()), "cannot come from"));
     archive.members[0].zip64 = true;
     archive.members[0].size = archive.members[0].compressed_size = 1ull << 60;
     CHECK_FALSE(refusal(archive.bytes()).empty());
     archive.members = {RawMember::stored("a", "123"), RawMember::stored("b", "456")};
     const std::string bytes = archive.bytes();
-    CHECK(has(ZipReader::over(bytes, "a", {.members = 1}).error().message, "more than the limit of 1"));
-    CHECK(has(ZipReader::over(bytes, "a", {.member_bytes = 2}).error().message, "more than the limit of 2"));
-    CHECK(has(ZipReader::over(bytes, "a", {.total_bytes = 5}).error().message, "more than 5 bytes in all"));
+    CHECK(speaks_of(ZipReader::over(bytes, "a", {.members = 1}).error().message, "more than the limit of 1"));
+    CHECK(speaks_of(ZipReader::over(bytes, "a", {.member_bytes = 2}).error().message, "more than the limit of 2"));
+    CHECK(speaks_of(ZipReader::over(bytes, "a", {.total_bytes = 5}).error().message, "more than 5 bytes in all"));
     CHECK(ZipReader::over(bytes, "a", {.members = 2, .member_bytes = 3, .total_bytes = 6}).has_value());
 }
 
@@ -173,23 +173,23 @@ TEST_CASE("zip reader: overlapping and duplicate members are refused") {
     RawArchive archive;
     archive.members = {RawMember::stored("one", "1111"), RawMember::stored("two", "2222")};
     archive.members[1].offset_shift = static_cast<std::uint64_t>(-5);
-    CHECK(has(refusal(archive.bytes()), "overlap"));
+    CHECK(speaks_of(refusal(archive.bytes()), "overlap"));
     archive.members[1] = RawMember::stored("one", "2222");
-    CHECK(has(refusal(archive.bytes()), "two members have the name 'one'"));
+    CHECK(speaks_of(refusal(archive.bytes()), "two members have the name 'one'"));
     archive.members = {RawMember::stored("one", "1111")};
     archive.members[0].offset_shift = 1000;
-    CHECK(has(refusal(archive.bytes()), "reaches beyond"));
+    CHECK(speaks_of(refusal(archive.bytes()), "reaches beyond"));
 }
 
 TEST_CASE("zip reader: header and directory must name the same member") {
     RawArchive archive;
     archive.members = {RawMember::stored("one", "1111")};
     archive.members[0].local_name = "two";
-    CHECK(has(refusal(archive.bytes()), "differ"));
+    CHECK(speaks_of(refusal(archive.bytes()), "differ"));
     archive.members[0].local_name.clear();
     archive.members[0].offset_shift = 1;
     archive.before_directory = "12345678";
-    CHECK(has(refusal(archive.bytes()), "differ"));
+    CHECK(speaks_of(refusal(archive.bytes()), "differ"));
 }
 
 TEST_CASE("zip reader: counts, encryption, unknown methods, impossible names") {
@@ -197,18 +197,18 @@ TEST_CASE("zip reader: counts, encryption, unknown methods, impossible names") {
     archive.members = {RawMember::stored("one", "1111")};
     for (const std::int64_t error : {-1, 1, 100}) {
         archive.count_error = error;
-        CHECK(has(refusal(archive.bytes()), "damaged central directory"));
+        CHECK(speaks_of(refusal(archive.bytes()), "damaged central directory"));
     }
     archive.count_error = 0;
     archive.members[0].flags = zip::k_flag_encrypted;
-    CHECK(has(refusal(archive.bytes()), "encrypted"));
+    CHECK(speaks_of(refusal(archive.bytes()), "encrypted"));
     archive.members[0].flags = 0;
     archive.members[0].method = 12;
-    CHECK(has(refusal(archive.bytes()), "compression method 12"));
+    CHECK(speaks_of(refusal(archive.bytes()), "compression method 12"));
     archive.members[0] = RawMember::stored(std::string("a\0b", 3), "x");
-    CHECK(has(refusal(archive.bytes()), "impossible name"));
+    CHECK(speaks_of(refusal(archive.bytes()), "impossible name"));
     archive.members[0] = RawMember::stored("", "x");
-    CHECK(has(refusal(archive.bytes()), "impossible name"));
+    CHECK(speaks_of(refusal(archive.bytes()), "impossible name"));
 }
 
 TEST_CASE("zip reader: names that climb are reported as they are") {
