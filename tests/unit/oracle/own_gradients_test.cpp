@@ -104,6 +104,24 @@ TEST_CASE("own gradients: one per cent off in a gradient of a gate as given is W
     expect_wrong("t_hand", "d_alpha", 1.01);
 }
 
+TEST_CASE("own gradients: where the inverse of a chunk is large they are granted its cost twice") {
+    Dumped d = dump_case("keys_identical_beta2", true);
+    scale_values(d.dump, "dv", 1.001);
+    const auto error = [&] {
+        const GdnReport report = judged_gradients(d);
+        for (const TensorReport& t : report.tensors) {
+            if (t.name == "dv") return t.error_over_budget;
+        }
+        FAIL("dv was not judged");
+        return 0.0;
+    };
+    const double granted = error();
+    REQUIRE(d.reference->widening.size() == 1);
+    CHECK(d.reference->widening[0] == doctest::Approx(127.0 / 32).epsilon(1e-3));
+    d.reference->widening[0] = 1;
+    CHECK(error() / granted == doctest::Approx(2 * 127.0 / 32).epsilon(1e-3));
+}
+
 TEST_CASE("own gradients: the golden's own cotangents give its known gradients") {
     const GdnCase* g1 = find_gdn_case("g1");
     REQUIRE(g1 != nullptr);
