@@ -36,15 +36,15 @@ std::uintmax_t size_of(const fs::path& file) {
     return problem ? 0 : size;
 }
 
-std::uintmax_t size_of(const fs::path& root, const std::vector<std::string>& paths) {
-    return std::accumulate(paths.begin(), paths.end(), std::uintmax_t{0},
-                           [&](std::uintmax_t sum, const std::string& path) { return sum + size_of(root / path); });
-}
-
-std::string largest_of(const fs::path& root, const std::vector<std::string>& paths) {
-    return *std::max_element(paths.begin(), paths.end(), [&](const std::string& one, const std::string& other) {
-        return size_of(root / one) < size_of(root / other);
-    });
+// What a patch holds of each change, about: the larger one of its two sides.
+Result<std::vector<std::uintmax_t>> sizes_of(const GitCheckout& tree, const std::vector<GitFileChange>& changes) {
+    std::vector<std::string> before;
+    for (const auto& change : changes) before.push_back(change.old_object);
+    GDNCTL_TRY_ASSIGN(auto sizes, tree.sizes(before));
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+        sizes[i] = std::max(sizes[i], size_of(tree.root() / changes[i].path));
+    }
+    return sizes;
 }
 
 }  // namespace
@@ -193,11 +193,13 @@ Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std
         std::string stem(leaf);
         std::replace(stem.begin(), stem.end(), '/', '-');
         // What is larger is on the ref alone: the log directory is to hold hundreds of iterations.
-        if (size_of(tree().root(), found.paths) <= k_largest_patch) {
+        GDNCTL_TRY_ASSIGN(const auto sizes, sizes_of(tree(), changes));
+        if (std::accumulate(sizes.begin(), sizes.end(), std::uintmax_t{0}) <= k_largest_patch) {
             found.patch = m_artefacts.path(iteration, stem + ".patch");
             GDNCTL_TRY(m_repository.write_patch(head, left.commit, found.patch));
         } else {
-            log::info("not committed, and too large for a patch: {}", largest_of(tree().root(), found.paths));
+            const auto largest = static_cast<std::size_t>(std::max_element(sizes.begin(), sizes.end()) - sizes.begin());
+            log::info("not committed, and too large for a patch: {}", found.paths[largest]);
         }
     }
     return std::optional(std::move(found));

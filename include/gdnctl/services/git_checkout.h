@@ -9,6 +9,7 @@
 // of the moment of trust: see executable_config().
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -138,6 +139,8 @@ public:
     Result<std::vector<GitFileChange>> diff(std::string_view from, std::string_view to) const;    // no renames
     // The bytes of each object ("<commit>:<path>", "<commit>"), in this order, in one call; nullopt: there is none.
     Result<std::vector<std::optional<std::string>>> objects(std::span<const std::string> names) const;
+    // Their sizes in bytes, in this order, in one call; 0: there is none.
+    Result<std::vector<std::uintmax_t>> sizes(std::span<const std::string> objects) const;
     // `git apply --binary` takes it. No paths: everything.
     Result<std::string> patch(std::string_view from, std::string_view to, std::span<const std::string> paths) const;
     Status write_patch(std::string_view from, std::string_view to, const std::filesystem::path& file) const;

@@ -234,6 +234,19 @@ Result<std::vector<std::optional<std::string>>> GitCheckout::objects(std::span<c
     return std::move(*found);
 }
 
+Result<std::vector<std::uintmax_t>> GitCheckout::sizes(std::span<const std::string> objects) const {
+    git::CallOptions options;
+    for (const auto& object : objects) options.input += object + "\n";
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"cat-file", "--batch-check=%(objectsize)"}, options));
+    std::vector<std::uintmax_t> found;
+    for (const auto line : text::split(out, '\n')) {
+        if (found.size() == objects.size()) break;
+        found.push_back(static_cast<std::uintmax_t>(text::parse_int(line).value_or(0)));  // "ID missing"
+    }
+    if (found.size() < objects.size()) return unreadable("cat-file");
+    return found;
+}
+
 Result<std::string> GitCheckout::patch(std::string_view from, std::string_view to,
                                        std::span<const std::string> paths) const {
     Words words = patch_words(from, to);

@@ -101,6 +101,33 @@ TEST_CASE("transaction: leftovers are saved as patch and ref, and never judged (
     world.sh("git apply --check '" + candidate.leftovers->patch.string() + "'", all.workdir());
 }
 
+TEST_CASE("transaction: leftovers that would make a large patch are on their ref alone, one that is gone too") {
+    const LoopWorld world;
+    const std::string large(std::size_t{17} << 20, 'x');
+    world.write("weights.bin", large);
+    world.commit("large");
+    auto all = world.transactions();
+    const Base base = ok(all.begin(1, false));
+    fs::remove(all.workdir() / "weights.bin");
+    const Candidate gone = ok(all.collect(1, base));
+    REQUIRE(gone.leftovers);
+    CHECK(gone.leftovers->paths == std::vector<std::string>{"weights.bin"});
+    CHECK(gone.leftovers->patch.empty());
+    CHECK_FALSE(fs::exists(world.log_dir() / "iteration-001-leftovers.patch"));
+    CHECK(world.sh("git diff --name-status HEAD refs/gdnctl/r1/iter-001/leftovers") == "D\tweights.bin");
+
+    const Base second = ok(all.begin(2, false));
+    write_text(all.workdir() / "weights.bin", "small\n");
+    write_text(all.workdir() / "new.c", "int small;\n");
+    CHECK(ok(all.collect(2, second)).leftovers->patch.empty());
+    const Base third = ok(all.begin(3, false));
+    write_text(all.workdir() / "new.bin", large);
+    CHECK(ok(all.collect(3, third)).leftovers->patch.empty());
+    const Base fourth = ok(all.begin(4, false));
+    write_text(all.workdir() / "kernel.c", "int speed = 2;\n");
+    CHECK_FALSE(ok(all.collect(4, fourth)).leftovers->patch.empty());
+}
+
 TEST_CASE("transaction: a change of a protected path is found with its diff, also behind a hide mark") {
     const LoopWorld world;
     auto all = world.transactions();
