@@ -21,6 +21,7 @@
 #include "loop/ledger_keep.h"
 #include "loop/lock.h"
 #include "loop/log_entry.h"
+#include "loop/log_stage.h"
 #include "loop/loop_agent.h"
 #include "loop/messages.h"
 #include "loop/post_checks.h"
@@ -187,6 +188,7 @@ private:
     Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
         const auto begun = m_context.clock.monotonic();
         std::vector<std::unique_ptr<Stage>> stages;
+        if (m_gates && !m_plan.log.empty()) stages.push_back(make_log_stage(m_plan.log, git.repository()));
         if (const IdeaPolicy ideas = idea_policy(); ideas != IdeaPolicy::off) {
             stages.push_back(make_idea_stage(ideas, git.repository()));
         }

@@ -151,6 +151,16 @@ std::optional<ComposedLog> stamp(const LogSources& sources, const Document& docu
     return out;
 }
 
+// One that an entry can be added to.
+Result<Document> open_document(const std::string& text, const std::string& name) {
+    GDNCTL_TRY_ASSIGN(Document document, runlog::parse_document(text));
+    if (!document.unclosed_fence) return document;
+    return fail(ErrorKind::bad_input,
+                fmt::format("{}: the code fence that line {} opens is never closed; an entry after it would be hidden",
+                            name, document.unclosed_fence->number),
+                "close it; `gdnctl lint-log --fix` does where it is safe");
+}
+
 Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Document& document, std::vector<Json> all,
                                              Json record, WallTime at) {
     const auto number = runlog::next_iteration(document, all);
@@ -172,15 +182,14 @@ Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Do
 
 }  // namespace
 
+Status check_log(const std::string& name, const std::string& text, const std::string& records) {
+    GDNCTL_TRY(open_document(text, name));
+    GDNCTL_TRY(runlog::parse_records(records, runlog::records_path(name).generic_string()));
+    return {};
+}
+
 Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at) {
-    GDNCTL_TRY_ASSIGN(const Document document, runlog::parse_document(sources.text));
-    if (document.unclosed_fence) {
-        return fail(
-            ErrorKind::bad_input,
-            fmt::format("{}: the code fence that line {} opens is never closed; an entry after it would be hidden",
-                        sources.name, document.unclosed_fence->number),
-            "close it; `gdnctl lint-log --fix` does where it is safe");
-    }
+    GDNCTL_TRY_ASSIGN(const Document document, open_document(sources.text, sources.name));
     GDNCTL_TRY_ASSIGN(auto lines, runlog::parse_records(sources.records, sources.name));
     const std::vector<Json>& all = lines.records;
     for (const Json& one : all) {
@@ -190,7 +199,8 @@ Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json r
         }
     }
     GDNCTL_TRY_ASSIGN(const Document base, runlog::parse_document(sources.base_text));
-    GDNCTL_TRY_ASSIGN(const Document head, runlog::parse_document(sources.head_text));
+    // One that cannot be read did not land, and says nothing.
+    const Document head = runlog::parse_document(sources.head_text).value_or(Document{});
     const auto brought = brought_entry(base, head);
     if (!brought) return add_entry(sources, document, all, std::move(record), at);
     const auto here = std::find_if(document.entries.begin(), document.entries.end(),

@@ -128,7 +128,8 @@ void put_checks(Json& record, const IterationView& view, const LogFacts& log) {
     for (Json& check : record["checks"]) {
         const std::string name = text_at(check, "/name");
         const StageView* stage = stage_named(view, name);
-        const bool is_check = name != "validation-profile" && name != "performance" && name != "idea";
+        const bool is_check =
+            name != "validation-profile" && name != "performance" && name != "idea" && name != "running-log";
         if (!is_check || stage == nullptr) continue;
         if (const auto file = text_at(check, "/evidence"); !file.empty())
             check["evidence"] = log.evidence_folder + file;

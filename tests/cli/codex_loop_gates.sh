@@ -138,6 +138,18 @@ test_without_a_log_it_is_said_once_and_without_gates_there_is_no_log_commit() {
   [ "$(git log -1 --format=%s)" = 'Speed 5' ] || fail 'a log commit without gates'
 }
 
+test_a_log_that_nobody_could_read_any_more_is_refused_before_anything_runs() {
+  world && agent 8:ok 7:ok
+  sed -i "s/^esac/esac\n[ \$(cat speed.txt) != 8 ] || printf '\`\`\`\\\\n' >>log.md/" "$WORK/agent"
+  loop 0 --iterations 2 --max-failures -1 --perf-mode off
+  err_has '[gdnctl] running-log: no entry could be added to the running log any more: log.md: the code fence that line 4 opens'
+  [ "$(wc -l <"$WORK/tests_run")" = 1 ] || fail 'it was tested'
+  kept 1
+  entries 2
+  log_has '- Decision: rejected (no entry could be added'
+  clean_log
+}
+
 test_work_that_cannot_land_is_not_logged_as_accepted() {
   world && agent 8:ok
   echo 5 >speed.txt  # of the user, who is at it

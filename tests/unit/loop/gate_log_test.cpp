@@ -7,6 +7,8 @@
 #include "ledger_world.h"
 #include "loop/log_compose.h"
 #include "loop/log_record.h"
+#include "loop/log_stage.h"
+#include "validation_world.h"
 
 namespace gdnctl::loop {
 
@@ -208,6 +210,55 @@ TEST_CASE("gate log: a log that hides its end, or records that are none, are ref
     CHECK(compose_log(from, record_of(1), true, WallTime{}).error().kind == ErrorKind::bad_input);
     // An experiment log gets its own kind of entry.
     CHECK(has(composed(sources("# Experiment Log\n"), record_of(1)).text, "- Batch them\n"));
+}
+
+TEST_CASE("gate log: a candidate after which no entry could be added is refused, with what is wrong") {
+    StageWorld world;
+    const GitCheckout repository = world.open();
+    // The files of a commit on top of `from`; what the stage says of it.
+    const auto judge = [&](const std::string& from, const std::string& edit, std::string* head = nullptr) {
+        world.sh("git checkout -q --detach " + from + " && " + edit);
+        world.where.sha = from;
+        world.candidate.head = world.commit("candidate");
+        world.candidate.files = ok(repository.diff(from, world.candidate.head));
+        if (head != nullptr) *head = world.candidate.head;
+        return ok(make_log_stage("log.md", repository)->run(world.context()));
+    };
+    const auto refused = [&](const std::string& from, const std::string& edit, const std::string& words) {
+        CAPTURE(edit);
+        const StageResult result = judge(from, edit);
+        CHECK(result.verdict == StageVerdict::fail);
+        CHECK(result.outcome == Outcome::rejected);
+        CHECK(has(result.reason, words));
+    };
+    std::string with_records;
+    CHECK(judge(world.base, "echo x >kernel.c").verdict == StageVerdict::skip);
+    CHECK(judge(world.base, "echo words >>log.md; printf '' >log.records.jsonl", &with_records).verdict ==
+          StageVerdict::pass);
+    refused(world.base, "echo '```' >>log.md", "log.md: the code fence that line 2 opens is never closed");
+    refused(world.base, "git rm -q log.md", "log.md was deleted");
+    refused(world.base, "echo nonsense >log.records.jsonl", "log.records.jsonl: record 1");
+    refused(with_records, "rm log.records.jsonl", "log.records.jsonl was deleted");
+    // What was wrong before is not the candidate's fault; it may be about to mend it.
+    std::string broken;
+    judge(world.base, "echo '```' >>log.md", &broken);
+    CHECK(judge(broken, "echo more >>log.md").verdict == StageVerdict::pass);
+    CHECK(judge(broken, "echo '# Log' >log.md").verdict == StageVerdict::pass);
+
+    const auto stage = make_log_stage("log.md", repository);
+    CHECK(stage->wants(DiffClass::log_only));
+    CHECK_FALSE(stage->wants(DiffClass::no_op));
+    CHECK(stage->policy() == Policy::count_failure);
+}
+
+TEST_CASE("gate log: a candidate's log that nobody can read does not keep its refusal from getting an entry") {
+    LogSources from = sources(k_empty_log);
+    from.head_text = std::string(runlog::k_max_line_bytes + 1, 'x');
+    from.head_records = "nonsense\n";
+    const ComposedLog done = composed(from, record_of(2), false);
+    CHECK(ok(runlog::parse_document(done.text)).entries.size() == 1);
+    CHECK(check_log("log.md", from.head_text, "").error().kind == ErrorKind::usage);
+    ok(check_log("log.md", done.text, done.records));
 }
 
 }  // namespace gdnctl::loop
