@@ -160,7 +160,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto log_dir, loop_dir(options.log_dir, context));
     GDNCTL_TRY_ASSIGN(const loop::LoadedRun run, loop::load_run(log_dir));
     GDNCTL_TRY_ASSIGN(const IterationView* iteration, chosen(run, options.iteration));
-    GDNCTL_TRY_ASSIGN(const auto measured, loop::read_measured(log_dir));
+    GDNCTL_TRY_ASSIGN(const auto measured, loop::read_measured(run));
     const Explained explained{*iteration,
                               run.view.run,
                               log_dir,

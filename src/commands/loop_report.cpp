@@ -99,7 +99,7 @@ Json failures_json(const Report& report) {
 Result<Report> make_report(const std::filesystem::path& log_dir) {
     Report report;
     GDNCTL_TRY_ASSIGN(report.run, loop::load_run(log_dir));
-    GDNCTL_TRY_ASSIGN(report.measured, loop::read_measured(log_dir));
+    GDNCTL_TRY_ASSIGN(report.measured, loop::read_measured(report.run));
     take_measured(report);
     report.failures = failure_classes(report.run.view);
     GDNCTL_TRY_ASSIGN(const auto ledger, loop::read_ledger(log_dir));

@@ -10,6 +10,7 @@
 #include "gdnctl/loop/context_pack.h"
 #include "gdnctl/loop/presets.h"
 #include "gdnctl/loop/prompt.h"
+#include "gdnctl/loop/report.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
@@ -112,6 +113,11 @@ private:
         settings.loop_id = m_plan.loop_id;
         settings.isolation = m_plan.isolation;
         settings.config = config_of(m_plan, m_request);
+        if (const auto modes = resolve_modes(m_plan.gates); m_gates && modes && modes->perf) {
+            const std::string& file = m_plan.gates.perf.state_file;
+            settings.perf_state =
+                file.empty() ? std::string(k_perf_state) : (m_context.cwd / file).lexically_normal().string();
+        }
         settings.prompt_template = m_plan.prompt.text;
         settings.directives = m_plan.directives;
         settings.environment = m_agent.environment;

@@ -157,7 +157,7 @@ std::string context_pack(const PackInput& input, std::size_t bytes) {
 std::vector<std::string> context_directive(const std::filesystem::path& log_dir, std::span<const Record> records,
                                            const std::vector<CoverageSlot>& usual) {
     const RunView run = view_of(records);
-    const auto measured = or_warn(read_measured(log_dir), "measurements").value_or(std::nullopt);
+    const auto measured = or_warn(read_measured(log_dir, records), "measurements").value_or(std::nullopt);
     const auto ledger = or_warn(read_ledger(log_dir), "ideas").value_or(std::vector<Json>());
     const auto slots = or_warn(read_coverage(log_dir, usual), "slots").value_or(std::vector<CoverageSlot>());
     const auto ideas = past_ideas(ledger);

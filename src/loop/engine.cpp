@@ -163,16 +163,16 @@ Status Engine::sleep(milliseconds time) const {
 Status Engine::begin(bool resumed) {
     m_interrupted = resumed;
     m_wall_before_ms = wall_of_sessions(records());
-    if (resumed) return add(RecordType::resume, 0, {{"loop_id", m_settings.loop_id}}, {{"total", m_total}});
+    std::map<std::string, std::string> words = {{"loop_id", m_settings.loop_id}};
+    if (!m_settings.perf_state.empty()) words["perf_state"] = m_settings.perf_state;
+    if (resumed) return add(RecordType::resume, 0, std::move(words), {{"total", m_total}});
     GDNCTL_TRY_ASSIGN(const auto seals, m_parts.git.trusted());
     const Json trusted(seals);
-    return add(RecordType::run, 0,
-               {{"run", m_settings.run},
-                {"loop_id", m_settings.loop_id},
-                {"isolation", m_settings.isolation == Isolation::worktree ? "worktree" : "inplace"},
-                {"config", m_settings.config},
-                {"trusted", gdnctl::to_text(trusted)}},
-               {{"total", m_total}});
+    words.insert({{"run", m_settings.run},
+                  {"isolation", m_settings.isolation == Isolation::worktree ? "worktree" : "inplace"},
+                  {"config", m_settings.config},
+                  {"trusted", gdnctl::to_text(trusted)}});
+    return add(RecordType::run, 0, std::move(words), {{"total", m_total}});
 }
 
 std::optional<RunEnd> Engine::asked_to_stop() const {

@@ -47,7 +47,7 @@ Result<std::optional<KnownIteration>> known_iteration(const std::filesystem::pat
     auto report = read_agent_report(log_dir, iteration);
     if (!report) log::warning("the agent's report is left out: {}", report.error().text());
     if (report) facts.report = std::move(*report);
-    GDNCTL_TRY_ASSIGN(auto measured, read_measured(log_dir));
+    GDNCTL_TRY_ASSIGN(auto measured, read_measured(log_dir, records));
     if (measured) known.measured = std::make_shared<const MeasuredRun>(std::move(*measured));
     facts.measured = known.measured.get();
     return std::optional(std::move(known));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/loop/report.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/fs.h"
 
@@ -73,7 +74,7 @@ Result<PerfSettings> perf_settings(const PerfOptions& options, const Target& tar
                                               : std::string("throughput/mfu");
     settings.higher_is_better =
         !target.metric || target.metric->name != settings.metric || !target.metric->lower_is_better;
-    settings.state_file = options.state_file.empty() ? log_dir / "perf_state.json" : cwd / options.state_file;
+    settings.state_file = options.state_file.empty() ? log_dir / k_perf_state : cwd / options.state_file;
     return settings;
 }
 

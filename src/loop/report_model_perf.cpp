@@ -164,12 +164,21 @@ Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name)
     return run;
 }
 
-Result<std::optional<MeasuredRun>> read_measured(const std::filesystem::path& log_dir) {
-    const auto path = log_dir / "perf_state.json";
+Result<std::optional<MeasuredRun>> read_measured(const std::filesystem::path& log_dir,
+                                                 std::span<const Record> records) {
+    std::filesystem::path path = log_dir / k_perf_state;
+    for (const Record& record : records) {
+        const bool of_session = record.type == RecordType::run || record.type == RecordType::resume;
+        if (of_session && !record.word("perf_state").empty()) path = log_dir / record.word("perf_state");
+    }
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(path));
     if (!text) return std::optional<MeasuredRun>();
     GDNCTL_TRY_ASSIGN(MeasuredRun run, parse_measured(*text, path.string()));
     return std::optional(std::move(run));
+}
+
+Result<std::optional<MeasuredRun>> read_measured(const LoadedRun& run) {
+    return read_measured(run.log_dir, *run.records);
 }
 
 }  // namespace gdnctl::loop

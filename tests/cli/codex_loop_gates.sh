@@ -185,6 +185,19 @@ test_a_kill_anywhere_and_resume_leave_one_entry_an_iteration() {
   done
 }
 
+test_a_performance_state_elsewhere_is_what_entries_and_reports_read() {
+  world && agent 8:ok
+  loop 0 --iterations 1 --perf-pairs 3 --perf-state-file ../shared.json
+  [ ! -e $logs/perf_state.json ] && [ -s ../shared.json ] || fail 'the state is at the wrong place'
+  log_has '- mine/forward_ms: `10.000000 ms -> 8.000000 ms`'
+  grep -q '"mine/forward_ms"' $logs/ledger.jsonl || fail 'the ledger has no number'
+  expect 0 "$GDNCTL" loop-explain 1
+  out_has 'measured'
+  out_has 'mine/forward_ms'
+  expect 0 "$GDNCTL" loop-report
+  out_has '| 1 | kept, and the new champion | 8 | -20.00 % |'
+}
+
 test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
   local policy word code failures commits
   for policy in fail:1:1:1 revert-count-failure:0:1:1 revert-continue:0:0:1 count-failure:0:1:1 continue:0:0:2; do

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -162,7 +163,12 @@ struct MeasuredRun {
     std::optional<double> noise_pct() const;
 };
 
-// <log-dir>/perf_state.json. nullopt: there is none. Errors: config (no JSON object), local_io.
-Result<std::optional<MeasuredRun>> read_measured(const std::filesystem::path& log_dir);
+// The performance state in a log directory, unless --perf-state-file names another place.
+inline constexpr std::string_view k_perf_state = "perf_state.json";
+
+// What a run measured, read from where its `run` and `resume` records say (--perf-state-file), else from
+// <log-dir>/k_perf_state. nullopt: there is none. Errors: config (no JSON object), local_io.
+Result<std::optional<MeasuredRun>> read_measured(const std::filesystem::path& log_dir, std::span<const Record> records);
+Result<std::optional<MeasuredRun>> read_measured(const LoadedRun& run);
 
 }  // namespace gdnctl::loop

@@ -140,6 +140,24 @@ TEST_CASE("ledger: an iteration that has ended is kept with what git and the age
     CHECK(ok(read_ledger(world.log_dir())).size() == 2);
 }
 
+TEST_CASE("ledger: what was measured is read from where the run's records say it is") {
+    const test::TempDir folder;
+    const std::string champion = R"({"version":2,"champion":{"metric":"m","metric_value":1.5},"history":[]})";
+    write_text(folder / "shared.json", champion);
+    RunScript script(2);
+    CHECK_FALSE(ok(read_measured(folder.path(), script.records())));
+    script.add(RecordType::resume, 0, {{"perf_state", (folder / "shared.json").string()}}, {{"total", 2}});
+    script.add(RecordType::resume, 0, {}, {{"total", 2}});  // of a session without performance
+    script.add(RecordType::iteration, 1, {{"perf_state", "/nowhere"}});
+    const auto found = ok(read_measured(folder.path(), script.records()));
+    REQUIRE(found);
+    CHECK(found->champion->value == 1.5);
+    script.add(RecordType::resume, 0, {{"perf_state", std::string(k_perf_state)}}, {{"total", 2}});
+    CHECK_FALSE(ok(read_measured(folder.path(), script.records())));
+    write_text(folder / "perf_state.json", champion);
+    CHECK(ok(read_measured(folder.path(), script.records())));
+}
+
 TEST_CASE("ledger: what an agent hands in is read field by field, and never trusted to be there") {
     const auto report = ok(parse_agent_report(
         R"({"title":" Batch ","slot":"H","changes":["a",3,"b"],"hypothesis":7,"new_argument":"measured","extra":{}})",
