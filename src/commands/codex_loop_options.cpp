@@ -101,6 +101,10 @@ void describe_limits(cli::Args& args, Options& options) {
                  .value = "N",
                  .help = "end an attempt that summarised its context more often; negative: no limit",
                  .group = k_group});
+    args.option(o.codex_max_requests, {.names = "--codex-max-requests",
+                                       .value = "N",
+                                       .help = "end an attempt that asked the model more often; 0: no limit",
+                                       .group = k_group});
     args.option(o.codex_max_wait_s, {.names = "--codex-max-wait",
                                      .value = "S",
                                      .help = "how long an iteration may wait for the model's provider",

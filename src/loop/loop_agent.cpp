@@ -19,6 +19,7 @@ AgentLimits limits_of(const LoopOptions& options) {
     limits.idle_while_busy = std::chrono::seconds(options.codex_busy_timeout_s);
     limits.tokens = options.codex_max_tokens;
     limits.compactions = static_cast<int>(std::min<std::int64_t>(options.codex_max_compactions, 1'000'000));
+    limits.requests = static_cast<int>(std::min<std::int64_t>(options.codex_max_requests, 1'000'000'000));
     return limits;
 }
 

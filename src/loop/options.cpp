@@ -33,6 +33,7 @@ Status check_options(const LoopOptions& options) {
     GDNCTL_TRY(at_least("codex-idle-timeout-seconds", options.codex_idle_timeout_s, 0));
     GDNCTL_TRY(at_least("codex-busy-timeout-seconds", options.codex_busy_timeout_s, 0));
     GDNCTL_TRY(at_least("codex-max-tokens", options.codex_max_tokens, 0));
+    GDNCTL_TRY(at_least("codex-max-requests", options.codex_max_requests, 0));
     GDNCTL_TRY(at_least("codex-max-wait", options.codex_max_wait_s, 0));
     GDNCTL_TRY(at_least("max-wall", options.max_wall_s.value_or(1), 1));
     GDNCTL_TRY(at_least("max-tpu-minutes", options.max_tpu_minutes.value_or(1), 1));

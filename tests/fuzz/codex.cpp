@@ -41,6 +41,7 @@ void check_rollout(std::string_view text) {
     whole.feed(text);
     for (std::size_t at = 0; at < text.size(); at += 3) pieces.feed(text.substr(at, 3));
     require(whole.facts().tokens == pieces.facts().tokens && whole.facts().requests == pieces.facts().requests);
+    require(whole.facts().requests >= whole.facts().usages);
     require(whole.facts().compactions == pieces.facts().compactions);
 }
 

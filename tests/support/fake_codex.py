@@ -113,6 +113,10 @@ class Play:
         elif word == "usage":  # input cached output reasoning: one model response
             numbers = dict(zip(("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens"), map(int, rest.split())))
             self.rollout({"type": "token_usage_record", "payload": {"response_id": "r", "usage": numbers}})
+        elif word == "answers":  # N responses, each with a tool call and its output, of a server that says nothing of usage
+            for _ in range(int(rest)):
+                for kind in ("reasoning", "function_call", "function_call_output"):
+                    self.rollout({"type": "response_item", "payload": {"type": kind, "call_id": "c"}})
         elif word == "rollout":
             self.rollout(json.loads(rest))
         elif word == "failed":  # MESSAGE [|| codex_error_info as JSON]: how a turn fails

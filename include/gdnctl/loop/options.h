@@ -99,7 +99,7 @@ struct LoopOptions {
     std::vector<std::string> agent_env;  // names of further variables that the agent gets
     bool codex_ephemeral = false, keep_background = false, strict_preflight = false;
     std::int64_t codex_timeout_s = 7200, codex_idle_timeout_s = 900, codex_busy_timeout_s = 5400;
-    std::int64_t codex_max_tokens = 50'000'000, codex_max_compactions = 10;
+    std::int64_t codex_max_tokens = 50'000'000, codex_max_compactions = 10, codex_max_requests = 2000;
     std::int64_t codex_max_wait_s = 21'600;
     IsolationChoice isolation = IsolationChoice::automatic;
     std::vector<std::string> worktree_links;

@@ -46,6 +46,7 @@ enum class AgentClass {
     wall_limit,        // [wall-limit] ours
     token_limit,       // [token-limit] ours
     compaction_limit,  // [compaction-limit] ours
+    request_limit,     // [request-limit] ours
     stopped,           // [stopped] by a stop request
     crashed,           // [crashed] a signal that we did not send, or a panic
     protocol,          // [protocol] success and failure contradict each other
@@ -82,6 +83,7 @@ struct AgentLimits {
     std::chrono::milliseconds idle_while_busy{std::chrono::minutes(90)};
     std::int64_t tokens = 50'000'000;                 // of one attempt, cached input included
     int compactions = 10;                             // more end the attempt; < 0: no limit
+    int requests = 2000;                              // of the model; more end the attempt; 0: no limit
     std::chrono::milliseconds interrupt_grace{5000};  // between SIGINT and SIGTERM
     std::chrono::milliseconds grace{2000};            // between SIGTERM and SIGKILL
 };
@@ -140,7 +142,7 @@ struct AgentOutcome {
     std::string model, effort;          // in force, as far as the agent says
     std::string final_message;          // of this attempt, empty when it failed before one
     std::optional<AgentTokens> tokens;  // of this attempt alone; nullopt: not known
-    int requests = 0;                   // model responses; 0 where unknown
+    int requests = 0;                   // model responses, as far as the rollout tells; 0 where unknown
     int compactions = 0;
     std::vector<AgentRateWindow> rate_windows;  // 95 % used: wait for resets_at before the next attempt
 

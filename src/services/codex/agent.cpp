@@ -34,6 +34,7 @@ std::string_view word_of(AgentClass kind) {
         case AgentClass::wall_limit: return "wall-limit";
         case AgentClass::token_limit: return "token-limit";
         case AgentClass::compaction_limit: return "compaction-limit";
+        case AgentClass::request_limit: return "request-limit";
         case AgentClass::stopped: return "stopped";
         case AgentClass::crashed: return "crashed";
         case AgentClass::protocol: return "protocol";

@@ -151,6 +151,9 @@ private:
         if (limits.compactions >= 0 && facts.compactions > limits.compactions) {
             return end(AgentClass::compaction_limit, fmt::format("summarised its context {} times", facts.compactions));
         }
+        if (limits.requests > 0 && facts.requests > limits.requests) {
+            return end(AgentClass::request_limit, fmt::format("asked the model {} times", facts.requests));
+        }
         const auto used = tokens_so_far();
         if (limits.tokens > 0 && used && used->total() >= limits.tokens) {
             return end(AgentClass::token_limit, fmt::format("used {} of {} tokens", used->total(), limits.tokens));
@@ -172,7 +175,7 @@ private:
 
     std::optional<AgentTokens> tokens_so_far() const {
         const RolloutFacts& facts = m_rollout.facts();
-        if (facts.requests > 0) return facts.tokens;
+        if (facts.usages > 0) return facts.tokens;
         if (facts.thread_total) return less(*facts.thread_total, m_request.resumed_tokens);
         if (m_stream.usage) return less(*m_stream.usage, m_request.resumed_tokens);
         return std::nullopt;

@@ -19,16 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// {"timestamp":…,"type":"…": the word of the first "type" near the start; empty: none.
-std::string_view type_in_head(std::string_view line) {
+// The word after `key`, near the start of the line; empty: it is not there.
+std::string_view word_in_head(std::string_view line, std::string_view key) {
     constexpr std::size_t k_head = 256;
-    constexpr std::string_view k_key = "\"type\":\"";
     const std::string_view head = line.substr(0, k_head);
-    const std::size_t at = head.find(k_key);
+    const std::size_t at = head.find(key);
     if (at == std::string_view::npos) return {};
-    const std::string_view rest = head.substr(at + k_key.size());
+    const std::string_view rest = head.substr(at + key.size());
     return rest.substr(0, rest.find('"'));
 }
+
+// {"timestamp":…,"type":"…": the first one.
+std::string_view type_in_head(std::string_view line) { return word_in_head(line, "\"type\":\""); }
 
 void add(AgentTokens& sum, const AgentTokens& more) {
     sum.input += more.input;
@@ -126,21 +128,35 @@ void RolloutReader::take(std::string_view line) {
         ++m_facts.compactions;
         return;
     }
-    // Most of a rollout is the conversation itself, which is nobody's business here.
+    // Most of a rollout is the conversation itself, which is nobody's business here but for who is speaking.
+    if (type == "response_item") return take_item(line);
     if (m_too_long || (type != "token_usage_record" && type != "turn_context" && type != "event_msg")) return;
     auto parsed = parse_json(line, "rollout");
     if (!parsed) return;
     const Json& payload = field(*parsed, "payload");
     if (type == "token_usage_record") {
+        m_facts.requests = std::max(++m_records, m_answers);
         const auto usage = tokens_of(field(payload, "usage"));
         if (!usage) return;
         add(m_facts.tokens, *usage);
-        ++m_facts.requests;
+        ++m_facts.usages;
     } else if (type == "turn_context") {
         m_facts.model = string_field(payload, "model");
         m_facts.effort = string_field(payload, "effort");
     } else {
         take_event(payload, m_facts);
+    }
+}
+
+// What tools answered goes to the model with one request, whose response asks for more: calls, and thoughts before
+// them.
+void RolloutReader::take_item(std::string_view line) {
+    const std::string_view type = word_in_head(line, "\"payload\":{\"type\":\"");
+    if (type.ends_with("_output")) {
+        m_asks = false;
+    } else if (!m_asks && (type.ends_with("_call") || type == "reasoning")) {
+        m_asks = true;
+        m_facts.requests = std::max(m_records, ++m_answers);
     }
 }
 

@@ -23,7 +23,8 @@ struct ErrorInfo {
 
 struct RolloutFacts {
     AgentTokens tokens;  // of the records that were read
-    int requests = 0;    // model responses
+    int usages = 0;      // model responses that said what they used
+    int requests = 0;    // model responses, those of a server that says nothing of usage too
     int compactions = 0;
     std::string model, effort;
     std::string error_message;
@@ -43,9 +44,13 @@ public:
 
 private:
     void take(std::string_view line);
+    void take_item(std::string_view line);
     RolloutFacts m_facts;
     std::string m_line;
     bool m_too_long = false;
+    int m_records = 0;    // of usage
+    int m_answers = 0;    // responses that are seen from what the model asked for
+    bool m_asks = false;  // the last item was the model's, not a tool's
 };
 
 // sessions/YYYY/MM/DD/rollout-<time>-<thread_id>.jsonl below `codex_home`. `newest_only`: only the last three days that

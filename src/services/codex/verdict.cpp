@@ -222,6 +222,7 @@ AgentAction action_of(AgentClass kind) {
         case AgentClass::invalid_prompt:
         case AgentClass::token_limit:
         case AgentClass::compaction_limit:
+        case AgentClass::request_limit:
         case AgentClass::stopped: return AgentAction::count;
     }
     return AgentAction::count;

@@ -63,6 +63,14 @@ def endless_tool_calls_meet_the_budget_of_the_run(t):
 
 
 @case
+def endless_tool_calls_of_a_model_that_reports_no_usage_meet_the_ceiling_of_requests(t):
+    done = t.loop("unmetered", "--codex-max-requests", "20", "--codex-retries", "3", reason="agent-error", code=124)
+    equal("classes", done.classes(), ["request-limit"])
+    done.says("asked the model ")
+    demand(20 <= len(t.requests()) < 200, f"{len(t.requests())} requests")
+
+
+@case
 def context_that_is_summarised_again_and_again_meets_its_default_ceiling(t):
     done = t.loop("compaction", "--codex-retries", "3", reason="agent-error", code=124)
     equal("classes", done.classes(), ["compaction-limit"])  # once: a repeat would do the same

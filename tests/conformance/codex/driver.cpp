@@ -2,8 +2,8 @@
 //
 // SPEC: {"codex": PROGRAM or "command": [ARGV], "worktree", "prompt", "loop_id", "log" (folder), "environment": {…},
 // "also": [names], "model", "effort", "profile", "search", "json", "ephemeral", "schema", "config": [KEY=VALUE],
-// "resume", "wall_ms", "idle_ms", "busy_ms", "tokens", "compactions", "check" (only the preflight), "sweep" (only
-// that)}. SIGINT and SIGTERM stop the attempt.
+// "resume", "wall_ms", "idle_ms", "busy_ms", "tokens", "compactions", "requests", "check" (only the preflight), "sweep"
+// (only that)}. SIGINT and SIGTERM stop the attempt.
 #include <cstdio>
 #include <map>
 
@@ -98,6 +98,7 @@ AgentRequest request_of(const Json& spec) {
     request.limits.idle_while_busy = std::chrono::milliseconds(spec.value("busy_ms", 100'000));
     request.limits.tokens = spec.value("tokens", request.limits.tokens);
     request.limits.compactions = spec.value("compactions", request.limits.compactions);
+    request.limits.requests = spec.value("requests", request.limits.requests);
     request.show = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
     request.stop = stop_on_signals();
     return request;

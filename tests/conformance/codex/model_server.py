@@ -69,6 +69,7 @@ WORK = {
     "environment": [[shell("env | tee environment.txt; tr '\\0' '\\n' </proc/$PPID/environ >above.txt; " + COMMIT)], [message("done")]],
     "spent": [[message("the window is used up")]],
     "endless": [[shell("true")]],
+    "unmetered": [[shell("true")]],
     "json-message": [[message('{"outcome":"kept"}')]],
     "reasoning-only": [[message("")]],
 }
@@ -202,10 +203,13 @@ class Handler(BaseHTTPRequestHandler):
             # One call must not come twice with one id.
             fresh = {**item, "call_id": "call_" + uuid.uuid4().hex[:12]} if "call_id" in item else item
             self.frame("response.output_item.done", output_index=index, item=fresh)
+        if scenario == "unmetered":
+            return self.frame("response.completed", response={"id": "resp_1"})
         used, cached, out, thought = usage
         self.frame("response.completed", response={"id": "resp_1", "usage": {
             "input_tokens": used, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": out,
             "output_tokens_details": {"reasoning_tokens": thought}, "total_tokens": used + out}})
+        return None
 
     def frame(self, kind, **fields):
         data = f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()

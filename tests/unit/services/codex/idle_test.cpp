@@ -136,7 +136,7 @@ TEST_CASE("codex idle: a rollout that grows without events is a sign of life") {
 TEST_CASE("codex idle: no limits, no end") {
     CodexWorld world;
     FakeClock clock;
-    world.request.limits = {0ms, 0ms, 0ms, 0, -1, 5s, 2s};
+    world.request.limits = {0ms, 0ms, 0ms, 0, -1, 0, 5s, 2s};
     attempt(world, clock, [&](const ProcessSpec& spec) {
         spec.on_stdout_line(k_thread);
         clock.advance(1000h);
