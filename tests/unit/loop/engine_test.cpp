@@ -205,11 +205,34 @@ TEST_CASE("engine: an entry goes on top of what the branch is then, and what oth
     CHECK(world.sh("git log -1 --format=%s") == "Log");
 }
 
-TEST_CASE("engine: a run of 1000 iterations keeps its names apart and its journal short") {
+TEST_CASE("engine: each iteration adds as much to the journal as the first, so that it is short after a thousand") {
     EngineWorld world;
-    const Artefacts files = ok(Artefacts::open(world.log_dir()));
-    CHECK(files.path(1234, "prompt.txt").filename() == "iteration-1234-prompt.txt");
-    CHECK(iteration_of("iteration-1234-prompt.txt") == 1234);
+    world.settings.options.iterations = 6;
+    int speed = 1;
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        return world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
+    }});
+    CHECK(world.run(agent).reason == "completed");
+    std::map<int, std::size_t> bytes;
+    std::map<int, std::size_t> count;
+    const std::string journal = read_text(world.log_dir() / "journal.jsonl");
+    const auto records = world.records();
+    std::size_t at = 0;
+    for (const Record& record : records) {
+        const std::size_t end = journal.find('\n', at) + 1;
+        bytes[record.iteration] += end - at;
+        ++count[record.iteration];
+        at = end;
+    }
+    CHECK(at == journal.size());
+    REQUIRE(count.size() == 7);  // 0: of the run
+    for (int i = 1; i <= 6; ++i) {
+        CAPTURE(i);
+        CHECK(count[i] == count[1]);
+        CHECK(bytes[i] < bytes[1] + 16);  // numbers get longer
+        CHECK(bytes[i] < 4096);
+    }
+    CHECK(fs::file_size(world.log_dir() / "state.json") < 2048);
 }
 
 TEST_CASE("engine: budgets end a run before an iteration begins, with their reason") {
