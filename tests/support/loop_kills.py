@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """loop_kills.py GDNCTL FOLDER KIND INSTANTS RECORDS: runs of codex-loop that are broken off, then --resume.
 
-KIND: inplace, worktree, held (in place, with a held dev TPU), gates (a target whose tests and profile are jobs), disk (in
-place, on a small disk that the agent leaves full). INSTANTS: kills at random instants, several in one run. RECORDS: kills
-right after a record of the journal, spread over those of an undisturbed run, several in one run. Of a disk, INSTANTS is
+KIND: inplace, worktree, held (in place, with a held dev TPU), gates (a target whose tests and profile are jobs, and that
+has a running log), disk (in place, on a small disk that the agent leaves full). INSTANTS: kills at random instants, several
+in one run. RECORDS: kills right after a record of the journal, spread over those of an undisturbed run, several in one run;
+where entries are written into a log, one is right before that. Every kill must hit a loop that runs. Of a disk, INSTANTS is
 in how many steps the space that is left grows. In the end everything must be as after an undisturbed run.
 """
 import json
@@ -46,11 +47,13 @@ while :; do sleep 0.05; done
 """
 TARGET = """target = "x"
 [targets.x]
+log = "log.md"
 test = ["sh", "-c", "! grep -q bad kernel.c"]
 metric = { name = "ms", better = "lower", unit = "ms", from = "json:/ms" }
 [targets.x.profile]
 argv = ["sh", "-c", "echo {\\\\\\"ms\\\\\\": $(cat kernel.c)}"]
 """
+ENTRIES = ["### Iteration 0 - iteration 1", "### Iteration 1 - spoil", "### Iteration 2 - iteration 3"]
 number = 0
 
 
@@ -76,6 +79,7 @@ class World:
         write(os.path.join(self.repo, "prompt.md"), "iteration {{ITERATION}}\n")
         if KIND == "gates":
             write(os.path.join(self.repo, "gdnctl.toml"), TARGET)
+            write(os.path.join(self.repo, "log.md"), "# Log\n\n## Iterations\n")
         sh("git init -q . && echo 100 >kernel.c && git add . && git commit -qm base && echo mine >mine.txt", self.repo)
         self.env = dict(os.environ, GDNCTL_STATE_DIR=os.path.join(self.root, "state"))
 
@@ -104,8 +108,22 @@ class World:
             return []
 
     def kill(self, child):
+        """Whether there was a loop to kill."""
         child.send_signal(signal.SIGKILL)
-        child.wait()
+        return child.wait() == -signal.SIGKILL
+
+    def kill_at(self, record):
+        """Whether a loop was killed that had just written this record."""
+        def written():
+            return record in [(r.get("iteration", 0), r["type"]) for r in self.journal()]
+        if written():  # by the loop before: its kill came too late
+            return False
+        child = self.start()
+        while child.poll() is None and not written():
+            time.sleep(0.001)
+        if child.poll() not in (None, 0):
+            self.fail(f"exit code {child.returncode}")
+        return self.kill(child)
 
     def finish(self):
         status = self.start().wait(timeout=300)
@@ -134,6 +152,11 @@ class World:
              [(1, "accepted"), (2, "test-fail"), (3, "accepted")])
         with open(os.path.join(self.repo, LOGS, "ledger.jsonl")) as f:
             same("ledger", [json.loads(line)["loop"]["index"] for line in f], [1, 2, 3])
+        if KIND == "gates":
+            with open(os.path.join(self.repo, "log.md")) as f:
+                same("entries", [line.rstrip() for line in f if line.startswith("### ")], ENTRIES)
+            logs = sh("git log --reverse --format=%s -- log.md log.records.jsonl", self.repo)
+            same("log commits", logs, "base\nLog iteration 0: accepted\nLog iteration 1: test-fail\nLog iteration 2: accepted")
         same("TPU", [os.path.exists(self.tpu), os.path.exists(self.tpu + ".all")], [False, KIND == "held"])
         loop_id = f"GDNCTL_LOOP_ID={records[0]['loop_id']}".encode()
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -168,26 +191,35 @@ def at_instants(whole):
                 child.wait(timeout=random.uniform(0.01, whole * 0.35))
                 break
             except subprocess.TimeoutExpired:
-                world.kill(child)
-                done += 1
+                done += world.kill(child)
         world.finish()
         world.check()
 
 
 def at_records(records):
     wanted = [records[i * (len(records) - 1) // max(1, RECORDS - 1)] for i in range(RECORDS)] if RECORDS < len(records) else records
+    intents = [record for record in records if record[1] == "log_intent"]
+    if KIND == "gates" and not intents:
+        sys.exit("FAILED: no entry is ever about to be written")
+    if intents and not set(intents) & set(wanted):
+        wanted.insert(1, intents[len(intents) // 2])
     wanted = list(dict.fromkeys(wanted))
     runs = -(-len(wanted) // KILLS_IN_A_RUN)
     for first in range(runs):
+        kill_at(wanted[first::runs])
+    return len(wanted)
+
+
+def kill_at(wanted):
+    """A busy machine may look too late: what was missed is tried in a run of its own."""
+    for _ in range(5):
         world = World()
-        for record in wanted[first::runs]:
-            child = world.start()
-            while child.poll() is None and record not in [(r.get("iteration", 0), r["type"]) for r in world.journal()]:
-                time.sleep(0.001)
-            world.kill(child)
+        wanted = [record for record in wanted if not world.kill_at(record)]
         world.finish()
         world.check()
-    return len(wanted)
+        if not wanted:
+            return
+    sys.exit(f"FAILED: no loop ran when it was to be killed at {wanted}")
 
 
 def on_full_disks():
