@@ -54,7 +54,8 @@ GDN_EXPORT int gdn_decode(const gdn_call* call);
  * Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes the memory is allocated. */
 GDN_EXPORT int gdn_backward(const gdn_call* call);
 
-/* Bytes that an entry point (GDN_FORWARD, GDN_BACKWARD) takes as workspace. */
+/* Bytes that an entry point (GDN_FORWARD, GDN_BACKWARD, GDN_DECODE) takes as workspace; 0 for a call that it refuses.
+ */
 GDN_EXPORT size_t gdn_workspace(const gdn_call* call, uint32_t entry);
 
 #ifdef __cplusplus

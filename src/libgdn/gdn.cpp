@@ -1,8 +1,9 @@
 // The C interface of libgdn over the kernels of oracle/. No exception leaves it.
 #include "gdn/gdn.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -24,11 +25,11 @@ gdn_tensor array_of(const void* data, std::uint32_t dtype, std::initializer_list
     t.data = const_cast<void*>(data);  // one type serves inputs and outputs; inputs are not written
     t.dtype = dtype;
     t.rank = static_cast<std::uint32_t>(shape.size());
-    std::int64_t stride = 1;
+    std::uint64_t stride = 1;  // overflows for sizes that no entry point takes
     for (std::size_t axis = shape.size(); axis-- > 0;) {
         t.shape[axis] = shape.begin()[axis];
-        t.strides[axis] = stride;
-        stride *= t.shape[axis];
+        t.strides[axis] = static_cast<std::int64_t>(stride);
+        stride *= static_cast<std::uint64_t>(t.shape[axis]);
     }
     return t;
 }
@@ -37,12 +38,11 @@ enum class Need { required, optional };
 
 // fp32 (or bf16, where that is `allowed`), the shape that the call's sizes give, no gaps.
 int check(const gdn_tensor& t, std::initializer_list<std::int64_t> shape, Need need, Storage allowed = Storage::f32) {
-    std::int64_t count = 1;
-    for (const std::int64_t n : shape) count *= n;
-    if (t.data == nullptr) return need == Need::optional || count == 0 ? GDN_OK : GDN_INVALID;
+    const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+    if (t.data == nullptr) return need == Need::optional || empty ? GDN_OK : GDN_INVALID;
     if (t.dtype != GDN_F32 && (t.dtype != GDN_BF16 || allowed != Storage::bf16)) return GDN_UNSUPPORTED;
     const gdn_tensor plain = array_of(t.data, t.dtype, shape);
-    if (t.rank != plain.rank || std::memcmp(t.shape, plain.shape, sizeof t.shape) != 0) return GDN_INVALID;
+    if (t.rank != plain.rank || !std::equal(shape.begin(), shape.end(), t.shape)) return GDN_INVALID;
     for (std::uint32_t axis = 0; axis < t.rank; ++axis) {
         if (t.shape[axis] > 1 && t.strides[axis] != plain.strides[axis]) return GDN_UNSUPPORTED;
     }
@@ -56,6 +56,16 @@ int first_of(std::initializer_list<int> results) {
     return GDN_OK;
 }
 
+// Whether the elements of every array, those of the backward's own included, can be counted: none has more than 2^50.
+bool countable(const gdn_call& c) {
+    const auto of = [](std::int64_t n) { return static_cast<double>(n); };
+    const double rows = of(c.batch) * of(c.tokens);
+    const double state = of(c.value_heads) * of(c.key_dim) * of(c.value_dim);
+    const double states = of(c.sequences) * 2 + rows / k_backward_tokens;
+    const double row = std::max(of(c.key_heads) * of(c.key_dim), of(c.value_heads) * of(c.value_dim));
+    return std::max(rows * row, states * state) <= 0x1p50;
+}
+
 int check_sizes(const gdn_call& c) {
     if (c.abi_version != GDN_ABI_VERSION || c.struct_size < sizeof(gdn_call)) return GDN_INVALID;
     constexpr std::int64_t k_most = std::int64_t{1} << 30;
@@ -65,7 +75,7 @@ int check_sizes(const gdn_call& c) {
     for (const std::int64_t n : {c.batch, c.tokens, c.sequences}) {
         if (n < 0 || n >= k_most) return GDN_INVALID;
     }
-    if (c.value_heads % c.key_heads != 0 || c.head_map > GDN_HEADS_TILED) return GDN_INVALID;
+    if (c.value_heads % c.key_heads != 0 || c.head_map > GDN_HEADS_TILED || !countable(c)) return GDN_INVALID;
     if (c.cu_seqlens == nullptr) return c.sequences == c.batch ? GDN_OK : GDN_INVALID;
     if (c.batch != 1 || c.cu_seqlens[0] != 0 || c.cu_seqlens[c.sequences] > c.tokens) return GDN_INVALID;
     for (std::int64_t n = 0; n < c.sequences; ++n) {
@@ -257,7 +267,7 @@ int guarded(const gdn_call* call, const Run& run) noexcept {
         return run(*call);
     } catch (const std::bad_alloc&) {
         return GDN_NO_MEMORY;
-    } catch (...) {  // no thread could be started
+    } catch (...) {
         return GDN_FAILED;
     }
 }
@@ -322,8 +332,14 @@ int gdn_decode(const gdn_call* call) { return guarded(call, decode); }
 int gdn_backward(const gdn_call* call) { return guarded(call, backward); }
 
 size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
-    if (call == nullptr || entry != GDN_BACKWARD || check_sizes(*call) != GDN_OK) return 0;
-    return Parts(*call, sequences_of(*call)).bytes();
+    if (entry != GDN_BACKWARD) return 0;
+    std::size_t bytes = 0;
+    (void)guarded(call, [&](const gdn_call& c) {
+        const int status = check_sizes(c);
+        if (status == GDN_OK) bytes = Parts(c, sequences_of(c)).bytes();
+        return status;
+    });
+    return bytes;
 }
 
 const gdn_kernel_info gdn_kernel = {GDN_ABI_VERSION,

@@ -29,8 +29,12 @@ test_the_example_builds_with_pkg_config_and_runs() {
     install_it
     cc "$REPO/examples/use-libgdn/main.c" $(pkg-config --cflags --libs gdn) -lm -o shared || fail "it does not build"
     LD_LIBRARY_PATH=$LIB expect 0 ./shared
-    out_has ': done; out[last] = '
+    out_has "$(grep -o 'done; out\[last\] = .*' "$REPO/docs/libgdn.md")"
     cp "$WORK/out" first
+    # By its name, beside the shared object, as the page says.
+    cc "$REPO/examples/use-libgdn/main.c" -I"$WORK/prefix/include" "$LIB/libgdn.a" -lstdc++ -lm -pthread -o by_name || fail "the archive by its name"
+    expect 0 ./by_name
+    cmp -s first "$WORK/out" || fail "the archive by its name gives another result"
     rm "$LIB"/libgdn.so*
     cc "$REPO/examples/use-libgdn/main.c" $(pkg-config --static --cflags --libs gdn) -lm -o static || fail "the archive"
     expect 0 ./static
@@ -56,6 +60,41 @@ int main() {
 CPP
     c++ -O0 -std=c++17 use.cpp $(pkg-config --static --cflags --libs gdn) -o use || fail "it does not link"
     expect 0 ./use
+}
+
+# A container may allow few threads, or little memory for their stacks.
+test_threads_that_cannot_be_started_are_done_without() {
+    install_it
+    cat >few.c <<'C'
+#include <gdn/gdn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+enum { T = 16, H = 64, D = 16 };
+int main(void)
+{
+    static float x[T * H * D], g[T * H], state[H * D * D], out[2][T * H * D];
+    for (int i = 0; i < T * H * D; ++i) x[i] = (float)(i % 13) * 0.05f;
+    for (int i = 0; i < T * H; ++i) g[i] = i % 2 ? 0.5f : -0.5f;
+    gdn_call call;
+    for (int run = 0; run < 2; ++run) {
+        gdn_call_init(&call, 1, T, H, H, D, D);
+        gdn_call_arrays(&call, x, x, x, g, g, NULL, out[run], state);
+        if (run == 1) {
+            const struct rlimit limit = {200u << 20, 200u << 20}; /* 64 threads want 8 MB of stack each */
+            if (setrlimit(RLIMIT_AS, &limit) != 0) return 77;
+            call.threads = 64;
+        }
+        const int status = gdn_forward(&call);
+        printf("%s\n", gdn_status_text(status));
+        if (status != GDN_OK) return 1;
+    }
+    return memcmp(out[0], out[1], sizeof out[0]) != 0;
+}
+C
+    cc -O1 few.c $(pkg-config --cflags --libs gdn) -o few || fail "it does not build"
+    LD_LIBRARY_PATH=$LIB expect 0 ./few
 }
 
 test_headers_are_plain_c_and_cpp() {
