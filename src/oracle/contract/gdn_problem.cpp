@@ -61,6 +61,8 @@ constexpr NameRow k_names[] = {
     {"d_dt_bias", "d_dt_bias", GdnRole::gradient},
 };
 
+constexpr std::int64_t k_most_rows_without_tokens = std::int64_t{1} << 20;
+
 using Bad = tl::unexpected<Error>;
 
 Bad wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got) {
@@ -116,7 +118,9 @@ Status read_dims(const Tensor& q, const Tensor& v, GdnProblem& p) {
         return fail(ErrorKind::bad_input, fmt::format("q {} and v {}: heads and head dimensions must not be 0",
                                                       text_of(q.shape), text_of(v.shape)));
     }
-    if (!memory_estimate(d, std::max<std::int64_t>(d.B, 1))) {
+    // Rows without tokens take no room in a file, but a sequence each here.
+    const bool of_nothing = d.T == 0 && d.B > k_most_rows_without_tokens;
+    if (of_nothing || !memory_estimate(d, std::max<std::int64_t>(d.B, 1))) {
         return fail(ErrorKind::bad_input,
                     fmt::format("q {} and v {} are too large", text_of(q.shape), text_of(v.shape)));
     }
@@ -154,6 +158,9 @@ Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) 
     const bool integral = tensor.dtype == DType::i64 || tensor.dtype == DType::i32;
     std::vector<std::int64_t> values = integral ? to_i64(tensor) : std::vector<std::int64_t>{};
     if (name == "offsets" && (given == d.B + 1 || given == d.B * d.Hv + 1) && given != d.B * d.Hv && !values.empty()) {
+        if (values.front() < 0 || !std::is_sorted(values.begin(), values.end())) {
+            return fail(ErrorKind::bad_input, "tensor 'offsets': prefix sums must rise, from 0 or more");
+        }
         for (std::size_t i = 0; i + 1 < values.size(); ++i) values[i] = values[i + 1] - values[i];
         values.pop_back();
     }

@@ -114,6 +114,23 @@ TEST_CASE("inputs: missing tensors, wrong shapes and dtypes are named") {
     CHECK(contract_refusal([](TensorFile&) {}, {"g_kind=raw"}) == "tensor 'a' is missing from the inputs");
 }
 
+TEST_CASE("inputs: a small file does not claim more rows without tokens than there is room for") {
+    const auto problem_of = [](std::int64_t rows) {
+        TensorFile file;
+        const Tensor nothing = from_f64({}, {rows, 0, 1, 1}, DType::f32);
+        for (const char* name : {"q", "k", "v"}) file.tensors.push_back({name, nothing});
+        for (const char* name : {"g", "beta"}) {
+            file.tensors.push_back({name, from_f64({}, {rows, 0, 1}, DType::f32)});
+        }
+        auto contract = resolve_contract("marin", {}, {});
+        return read_problem(file, *contract);
+    };
+    CHECK(problem_of(1000)->sequences.size() == 1000);
+    const auto refused = problem_of((1 << 29) + 3);
+    REQUIRE(!refused);
+    CHECK(refused.error().message.find("are too large") != std::string::npos);
+}
+
 TEST_CASE("inputs: head counts must fit the head map") {
     TensorFile inputs = load_safetensors(vectors() / "gdn_gva.inputs.safetensors");
     auto equal = resolve_contract("marin", {}, {});

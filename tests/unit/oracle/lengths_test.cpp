@@ -1,6 +1,7 @@
 // `lengths` and `offsets`: batch rows that end before T. The tokens after the end are no-ops and their outputs are 0.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "unit/oracle/judging.h"
 
@@ -72,6 +73,14 @@ TEST_CASE("lengths: what cannot be meant is refused") {
     CHECK(error_of(with_sequences("lengths", {50, 50, 50, 50, 23, 22, 23, 23}, {2, 4})) ==
           "tensor 'lengths': the heads of batch row 1 have different lengths");
     CHECK(error_of(with_sequences("lengths", {1, 2, 3}, {3})).find("expected [B,Hv], [B*Hv] or [B]") !=
+          std::string::npos);
+    constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
+    for (const std::vector<std::int64_t>& offsets :
+         {std::vector<std::int64_t>{0, 50, 23}, {-1, 50, 73}, {std::numeric_limits<std::int64_t>::min(), 0, k_most}}) {
+        CHECK(error_of(with_sequences("offsets", offsets, {3})) ==
+              "tensor 'offsets': prefix sums must rise, from 0 or more");
+    }
+    CHECK(error_of(with_sequences("offsets", {0, 50, k_most}, {3})).find("is not within the 50 tokens") !=
           std::string::npos);
     TensorFile both = with_sequences("lengths", {50, 23}, {2});
     both.tensors.push_back({"offsets", from_i64(std::vector<std::int64_t>{0, 50, 73}, {3})});

@@ -1,0 +1,46 @@
+// Any bytes as a file of inputs to the operator: the contract in its metadata, then sizes, sequences and values. What
+// is accepted has values for all its sizes and sequences inside its tokens, and reads the same after it was written.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "gdnctl/oracle/gdn_problem.h"
+#include "gdnctl/oracle/tensor_formats.h"
+
+namespace {
+
+using namespace gdnctl::oracle;
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+void check_sizes(const GdnProblem& p) {
+    const GdnDims& d = p.dims;
+    const auto has = [](const std::vector<double>& values, std::initializer_list<std::int64_t> shape) {
+        return element_count(Shape(shape)) == values.size();
+    };
+    require(d.Hk > 0 && d.Hv > 0 && d.dk > 0 && d.dv > 0 && d.Hv % d.Hk == 0);
+    require(has(p.q, {p.rows(), d.Hk, d.dk}) && has(p.k, {p.rows(), d.Hk, d.dk}) && has(p.v, {p.rows(), d.Hv, d.dv}));
+    require(has(p.gate, {p.rows(), d.Hv}) && has(p.beta, {p.rows(), d.Hv}));
+    const auto states = static_cast<std::int64_t>(p.sequences.size());
+    require(p.initial_state.empty() || has(p.initial_state, {states, d.Hv, d.dk, d.dv}));
+    for (const GdnSequence& s : p.sequences) require(0 <= s.begin && s.begin <= s.end && s.end <= p.rows());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const auto file = parse_safetensors({data, size}, "input");
+    if (!file) return 0;
+    for (const char* name : {"marin", "hf", "flashinfer"}) {
+        auto contract = resolve_contract(name, file->metadata, {});
+        if (!contract) continue;
+        const auto problem = read_problem(*file, *contract);
+        if (!problem) continue;
+        check_sizes(*problem);
+        auto again = resolve_contract(name, contract->as_metadata(), {});
+        require(again && read_problem(*file, *again).has_value() && again->text() == contract->text());
+    }
+    return 0;
+}
