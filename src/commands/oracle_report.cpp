@@ -142,13 +142,14 @@ std::string wrapped(std::string_view first, const std::vector<std::string>& word
     std::size_t column = first.size();
     for (std::size_t i = 0; i < words.size(); ++i) {
         const bool last = i + 1 == words.size();
-        if (column + words[i].size() + 1 > 100) {
+        const std::string word = text::visible(words[i]);
+        if (column + word.size() + 1 > 100) {
             if (text.ends_with(' ')) text.pop_back();
             text += "\n  ";
             column = 2;
         }
-        text += words[i] + (last ? "" : ", ");
-        column += words[i].size() + 2;
+        text += word + (last ? "" : ", ");
+        column += word.size() + 2;
     }
     return text + "\n";
 }

@@ -49,6 +49,25 @@ std::string to_lower(std::string_view s) {
     return lower;
 }
 
+std::string visible(std::string_view s) {
+    constexpr std::string_view k_hex = "0123456789abcdef";
+    const std::string text = repair_utf8(s);
+    std::string shown;
+    shown.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        auto c = static_cast<unsigned char>(text[i]);
+        // U+0080 to U+009F are control characters too.
+        const bool wide = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+        if (wide) c = static_cast<unsigned char>(text[++i]);
+        if (wide || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
+            shown += {'\\', 'x', k_hex[c >> 4U], k_hex[c & 15U]};
+        } else {
+            shown += text[i];
+        }
+    }
+    return shown;
+}
+
 std::optional<std::int64_t> parse_int(std::string_view s) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value, 10);

@@ -16,6 +16,30 @@ PY
   [ "$(grep -c '"foo"' "$WORK/out")" = 1 ] || fail "foo is not listed once: $(cat "$WORK/out")"
 }
 
+test_names_in_files_give_a_terminal_no_orders() {
+    python3 - <<'PY'
+import json, struct
+def write(path, metadata, names):
+    head, data = {"__metadata__": metadata}, b""
+    for name, shape in names.items():
+        count = 1
+        for n in shape: count *= n
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+        data += struct.pack("<%df" % count, *[0.25] * count)
+    text = json.dumps(head).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + data)
+inputs = {"q": [1, 3, 1, 2], "k": [1, 3, 1, 2], "v": [1, 3, 1, 2], "g": [1, 3, 1], "beta": [1, 3, 1]}
+write("in.safetensors", {}, inputs)
+write("out.safetensors", {}, {"out": [1, 3, 1, 2], "\x1b]0;title\x07\x1b[31mred": [1]})
+write("op.safetensors", {"op": "\x1b[2J"}, inputs)
+PY
+    "$GDNCTL" oracle compare gdn --inputs in.safetensors --outputs out.safetensors >"$WORK/out" 2>"$WORK/err"
+    out_has 'unknown tensors: \x1b]0;title\x07\x1b[31mred'
+    expect 9 "$GDNCTL" oracle compare gdn --inputs op.safetensors --outputs out.safetensors
+    err_has "is for op '\x1b[2J', not gdn"
+    ! grep -q "$(printf '\033')" "$WORK/out" "$WORK/err" || fail 'an escape character'
+}
+
 test_unreadable_file_is_unusable_input() {
   mkdir folder.npz
   expect 9 "$GDNCTL" oracle compare gdn --inputs folder.npz --outputs folder.npz

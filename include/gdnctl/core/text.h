@@ -17,6 +17,8 @@ std::string to_lower(std::string_view s);  // ASCII only
 bool is_valid_utf8(std::string_view s);
 // Invalid sequences become U+FFFD, one per maximal invalid prefix.
 std::string repair_utf8(std::string_view s);
+// What a terminal may be shown of words from outside: control characters as "\x1b", but for the ends of lines and tabs.
+std::string visible(std::string_view s);
 
 // Decimal integers only: no sign but '-', no leading "0x"/octal reading, no blanks, no empty text.
 std::optional<std::int64_t> parse_int(std::string_view s);

@@ -50,6 +50,17 @@ TEST_CASE("text: each maximal invalid part becomes one replacement character") {
     CHECK(is_valid_utf8(repair_utf8("\xF0\x9F\x98\xED\xA0\x80\x80")));
 }
 
+TEST_CASE("text: what a terminal would obey is shown instead") {
+    CHECK(visible("plain \xCE\xB2, two\n\tlines") == "plain \xCE\xB2, two\n\tlines");
+    CHECK(visible("\x1B[31mred\x07\r\x7F") == "\\x1b[31mred\\x07\\x0d\\x7f");
+    CHECK(visible("\xC2\x9B"
+                  "2J\xC2\xA0") ==
+          "\\x9b"
+          "2J\xC2\xA0");
+    CHECK(visible(std::string_view("\0", 1)) == "\\x00");
+    CHECK(visible("a\xFFz") == "a\xEF\xBF\xBDz");
+}
+
 TEST_CASE("text: shell quoting survives a round trip") {
     CHECK(shell_quote("a-b_c/d.e=1") == "a-b_c/d.e=1");
     CHECK(shell_quote("") == "''");
