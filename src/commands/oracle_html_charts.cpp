@@ -37,6 +37,9 @@ std::size_t nice_step(double least) {
     }
 }
 
+// No letter of 12 px is wider on average.
+constexpr double k_letter = 8;
+
 // What the map shows: which lanes, and how many chunks share a column.
 struct MapLayout {
     std::vector<std::size_t> lanes;
@@ -200,7 +203,7 @@ std::string lane_map(const GdnReference& reference, const std::vector<LaneErrors
     }
     html += fmt::format(
         "<div class=wide><svg width=\"{:.0f}\" height=\"{:.0f}\" role=img aria-label=\"error by head and chunk\">\n",
-        state_at + 80, height);
+        state_at + std::max(80.0, k_letter * static_cast<double>(state.size())), height);
     html += chunk_numbers(m) + fmt::format("<text x=\"{:.1f}\" y=\"12\">{}</text>\n", state_at, state);
     const auto named = static_cast<std::size_t>(std::ceil(13 / m.row_height));  // every how many rows has a name
     double y = k_top;

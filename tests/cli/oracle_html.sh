@@ -118,6 +118,13 @@ PY
     grep -q '^head   3 \.\.\. |\.$' "$WORK/out" || fail "the forward's row is missing"
     self_contained page.html
     page_has 'Error of the worst gradient by value head and chunk'
+    [ "$(grep -c '>d_initial_state</text>' page.html)" = 1 ] || fail 'no column of the initial state'
+    python3 - <<'PY' || fail 'words are cut off at the right'
+import re
+for width, svg in re.findall(r'<svg width="(\d+)".*?>\n(.*?)</svg>', open("page.html").read(), re.S):
+    for x, text in re.findall(r'<text x="([\d.]+)" y="[\d.]+">(.*?)</text>', svg):
+        assert float(x) + 7.5 * len(text) <= float(width), (text, x, width)
+PY
     page_has 'Error of the worst gradient by token'
     page_has 'last wrong: token 129'
     ! grep -q 'first wrong' page.html || fail 'the forward is right'

@@ -213,6 +213,12 @@ TEST_CASE("condition: growth factor and the norm of the inverse") {
     CHECK(of(p).growth_factor == doctest::Approx(1));
     p.gate = {0, -HUGE_VAL};
     CHECK(of(p).inverse_norm == doctest::Approx(1));
+    // One unit key throughout, beta = 1, no decay: the inverse is I with -1 below the diagonal, however long the chunk.
+    p.dims.T = 40;
+    p.sequences = {{0, 40}};
+    p.q = p.k = p.v = p.beta = std::vector<double>(40, 1);
+    p.gate = std::vector<double>(40, 0);
+    CHECK(of(p).inverse_norm == doctest::Approx(2));
 }
 
 namespace {
