@@ -123,7 +123,7 @@ PY
 import re
 for width, svg in re.findall(r'<svg width="(\d+)".*?>\n(.*?)</svg>', open("page.html").read(), re.S):
     for x, text in re.findall(r'<text x="([\d.]+)" y="[\d.]+">(.*?)</text>', svg):
-        assert float(x) + 7.5 * len(text) <= float(width), (text, x, width)
+        assert float(x) + 7 * len(text) <= float(width), (text, x, width)
 PY
     page_has 'Error of the worst gradient by token'
     page_has 'last wrong: token 129'
