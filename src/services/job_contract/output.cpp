@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t k_line_limit = 64u << 10;
 constexpr std::size_t k_tail_limit = 64u << 10;
 constexpr std::string_view k_device = "GDNCTL_DEVICE ";
+constexpr std::string_view k_own_words = "[gdnctl] metric ";
 constexpr std::string_view k_url = "https://wandb.ai/";
 constexpr std::string_view k_ce = "Fused cross-entropy selected implementation:";
 constexpr std::string_view k_model = "GDN profile model:";
@@ -195,9 +196,12 @@ void JobOutput::line(std::string_view text) {
         ++m_verdicts.counts[item->verdict];
         ++(item->vector ? m_verdicts.vectors : m_verdicts.cases);
     }
-    if (const auto v = parse_metric(text, "throughput/mfu")) m_profile.mfu = v;
-    if (const auto v = parse_metric(text, "throughput/tokens_per_second")) m_profile.tokens_per_second = v;
-    if (const auto v = parse_metric(text, "throughput/duration")) m_profile.duration = v;
+    // What we say of a run is no number of it: "metric throughput/mfu: no line matches (regex:throughput/mfu[^0-9]*)".
+    if (!text.starts_with(k_own_words)) {
+        if (const auto v = parse_metric(text, "throughput/mfu")) m_profile.mfu = v;
+        if (const auto v = parse_metric(text, "throughput/tokens_per_second")) m_profile.tokens_per_second = v;
+        if (const auto v = parse_metric(text, "throughput/duration")) m_profile.duration = v;
+    }
     if (const auto url = parse_run_url(text)) m_profile.run_url = url;
     if (const std::size_t at = text.find(k_ce); at != std::string_view::npos) {
         const std::string_view word = text::trim(text.substr(at + k_ce.size()));

@@ -100,6 +100,13 @@ TEST_CASE("job output: a log in pieces of any size tells the same") {
     }
 }
 
+TEST_CASE("job output: what we say of a metric is no number of the run") {
+    JobOutput out;
+    out.feed("[gdnctl] metric throughput/mfu: no line of the log matches (regex:throughput/mfu[^0-9eE+-]*([0-9.]+))\n");
+    out.finish();
+    CHECK_FALSE(out.profile().mfu);
+}
+
 TEST_CASE("job output: memory does not grow with the log") {
     JobOutput out;
     const std::string block(1 << 20, 'x');  // one line of 64 MiB
