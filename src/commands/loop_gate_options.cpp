@@ -32,6 +32,11 @@ constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
      {"fail", RegressionPolicy::fail, "stop the loop"},
      {"count-failure", RegressionPolicy::count_failure, "as revert-count-failure, but a missing metric stops the loop"},
      {"continue", RegressionPolicy::go_on, "keep it, and go on"}}};
+constexpr std::array<cli::Choice<loop::MetricAggregation>, 2> k_aggregations = {
+    {{"history-window", loop::MetricAggregation::history_window, "of its steps from --perf-history-step-start to -end"},
+     {"summary", loop::MetricAggregation::summary, "its last step"}}};
+constexpr std::array<cli::Choice<loop::WindowAverage>, 2> k_averages = {
+    {{"median", loop::WindowAverage::median}, {"mean", loop::WindowAverage::mean}}};
 using Word = cli::Choice<std::string>;
 const std::array<Word, 4> k_gate_sizes = {{{"130m", "130m"}, {"300m", "300m"}, {"520m", "520m"}, {"1_2b", "1_2b"}}};
 const std::array<Word, 3> k_gate_wandb = {{{"online", "online"}, {"offline", "offline"}, {"disabled", "disabled"}}};
@@ -196,6 +201,32 @@ void describe_perf(cli::Args& args, loop::PerfOptions& o) {
                                         .group = k_performance});
 }
 
+void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
+    args.option(o.aggregation, k_aggregations,
+                {.names = "--perf-aggregation",
+                 .value = "KIND",
+                 .help = "what stands for a run that is recorded at W&B",
+                 .group = k_performance});
+    args.option(o.average, k_averages,
+                {.names = "--perf-history-aggregation",
+                 .value = "AVERAGE",
+                 .help = "of the numbers in the window",
+                 .group = k_performance});
+    const auto number = [&args](std::int64_t& value, std::string_view names, std::string_view help) {
+        args.option(value, {.names = names, .value = "N", .help = help, .group = k_performance});
+    };
+    number(o.step_start, "--perf-history-step-start", "first step of the window");
+    number(o.step_end, "--perf-history-step-end", "its last step");
+    number(o.min_points, "--perf-history-min-points", "with fewer numbers in it the run's last step is taken");
+    args.option(o.entity, {.names = "--perf-wandb-entity",
+                           .value = "NAME",
+                           .help = "where at W&B a run is looked for whose output does not name it",
+                           .group = k_performance});
+    args.option(
+        o.project,
+        {.names = "--perf-wandb-project", .value = "NAME", .help = "the project there", .group = k_performance});
+}
+
 }  // namespace
 
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
@@ -236,6 +267,7 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices) {
     describe_validation(args, v);
     describe_profile(args, v);
     describe_perf(args, choices.perf);
+    describe_recorded(args, choices.perf.recorded);
     describe_perf_policy(args, choices.perf);
     args.note_use("--validation-", choices.given);
     args.note_use("--perf-", choices.given);

@@ -77,7 +77,9 @@ private:
                          m_request.self,
                          m_request.globals,
                          m_context.process,
-                         m_context.clock};
+                         m_context.clock,
+                         m_context.http,
+                         m_context.env};
     }
 
     fs::path own_home() const { return m_context.state_dir / "loops" / m_plan.run / "codex-home"; }

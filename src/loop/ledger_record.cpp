@@ -130,9 +130,10 @@ void put_measured(Json& record, const IterationView& view, const LedgerFacts& fa
     const bool known = measured->metric.starts_with("throughput/") || measured->metric.ends_with("_ms");
     record[known ? "metrics" : "extra_metrics"][measured->metric] = std::move(metric);
     record["comparison"]["kind"] = "champion";
+    const auto points = static_cast<std::int64_t>(measured->points.size());
     record["profiles"].push_back({{"arm", "candidate"},
                                   {"run_url", or_absent(measured->run_url)},
-                                  {"window", {{"points", measured->points.size()}}}});
+                                  {"window", {{"points", measured->window_points.value_or(points)}}}});
 }
 
 void put_cost(Json& record, const IterationView& view, std::span<const Record> records) {

@@ -95,6 +95,10 @@ std::string incomparable_why(const PerfQuestion& q, const Measurement& champion)
     if (champion.metric != q.candidate.metric) {
         return fmt::format("metric: {} -> {}", champion.metric, q.candidate.metric);
     }
+    // A median over steps and the number of the last step are two things.
+    if (!is_same_source(champion, q.candidate)) {
+        return fmt::format("metric source: {} -> {}", champion.source, q.candidate.source);
+    }
     // Records of other programs have none.
     if (champion.fingerprint.asked.empty()) return {};
     auto why = differences(champion.fingerprint.asked, q.candidate.fingerprint.asked);
@@ -161,12 +165,26 @@ bool is_rejection(PerfVerdict verdict) {
 
 std::string_view to_text(RegressionPolicy policy) { return k_regression_policies[static_cast<std::size_t>(policy)]; }
 
+bool is_same_source(const Measurement& a, const Measurement& b) {
+    return a.source.empty() || b.source.empty() || a.source == b.source;
+}
+
 Measurement merged(std::vector<Measurement> runs) {
     if (runs.empty()) return {};
     Measurement out = runs.front();
     out.points.clear();
     for (const Measurement& run : runs) out.points.insert(out.points.end(), run.points.begin(), run.points.end());
     out.value = out.points.empty() ? std::nullopt : std::optional(median_of(out.points));
+    out.warnings.clear();
+    for (const Measurement& run : runs) {
+        if (run.window_points)
+            out.window_points = std::min(out.window_points.value_or(*run.window_points), *run.window_points);
+        for (const std::string& warning : run.warnings) {
+            if (std::find(out.warnings.begin(), out.warnings.end(), warning) == out.warnings.end()) {
+                out.warnings.push_back(warning);
+            }
+        }
+    }
     MetricMap names;
     for (const Measurement& run : runs) names.insert(run.metrics.begin(), run.metrics.end());
     for (auto& [name, value] : names) {

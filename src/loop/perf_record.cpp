@@ -66,7 +66,7 @@ void put_measurement(Json& out, const Measurement& m) {
     out["metric"] = m.metric;
     out["metric_value"] = number_or_null(m.value);
     out["metric_source"] = m.source;
-    out["metric_points"] = m.points.size();
+    out["metric_points"] = m.window_points ? Json(*m.window_points) : Json(m.points.size());
     out["points"] = m.points;
     out["ce_backend_selected"] = word_or_null(m.ce_backend_selected);
     out["ce_requested_implementation"] = word_or_null(m.ce_requested_implementation);
@@ -79,6 +79,7 @@ void put_measurement(Json& out, const Measurement& m) {
     out["metrics"] = numbers_json(m.metrics, m.metric, false);
     out["hotspot_metrics"] = numbers_json(m.metrics, m.metric, true);
     out["run_url"] = word_or_null(m.run_url);
+    if (!m.warnings.empty()) out["warnings"] = m.warnings;
     out["fingerprint_key"] = m.fingerprint.key();
     out["fingerprint"] = {{"asked", m.fingerprint.asked}, {"effective", m.fingerprint.effective}};
 }
@@ -155,6 +156,7 @@ Measurement parse_measurement(const Json& value) {
         }
     }
     if (m.points.empty() && m.value) m.points.push_back(*m.value);
+    if (m.source.starts_with("wandb-history-")) m.window_points = count_in(value, "metric_points");
     read_numbers(value, "metrics", m.metrics);
     read_numbers(value, "hotspot_metrics", m.metrics);
     m.ce_backend_selected = word_in(value, "ce_backend_selected");
@@ -165,6 +167,11 @@ Measurement parse_measurement(const Json& value) {
     m.gdn_block_size = count_in(value, "gdn_block_size");
     m.gdn_layer_fraction = number_in_json(value, "gdn_layer_fraction");
     m.run_url = word_in(value, "run_url");
+    if (const auto it = value.find("warnings"); it != value.end() && it->is_array()) {
+        for (const Json& warning : *it) {
+            if (warning.is_string()) m.warnings.push_back(warning.get<std::string>());
+        }
+    }
     if (const auto it = value.find("fingerprint"); it != value.end() && it->is_object()) {
         m.fingerprint = {words_in(*it, "asked"), words_in(*it, "effective")};
     }

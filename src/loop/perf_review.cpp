@@ -115,6 +115,8 @@ private:
         if (reference != m_input.base) {
             GDNCTL_TRY_ASSIGN(facts.base_differs, m_world.differs(reference, m_input.base));
         }
+        // Pairs measure both sides anew.
+        facts.source_differs = !paired() && !is_same_source(m_champion->measured, m_input.candidate);
         const auto reasons = aa_reasons(facts);
         return reasons.empty() || !m_champion->measured.value ? Status() : look_at_base(reasons);
     }
@@ -131,7 +133,13 @@ private:
         if (runs.empty()) {
             return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of HEAD was measured");
         }
+        const std::string source = runs.back().source;
+        std::erase_if(runs, [&](const Measurement& run) { return run.source != source; });
         const Measurement now = merged(std::move(runs));
+        if (!is_same_source(m_champion->measured, now)) {
+            take_as_baseline(now);
+            return {};
+        }
         const double before = *m_champion->measured.value;
         const double delta = delta_percent(before, *now.value);
         const double band = std::max(m_input.policy.max_regression_pct, spread_pct(now));
@@ -147,6 +155,14 @@ private:
         m_review.base_shifted = true;
         crown(std::move(record));
         return {};
+    }
+
+    void take_as_baseline(const Measurement& now) {
+        m_world.say(fmt::format("the number of HEAD is {} now, the champion's was {}: HEAD is the new baseline ({})",
+                                now.source, m_champion->measured.source, noise_text(now.points)));
+        PerfRecord record = record_of(now, m_input.base, PerfVerdict::baseline);
+        m_review.before.push_back(record);
+        crown(std::move(record));
     }
 
     // Three deviations as the median distance shows them, of the champion's own points or of these.
@@ -191,6 +207,10 @@ private:
             for (const bool champion : {champion_first, !champion_first}) {
                 GDNCTL_TRY_ASSIGN(Measurement m, measured(champion ? m_champion->commit : m_input.commit));
                 if (!m.value || *m.value <= 0.0) return no_number(champion, std::move(m));
+                if (!ours.empty() || !theirs.empty()) {
+                    const Measurement& first = theirs.empty() ? ours.front() : theirs.front();
+                    if (!is_same_source(first, m)) return two_sources(first, m);
+                }
                 (champion ? theirs : ours).push_back(std::move(m));
             }
             d.push_back(pair_difference(*theirs.back().value, *ours.back().value, m_input.higher_is_better));
@@ -205,6 +225,13 @@ private:
                                 noise_text(m_judged.points)));
         decide_on(look);
         return {};
+    }
+
+    static Status two_sources(const Measurement& first, const Measurement& other) {
+        return fail(ErrorKind::infrastructure,
+                    fmt::format("the number of one run is {}, that of another {}: they make no pair", first.source,
+                                other.source),
+                    "W&B could not be asked for all of them; the warnings say why");
     }
 
     Status no_number(bool champion, Measurement m) {
@@ -269,6 +296,7 @@ std::vector<std::string> aa_reasons(const AaFacts& facts) {
     if (facts.since_last >= k_aa_every) {
         reasons.push_back(fmt::format("{} candidates were judged since the last time", facts.since_last));
     }
+    if (facts.source_differs) reasons.emplace_back("the champion's number is of another kind");
     return reasons;
 }
 

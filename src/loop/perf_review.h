@@ -3,7 +3,8 @@
 // Where no champion is known under these conditions, HEAD becomes it. HEAD is measured unchanged (A/A) when it is no
 // longer what the champion was, every ten judged candidates, before a third refusal in a row, and when several buckets
 // changed by one factor; where HEAD is not where the champion was, the base has moved: HEAD is the new baseline, and
-// refusals since the last good look are marked suspect. Pure but for the two calls.
+// refusals since the last good look are marked suspect. Numbers of two kinds (see Measurement::source) are never
+// compared: HEAD is the new baseline then, too, but nothing is suspect. Pure but for the two calls.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +58,9 @@ int apply_review(PerfState& state, const Review& review);
 
 // Reasons to measure HEAD unchanged before the candidate is judged.
 struct AaFacts {
-    bool base_differs = false;  // from the last commit that was champion, baseline or looked at
-    int since_last = 0;         // candidates judged since
+    bool base_differs = false;    // from the last commit that was champion, baseline or looked at
+    int since_last = 0;           // candidates judged since
+    bool source_differs = false;  // the champion's number is of another kind than the candidate's
 };
 std::vector<std::string> aa_reasons(const AaFacts& facts);
 

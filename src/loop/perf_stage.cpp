@@ -103,9 +103,10 @@ Result<Measurement> PerformanceStage::measure(const StageContext& context, const
     JobEnd end;
     for (int attempt = 0; attempt < k_tries; ++attempt) {
         order.log = context.artefacts.unused(context.iteration, "performance-" + commit.substr(0, 12), ".log");
+        const WallTime submitted = m_clock.wall();
         GDNCTL_TRY_ASSIGN(end, m_jobs.run(order));
         if (end.report.backend != "local") spent.tpu_ms += end.report.duration_ms();
-        if (!end.failure) return measured_by(end, m_jobs, m_settings.metric, tree);
+        if (!end.failure) return read_profile(end, order, submitted, m_jobs, m_settings.metric, m_recorded);
         if (!end.retryable) break;
     }
     Error error{kind_of(end.failure->outcome, of_candidate), end.failure->sign, {}, {}};

@@ -33,9 +33,10 @@ Result<PerfSettings> perf_settings(const PerfOptions& options, const Target& tar
 // candidate that the state file has a verdict on already (the loop was killed after it) is not measured again.
 class PerformanceStage final : public Stage {
 public:
-    // `jobs` and `trees` must outlive it.
-    PerformanceStage(PerfSettings settings, TargetJobs& jobs, CommitTrees& trees, Clock& clock)
-        : m_settings(std::move(settings)), m_jobs(jobs), m_trees(trees), m_clock(clock) {}
+    // `jobs`, `trees` and `recorded` (nullptr: profiles are recorded nowhere) must outlive it.
+    PerformanceStage(PerfSettings settings, TargetJobs& jobs, CommitTrees& trees, Clock& clock,
+                     RecordedMetrics* recorded = nullptr)
+        : m_settings(std::move(settings)), m_jobs(jobs), m_trees(trees), m_clock(clock), m_recorded(recorded) {}
     std::string_view name() const override { return "performance"; }
     Policy policy() const override;
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
@@ -48,6 +49,7 @@ private:
     TargetJobs& m_jobs;
     CommitTrees& m_trees;
     Clock& m_clock;
+    RecordedMetrics* m_recorded;
 };
 
 // What a decision makes of the iteration. `count-failure` without `revert` takes the candidate back, too: nothing that

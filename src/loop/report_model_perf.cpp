@@ -88,6 +88,7 @@ MeasuredView measured_view(const Value& record) {
             if (point.is_number()) view.points.push_back(point.get<double>());
         }
     }
+    if (view.source.starts_with("wandb-history-")) view.window_points = whole_at(record, "metric_points");
     view.pairs = pairs_at(record);
     read_gate_list(record, view);
     view.timestamp_unix = whole_at(record, "timestamp_unix");

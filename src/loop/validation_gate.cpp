@@ -84,15 +84,22 @@ Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
     GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, setup.target, setup.cwd, setup.log_dir));
     std::unique_ptr<GateStages> gate(new GateStages(std::move(setup), modes));
     gate->m_perf = std::move(perf);
+    const GateSetup& own = gate->m_setup;
+    if (reports_to_wandb(own.target, own.choices.validation)) {
+        gate->m_recorded.emplace(own.choices.perf.recorded, own.http, own.env, own.clock);
+    }
     return gate;
 }
 
 std::vector<std::unique_ptr<Stage>> GateStages::stages() {
-    const ValidationWorld world{m_jobs, m_setup.held, m_setup.clock, m_setup.hold, m_setup.repository.root()};
+    RecordedMetrics* recorded = m_recorded ? &*m_recorded : nullptr;
+    const ValidationWorld world{m_jobs, m_setup.held, m_setup.clock, m_setup.hold, m_setup.repository.root(), recorded};
     std::vector<std::unique_ptr<Stage>> stages;
     if (m_modes.validation == ValidationMode::required) stages.push_back(std::make_unique<TestsStage>(world));
     stages.push_back(std::make_unique<ProfileStage>(world, m_perf.metric));
-    if (m_modes.perf) stages.push_back(std::make_unique<PerformanceStage>(m_perf, m_jobs, m_trees, m_setup.clock));
+    if (m_modes.perf) {
+        stages.push_back(std::make_unique<PerformanceStage>(m_perf, m_jobs, m_trees, m_setup.clock, recorded));
+    }
     return stages;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct GateSetup {
     std::vector<std::string> globals;    // words for every child: --config, --target
     Process& process;
     Clock& clock;
+    Http& http;
+    const Env& env;
 };
 
 // What --resilient may rewrite of these options, and the options as it left them.
@@ -62,6 +65,7 @@ private:
     TargetJobs m_jobs;
     CommitTrees m_trees;
     PerfSettings m_perf;
+    std::optional<RecordedMetrics> m_recorded;  // nullopt: the target's profiles are recorded nowhere
 };
 
 }  // namespace gdnctl::loop

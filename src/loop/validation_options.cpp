@@ -21,6 +21,12 @@ ProfileSettings gate_profile_settings() {
     return settings;
 }
 
+std::string to_text(const RecordedOptions& o) {
+    if (o.aggregation == MetricAggregation::summary) return "summary";
+    return fmt::format("history-window {} {}:{}, {} points or more",
+                       o.average == WindowAverage::mean ? "mean" : "median", o.step_start, o.step_end, o.min_points);
+}
+
 bool uses_validation(const ValidationOptions& o) {
     const ValidationOptions usual;
     return o.mode != usual.mode || o.policy != usual.policy || o.max_attempts != usual.max_attempts ||
@@ -37,7 +43,7 @@ bool uses_perf(const PerfOptions& o) {
     for (const auto& [name, value] : o.limits) limit = limit || value.has_value();
     return limit || o.mode != usual.mode || !o.state_file.empty() || !o.policy_file.empty() || !o.metric.empty() ||
            o.min_improvement_pct || o.max_regression_pct || o.override_pct || o.upper_bound_step_ms ||
-           o.regression_policy != usual.regression_policy || o.pairs != usual.pairs;
+           o.regression_policy != usual.regression_policy || o.pairs != usual.pairs || !(o.recorded == usual.recorded);
 }
 
 bool GateChoices::used() const { return given || uses_validation(validation) || uses_perf(perf); }
@@ -54,6 +60,30 @@ Result<GateModes> resolve_modes(const GateChoices& choices) {
     modes.perf = modes.validation != ValidationMode::off && choices.perf.mode != PerfMode::off;
     return modes;
 }
+
+namespace {
+
+Status check_recorded(const RecordedOptions& o) {
+    const auto bad = [](std::string text) { return Status(fail(ErrorKind::usage, std::move(text))); };
+    constexpr std::int64_t k_most_steps = 1'000'000;  // of a window: each is a number that has to be sent
+    if (o.step_start < 0) return bad("--perf-history-step-start must be >= 0.");
+    if (o.step_end < o.step_start) return bad("--perf-history-step-end must be >= --perf-history-step-start.");
+    if (o.step_end - o.step_start >= k_most_steps) {
+        return bad(fmt::format("--perf-history-step-start and -end must be less than {} steps apart.", k_most_steps));
+    }
+    if (o.min_points < 1) return bad("--perf-history-min-points must be > 0.");
+    if (o.min_points > o.step_end - o.step_start + 1) {
+        return bad(fmt::format("--perf-history-min-points {}: there are only {} steps from {} to {}.", o.min_points,
+                               o.step_end - o.step_start + 1, o.step_start, o.step_end));
+    }
+    for (const auto& [option, word] :
+         {std::pair("--perf-wandb-entity", &o.entity), {"--perf-wandb-project", &o.project}}) {
+        if (word->empty() || word->find('/') != std::string::npos) return bad(std::string(option) + " must be a name.");
+    }
+    return {};
+}
+
+}  // namespace
 
 Status check_gates(const GateChoices& choices) {
     const ValidationOptions& v = choices.validation;
@@ -79,6 +109,7 @@ Status check_gates(const GateChoices& choices) {
         if (it != p.limits.end() && it->second.value_or(0.0) < 0.0)
             return bad(std::string(limit.option) + " must be >= 0.");
     }
+    GDNCTL_TRY(check_recorded(p.recorded));
     const auto modes = resolve_modes(choices);
     return modes ? Status() : Status(tl::unexpected(modes.error()));
 }

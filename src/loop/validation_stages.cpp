@@ -210,6 +210,15 @@ Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::st
     return measurement_of(end.report, end.evidence, question);
 }
 
+Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
+                                 const std::string& metric, RecordedMetrics* recorded) {
+    Measurement m = measured_by(end, jobs, metric, order.tree);
+    if (recorded == nullptr) return m;
+    m.fingerprint.asked["aggregation"] = to_text(recorded->options());
+    GDNCTL_TRY(recorded->take(m, {m.run_url, order.profile_prefix, submitted, order.stop}));
+    return m;
+}
+
 Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored) {
     Json out = measurement_json(stored.measurement);
     out["site"] = {{"cluster", stored.site.cluster}, {"dev_tpu", stored.site.dev_tpu}, {"tpu", stored.site.tpu}};
@@ -237,16 +246,17 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
     const ValidationOptions& options = m_world.jobs.options();
     const std::string prefix = profile_prefix(options, context.iteration);
     std::int64_t spent = 0;
-    JobSite last;
+    JobOrder last;
+    WallTime submitted;
     Ladder ladder(JobKind::profile, sites_for(JobKind::profile, m_world),
                   ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
-                      last = site;
-                      JobOrder order{
+                      last = JobOrder{
                           JobKind::profile, site,
                           context.tree,     context.artefacts.unused(context.iteration, "validation-profile", ".log"),
                           prefix,           {},
                           context.stop};
-                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(order));
+                      submitted = m_world.clock.wall();
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(last));
                       spent += device_ms(end.report);
                       return end;
                   }));
@@ -257,11 +267,14 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
         result = failed_stage(end);
         log::warning("{}", k_gate_failed);
     } else {
-        const Measurement m = measured_by(end, m_world.jobs, m_metric, context.tree);
-        GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last}));
+        GDNCTL_TRY_ASSIGN(const Measurement m,
+                          read_profile(end, last, submitted, m_world.jobs, m_metric, m_world.recorded));
+        GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
         put_job_facts(result, end);
         result.reason = m.value ? fmt::format("{}={:.6g}", m.metric, *m.value) : "no " + m.metric + " was printed";
         if (m.value) result.facts["metric." + m.metric] = fmt::format("{:.9g}", *m.value);
+        if (m_world.recorded != nullptr) put_fact(result, "metric_source", m.source);
+        put_fact(result, "warnings", text::join(m.warnings, "; "));
         put_fact(result, "run_url", m.run_url);
         put_fact(result, "ce_backend_selected", m.ce_backend_selected);
         put_fact(result, "profile_architecture", m.profile_architecture);

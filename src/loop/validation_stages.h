@@ -8,6 +8,7 @@
 #include "loop/stage.h"
 #include "loop/validation_jobs.h"
 #include "loop/validation_ladder.h"
+#include "loop/wandb_metric.h"
 
 namespace gdnctl::loop {
 
@@ -21,7 +22,8 @@ struct ValidationWorld {
     HeldTpu* held = nullptr;  // nullptr: none is held
     Clock& clock;
     HoldOptions hold;
-    std::filesystem::path root;  // of the repository: its cluster files
+    std::filesystem::path root;           // of the repository: its cluster files
+    RecordedMetrics* recorded = nullptr;  // nullptr: profiles are recorded nowhere
 };
 
 Policy policy_of_gate(ValidationPolicy policy);
@@ -60,6 +62,10 @@ std::string profile_prefix(const ValidationOptions& options, int iteration);
 // What a profile of `tree` that ended well has measured.
 Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::string& metric,
                         const std::filesystem::path& tree);
+
+// The same with the numbers that the run of this order recorded, where it did. Errors: those of RecordedMetrics.
+Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
+                                 const std::string& metric, RecordedMetrics* recorded);
 
 // A measurement and where it was taken, as a file of the log directory.
 struct StoredMeasurement {

@@ -38,9 +38,6 @@ private:
 // nullopt: neither. The result is capped at one day.
 std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view value, WallTime now);
 
-// An HTTP date: "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT" or "Sun Nov  6 08:49:37 1994".
-std::optional<WallTime> parse_http_date(std::string_view value, WallTime now);
-
 // How long to wait after attempt number `attempt` (1 = the first): the policy's exponential delay, or what the server
 // asked for if that is longer.
 std::chrono::milliseconds retry_delay(const HttpRetry& policy, int attempt,

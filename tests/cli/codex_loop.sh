@@ -80,7 +80,9 @@ perf-max-xprof-idle-increase-ms=0.5 perf-min-xprof-dispatch-shard-shell-drop-ms=
 perf-max-xprof-ad-wrapper-shell-increase-ms=1.0 perf-max-train-path-budget-increase-ms=5.0 perf-min-train-path-drop-ms=1.0
 perf-step-duration-improvement-margin-ms=0.2 perf-min-dispatch-shard-shell-drop-ms=1.0
 perf-max-remainder-budget-increase-ms=2.0 perf-max-decoder-layer-shell-budget-increase-ms=2.0
-perf-min-decoder-layer-shell-drop-ms=1.0 keep-iterations=200""".split():
+perf-min-decoder-layer-shell-drop-ms=1.0 perf-aggregation=history-window perf-history-aggregation=median
+perf-history-step-start=10 perf-history-step-end=18 perf-history-min-points=5 perf-wandb-entity=marin-community perf-wandb-project=marin
+keep-iterations=200""".split():
     name, value = word.split("=")
     if not re.search(rf"--{name} [A-Z]+ [^()]*(\([^()]*\) )?[^()]*\(default: {re.escape(value)}\)", text): bad.append(word)
 for name in """iterations prompt-file workdir codex-bin codex-profile search show-file-updates directive directive-file directive-preset

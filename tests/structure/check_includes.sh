@@ -21,11 +21,11 @@ function may(from, to) {
 BEGIN {
     lower = "platform core"
     arrows["main"] = "cli commands"
-    arrows["commands"] = "cli loop services services/cluster services/codex services/git services/job_contract services/jobs services/ray services/runlog oracle " lower
-    arrows["loop"] = "services services/cluster services/codex services/git services/job_contract services/jobs services/ray services/runlog oracle " lower
+    arrows["commands"] = "cli loop services services/cluster services/codex services/git services/job_contract services/jobs services/ray services/runlog services/wandb oracle " lower
+    arrows["loop"] = "services services/cluster services/codex services/git services/job_contract services/jobs services/ray services/runlog services/wandb oracle " lower
     arrows["cli"] = lower
     arrows["services"] = lower
-    arrows["services/cluster"] = arrows["services/codex"] = arrows["services/git"] = arrows["services/job_contract"] = arrows["services/jobs"] = arrows["services/ray"] = arrows["services/runlog"] = lower
+    arrows["services/cluster"] = arrows["services/codex"] = arrows["services/git"] = arrows["services/job_contract"] = arrows["services/jobs"] = arrows["services/ray"] = arrows["services/runlog"] = arrows["services/wandb"] = lower
     arrows["oracle"] = "core"
     arrows["libgdn"] = "oracle core"
     arrows["platform"] = "core"

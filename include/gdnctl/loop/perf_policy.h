@@ -18,16 +18,21 @@ struct Measurement {
     std::string metric;           // "throughput/mfu"
     std::optional<double> value;  // median of `points`; nullopt: nothing was to be read
     std::vector<double> points;
-    std::string source;  // "cli-output", "job-metric"
-    MetricMap metrics;   // medians of everything that was measured
+    std::string source;                         // "cli-output", "wandb-summary", "wandb-history-median[10:18]"
+    std::optional<std::int64_t> window_points;  // of such a window, behind each of `points`: the fewest
+    MetricMap metrics;                          // medians of everything that was measured
     Fingerprint fingerprint;
     std::string ce_backend_selected, ce_requested_implementation, ce_bwd_mode;
     std::string profile_architecture;  // "hybrid", "attn_only"; empty: unknown
     std::optional<std::int64_t> gdn_layers_per_block, gdn_block_size;
     std::optional<double> gdn_layer_fraction;
     std::string run_url;
+    std::vector<std::string> warnings;  // what makes it less than was asked for
     bool operator==(const Measurement&) const = default;
 };
+
+// Whether their numbers are of one kind; one that does not say is of any.
+bool is_same_source(const Measurement& a, const Measurement& b);
 
 // One measurement out of several of the same commit and conditions.
 Measurement merged(std::vector<Measurement> runs);

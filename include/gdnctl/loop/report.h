@@ -147,6 +147,7 @@ struct MeasuredView {
     std::vector<GateView> gates;
     std::int64_t timestamp_unix = 0;
     bool suspect = false;
+    std::optional<std::int64_t> window_points = std::nullopt;  // steps behind each of `points`, where it is of a window
 
     bool became_champion() const;
 };

@@ -42,6 +42,23 @@ struct ValidationOptions {
     std::string marin_prefix;  // of a profile on the held TPU; empty: that of its cluster
 };
 
+// What stands for a run in the judgement: its steps' median or mean in a window, or the last step's number.
+enum class MetricAggregation { history_window, summary };
+enum class WindowAverage { median, mean };
+
+// How the numbers that a run recorded at Weights & Biases are taken, and where a run is looked for whose output does
+// not name it.
+struct RecordedOptions {
+    MetricAggregation aggregation = MetricAggregation::history_window;
+    WindowAverage average = WindowAverage::median;
+    std::int64_t step_start = 10, step_end = 18;  // both included
+    std::int64_t min_points = 5;                  // fewer are no window
+    std::string entity = "marin-community", project = "marin";
+    bool operator==(const RecordedOptions&) const = default;
+};
+// "history-window median 10:18, 5 points or more", "summary": for the fingerprint.
+std::string to_text(const RecordedOptions& options);
+
 enum class PerfMode { automatic, required, off };  // automatic: with validation
 
 struct PerfOptions {
@@ -52,6 +69,7 @@ struct PerfOptions {
     std::optional<double> min_improvement_pct, max_regression_pct, override_pct, upper_bound_step_ms;
     RegressionPolicy regression_policy = RegressionPolicy::revert_count_failure;
     std::int64_t pairs = 9;
+    RecordedOptions recorded;
     std::map<std::string, std::optional<double>> limits;  // by name, see limit_options()
 };
 

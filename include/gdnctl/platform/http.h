@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gdnctl/core/result.h"
+#include "gdnctl/core/time.h"
 
 namespace gdnctl {
 
@@ -73,5 +74,10 @@ public:
 
 // The client on libcurl, which is opened on the first request.
 Http& system_http();
+
+namespace http {
+// An HTTP date: "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT" or "Sun Nov  6 08:49:37 1994".
+std::optional<WallTime> parse_http_date(std::string_view value, WallTime now);
+}  // namespace http
 
 }  // namespace gdnctl

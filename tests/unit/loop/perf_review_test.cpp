@@ -34,6 +34,8 @@ struct Device {
     int iteration = 0;
     std::vector<std::string> measured, said;
     std::uint64_t draws = 0;
+    std::string source = "cli-output";
+    int from_elsewhere = 0;  // so many measurements more are of the other kind
 
     double jitter() {
         // A fixed sequence without a pattern, in (-1.7, 1.7) times the noise.
@@ -43,9 +45,13 @@ struct Device {
     Measurement measurement(const std::string& commit) {
         Measurement m;
         m.metric = "throughput/mfu";
-        m.source = "cli-output";
+        m.source = source;
         m.fingerprint.asked = asked;
         m.value = speed.at(commit) * (1.0 + jitter()) * (looks++ == outlier_at ? 0.939 / 5.185 : 1.0);
+        if (from_elsewhere > 0 && from_elsewhere-- > 0) {  // what the output says of a run is a tenth less
+            m.source = "cli-output";
+            m.value = *m.value * 0.9;
+        }
         m.points = {*m.value};
         m.metrics = buckets;
         m.metrics["throughput/mfu"] = *m.value;
@@ -102,6 +108,55 @@ TEST_CASE("review: HEAD becomes the champion, then pairs decide in turns") {
     CHECK(done.decision.verdict == PerfVerdict::regression);
     CHECK(done.decision.count_failure);
     CHECK(device.state.champion(done.record.measured.fingerprint.key())->commit == "better");
+}
+
+TEST_CASE("review: numbers of two kinds are never compared, and HEAD becomes the baseline of the new kind") {
+    const std::string recorded = "wandb-history-median[10:18]";
+    Device device;
+    device.pairs = 1;
+    device.source = recorded;
+    device.speed = {{"base", 4.0}, {"equal", 4.0}, {"worse", 3.8}, {"better", 4.2}};
+    device.judge("base");
+    // For one profile the service is out of reach: HEAD is looked at, and nothing can be said of the candidate.
+    device.from_elsewhere = 1;
+    Review done = device.judge("equal");
+    CHECK(done.decision.verdict == PerfVerdict::incomparable);
+    CHECK(done.decision.why_not_compared == "metric source: " + recorded + " -> cli-output");
+    CHECK(count(device.state, PerfVerdict::aa_ok) == 1);
+    CHECK(count(device.state, PerfVerdict::baseline_shift) == 0);
+    // From now on it is out of reach for good: by the last steps HEAD is at 3.6, which is no shift of the base.
+    device.from_elsewhere = 100;
+    done = device.judge("worse");
+    CHECK(done.decision.verdict == PerfVerdict::regression);
+    CHECK(*done.decision.delta_pct == doctest::Approx(-5.0));
+    CHECK(count(device.state, PerfVerdict::baseline) == 2);
+    CHECK(count(device.state, PerfVerdict::baseline_shift) == 0);
+    CHECK(device.state.champion(done.record.measured.fingerprint.key())->measured.source == "cli-output");
+    CHECK(device.judge("better").decision.verdict == PerfVerdict::promoted);
+}
+
+TEST_CASE("review: runs of which one is recorded elsewhere make no pair, and that is nobody's failure") {
+    Device device;
+    device.source = "wandb-summary";
+    device.speed = {{"base", 4.0}, {"next", 4.0}};
+    device.judge("base");
+    const std::size_t records = device.state.history().size();
+    int runs = 0;
+    const PerfPolicy policy = default_policy();
+    ReviewInput input{policy, RegressionPolicy::fail,     true, 9,  2, "base",
+                      "next", device.measurement("next"), "",   {}, 0};
+    const ReviewWorld world{[&](const std::string& commit) -> Result<Measurement> {
+                                device.from_elsewhere = ++runs == 4 ? 1 : 0;
+                                return device.measurement(commit);
+                            },
+                            [](const std::string&, const std::string&) -> Result<bool> { return false; },
+                            [](const std::string&) {}};
+    const auto done = review(device.state, input, world);
+    REQUIRE_FALSE(done);
+    CHECK(done.error().kind == ErrorKind::infrastructure);
+    CHECK(done.error().message ==
+          "the number of one run is wandb-summary, that of another cli-output: they make no pair");
+    CHECK(device.state.history().size() == records);
 }
 
 TEST_CASE("review: gates compare with the champion, never with a candidate that was refused (defect 5)") {

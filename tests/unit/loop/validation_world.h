@@ -6,11 +6,15 @@
 #include "loop/validation_gate.h"
 #include "loop_world.h"
 #include "support/fake_clock.h"
+#include "support/fake_env.h"
+#include "support/fake_http.h"
 #include "support/fake_process.h"
 
 namespace gdnctl::loop {
 
 using test::FakeClock;
+using test::FakeEnv;
+using test::FakeHttp;
 using test::FakeProcess;
 using Words = std::vector<std::string>;
 
@@ -106,6 +110,8 @@ struct FakeHeld final : HeldTpu {
 
 struct StageWorld : LoopWorld {
     Children children;
+    FakeHttp http;
+    FakeEnv env;
     Artefacts artefacts = ok(Artefacts::open(log_dir()));
     Base where{base, "refs/heads/main"};
     Candidate candidate;
@@ -130,7 +136,9 @@ struct StageWorld : LoopWorld {
                 "/bin/gdnctl",
                 {},
                 children.process,
-                children.clock};
+                children.clock,
+                http,
+                env};
     }
 };
 

@@ -1,0 +1,254 @@
+#include "services/wandb/query.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::wandb {
+
+namespace {
+
+// Fields that servers of any age know: what is newer, a self-hosted one may refuse.
+constexpr std::string_view k_run =
+    "query GdnctlRun($entity: String!, $project: String!, $run: String!) { "
+    "project(name: $project, entityName: $entity) { run(name: $run) { "
+    "name displayName state createdAt summaryMetrics } } }";
+constexpr std::string_view k_run_with_window =
+    "query GdnctlRun($entity: String!, $project: String!, $run: String!, $specs: [JSONString!]!) { "
+    "project(name: $project, entityName: $entity) { run(name: $run) { "
+    "name displayName state createdAt summaryMetrics sampledHistory(specs: $specs) } } }";
+constexpr std::string_view k_runs =
+    "query GdnctlRuns($entity: String!, $project: String!, $filters: JSONString, $order: String, $count: Int) { "
+    "project(name: $project, entityName: $entity) { runs(filters: $filters, order: $order, first: $count) { "
+    "edges { node { name displayName state createdAt } } } } }";
+
+constexpr std::size_t k_longest_complaint = 300;
+
+std::string word_of(const Json& object, const char* field) {
+    const auto it = object.find(field);
+    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+std::string question(std::string_view query, const Json& variables) {
+    Json body;
+    body["query"] = query;
+    body["variables"] = variables;
+    return to_text(body);
+}
+
+// Where metacharacters stand for themselves, in the regular expressions of every kind of database.
+std::string escaped(std::string_view literal) {
+    std::string out;
+    for (const char c : literal) {
+        if (std::string_view("\\.^$|()[]{}*+?").find(c) != std::string_view::npos) out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+bool is_about_access(const std::string& text) {
+    const std::string lower = text::to_lower(text);
+    for (const std::string_view word : {"permission", "unauthorized", "not authorized", "forbidden", "access denied"}) {
+        if (lower.find(word) != std::string::npos) return true;
+    }
+    return false;
+}
+
+Result<Json> data_in(std::string_view body) {
+    const auto answer = parse_json(body, "answer");
+    if (!answer || !answer->is_object()) {
+        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body),
+                    "check WANDB_BASE_URL; a proxy or a login page may be in between");
+    }
+    const auto errors = answer->find("errors");
+    if (errors != answer->end() && errors->is_array() && !errors->empty()) {
+        const std::string text = complaint(body);
+        const bool access = is_about_access(text);
+        return fail(access ? ErrorKind::authentication : ErrorKind::infrastructure, "W&B answers: " + text,
+                    access ? "use the key of someone who may see the project" : "");
+    }
+    const auto data = answer->find("data");
+    if (data == answer->end() || !data->is_object()) {
+        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body), "check WANDB_BASE_URL");
+    }
+    return *data;
+}
+
+// The object at a path of fields; nullptr: it, or one before it, is null or not there.
+const Json* object_at(const Json& data, std::initializer_list<const char*> fields) {
+    const Json* at = &data;
+    for (const char* field : fields) {
+        const auto it = at->find(field);
+        if (it == at->end() || !it->is_object()) return nullptr;
+        at = &*it;
+    }
+    return at;
+}
+
+// A null is for what is not there and for what this key may not see: W&B does not tell them apart.
+tl::unexpected<Error> no_such(const std::string& what) {
+    return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or does not show it to this key",
+                "check --perf-wandb-entity and --perf-wandb-project, and whose key it is");
+}
+
+WandbRun named_run(const Json& node) {
+    WandbRun run;
+    run.id = word_of(node, "name");
+    run.name = word_of(node, "displayName");
+    run.state = word_of(node, "state");
+    run.created = parse_created(word_of(node, "createdAt"));
+    return run;
+}
+
+std::optional<double> finite_number(const Json& value) {
+    if (!value.is_number()) return std::nullopt;  // W&B writes "NaN" and "Infinity" as strings
+    const double number = value.get<double>();
+    return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+// One list of rows for each key; a row is {"_step": n, "<key>": value}.
+void read_window(const Json& rows, const std::string& key, const WandbWindow& window, WandbRun& into) {
+    std::map<std::int64_t, double> by_step;
+    for (const Json& row : rows) {
+        if (!row.is_object()) continue;
+        const auto step = row.find("_step");
+        const auto value = row.find(key);
+        if (step == row.end() || value == row.end() || !step->is_number()) continue;
+        const auto at = static_cast<std::int64_t>(step->get<double>());
+        const auto number = finite_number(*value);
+        // The service has changed its mind about which bound is included: what is outside is dropped here.
+        if (number && at >= window.first && at <= window.last) by_step[at] = *number;
+    }
+    for (const auto& [step, number] : by_step) into.window[key].push_back(number);
+}
+
+}  // namespace
+
+std::string run_question(const WandbPath& path, const WandbWindow& window) {
+    // Rows are thinned out as soon as there are more than `samples`, so more is asked for than there can be.
+    constexpr std::int64_t k_room = 100;
+    Json specs = Json::array();
+    for (const std::string& key : window.keys) {
+        // A row is given only where it has all keys of its list: one list for each.
+        Json spec;
+        spec["keys"] = std::vector<std::string>{"_step", key};
+        spec["minStep"] = window.first;
+        spec["maxStep"] = window.last + 1;
+        spec["samples"] = window.last - window.first + k_room;
+        specs.push_back(to_text(spec));
+    }
+    Json variables;
+    variables["entity"] = path.entity;
+    variables["project"] = path.project;
+    variables["run"] = path.run;
+    if (specs.empty()) return question(k_run, variables);
+    variables["specs"] = std::move(specs);
+    return question(k_run_with_window, variables);
+}
+
+std::string runs_question(const std::string& entity, const std::string& project, std::string_view in_name, int count) {
+    Json variables;
+    variables["entity"] = entity;
+    variables["project"] = project;
+    variables["order"] = "-created_at";
+    variables["count"] = count;
+    if (!in_name.empty()) {
+        Json filters;
+        filters["display_name"]["$regex"] = escaped(in_name);
+        variables["filters"] = to_text(filters);
+    }
+    return question(k_runs, variables);
+}
+
+Result<WandbRun> parse_run(std::string_view body, const WandbPath& path, const WandbWindow& window) {
+    GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
+    const std::string project = path.entity + "/" + path.project;
+    if (object_at(data, {"project"}) == nullptr) return no_such("project " + project);
+    const Json* node = object_at(data, {"project", "run"});
+    if (node == nullptr) return no_such("run " + project + "/" + path.run);
+    WandbRun run = named_run(*node);
+    if (const std::string text = word_of(*node, "summaryMetrics"); !text.empty()) {
+        GDNCTL_TRY_ASSIGN(const Json summary, parse_json(text, "the summary of run " + run.id));
+        for (const auto& [key, value] : summary.items()) {
+            if (const auto number = finite_number(value)) run.summary[key] = *number;
+        }
+    }
+    const auto history = node->find("sampledHistory");
+    if (history == node->end() || !history->is_array()) return run;
+    for (std::size_t i = 0; i < window.keys.size() && i < history->size(); ++i) {
+        read_window((*history)[i], window.keys[i], window, run);
+    }
+    return run;
+}
+
+Result<std::vector<WandbRun>> parse_runs(std::string_view body, const std::string& entity, const std::string& project) {
+    GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
+    const Json* list = object_at(data, {"project", "runs"});
+    if (list == nullptr) return no_such("project " + entity + "/" + project);
+    std::vector<WandbRun> runs;
+    const auto edges = list->find("edges");
+    if (edges == list->end() || !edges->is_array()) return runs;
+    for (const Json& edge : *edges) {
+        if (!edge.is_object()) continue;
+        if (const Json* node = object_at(edge, {"node"})) runs.push_back(named_run(*node));
+    }
+    return runs;
+}
+
+std::optional<WallTime> parse_created(std::string_view text) {
+    constexpr std::size_t k_seconds = std::string_view("2026-03-10T16:53:07").size();
+    std::string plain(text.substr(0, k_seconds));
+    std::string_view rest = text.substr(plain.size());
+    if (rest.starts_with('.')) rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of("0123456789", 1)));
+    plain += rest.empty() ? "Z" : rest;
+    return parse_iso8601(plain);
+}
+
+std::string complaint(std::string_view body) {
+    std::string out;
+    const auto json = parse_json(body, "answer");
+    if (json && json->is_object()) {
+        const auto errors = json->find("errors");
+        if (errors != json->end() && errors->is_array()) {
+            for (const Json& error : *errors) {
+                const std::string text = error.is_object()   ? word_of(error, "message")
+                                         : error.is_string() ? error.get<std::string>()
+                                                             : std::string();
+                if (!text.empty()) out += (out.empty() ? "" : "; ") + text;
+            }
+        }
+        if (out.empty()) out = word_of(*json, "error");
+        if (out.empty()) out = word_of(*json, "message");
+    }
+    if (out.empty()) out = text::trim(body.substr(0, k_longest_complaint));
+    if (out.empty()) return "nothing";
+    for (char& c : out) {
+        if (static_cast<unsigned char>(c) < ' ') c = ' ';
+    }
+    return redact(text::repair_utf8(std::string_view(out).substr(0, k_longest_complaint)));
+}
+
+std::string base64(std::string_view bytes) {
+    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string out;
+    for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        const std::string_view group = bytes.substr(i, 3);
+        std::uint32_t bits = 0;
+        for (std::size_t k = 0; k < 3; ++k) {
+            bits = bits << 8U | (k < group.size() ? static_cast<unsigned char>(group[k]) : 0U);
+        }
+        for (std::size_t k = 0; k < 4; ++k) {
+            out += k <= group.size() ? k_digits[(bits >> (18U - 6U * k)) & 63U] : '=';
+        }
+    }
+    return out;
+}
+
+}  // namespace gdnctl::wandb

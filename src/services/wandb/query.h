@@ -1,0 +1,30 @@
+// Questions to the GraphQL API and its answers, as values. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/services/wandb.h"
+
+namespace gdnctl::wandb {
+
+// Bodies of requests.
+std::string run_question(const WandbPath& path, const WandbWindow& window);
+std::string runs_question(const std::string& entity, const std::string& project, std::string_view in_name, int count);
+
+// What an answer with status 200 says. Errors: remote_missing, authentication (as its `errors` say), infrastructure (no
+// such API).
+Result<WandbRun> parse_run(std::string_view body, const WandbPath& path, const WandbWindow& window);
+Result<std::vector<WandbRun>> parse_runs(std::string_view body, const std::string& entity, const std::string& project);
+
+// "2026-03-10T16:53:07", with a fraction or without, with Z or without: always UTC.
+std::optional<WallTime> parse_created(std::string_view text);
+
+// What an answer of another status complains of, on one line of at most 300 bytes.
+std::string complaint(std::string_view body);
+
+std::string base64(std::string_view bytes);
+
+}  // namespace gdnctl::wandb
