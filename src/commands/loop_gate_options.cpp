@@ -46,6 +46,8 @@ const std::array<Word, 5> k_gate_ce = {{{"auto", "auto"},
                                         {"pallas_tpu", "pallas_tpu"},
                                         {"pallas_gpu", "pallas_gpu"}}};
 const std::array<Word, 2> k_gate_ce_backward = {{{"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
+const std::array<Word, 3> k_gate_ce_other_backward = {
+    {{"off", "off"}, {"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
 
 constexpr std::string_view k_validation = "Validation";
 constexpr std::string_view k_profile = "Validation profile";
@@ -162,6 +164,16 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                 {.names = "--validation-profile-ce-bwd-mode",
                  .value = "MODE",
                  .help = "its backward pass",
+                 .group = k_profile});
+    args.option(o.ce_compare_implementation, k_gate_ce,
+                {.names = "--validation-profile-ce-compare-implementation",
+                 .value = "NAME",
+                 .help = "profile each candidate once more, with this one, for the record; auto: no second profile",
+                 .group = k_profile});
+    args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
+                {.names = "--validation-profile-ce-bwd-compare-mode",
+                 .value = "MODE",
+                 .help = "likewise with this backward pass",
                  .group = k_profile});
     args.option(s.run_name_prefix, {.names = "--validation-profile-run-name-prefix",
                                     .value = "TEXT",

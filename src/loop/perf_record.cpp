@@ -62,6 +62,43 @@ std::map<std::string, std::string> words_in(const Json& value, const char* field
     return out;
 }
 
+Json ce_compare_json(const CeCompare& c, const std::string& metric) {
+    Json out;
+    out["ce_requested_implementation"] = c.implementation;
+    out["ce_bwd_mode"] = c.bwd_mode;
+    out["ce_backend_selected"] = word_or_null(c.backend_selected);
+    out["profile_prefix"] = c.profile_prefix;
+    out["metric_value"] = number_or_null(c.value);
+    out["metric_source"] = word_or_null(c.source);
+    out["metric_points"] = count_or_null(c.window_points);
+    out["delta_pct"] = number_or_null(c.delta_pct);
+    out["metrics"] = numbers_json(c.metrics, metric, false);
+    out["hotspot_metrics"] = numbers_json(c.metrics, metric, true);
+    out["run_url"] = word_or_null(c.run_url);
+    out["failure"] = word_or_null(c.failure);
+    return out;
+}
+
+// What another program has written there is of another form, and not looked at.
+std::optional<CeCompare> read_ce_compare(const Json& value) {
+    const auto it = value.find("ce_ab_compare");
+    if (it == value.end() || !it->is_object() || word_in(*it, "profile_prefix").empty()) return std::nullopt;
+    CeCompare c;
+    c.implementation = word_in(*it, "ce_requested_implementation");
+    c.bwd_mode = word_in(*it, "ce_bwd_mode");
+    c.backend_selected = word_in(*it, "ce_backend_selected");
+    c.profile_prefix = word_in(*it, "profile_prefix");
+    c.value = number_in_json(*it, "metric_value");
+    c.source = word_in(*it, "metric_source");
+    c.window_points = count_in(*it, "metric_points");
+    c.delta_pct = number_in_json(*it, "delta_pct");
+    read_numbers(*it, "metrics", c.metrics);
+    read_numbers(*it, "hotspot_metrics", c.metrics);
+    c.run_url = word_in(*it, "run_url");
+    c.failure = word_in(*it, "failure");
+    return c;
+}
+
 void put_measurement(Json& out, const Measurement& m) {
     out["metric"] = m.metric;
     out["metric_value"] = number_or_null(m.value);
@@ -71,7 +108,7 @@ void put_measurement(Json& out, const Measurement& m) {
     out["ce_backend_selected"] = word_or_null(m.ce_backend_selected);
     out["ce_requested_implementation"] = word_or_null(m.ce_requested_implementation);
     out["ce_bwd_mode"] = word_or_null(m.ce_bwd_mode);
-    out["ce_ab_compare"] = nullptr;
+    out["ce_ab_compare"] = m.ce_ab_compare ? ce_compare_json(*m.ce_ab_compare, m.metric) : Json(nullptr);
     out["profile_architecture"] = word_or_null(m.profile_architecture);
     out["gdn_layers_per_block"] = count_or_null(m.gdn_layers_per_block);
     out["gdn_block_size"] = count_or_null(m.gdn_block_size);
@@ -162,6 +199,7 @@ Measurement parse_measurement(const Json& value) {
     m.ce_backend_selected = word_in(value, "ce_backend_selected");
     m.ce_requested_implementation = word_in(value, "ce_requested_implementation");
     m.ce_bwd_mode = word_in(value, "ce_bwd_mode");
+    m.ce_ab_compare = read_ce_compare(value);
     m.profile_architecture = word_in(value, "profile_architecture");
     m.gdn_layers_per_block = count_in(value, "gdn_layers_per_block");
     m.gdn_block_size = count_in(value, "gdn_block_size");

@@ -247,6 +247,8 @@ private:
 
     Review finished(Measurement judged) {
         const PerfDecision& decision = m_review.decision;
+        // Of the candidate's own profile: those in turn have none.
+        if (!judged.ce_ab_compare) judged.ce_ab_compare = m_input.candidate.ce_ab_compare;
         PerfRecord record = record_of(std::move(judged), m_input.commit, decision.verdict);
         record.delta_vs_champion_pct = decision.delta_pct;
         record.change_class = m_input.change_class;

@@ -33,7 +33,7 @@ void put_words(std::vector<std::string>& words, std::string_view option, const s
 }
 
 // Of a run that takes settings; one that runs as it is written takes none.
-void put_settings(std::vector<std::string>& words, const ValidationOptions& options, const std::string& prefix) {
+void put_settings(std::vector<std::string>& words, const ValidationOptions& options, const JobOrder& order) {
     const ProfileSettings& s = options.profile;
     put_words(words, "--tpu", s.tpu);
     put_words(words, "--size", s.size);
@@ -46,9 +46,9 @@ void put_settings(std::vector<std::string>& words, const ValidationOptions& opti
     put_words(words, "--gdn-layers-per-block", s.gdn_layers_per_block);
     put_words(words, "--gdn-block-size", s.gdn_block_size);
     if (s.all_transformer) words.emplace_back("--all-transformer");
-    put_words(words, "--ce-implementation", s.ce_implementation);
-    put_words(words, "--ce-bwd-mode", s.ce_bwd_mode);
-    put_words(words, "--run-name-prefix", prefix);
+    put_words(words, "--ce-implementation", order.ce ? order.ce->implementation : s.ce_implementation);
+    put_words(words, "--ce-bwd-mode", order.ce ? order.ce->bwd_mode : s.ce_bwd_mode);
+    put_words(words, "--run-name-prefix", order.profile_prefix);
     put_words(words, "--wandb-mode", s.wandb_mode);
     if (s.dry_run) words.emplace_back("--dry-run");
     for (const std::string& item : options.profile_env) put_words(words, "--profile-env", item);
@@ -176,7 +176,7 @@ std::vector<std::string> TargetJobs::words(const JobOrder& order) const {
         put_words(words, "--pytest-args", order.pytest_args.empty() ? m_options.pytest_args : order.pytest_args);
     }
     if (tests && !held && order.site.tpu != "auto") put_words(words, "--tpu", order.site.tpu);
-    if (!tests && levanter) put_settings(words, m_options, order.profile_prefix);
+    if (!tests && levanter) put_settings(words, m_options, order);
     if (!tests && held) {
         put_words(words, "--marin-prefix",
                   m_options.marin_prefix.empty() ? bucket_of(order.site.cluster) : m_options.marin_prefix);

@@ -39,6 +39,7 @@ struct JobOrder {
     std::string profile_prefix;  // of a profile's name
     std::string pytest_args;     // instead of the options'
     std::stop_token stop{};
+    std::optional<CeChoice> ce{};  // instead of the options'
 };
 
 // How it ended. rc is the child's exit code.

@@ -27,6 +27,13 @@ std::string to_text(const RecordedOptions& o) {
                        o.average == WindowAverage::mean ? "mean" : "median", o.step_start, o.step_end, o.min_points);
 }
 
+std::optional<CeChoice> ce_comparison(const ValidationOptions& o) {
+    const bool implementation = o.ce_compare_implementation != "auto", backward = o.ce_compare_bwd_mode != "off";
+    if (!implementation && !backward) return std::nullopt;
+    return CeChoice{implementation ? o.ce_compare_implementation : o.profile.ce_implementation,
+                    backward ? o.ce_compare_bwd_mode : o.profile.ce_bwd_mode};
+}
+
 bool uses_validation(const ValidationOptions& o) {
     const ValidationOptions usual;
     return o.mode != usual.mode || o.policy != usual.policy || o.max_attempts != usual.max_attempts ||
@@ -34,7 +41,7 @@ bool uses_validation(const ValidationOptions& o) {
            o.profile_timeout_s != usual.profile_timeout_s || o.log_tail != usual.log_tail || o.suite != usual.suite ||
            !o.pytest_args.empty() || !o.clusters.empty() || o.cluster_auto || !o.cluster_exclude.empty() ||
            o.cross_tpu_tests || o.tpu != usual.tpu || o.dev_no_sync || !(o.profile == usual.profile) ||
-           !o.profile_env.empty() || !o.marin_prefix.empty();
+           !o.profile_env.empty() || !o.marin_prefix.empty() || ce_comparison(o);
 }
 
 bool uses_perf(const PerfOptions& o) {
@@ -96,6 +103,11 @@ Status check_gates(const GateChoices& choices) {
     if (v.profile_timeout_s < 1) return bad("--validation-ray-profile-timeout must be > 0.");
     if (p.pairs != 1 && p.pairs != 3 && p.pairs != 5 && p.pairs != 9) return bad("--perf-pairs must be 1, 3, 5 or 9.");
     GDNCTL_TRY(parse_env_items(v.profile_env, "--validation-profile-env"));
+    if (ce_comparison(v) == CeChoice{v.profile.ce_implementation, v.profile.ce_bwd_mode}) {
+        return bad(
+            "--validation-profile-ce-compare-implementation and --validation-profile-ce-bwd-compare-mode name the "
+            "cross-entropy that the profile has already.");
+    }
     const std::pair<const char*, std::optional<double>> numbers[] = {
         {"--perf-min-improvement-pct", p.min_improvement_pct},
         {"--perf-max-regression-pct", p.max_regression_pct},

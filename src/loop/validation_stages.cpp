@@ -93,6 +93,31 @@ void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOpti
     result.facts["validation_tests_full_parity"] = whole && !end.failure ? "true" : "false";
 }
 
+bool is_interruption(const Error& error) {
+    return error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
+}
+
+void put_compared(CeCompare& compare, const Measurement& first, const Measurement& other) {
+    compare.backend_selected = other.ce_backend_selected;
+    compare.run_url = other.run_url;
+    compare.source = other.source;
+    compare.value = other.value;
+    compare.window_points = other.window_points;
+    compare.metrics = other.metrics;
+    if (!other.value) {
+        compare.failure = "no " + other.metric + " was measured";
+    } else if (first.value && is_same_source(first, other)) {
+        compare.delta_pct = delta_percent(*first.value, *other.value);
+    }
+}
+
+// "xla, pallas: 5.4 (+8.00%)"
+std::string compare_text(const CeCompare& compare) {
+    return fmt::format("{}, {}: {}{}", compare.implementation, compare.bwd_mode,
+                       compare.value ? fmt::format("{:.6g}", *compare.value) : compare.failure,
+                       compare.delta_pct ? fmt::format(" ({:+.2f}%)", *compare.delta_pct) : "");
+}
+
 std::string hash_text(const std::string& bytes) {
     const Fingerprint whole{{{"", bytes}}, {}};
     return whole.key();
@@ -120,6 +145,11 @@ StageResult failed_stage(const JobEnd& end) {
 
 std::string profile_prefix(const ValidationOptions& options, int iteration) {
     return fmt::format("{}_iter{:03d}", options.profile.run_name_prefix, iteration);
+}
+
+std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration) {
+    return fmt::format("{}_ce_{}_{}_iter{:03d}", options.profile.run_name_prefix, ce.implementation, ce.bwd_mode,
+                       iteration);
 }
 
 Result<StageResult> TestsStage::run(const StageContext& context) {
@@ -192,11 +222,14 @@ Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite
     return passed;
 }
 
-Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::string& metric,
-                        const std::filesystem::path& tree) {
+Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric) {
     ProfileQuestion question{metric, jobs.options().profile, {}};
+    if (order.ce) {
+        question.settings.ce_implementation = order.ce->implementation;
+        question.settings.ce_bwd_mode = order.ce->bwd_mode;
+    }
     if (jobs.target().style == TargetStyle::levanter) {
-        const JobOrder plain{JobKind::profile, {}, tree, {}, {}, {}, {}};
+        const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
         question.asked["settings"] = text::shell_join(jobs.words(plain));
     }
     if (end.report.backend == "local") {
@@ -204,7 +237,7 @@ Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::st
         if (gethostname(host.data(), host.size() - 1) == 0) question.asked["machine"] = host.substr(0, host.find('\0'));
     }
     // What is installed on the device follows from it.
-    if (const auto lock = read_file_if_exists(tree / "uv.lock"); lock && *lock) {
+    if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
         question.asked["uv.lock"] = hash_text(**lock);
     }
     return measurement_of(end.report, end.evidence, question);
@@ -212,7 +245,7 @@ Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::st
 
 Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
                                  const std::string& metric, RecordedMetrics* recorded) {
-    Measurement m = measured_by(end, jobs, metric, order.tree);
+    Measurement m = measured_by(end, order, jobs, metric);
     if (recorded == nullptr) return m;
     m.fingerprint.asked["aggregation"] = to_text(recorded->options());
     GDNCTL_TRY(recorded->take(m, {m.run_url, order.profile_prefix, submitted, order.stop}));
@@ -267,8 +300,8 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
         result = failed_stage(end);
         log::warning("{}", k_gate_failed);
     } else {
-        GDNCTL_TRY_ASSIGN(const Measurement m,
-                          read_profile(end, last, submitted, m_world.jobs, m_metric, m_world.recorded));
+        GDNCTL_TRY_ASSIGN(Measurement m, read_profile(end, last, submitted, m_world.jobs, m_metric, m_world.recorded));
+        GDNCTL_TRY(compare_ce(context, last.site, m, result));
         GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
         put_job_facts(result, end);
         result.reason = m.value ? fmt::format("{}={:.6g}", m.metric, *m.value) : "no " + m.metric + " was printed";
@@ -280,8 +313,46 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
         put_fact(result, "profile_architecture", m.profile_architecture);
     }
     result.facts["profile_prefix"] = prefix;
-    result.tpu_ms = spent;
+    result.tpu_ms += spent;
     return result;
+}
+
+// Once more with another cross-entropy, where that is asked for. Whatever becomes of it, the candidate is judged by its
+// own profile alone.
+Status ProfileStage::compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result) {
+    const ValidationOptions& options = m_world.jobs.options();
+    const auto ce = ce_comparison(options);
+    if (!ce || m_world.jobs.target().style != TargetStyle::levanter) return {};
+    JobOrder order{JobKind::profile,
+                   site,
+                   context.tree,
+                   context.artefacts.unused(context.iteration, "validation-profile-ce", ".log"),
+                   ce_profile_prefix(options, *ce, context.iteration),
+                   {},
+                   context.stop,
+                   ce};
+    CeCompare compare;
+    compare.implementation = ce->implementation;
+    compare.bwd_mode = ce->bwd_mode;
+    compare.profile_prefix = order.profile_prefix;
+    const WallTime submitted = m_world.clock.wall();
+    const auto end = m_world.jobs.run(order);
+    if (!end && is_interruption(end.error())) return tl::unexpected(end.error());
+    if (end) result.tpu_ms += device_ms(end->report);
+    if (!end || end->failure) {
+        compare.failure = end ? end->summary : end.error().text();
+    } else {
+        GDNCTL_TRY_ASSIGN(const Measurement other,
+                          read_profile(*end, order, submitted, m_world.jobs, m_metric, m_world.recorded));
+        put_compared(compare, m, other);
+    }
+    if (!compare.failure.empty()) {
+        log::warning("no comparison with the cross-entropy {}, {}: {}", ce->implementation, ce->bwd_mode,
+                     compare.failure);
+    }
+    put_fact(result, "ce_ab_compare", compare_text(compare));
+    m.ce_ab_compare = std::move(compare);
+    return {};
 }
 
 }  // namespace gdnctl::loop

@@ -52,16 +52,18 @@ public:
     Result<StageResult> run(const StageContext& context) override;
 
 private:
+    Status compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result);
     ValidationWorld m_world;
     std::string m_metric;
 };
 
 // "gdn_loopgate_iter007"
 std::string profile_prefix(const ValidationOptions& options, int iteration);
+// "gdn_loopgate_ce_xla_pallas_iter007": contains no other prefix, and no other contains it.
+std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration);
 
-// What a profile of `tree` that ended well has measured.
-Measurement measured_by(const JobEnd& end, const TargetJobs& jobs, const std::string& metric,
-                        const std::filesystem::path& tree);
+// What a profile of this order that ended well has measured.
+Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric);
 
 // The same with the numbers that the run of this order recorded, where it did. Errors: those of RecordedMetrics.
 Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,

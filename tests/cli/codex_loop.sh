@@ -73,6 +73,7 @@ validation-ray-test-timeout=1800 validation-ray-profile-timeout=3600 validation-
 validation-ray-tpu=auto validation-profile-tpu=v5p-8 validation-profile-size=130m validation-profile-num-steps=20
 validation-profile-start-step=2 validation-profile-num-steps-window=6 validation-profile-batch-size=8
 validation-profile-ce-implementation=pallas_tpu validation-profile-ce-bwd-mode=pallas
+validation-profile-ce-compare-implementation=auto validation-profile-ce-bwd-compare-mode=off
 validation-profile-run-name-prefix=gdn_loopgate validation-profile-wandb-mode=online perf-min-improvement-pct=0.25
 perf-max-regression-pct=1.0 perf-regression-policy=revert-count-failure perf-max-while-increase-ms=5.0
 perf-new-conditional-ms=5.0 perf-max-dispatch-shard-shell-increase-ms=2.0 perf-max-ad-wrapper-shell-increase-ms=1.0

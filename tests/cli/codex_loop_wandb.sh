@@ -27,9 +27,12 @@ world() {
 SH
   cat >"$WORK/tools/train" <<'SH'
 #!/usr/bin/env python3
-import datetime, json, os
+import datetime, json, os, sys
 folder = os.path.join(os.environ["WORK"], "wandb", "runs")
 speed, name = float(open("speed.txt").read()), os.environ["GDN_PROFILE_RUN_NAME_PREFIX"] + "_130m"
+if os.environ.get("LEVANTER_FUSED_CE_IMPLEMENTATION") == "xla":
+    speed *= 1.1
+    if os.path.exists("xla_fails"): sys.exit("RESOURCE_EXHAUSTED: vmem")
 run = {"entity": "marin-community", "project": "marin", "name": f"{name}-{len(os.listdir(folder))}", "displayName": name, "state": "failed",
        "createdAt": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
        "history": [{"_step": s, "throughput/mfu": (speed, 0.939)[s == 19], "throughput/duration": 1 / (speed, 0.939)[s == 19]} for s in range(20)]}
@@ -153,6 +156,26 @@ test_one_run_that_cannot_be_asked_makes_no_pair() {
   [ "$(cat speed.txt)" = 5.0 ] || fail 'it was kept'
   expect 0 "$GDNCTL" loop-status --json
   out_has '"infra": 1'
+}
+
+test_another_cross_entropy_is_profiled_beside_and_never_in_the_way() {
+  world && serve && agent 'date +%N >x'
+  ce='--validation-profile-ce-compare-implementation xla'
+  loop 0 --perf-pairs 1 $ce
+  measured 'm["metric_value"] == 5.0 and m["ce_requested_implementation"] == "pallas_tpu"'
+  measured 'm["ce_ab_compare"]["metric_value"] == 5.5 and m["ce_ab_compare"]["metric_source"] == "wandb-history-median[10:18]"'
+  measured 'm["ce_ab_compare"]["profile_prefix"] == "gdn_loopgate_ce_xla_pallas_iter001" and abs(m["ce_ab_compare"]["delta_pct"] - 10) < 1e-9'
+  measured 'm["ce_ab_compare"]["run_url"] != m["run_url"] and m["ce_ab_compare"]["failure"] is None'
+  grep -q '"profile_prefix": "gdn_loopgate_ce_xla_pallas_iter001"' $logs/perf_state.json || fail 'not in the state'
+  expect 0 "$GDNCTL" loop-explain 1
+  out_has 'xla, pallas: 5.5 (+10.00%)'
+  agent 'touch xla_fails'
+  loop 0 --perf-pairs 1 $ce
+  err_has 'no comparison with the cross-entropy xla, pallas: validation profile on the usual cluster: RESOURCE_EXHAUSTED'
+  measured 'm["metric_value"] == 5.0 and "RESOURCE_EXHAUSTED" in m["ce_ab_compare"]["failure"] and m["ce_ab_compare"]["metric_value"] is None'
+  [ -e xla_fails ] || fail 'the candidate was not kept'
+  loop 2 --validation-profile-ce-compare-implementation pallas_tpu
+  loop 2 --validation-profile-ce-bwd-compare-mode pallas
 }
 
 test_who_does_not_report_is_not_asked_about() {

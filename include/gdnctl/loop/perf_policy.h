@@ -13,6 +13,17 @@
 
 namespace gdnctl::loop {
 
+// What a second profile of a commit said, with another cross-entropy: for the record, nothing is judged by it.
+struct CeCompare {
+    std::string implementation, bwd_mode;  // as asked for
+    std::string backend_selected, profile_prefix, run_url, source;
+    std::optional<double> value, delta_pct;  // of the metric; against the first profile's
+    std::optional<std::int64_t> window_points;
+    MetricMap metrics;
+    std::string failure;  // why there is no number
+    bool operator==(const CeCompare&) const = default;
+};
+
 // What profiles of one commit said.
 struct Measurement {
     std::string metric;           // "throughput/mfu"
@@ -26,6 +37,7 @@ struct Measurement {
     std::string profile_architecture;  // "hybrid", "attn_only"; empty: unknown
     std::optional<std::int64_t> gdn_layers_per_block, gdn_block_size;
     std::optional<double> gdn_layer_fraction;
+    std::optional<CeCompare> ce_ab_compare;
     std::string run_url;
     std::vector<std::string> warnings;  // what makes it less than was asked for
     bool operator==(const Measurement&) const = default;

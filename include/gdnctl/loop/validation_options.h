@@ -40,7 +40,17 @@ struct ValidationOptions {
     ProfileSettings profile = gate_profile_settings();
     std::vector<std::string> profile_env;
     std::string marin_prefix;  // of a profile on the held TPU; empty: that of its cluster
+    // Of a second profile, beside the candidate's: "auto" and "off" leave its first one's.
+    std::string ce_compare_implementation = "auto", ce_compare_bwd_mode = "off";
 };
+
+// The cross-entropy of a run.
+struct CeChoice {
+    std::string implementation, bwd_mode;
+    bool operator==(const CeChoice&) const = default;
+};
+// Of the second profile; nullopt: there is none.
+std::optional<CeChoice> ce_comparison(const ValidationOptions& options);
 
 // What stands for a run in the judgement: its steps' median or mean in a window, or the last step's number.
 enum class MetricAggregation { history_window, summary };

@@ -25,7 +25,7 @@ TEST_CASE("failure mode D: a candidate is judged by one step, whatever its trace
     StageWorld world;
     const TargetJobs jobs = world.children.jobs();
     const auto measured = [&](const JobEnd& end, const TargetJobs& by) {
-        return measured_by(end, by, "throughput/mfu", world.tree);
+        return measured_by(end, {JobKind::profile, {}, world.tree, {}, {}, {}, {}, {}}, by, "throughput/mfu");
     };
     const PerfPolicy policy = default_policy();
     PerfRecord champion;
@@ -60,7 +60,8 @@ TEST_CASE("failure mode D: totals that a profile prints as times of one step are
         const std::string more = fmt::format(
             R"(, "forward_closed_call_ms": {}, "backward_closed_call_ms": {}, "all_gather_ms": {}, "while_ms": {})",
             41.3 * steps, 26.2 * steps, 5.0 * steps, 9.5 * steps);
-        return measured_by(traced(steps, 1000 * steps, more), jobs, "throughput/mfu", world.tree);
+        return measured_by(traced(steps, 1000 * steps, more), {JobKind::profile, {}, world.tree, {}, {}, {}, {}, {}},
+                           jobs, "throughput/mfu");
     };
     const PerfPolicy policy = default_policy();
     PerfRecord champion;
