@@ -134,6 +134,7 @@ struct ChildPlan {
     const char* folder;  // nullptr: ours
     int in, out, err, report;
     bool new_session;
+    bool survives_size_limit;
     pid_t parent;
 };
 
@@ -154,7 +155,9 @@ void become_program(void* argument) {
     if (getppid() != plan.parent) _exit(127);  // we died before the line above
     struct sigaction plain{};
     plain.sa_handler = SIG_DFL;
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) sigaction(signal, &plain, nullptr);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) sigaction(signal, &plain, nullptr);
+    if (plan.survives_size_limit) plain.sa_handler = SIG_IGN;
+    sigaction(SIGXFSZ, &plain, nullptr);
     dup2(plan.in, 0);
     dup2(plan.out, 1);
     dup2(plan.err, 2);
@@ -220,6 +223,7 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
                    spec.merge_stderr ? out : child.err.get(),
                    report_write.get(),
                    spec.new_session,
+                   spec.survives_size_limit,
                    getpid()};
     started.pid = fork_with_signals_blocked(plan, mark_word, spec.takes_strays);
     if (started.pid < 0) {

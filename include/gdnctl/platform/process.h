@@ -28,6 +28,8 @@ struct ProcessSpec {
     bool clean_env = false;
 
     bool new_session = false;  // setsid() instead of a process group of its own: no controlling terminal
+    // A limit on the size of files is an error of its writes (EFBIG) and not its death (SIGXFSZ).
+    bool survives_size_limit = false;
 
     std::string stdin_bytes;            // fed concurrently; empty: /dev/null
     std::filesystem::path stdin_file;   // wins over stdin_bytes when set

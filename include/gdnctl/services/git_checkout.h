@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -77,6 +78,7 @@ struct GitSnapshot {
     std::string tree;
     std::vector<std::string> repositories;  // untracked repositories inside: not in the commit
     std::vector<std::string> hidden;        // files that were marked so that git would not see their changes
+    bool unread = false;                    // a folder may not be read; what is in it is not in the commit
 };
 
 struct GitLanding {
@@ -144,6 +146,9 @@ public:
     // `git apply --binary` takes it. No paths: everything.
     Result<std::string> patch(std::string_view from, std::string_view to, std::span<const std::string> paths) const;
     Status write_patch(std::string_view from, std::string_view to, const std::filesystem::path& file) const;
+    // The whole of it line by line, however large it is.
+    Status patch_lines(std::string_view from, std::string_view to,
+                       const std::function<void(std::string_view)>& line) const;
     Result<std::vector<GitStatusEntry>> status(bool with_ignored = false) const;
     // As `git status --porcelain` says it, the user's settings obeyed; empty: clean.
     Result<std::vector<std::string>> dirty_paths() const;
@@ -192,6 +197,9 @@ public:
     std::string unfinished() const;
     // Not a rebase: what was begun is given up, and nothing is staged; the files stay as they are.
     Status forget_unfinished() const;
+    // Where HEAD is a branch without a commit it is `branch` again (empty: detached, at `commit`). Index and files
+    // stay.
+    Status leave_unborn(std::string_view commit, std::string_view branch) const;
     Status exclude(const std::filesystem::path& folder) const;  // to info/exclude, once; outside of the root: nothing
 
 private:
@@ -219,8 +227,14 @@ public:
     // Refs that open() made; empty: nothing was left.
     const std::vector<std::string>& rescued() const { return m_rescued; }
 
+    // Whoever worked in it may have removed its folder, or taken it off the list of worktrees: it is there again
+    // afterwards, at the commit that it was at as far as that is known. Its files may be missing.
+    Status mend(const GitCheckout& repository);
     // The files of `commit` and nothing else, save `keep` (relative paths). What was there is gone: collect it first.
+    // What may not be removed takes the whole folder with it to another name, which is said.
     Status move_to(std::string_view commit, std::span<const std::string> keep);
+    // GitCheckout::snapshot(). What may not be read is made readable, or takes the whole folder with it likewise.
+    Result<GitSnapshot> snapshot(std::string_view parent, std::string_view message);
     // Repositories inside the slot, and a `.git` that is not ours, are moved to `folder`; returns their new places.
     Result<std::vector<std::filesystem::path>> move_repositories_aside(std::span<const std::string> paths,
                                                                        const std::filesystem::path& folder);
@@ -237,6 +251,8 @@ private:
     GitSlot(GitCheckout checkout, std::filesystem::path admin)
         : m_checkout(std::move(checkout)), m_admin(std::move(admin)) {}
     Status mend_link() const;
+    Status try_move_to(std::string_view commit, std::span<const std::string> keep);
+    Status move_aside();
     GitCheckout m_checkout;
     std::filesystem::path m_admin;
     std::vector<std::string> m_rescued;

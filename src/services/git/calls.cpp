@@ -149,7 +149,9 @@ Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& opt
     for (const auto& [name, value] : options.env) spec.env[name] = value;
     spec.stdin_bytes = options.input;
     spec.stdout_file = options.out_file;
-    spec.capture_limit = std::size_t{256} << 20;
+    spec.survives_size_limit = true;
+    spec.on_stdout_line = options.on_line;
+    if (!options.on_line) spec.capture_limit = std::size_t{256} << 20;
     spec.wall_limit = k_longest_call;
     return process.run(spec);
 }
@@ -191,10 +193,13 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
     }
     if (result.err.find("No space left on device") != std::string::npos ||
         result.err.find("Disk quota exceeded") != std::string::npos ||
-        result.err.find("Out of diskspace") != std::string::npos ||
-        result.err.find("File too large") != std::string::npos) {
+        result.err.find("Out of diskspace") != std::string::npos) {
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
                     "free space there, then run the command again");
+    }
+    if (result.err.find("File too large") != std::string::npos) {
+        return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
+                    "raise the file size limit (ulimit -f), then run the command again");
     }
     if (result.err.find("external filter") != std::string::npos) {
         return fail(ErrorKind::config, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
@@ -204,7 +209,13 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
         result.err.find("Permission denied") != std::string::npos ||
         result.err.find("unable to create directory for") != std::string::npos) {
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
-                    "the repository must be writable for codex-loop");
+                    "the repository must be writable for codex-loop, and all that is in it readable");
+    }
+    if (result.err.find("unable to write") != std::string::npos) {  // of files and indexes git does not say why
+        return fail(
+            ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
+            "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "
+            "again");
     }
     if (!lock_in_the_way(result.err).empty()) {
         return fail(ErrorKind::conflict, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
@@ -229,8 +240,9 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
 
 Result<std::string> Calls::output(const Words& words, const CallOptions& options) const {
     GDNCTL_TRY_ASSIGN(ProcessResult result, run(words, options));
-    if (!result.ok()) return refused(words.front(), result);
-    return std::move(result.out);
+    if (result.ok()) return std::move(result.out);
+    const auto name = std::find_if(words.begin(), words.end(), [](const auto& word) { return !word.starts_with('-'); });
+    return refused(name == words.end() ? words.front() : *name, result);
 }
 
 Status Calls::done(const Words& words, const CallOptions& options) const {

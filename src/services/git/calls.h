@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ using Words = std::vector<std::string>;
 struct CallOptions {
     std::string input = {};                                      // for stdin
     std::filesystem::path out_file = {};                         // stdout is appended to it; empty: captured
+    std::function<void(std::string_view)> on_line = {};          // gets stdout line by line instead
     std::map<std::string, std::optional<std::string>> env = {};  // on top of ours
     bool our_name = false;                                       // author and committer are gdnctl
 };

@@ -9,6 +9,7 @@
 #include "gdnctl/services/git.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"
+#include "services/git/hidden.h"
 #include "services/git/parse.h"
 
 namespace gdnctl {
@@ -262,14 +263,28 @@ Status GitCheckout::write_patch(std::string_view from, std::string_view to, cons
     return m_calls->done(patch_words(from, to), options);
 }
 
-Result<std::vector<GitStatusEntry>> GitCheckout::status(bool with_ignored) const {
+Status GitCheckout::patch_lines(std::string_view from, std::string_view to,
+                                const std::function<void(std::string_view)>& line) const {
+    git::CallOptions options;
+    options.on_line = line;
+    return m_calls->done(patch_words(from, to), options);
+}
+
+Result<std::vector<GitStatusEntry>> git::status_of(const Calls& calls, bool with_ignored, bool& unread) {
     Words words = {"status",       "--porcelain=v2",          "-z", "--untracked-files=all",
                    "--no-renames", "--ignore-submodules=none"};
     if (with_ignored) words.emplace_back("--ignored=traditional");
-    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output(words));
-    auto entries = git::parse_status(out);
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, calls.run(words));
+    if (!result.ok()) return calls.refused("status", result);
+    unread = result.err.find("could not open directory") != std::string::npos;
+    auto entries = parse_status(result.out);
     if (!entries) return unreadable("status");
     return std::move(*entries);
+}
+
+Result<std::vector<GitStatusEntry>> GitCheckout::status(bool with_ignored) const {
+    bool unread = false;
+    return git::status_of(*m_calls, with_ignored, unread);
 }
 
 Result<std::vector<std::string>> GitCheckout::dirty_paths() const {
@@ -294,7 +309,20 @@ Result<std::map<std::string, std::string>> GitCheckout::refs(std::string_view pr
 
 Result<std::vector<GitWorktree>> GitCheckout::worktrees() const {
     GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"worktree", "list", "--porcelain", "-z"}));
-    return git::parse_worktrees(out);
+    auto found = git::parse_worktrees(out);
+    if (git_dir() != common_dir()) return found;
+    // git names the directory of a repository that lies elsewhere (--separate-git-dir, a submodule), and a checkout
+    // that somebody has declared bare is none.
+    const auto own = std::find_if(found.begin(), found.end(), [&](const GitWorktree& one) {
+        return one.path == root() || one.path == common_dir();
+    });
+    if (own != found.end()) {
+        own->path = root();
+        return found;
+    }
+    GDNCTL_TRY_ASSIGN(const GitHead now, head());
+    found.insert(found.begin(), {root(), now.sha, now.branch});
+    return found;
 }
 
 Result<bool> GitCheckout::is_kept(std::string_view commit) const {

@@ -12,6 +12,8 @@ namespace gdnctl::git {
 
 // Files whose changes git was told not to see (assume-unchanged; skip-worktree where nothing is sparse).
 Result<std::vector<std::string>> hidden_files(const Calls& calls);
+// `unread`: a folder may not be read, and is left out.
+Result<std::vector<GitStatusEntry>> status_of(const Calls& calls, bool with_ignored, bool& unread);
 Status show_files(const Calls& calls, const std::vector<std::string>& paths, CallOptions options);
 // `tree` with all files of `files` (a tree-ish) added; nullopt: one of them is there already, with other content.
 Result<std::optional<std::string>> overlaid_tree(const Calls& calls, std::string_view tree, std::string_view files);

@@ -212,6 +212,16 @@ Status GitCheckout::clear_index_lock() const {
 
 Status GitCheckout::forget_unfinished() const { return m_calls->done({"reset", "-q"}); }
 
+Status GitCheckout::leave_unborn(std::string_view commit, std::string_view branch) const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult there, m_calls->run({"rev-parse", "--verify", "--quiet", "HEAD^{commit}"}));
+    if (there.ok()) return {};
+    GDNCTL_TRY_ASSIGN(const ProcessResult name, m_calls->run({"symbolic-ref", "--quiet", "HEAD"}));
+    if (!name.ok()) return {};
+    log::warning("HEAD of {} is {}, which has no commit: it is as before again", root().string(), text::trim(name.out));
+    if (!branch.empty()) return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
+    return m_calls->done({"update-ref", "--no-deref", "-m", "gdnctl: back", "HEAD", std::string(commit)});
+}
+
 Status GitCheckout::clear_stale_locks() const {
     std::vector<std::filesystem::path> locks = {git_dir() / "index.lock", git_dir() / "HEAD.lock",
                                                 common_dir() / "packed-refs.lock"};

@@ -45,6 +45,15 @@ Status move_folder(const fs::path& from, const fs::path& to) {
     return {};
 }
 
+// Where what is in the way of a slot goes: nothing is there yet.
+fs::path lost_place(const fs::path& slot) {
+    std::error_code problem;
+    for (int n = 1;; ++n) {
+        fs::path place = slot.string() + fmt::format(".lost-{}", n);
+        if (!fs::exists(fs::symlink_status(place, problem))) return place;
+    }
+}
+
 }  // namespace
 
 Status GitSlot::mend_link() const {
@@ -66,12 +75,17 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
     // git keeps the resolved path.
     const fs::path place = fs::weakly_canonical(folder, problem);
     fs::path admin = admin_of(repository, place);
-    const bool whole = !admin.empty() && fs::exists(admin / "HEAD", problem) && fs::exists(place / ".git", problem) &&
-                       fs::exists(admin / "index", problem);
+    const bool known = !admin.empty() && fs::exists(admin / "HEAD", problem) && fs::exists(admin / "index", problem);
+    // Somebody has removed the folder; what was committed there is known.
+    const bool emptied = known && !fs::exists(place, problem);
+    if (emptied) fs::create_directories(place, problem);
+    const bool whole = emptied || (known && fs::exists(place / ".git", problem));
     if (!whole) {
         // Never more than the beginning of a worktree, of a run that was killed, or one whose registration was pruned.
         if (fs::exists(place, problem)) {
-            GDNCTL_TRY(move_folder(place, place.string() + fmt::format(".lost-{}", format_compact_utc(clock.wall()))));
+            const fs::path aside = lost_place(place);
+            GDNCTL_TRY(move_folder(place, aside));
+            log::warning("what was in {} is in {} now", place.string(), aside.string());
         }
         // Forced twice: a git that was killed while it made one leaves it locked.
         GDNCTL_TRY(repository.m_calls->done(
@@ -82,11 +96,12 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
     GitCheckout checkout(std::make_unique<git::Calls>(place, admin, repository.common_dir(), process, clock));
     checkout.m_calls->overrides = repository.m_calls->overrides;
     GitSlot slot(std::move(checkout), admin);
+    if (emptied) GDNCTL_TRY(slot.mend_link());
+    GDNCTL_TRY_ASSIGN(const GitHead users, repository.head());
+    GDNCTL_TRY(slot.m_checkout.leave_unborn(users.sha, {}));
     GDNCTL_TRY_ASSIGN(const GitHead head, slot.m_checkout.head());
-    if (!whole) {
-        GDNCTL_TRY(slot.m_checkout.m_calls->done({"reset", "-q", "--hard", head.sha}));
-        return slot;
-    }
+    if (!whole || emptied) GDNCTL_TRY(slot.m_checkout.m_calls->done({"reset", "-q", "--hard", head.sha}));
+    if (!whole) return slot;
     for (const char* name : {"index.lock", "HEAD.lock"}) fs::remove(admin / name, problem);
     if (ours) return slot;
     GDNCTL_TRY_ASSIGN(const GitSnapshot left, slot.m_checkout.snapshot(head.sha, "left in a slot of codex-loop\n"));
@@ -99,6 +114,22 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
         log::warning("work that was left in {} is kept at {}", place.string(), pin.name);
     }
     return slot;
+}
+
+Status GitSlot::mend(const GitCheckout& repository) {
+    const fs::path root = m_checkout.root();
+    std::error_code problem;
+    if (fs::exists(m_admin / "HEAD", problem) && fs::exists(m_admin / "gitdir", problem)) {
+        fs::create_directories(root, problem);
+        // A repository of the agent's own is moved aside with the others.
+        if (fs::is_directory(fs::symlink_status(root / ".git", problem))) return {};
+        return mend_link();
+    }
+    log::warning("{} is no worktree of the repository any more: it is made anew", root.string());
+    const git::Calls& calls = *repository.m_calls;
+    GDNCTL_TRY_ASSIGN(GitSlot anew, open(repository, root, true, calls.process, calls.clock));
+    *this = std::move(anew);
+    return {};
 }
 
 Status GitSlot::show(const std::vector<std::string>& hidden) {
@@ -123,7 +154,65 @@ Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const s
     return places;
 }
 
+namespace {
+
+// Folders that even their owner may not empty, files that he may not read: a cache of modules is made like that.
+void open_up(const fs::path& folder) {
+    std::error_code problem;
+    for (const auto& entry : fs::directory_iterator(folder, problem)) {
+        const auto status = entry.symlink_status(problem);
+        const bool is_folder = status.type() == fs::file_type::directory;
+        if (!is_folder && status.type() != fs::file_type::regular) continue;
+        const fs::perms wanted = is_folder ? fs::perms::owner_all : fs::perms::owner_read;
+        if ((status.permissions() & wanted) != wanted) {
+            fs::permissions(entry.path(), wanted, fs::perm_options::add, problem);
+        }
+        if (is_folder) open_up(entry.path());
+    }
+}
+
+bool is_denied(const Error& error) {
+    const auto says = [&](std::string_view words) { return error.message.find(words) != std::string::npos; };
+    return says("Permission denied") || says("Operation not permitted");
+}
+
+}  // namespace
+
+Result<GitSnapshot> GitSlot::snapshot(std::string_view parent, std::string_view message) {
+    auto left = m_checkout.snapshot(parent, message);
+    const auto unread = [&] { return left ? left->unread : is_denied(left.error()); };
+    if (!unread()) return left;
+    open_up(m_checkout.root());
+    left = m_checkout.snapshot(parent, message);
+    if (!unread()) return left;
+    // Another user's: made in a container, say.
+    GDNCTL_TRY(move_aside());
+    GDNCTL_TRY(move_to(parent, {}));
+    return m_checkout.snapshot(parent, message);
+}
+
+Status GitSlot::move_aside() {
+    const fs::path root = m_checkout.root();
+    const fs::path aside = lost_place(root);
+    std::error_code problem;
+    GDNCTL_TRY(move_folder(root, aside));
+    log::warning("files in {} cannot be read or removed: it is {} now, and was made anew", root.string(),
+                 aside.string());
+    fs::create_directories(root, problem);
+    return mend_link();
+}
+
 Status GitSlot::move_to(std::string_view commit, std::span<const std::string> keep) {
+    Status moved = try_move_to(commit, keep);
+    if (moved || !is_denied(moved.error())) return moved;
+    open_up(m_checkout.root());
+    moved = try_move_to(commit, keep);
+    if (moved || !is_denied(moved.error())) return moved;
+    GDNCTL_TRY(move_aside());
+    return try_move_to(commit, keep);
+}
+
+Status GitSlot::try_move_to(std::string_view commit, std::span<const std::string> keep) {
     const git::Calls& calls = *m_checkout.m_calls;
     std::error_code problem;
     fs::create_directories(m_checkout.root(), problem);
@@ -142,7 +231,13 @@ Status GitSlot::move_to(std::string_view commit, std::span<const std::string> ke
         clean.emplace_back("-e");
         clean.push_back("/" + path);
     }
-    return calls.done(clean);
+    GDNCTL_TRY_ASSIGN(const ProcessResult cleaned, calls.run(clean));
+    if (cleaned.ok()) return {};
+    // It says so in a warning.
+    const auto denied = cleaned.err.find("Permission denied");
+    auto refused = calls.refused("clean", cleaned);
+    if (denied != std::string::npos) refused.value().message += " (Permission denied)";
+    return refused;
 }
 
 }  // namespace gdnctl

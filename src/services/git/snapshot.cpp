@@ -88,7 +88,7 @@ Status show_files(const Calls& calls, const std::vector<std::string>& paths, Cal
 Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_view message) const {
     GitSnapshot made;
     GDNCTL_TRY_ASSIGN(made.hidden, git::hidden_files(*m_calls));
-    GDNCTL_TRY_ASSIGN(const auto entries, status());
+    GDNCTL_TRY_ASSIGN(const auto entries, git::status_of(*m_calls, false, made.unread));
     GDNCTL_TRY_ASSIGN(const std::string trees,
                       m_calls->line({"rev-parse", std::string(parent) + "^{tree}", "HEAD^{tree}"}));
     const std::string old_tree = trees.substr(0, trees.find('\n'));

@@ -77,13 +77,65 @@ Status remove_files(const GitCheckout& checkout, const std::vector<std::string>&
     return {};
 }
 
+// Whether the file holds the beginning of the blob, and not all of it.
+Result<bool> is_beginning(const git::Calls& calls, const fs::path& file, const std::string& blob) {
+    std::error_code problem;
+    if (!fs::is_regular_file(fs::symlink_status(file, problem))) return false;
+    GDNCTL_TRY_ASSIGN(const std::string size, calls.line({"cat-file", "-s", blob}));
+    const auto whole = text::parse_int(size);
+    if (!whole || fs::file_size(file, problem) >= static_cast<std::uintmax_t>(*whole) || problem) return false;
+    GDNCTL_TRY_ASSIGN(const std::string here, read_file(file));
+    GDNCTL_TRY_ASSIGN(const std::string full, calls.output({"cat-file", "blob", blob}));
+    return full.starts_with(here);
+}
+
+// On a disk that was full git has left the beginning of files that a stash holds: nothing that it does not hold is lost
+// with them. false: there are none.
+Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& calls, const std::string& stash) {
+    GDNCTL_TRY_ASSIGN(auto changes, checkout.diff(stash + "^1", stash));
+    GDNCTL_TRY_ASSIGN(const auto untracked, checkout.resolve(stash + "^3"));
+    if (untracked) {
+        GDNCTL_TRY_ASSIGN(const std::string none, calls.line({"hash-object", "-t", "tree", "/dev/null"}));
+        GDNCTL_TRY_ASSIGN(const auto more, checkout.diff(none, *untracked));
+        changes.insert(changes.end(), more.begin(), more.end());
+    }
+    std::vector<std::string> added;
+    git::CallOptions changed;
+    for (const auto& change : changes) {
+        if (change.status == 'D' || change.is_submodule()) continue;
+        GDNCTL_TRY_ASSIGN(const bool begun, is_beginning(calls, checkout.root() / change.path, change.new_object));
+        if (!begun) continue;
+        GDNCTL_TRY_ASSIGN(const ProcessResult committed, calls.run({"cat-file", "-e", "HEAD:" + change.path}));
+        if (committed.ok() != (change.status != 'A')) continue;  // somebody else's
+        if (change.status == 'A') {
+            added.push_back(change.path);
+        } else {
+            changed.input += change.path + '\0';
+        }
+    }
+    GDNCTL_TRY(remove_files(checkout, added));
+    if (!changed.input.empty()) {
+        GDNCTL_TRY(calls.done({"--literal-pathspecs", "restore", "--source=HEAD", "--worktree",
+                               "--pathspec-from-file=-", "--pathspec-file-nul"},
+                              changed));
+    }
+    return !added.empty() || !changed.input.empty();
+}
+
 }  // namespace
 
 Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
     const std::string stash(commit);
     GDNCTL_TRY_ASSIGN(const GitHead now, head());
-    GDNCTL_TRY_ASSIGN(const GitSnapshot before, snapshot(now.sha, "before a stash came back\n"));
-    GDNCTL_TRY_ASSIGN(const auto expected, tree_with_stash(*this, *m_calls, stash, before.tree));
+    GDNCTL_TRY_ASSIGN(GitSnapshot before, snapshot(now.sha, "before a stash came back\n"));
+    GDNCTL_TRY_ASSIGN(auto expected, tree_with_stash(*this, *m_calls, stash, before.tree));
+    if (!expected) {
+        GDNCTL_TRY_ASSIGN(const bool begun, forget_beginnings(*this, *m_calls, stash));
+        if (begun) {
+            GDNCTL_TRY_ASSIGN(before, snapshot(now.sha, "before a stash came back\n"));
+            GDNCTL_TRY_ASSIGN(expected, tree_with_stash(*this, *m_calls, stash, before.tree));
+        }
+    }
     if (!expected) return GitRestore::conflict;
     if (before.tree == *expected) return GitRestore::was_there;
 

@@ -34,6 +34,14 @@ TEST_CASE("process: exit code 255 and death by signal are results") {
     CHECK(describe_end(killed, {}) == "was killed by signal 9 (Killed)");
 }
 
+TEST_CASE("process: a limit on the size of files kills a program, or is an error of its writes") {
+    const std::string writes = "kill -XFSZ $$; echo goes on";
+    CHECK(must_run(shell(writes)).exit_code == -SIGXFSZ);
+    auto spec = shell(writes);
+    spec.survives_size_limit = true;
+    CHECK(must_run(spec).out == "goes on\n");
+}
+
 TEST_CASE("process: lines come one by one, the last without newline too") {
     std::vector<std::string> lines;
     auto spec = shell("printf 'a\\n\\nb\\nlast'; echo err >&2");

@@ -124,6 +124,28 @@ TEST_CASE("git stash: comes back beside what the agent left uncommitted, and whe
     CHECK(repo.read("staged.txt") == "staged\n");
 }
 
+TEST_CASE("git stash: comes back where a full disk has left the beginnings of its files") {
+    const GitRepo repo;
+    repo.write("a.txt", "one\ntwo\n");
+    repo.write("b.txt", "b\n");
+    repo.commit("base");
+    const auto git = repo.open();
+    repo.write("a.txt", "ONE\ntwo\nthree\n");
+    repo.write("dir/new.txt", "new one\n");
+    repo.write("other.txt", "other\n");
+    const auto stash = ok(git.stash("mine"));
+    REQUIRE(stash);
+    repo.write("a.txt", "ON");
+    repo.write("dir/new.txt", "");
+    CHECK(ok(git.restore_stash(stash->commit)) == GitRestore::restored);
+    CHECK(repo.read("a.txt") == "ONE\ntwo\nthree\n");
+    CHECK(repo.read("dir/new.txt") == "new one\n");
+    CHECK(repo.read("other.txt") == "other\n");
+    repo.write("dir/new.txt", "somebody's");
+    CHECK(ok(git.restore_stash(stash->commit)) == GitRestore::conflict);
+    CHECK(repo.read("dir/new.txt") == "somebody's");
+}
+
 TEST_CASE("git stash: survives being dropped by the agent while a ref has it") {
     const Dirty repo;
     const auto checkout = repo.open();
@@ -222,6 +244,56 @@ TEST_CASE("git slot: a replaced .git, a removed slot and a pruned registration a
     auto again = repo.slot();
     ok(again.move_to(repo.next, {}));
     CHECK(read_text(root / "dir/new.txt") == "n\n");
+}
+
+TEST_CASE("git slot: what an agent did away with while it worked there is there again") {
+    const SlotRepo repo;
+    auto slot = repo.slot();
+    const fs::path root = slot.checkout().root();
+    ok(slot.move_to(repo.base, {}));
+    repo.sh("echo x >a.txt && git commit -q -am x", root);
+    const std::string head = repo.sh("git rev-parse HEAD", root);
+    const auto git = ok(GitCheckout::open(repo.path(), system_process(), repo.clock));
+    fs::remove_all(root);
+    ok(slot.mend(git));
+    CHECK(ok(slot.checkout().head()).sha == head);
+    ok(slot.move_to(repo.next, {}));
+    repo.sh("echo y >a.txt && git commit -q -am y", root);
+    fs::remove_all(root);
+    auto again = repo.slot();
+    REQUIRE(again.rescued().size() == 1);
+    CHECK(repo.sh("git show " + again.rescued().front() + ":a.txt") == "y");
+    CHECK(repo.status(root).empty());
+    ok(slot.move_to(repo.next, {}));
+    repo.sh("git worktree remove --force " + root.string());
+    ok(slot.mend(git));
+    CHECK(ok(slot.checkout().head()).sha == repo.next);
+    write_text(root / "left.txt", "left\n");
+    fs::remove_all(slot.checkout().git_dir());
+    ok(slot.mend(git));
+    ok(slot.move_to(repo.base, {}));
+    CHECK(list_names(root) == ".git a.txt");
+    bool kept = false;
+    for (const auto& entry : fs::directory_iterator(root.parent_path())) {
+        kept = kept || fs::exists(entry.path() / "left.txt");
+    }
+    CHECK(kept);
+}
+
+TEST_CASE("git slot: files that may not be read or removed are kept all the same") {
+    const SlotRepo repo;
+    auto slot = repo.slot();
+    const fs::path root = slot.checkout().root();
+    ok(slot.move_to(repo.base, {}));
+    repo.sh(
+        "mkdir closed full && echo 1 >closed/x && echo 1 >full/x && echo 1 >secret && chmod 0 closed secret && chmod "
+        "500 full",
+        root);
+    const GitSnapshot left = ok(slot.snapshot(repo.base, "left"));
+    CHECK(repo.sh("git ls-tree -r --name-only " + left.commit) == "a.txt\nclosed/x\nfull/x\nsecret");
+    repo.sh("chmod 500 full", root);
+    ok(slot.move_to(repo.next, {}));
+    CHECK(list_names(root) == ".git a.txt dir");
 }
 
 TEST_CASE("git slot: follows the sparse checkout that the repository has") {
