@@ -51,7 +51,9 @@ std::filesystem::path state_directory(const Env& env) {
     // A relative path is to be ignored, says the XDG base directory specification.
     if (const auto xdg = set("XDG_STATE_HOME"); xdg.is_absolute()) return xdg / "gdnctl";
     if (const auto home = set("HOME"); home.is_absolute()) return home / ".local" / "state" / "gdnctl";
-    return std::filesystem::temp_directory_path() / fmt::format("gdnctl-{}", getuid());
+    std::error_code problem;
+    const auto temporary = std::filesystem::temp_directory_path(problem);
+    return (problem ? std::filesystem::path("/tmp") : temporary) / fmt::format("gdnctl-{}", getuid());
 }
 
 Result<std::filesystem::path> working_directory(const std::optional<std::string>& wanted) {

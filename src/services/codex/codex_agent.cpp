@@ -41,6 +41,7 @@ public:
         GDNCTL_TRY(prepare());
         const ProcessSpec spec = make_spec();
         GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
+        GDNCTL_TRY(make_folder_again(m_request.files));
         m_rollout.poll(m_stream.thread_id);
         say_model();
         GDNCTL_TRY(m_events.close());

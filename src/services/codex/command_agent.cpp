@@ -39,6 +39,7 @@ public:
         GDNCTL_TRY(m_stderr.open(m_request.files.stderr_log));
         const ProcessSpec spec = make_spec();
         GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
+        GDNCTL_TRY(make_folder_again(m_request.files));
         GDNCTL_TRY(m_transcript.close());
         GDNCTL_TRY(m_stderr.close());
         return conclude(result, spec);

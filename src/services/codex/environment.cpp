@@ -83,6 +83,31 @@ bool is_allowed(std::string_view name) {
                                                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+// Settings of git in variables: those of harmless sections, numbered anew. The value of another one may be a password.
+void put_git_settings(const Env& env, std::map<std::string, std::string>& variables) {
+    constexpr std::array<std::string_view, 6> k_sections = {"safe.", "user.", "init.", "core.", "commit.", "protocol."};
+    constexpr std::int64_t k_most = 1000;
+    std::erase_if(variables, [](const auto& one) {
+        const std::string_view name = one.first;
+        return name == "GIT_CONFIG_COUNT" || name == "GIT_CONFIG_PARAMETERS" || name.starts_with("GIT_CONFIG_KEY_") ||
+               name.starts_with("GIT_CONFIG_VALUE_");
+    });
+    const std::int64_t count = text::parse_int(env.get("GIT_CONFIG_COUNT").value_or("")).value_or(0);
+    int given = 0;
+    for (std::int64_t i = 0; i < std::min(count, k_most); ++i) {
+        const auto key = env.get(fmt::format("GIT_CONFIG_KEY_{}", i));
+        const auto value = env.get(fmt::format("GIT_CONFIG_VALUE_{}", i));
+        if (!key || !value) continue;
+        const std::string name = text::to_lower(*key);
+        if (name.ends_with("extraheader")) register_lines(*value);
+        if (std::none_of(k_sections.begin(), k_sections.end(), [&](auto section) { return name.starts_with(section); }))
+            continue;
+        variables[fmt::format("GIT_CONFIG_KEY_{}", given)] = *key;
+        variables[fmt::format("GIT_CONFIG_VALUE_{}", given)] = *value;
+        variables["GIT_CONFIG_COUNT"] = std::to_string(++given);
+    }
+}
+
 Status check_name(const std::string& name) {
     if (std::find(k_never.begin(), k_never.end(), name) != k_never.end()) {
         return fail(ErrorKind::usage, fmt::format("an agent does not get {}", name),
@@ -105,6 +130,7 @@ Result<std::map<std::string, std::string>> agent_environment(const Env& env, con
         if (is_secret(name, value)) register_lines(value);
         if (is_allowed(name)) variables.emplace(name, value);
     }
+    put_git_settings(env, variables);
     for (const auto& name : also) {
         GDNCTL_TRY(check_name(name));
         const auto value = env.get(name);

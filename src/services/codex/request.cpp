@@ -28,6 +28,12 @@ Status remove_stale(const std::filesystem::path& path) {
     return {};
 }
 
+Status make_folder_again(const AgentFiles& files) {
+    const std::filesystem::path folder = files.events.parent_path();
+    std::error_code ec;
+    return folder.empty() || std::filesystem::exists(folder, ec) ? Status() : make_private_directory(folder);
+}
+
 ProcessSpec base_spec(const AgentRequest& request) {
     ProcessSpec spec;
     spec.cwd = request.worktree;

@@ -12,6 +12,8 @@ namespace gdnctl::codex {
 // Errors: usage (worktree, prompt or loop id is missing).
 Status check_request(const AgentRequest& request);
 Status remove_stale(const std::filesystem::path& path);
+// The agent may have cleaned its tree, and with it the folder of its files.
+Status make_folder_again(const AgentFiles& files);
 // Session, environment, prompt, limits and sweep; the caller adds argv and what it listens to.
 ProcessSpec base_spec(const AgentRequest& request);
 // Whether something that `leader` started runs in a session of its own, as tool commands do.

@@ -168,6 +168,26 @@ TEST_CASE("agent environment: what is on the list, and the marker, and nothing s
     }
 }
 
+TEST_CASE("agent environment: git's settings in variables are whole, and hold no password") {
+    const FakeEnv env{{"GIT_CONFIG_COUNT", "3"},
+                      {"GIT_CONFIG_KEY_0", "http.https://x/.extraHeader"},
+                      {"GIT_CONFIG_VALUE_0", "AUTHORIZATION: basic abcdefgh"},
+                      {"GIT_CONFIG_KEY_1", "safe.directory"},
+                      {"GIT_CONFIG_VALUE_1", "*"},
+                      {"GIT_CONFIG_KEY_2", "User.name"},
+                      {"GIT_CONFIG_VALUE_2", "n"},
+                      {"GIT_CONFIG_PARAMETERS", "'http.x.extraheader=y'"},
+                      {"GIT_CONFIG_GLOBAL", "/g"}};
+    const auto given = agent_environment(env, {}, "loop-1");
+    REQUIRE(given);
+    const std::map<std::string, std::string> expected = {
+        {"GIT_CONFIG_COUNT", "2"},   {"GIT_CONFIG_KEY_0", "safe.directory"}, {"GIT_CONFIG_VALUE_0", "*"},
+        {"GIT_CONFIG_VALUE_1", "n"}, {"GIT_CONFIG_KEY_1", "User.name"},      {"GIT_CONFIG_GLOBAL", "/g"},
+        {"GDNCTL_LOOP_ID", "loop-1"}};
+    CHECK(*given == expected);
+    CHECK(redact("AUTHORIZATION: basic abcdefgh") != "AUTHORIZATION: basic abcdefgh");
+}
+
 TEST_CASE("agent environment: secrets are masked whatever their names and values look like") {
     const FakeEnv env{{"OPENAI_KEY", "/b64+begins+so"},
                       {"DB_PASS", "pass-of-a-base"},
