@@ -26,6 +26,7 @@
 #include "loop/loop_agent.h"
 #include "loop/messages.h"
 #include "loop/post_checks.h"
+#include "loop/room.h"
 #include "loop/sync_main.h"
 #include "loop/tpu_hold.h"
 #include "loop/validation_gate.h"
@@ -44,6 +45,7 @@ public:
     Result<CodexLoopReport> run() {
         GDNCTL_TRY_ASSIGN(GitCheckout repository,
                           GitCheckout::open(m_plan.workdir, m_context.process, m_context.clock));
+        GDNCTL_TRY(repository.exclude(m_plan.log_dir));  // before it is there: it may be refused
         GDNCTL_TRY_ASSIGN(Artefacts artefacts, Artefacts::open(m_plan.log_dir));
         const fs::path& common = repository.common_dir();
         GDNCTL_TRY_ASSIGN(const LoopLock lock, LoopLock::acquire(m_plan.log_dir, common, m_context.clock.wall()));
@@ -193,6 +195,15 @@ private:
         return true;
     }
 
+    Status tidy_up(const Artefacts& artefacts, Transactions& git, int iteration) const {
+        if (Status kept = keep_in_ledger(m_plan.log_dir, git.repository(), m_journal->records(), iteration); !kept) {
+            // --resume does it again.
+            if (kept.error().kind == ErrorKind::local_io) return kept;
+            log::warning("not in the ledger: {}", kept.error().text());
+        }
+        return tidy(artefacts, iteration, m_plan.options.keep_iterations, m_agent.codex_home);
+    }
+
     Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
         const auto begun = m_context.clock.monotonic();
         std::vector<std::unique_ptr<Stage>> stages;
@@ -220,13 +231,9 @@ private:
         }
         parts.show = shower();
         parts.command = [&](const AgentRequest& request) { return text::shell_join(m_agent.words(request)); };
-        parts.tidy = [&](int iteration) {
-            if (Status kept = keep_in_ledger(m_plan.log_dir, git.repository(), m_journal->records(), iteration);
-                !kept) {
-                log::warning("not in the ledger: {}", kept.error().text());
-            }
-            return tidy(artefacts, iteration, m_plan.options.keep_iterations, m_agent.codex_home);
-        };
+        parts.tidy = [&](int iteration) { return tidy_up(artefacts, git, iteration); };
+        parts.room = [places = std::vector<fs::path>{m_plan.log_dir, git.repository().common_dir(), git.workdir(),
+                                                     m_context.state_dir}] { return check_room(places); };
         if (tpu) {
             parts.held_ms = [&] { return tpu->held().count(); };
             parts.directives.emplace_back([&](std::span<const Record>) {

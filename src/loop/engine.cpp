@@ -265,6 +265,13 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     const auto iterations = open();
     const int iteration = iterations.empty() ? last_iteration() : iterations.front().iteration;
     if (is_stop(error)) return end_by_signal(error.kind, iteration);
+    if (error.kind != ErrorKind::local_io) {
+        // Not everything that fails on a full disk says so.
+        if (const Status full = room(); !full) {
+            log::error("error: {}", error.text());
+            return on_error(full.error());
+        }
+    }
     // Nothing can be relied on then; the iteration stays open and is finished by --resume.
     if (m_journal_failed || error.kind == ErrorKind::local_io || iterations.empty()) {
         log::error("error: {}", error.text());
@@ -294,7 +301,12 @@ RunEnd Engine::finish(RunEnd end) {
     const auto iterations = open();
     if (!iterations.empty() && !m_journal_failed) {
         log::info("iteration {} is open: --resume finishes or repeats it", iterations.front().iteration);
-        if (Status given = give_back(iterations.front().iteration); !given) {
+        const Record* attempt = last_of(iterations, RecordType::attempt);
+        const Record* ended = last_of(iterations, RecordType::attempt_end);
+        if (attempt != nullptr && (ended == nullptr || ended < attempt)) {
+            // What the agent left is still in the tree, and would be taken for the user's by the next stash.
+            say_where_the_stash_is(iterations, "--resume brings it back");
+        } else if (Status given = give_back(iterations.front().iteration); !given) {
             log::error("{}", given.error().text());
             say_where_the_stash_is(iterations, "--resume brings it back");
         }

@@ -69,6 +69,7 @@ struct EngineParts {
     std::function<void(const AgentEvent&)> on_event = {};
     std::function<std::string(const AgentRequest&)> command = {};  // that will run, to be shown
     std::function<Status(int iteration)> tidy = {};                // after an iteration
+    std::function<Status()> room = {};                             // error local_io: a disk is full
 };
 
 struct RunEnd {
@@ -131,6 +132,7 @@ private:
     int last_iteration() const;
     int failures_in_a_row() const;
     Status sleep(std::chrono::milliseconds time) const;
+    Status room() const { return m_parts.room ? m_parts.room() : Status(); }
 
     // ---- engine_tree.cpp: before the agent
     Status set_aside(const Step& step);
@@ -146,6 +148,7 @@ private:
     Result<AgentRequest> request_for(int iteration, int attempt);
     Result<std::string> write_prompt(int iteration);
     Result<Course> course_after(const AgentOutcome& outcome);
+    Status break_off(int iteration, int attempt, const Error& error);
     Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
     Status wait_for_provider();
 

@@ -108,7 +108,9 @@ Status Engine::run_attempt(int iteration, int attempt) {
     };
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
     if (m_parts.command) log::info("$ {}", m_parts.command(request));
-    GDNCTL_TRY_ASSIGN(const AgentOutcome outcome, m_parts.agent.run(request));
+    auto ran = m_parts.agent.run(request);
+    if (!ran) return break_off(iteration, attempt, ran.error());
+    const AgentOutcome outcome = std::move(*ran);
     log::info("{} attempt {}: {}", m_parts.agent.name(), attempt, summary_of(outcome));
     for (const auto& survivor : outcome.survivors) {
         log::warning("outlived the agent: {} ({})", survivor.command, survivor.id.pid);
@@ -118,6 +120,11 @@ Status Engine::run_attempt(int iteration, int attempt) {
     for (const auto& window : outcome.rate_windows) {
         if (window.used_percent < k_used_up || !window.resets_at) continue;
         m_provider_free = std::max(m_provider_free.value_or(*window.resets_at), *window.resets_at);
+    }
+    if (Status room_left = room(); !room_left && outcome.kind != AgentClass::stopped) {
+        // It may have failed at that alone, or believe that it has committed.
+        GDNCTL_TRY_ASSIGN(const bool committed, m_parts.git.committed(first_base()));
+        if (!outcome.ok() || !committed) return break_off(iteration, attempt, room_left.error());
     }
     GDNCTL_TRY_ASSIGN(const Course course, course_after(outcome));
     if (outcome.kind == AgentClass::stopped) {
@@ -136,6 +143,21 @@ Status Engine::run_attempt(int iteration, int attempt) {
                                                 outcome.exit_status));
     }
     return sleep(course.pause);
+}
+
+// An attempt that a full disk has ended is repeated by --resume. What it did so far is kept, if there is room for that;
+// else the attempt stays open, and that is done first then.
+Status Engine::break_off(int iteration, int attempt, const Error& error) {
+    if (error.kind != ErrorKind::local_io) return tl::unexpected(error);
+    Status kept = m_parts.git.put_away(iteration, attempt, first_base());
+    if (kept && clean_tree()) kept = m_parts.git.clear(iteration, first_base());
+    if (kept) {
+        AgentOutcome stopped;
+        stopped.kind = AgentClass::stopped;
+        stopped.reason = error.message;
+        [[maybe_unused]] const Status ended = end_attempt(iteration, attempt, stopped, Course());
+    }
+    return tl::unexpected(error);
 }
 
 Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course) {

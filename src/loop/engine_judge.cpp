@@ -140,6 +140,7 @@ Status Engine::run_stage(Stage& stage, int iteration, const Candidate& candidate
     const StageContext context{iteration,         from,      candidate,   m_parts.git.workdir(),
                                m_parts.artefacts, records(), m_parts.stop};
     GDNCTL_TRY_ASSIGN(StageResult result, stage.run(context));
+    if (result.verdict == StageVerdict::fail) GDNCTL_TRY(room());
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(m_parts.clock.monotonic() - begun);
     std::map<std::string, std::string> words = {{"name", std::string(stage.name())},
                                                 {"verdict", std::string(to_text(result.verdict))}};
@@ -246,6 +247,10 @@ Result<std::string> Engine::land(const Step& step, const Candidate& candidate) {
             for (const auto& path : landing.in_the_way) log::error("  in the way: {}", path);
             return std::string("blocked");
         case GitLanding::Kind::moved: break;
+    }
+    if (landing.tip.empty()) {
+        log::error("accepted work cannot land: {} is gone, it was deleted or has another name", from.branch);
+        return std::string("blocked");
     }
     log::warning("the branch was moved to {} meanwhile: the work follows it and is judged again",
                  landing.tip.substr(0, 12));

@@ -27,9 +27,17 @@ Status Engine::set_aside(const Step& step) {
         message = message::stash(step.iteration, now.count());
         GDNCTL_TRY(add(RecordType::stash_intent, step.iteration, {{"message", message}}));
     }
-    GDNCTL_TRY_ASSIGN(const auto stash, m_parts.git.set_aside(step.iteration, message, step.again));
-    if (stash) log::info("your uncommitted work is in the stash {} until this iteration ends", stash->substr(0, 12));
-    return add(RecordType::stashed, step.iteration, {{"commit", stash.value_or("")}});
+    const auto stash = m_parts.git.set_aside(step.iteration, message, step.again);
+    if (!stash) {
+        // Half-way: the stash is made, and some of it may be in the tree no more.
+        if (const auto made = m_parts.git.stash_named(message); made && *made) {
+            log::warning("your uncommitted work is in the stash {}: --resume brings it back", **made);
+        }
+        return tl::unexpected(stash.error());
+    }
+    if (*stash)
+        log::info("your uncommitted work is in the stash {} until this iteration ends", (*stash)->substr(0, 12));
+    return add(RecordType::stashed, step.iteration, {{"commit", stash->value_or("")}});
 }
 
 Status Engine::take_base(const Step& step) {

@@ -32,8 +32,7 @@ private:
     Result<StageResult> judge(const StageContext& context) {
         LedgerFacts facts;
         for (const auto& change : context.candidate.files) facts.files.push_back(change.path);
-        GDNCTL_TRY_ASSIGN(const std::string patch, m_repository.patch(context.base.sha, context.candidate.head, {}));
-        GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(patch));
+        GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(m_repository, context.base.sha, context.candidate.head));
         if (auto report = read_agent_report(context.artefacts.folder(), context.iteration)) facts.report = *report;
         GDNCTL_TRY_ASSIGN(const auto ledger, read_ledger(context.artefacts.folder()));
         const Idea idea = idea_of(facts);

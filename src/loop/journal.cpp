@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/hash.h"
 
@@ -123,14 +124,40 @@ Result<LoopJournal> LoopJournal::open(const std::filesystem::path& path) {
         auto lines = parse_journal(*text).records;
         if (!lines.empty()) last = std::move(lines.back());
     }
-    return LoopJournal(std::move(journal), std::move(records), std::move(last));
+    return LoopJournal(path, std::move(journal), std::move(records), std::move(last));
+}
+
+Status LoopJournal::write_again() {
+    std::error_code problem;
+    if (std::filesystem::exists(m_path, problem)) {
+        return fail(ErrorKind::conflict, fmt::format("{} was replaced while it was in use", m_path.string()));
+    }
+    std::string text, last;
+    for (const Record& record : m_records) {
+        GDNCTL_TRY_ASSIGN(last, line_of(record, last));
+        text += last + "\n";
+    }
+    GDNCTL_TRY(make_private_directory(m_path.parent_path()));
+    GDNCTL_TRY(atomic_replace(m_path, text, 0600));
+    m_journal.reset();  // its lock would keep us out
+    GDNCTL_TRY_ASSIGN(m_journal, Journal::open(m_path));
+    m_last = std::move(last);
+    log::warning("{} was removed while it was in use: it was written again", m_path.string());
+    return {};
 }
 
 Status LoopJournal::append(Record record, WallTime now) {
     record.seq = m_records.size() + 1;
     record.time = format_iso8601(now);
     GDNCTL_TRY_ASSIGN(std::string line, line_of(record, m_last));
-    GDNCTL_TRY(m_journal.append(line));
+    if (!m_journal) return fail(ErrorKind::local_io, fmt::format("{} could not be written again", m_path.string()));
+    Status appended = m_journal->append(line);
+    if (!appended && appended.error().kind == ErrorKind::conflict) {
+        GDNCTL_TRY(write_again());
+        GDNCTL_TRY_ASSIGN(line, line_of(record, m_last));
+        appended = m_journal->append(line);
+    }
+    GDNCTL_TRY(appended);
     m_last = std::move(line);
     m_records.push_back(std::move(record));
     return {};

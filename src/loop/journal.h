@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,14 +69,21 @@ public:
     static Result<LoopJournal> open(const std::filesystem::path& path);
     const std::vector<Record>& records() const { return m_records; }
     // What a killed writer left unfinished and open() cut off.
-    const std::string& cut_off() const { return m_journal.cut_off(); }
-    // Returns when it is on the disk. Errors: local_io, with nothing of it in the file.
+    const std::string& cut_off() const { return m_journal->cut_off(); }
+    // Returns when it is on the disk. A file that was removed meanwhile (an agent's `git clean -x` does that) is
+    // written again, with all its records. Errors: local_io, with nothing of it in the file; conflict: another one is
+    // there now.
     Status append(Record record, WallTime now);
 
 private:
-    LoopJournal(Journal journal, std::vector<Record> records, std::string last)
-        : m_journal(std::move(journal)), m_records(std::move(records)), m_last(std::move(last)) {}
-    Journal m_journal;
+    LoopJournal(std::filesystem::path path, Journal journal, std::vector<Record> records, std::string last)
+        : m_path(std::move(path)),
+          m_journal(std::move(journal)),
+          m_records(std::move(records)),
+          m_last(std::move(last)) {}
+    Status write_again();
+    std::filesystem::path m_path;
+    std::optional<Journal> m_journal;  // nullopt: it could not be written again
     std::vector<Record> m_records;
     std::string m_last;
 };

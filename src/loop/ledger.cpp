@@ -9,6 +9,7 @@
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/hash.h"
 #include "gdnctl/platform/journal.h"
+#include "gdnctl/services/git_checkout.h"
 #include "gdnctl/services/runlog/record.h"
 #include "gdnctl/services/runlog/record_store.h"
 #include "loop/artefacts.h"
@@ -96,20 +97,51 @@ Result<std::vector<Json>> read_ledger(const fs::path& log_dir) {
     return std::move(lines.records);
 }
 
-Result<std::string> patch_id(std::string_view patch) {
-    std::string essence;
-    bool in_hunk = false;
-    bool in_binary = false;
-    for (const std::string_view line : text::split(patch, '\n')) {
-        const bool names_file = line.starts_with("diff --git ");
-        in_hunk = !names_file && (in_hunk || line.starts_with("@@"));
-        in_binary = !names_file && (in_binary || line.starts_with("GIT binary patch"));
-        const bool changes = in_hunk && (line.starts_with('+') || line.starts_with('-'));
-        if (names_file || changes || in_binary) essence += without_blanks(line) + "\n";
+namespace {
+
+// The hash of what a patch changes, of its lines one after the other.
+class PatchHash {
+public:
+    static Result<PatchHash> create() {
+        GDNCTL_TRY_ASSIGN(Hasher hasher, Hasher::create(HashKind::sha256));
+        return PatchHash(std::move(hasher));
     }
-    if (essence.empty()) return std::string();
-    GDNCTL_TRY_ASSIGN(const std::string hash, hash_hex(HashKind::sha256, essence));
-    return hash.substr(0, 16);
+    void take(std::string_view line) {
+        if (line.empty()) return;
+        const bool names_file = line.starts_with("diff --git ");
+        m_in_hunk = !names_file && (m_in_hunk || line.starts_with("@@"));
+        m_in_binary = !names_file && (m_in_binary || line.starts_with("GIT binary patch"));
+        const bool changes = m_in_hunk && (line.starts_with('+') || line.starts_with('-'));
+        if ((!names_file && !changes && !m_in_binary) || !m_status) return;
+        m_status = m_hasher.update(without_blanks(line) + "\n");
+        m_empty = false;
+    }
+    Result<std::string> id() {
+        GDNCTL_TRY(m_status);
+        if (m_empty) return std::string();
+        GDNCTL_TRY_ASSIGN(const std::string hash, m_hasher.hex());
+        return hash.substr(0, 16);
+    }
+
+private:
+    explicit PatchHash(Hasher hasher) : m_hasher(std::move(hasher)) {}
+    Hasher m_hasher;
+    Status m_status;
+    bool m_in_hunk = false, m_in_binary = false, m_empty = true;
+};
+
+}  // namespace
+
+Result<std::string> patch_id(std::string_view patch) {
+    GDNCTL_TRY_ASSIGN(PatchHash hash, PatchHash::create());
+    for (const std::string_view line : text::split(patch, '\n')) hash.take(line);
+    return hash.id();
+}
+
+Result<std::string> patch_id(const GitCheckout& repository, std::string_view from, std::string_view to) {
+    GDNCTL_TRY_ASSIGN(PatchHash hash, PatchHash::create());
+    GDNCTL_TRY(repository.patch_lines(from, to, [&](std::string_view line) { hash.take(line); }));
+    return hash.id();
 }
 
 }  // namespace gdnctl::loop

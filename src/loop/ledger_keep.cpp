@@ -41,8 +41,7 @@ Result<std::optional<KnownIteration>> known_iteration(const std::filesystem::pat
         GDNCTL_TRY_ASSIGN(facts.commits, repository.commits(view.base, view.head));
         GDNCTL_TRY_ASSIGN(const auto changes, repository.diff(view.base, view.head));
         for (const auto& change : changes) facts.files.push_back(change.path);
-        GDNCTL_TRY_ASSIGN(const std::string patch, repository.patch(view.base, view.head, {}));
-        GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(patch));
+        GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(repository, view.base, view.head));
     }
     auto report = read_agent_report(log_dir, iteration);
     if (!report) log::warning("the agent's report is left out: {}", report.error().text());

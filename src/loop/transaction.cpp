@@ -151,7 +151,24 @@ Status Transactions::check_finished() const {
                 fmt::format("finish it, or give it up: git {} --abort", name));
 }
 
+// What an agent may do away with besides files: the slot, the commit that HEAD leads to, the index.
+Result<GitHead> Transactions::present(const Base& base) {
+    if (m_slot) GDNCTL_TRY(m_slot->mend(m_repository));
+    auto head = tree().head();
+    if (!head && head.error().kind == ErrorKind::usage) {
+        GDNCTL_TRY(tree().leave_unborn(base.sha, m_slot ? std::string() : base.branch));
+        head = tree().head();
+    }
+    std::error_code problem;
+    if (head && !fs::exists(tree().git_dir() / "index", problem)) {
+        log::warning("{} has no index any more: it is made anew", tree().root().string());
+        GDNCTL_TRY(tree().forget_unfinished());
+    }
+    return head;
+}
+
 Result<Base> Transactions::begin(int iteration, bool again) {
+    if (m_slot) GDNCTL_TRY(m_slot->mend(m_repository));
     GDNCTL_TRY(distrust(nullptr));
     if (!again) {
         GDNCTL_TRY(check_finished());
@@ -176,7 +193,8 @@ Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std
     }
     const std::string message =
         fmt::format("Not committed in iteration {}\n\nGdnctl-Run: {}\n", iteration, m_settings.run);
-    GDNCTL_TRY_ASSIGN(const GitSnapshot left, tree().snapshot(head, message));
+    GDNCTL_TRY_ASSIGN(const GitSnapshot left,
+                      m_slot ? m_slot->snapshot(head, message) : m_repository.snapshot(head, message));
     candidate.hidden = left.hidden;
     Leftovers found;
     if (m_slot) {
@@ -206,9 +224,9 @@ Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std
 }
 
 Status Transactions::put_away(int iteration, int attempt, const Base& base) {
+    GDNCTL_TRY_ASSIGN(const GitHead head, present(base));
     GDNCTL_TRY(distrust(nullptr));
     GDNCTL_TRY(tree().clear_stale_locks());
-    GDNCTL_TRY_ASSIGN(const GitHead head, tree().head());
     const std::string leaf = fmt::format("attempt-{}", attempt);
     if (head.sha != base.sha) GDNCTL_TRY(pin(ref(iteration, leaf + "/head"), head.sha));
     Candidate ignored;
@@ -216,13 +234,17 @@ Status Transactions::put_away(int iteration, int attempt, const Base& base) {
     return m_slot ? fill_slot(base.sha) : Status();
 }
 
-Result<bool> Transactions::produced(const Base& base) const {
-    GDNCTL_TRY_ASSIGN(const GitHead head, tree().head());
+Result<bool> Transactions::produced(const Base& base) {
+    GDNCTL_TRY_ASSIGN(const GitHead head, present(base));
     if (head.sha == base.sha) return false;
     GDNCTL_TRY_ASSIGN(const bool descends, m_repository.is_ancestor(base.sha, head.sha));
     if (!descends) return false;
     GDNCTL_TRY_ASSIGN(const auto dirty, tree().dirty_paths());
     return dirty.empty();
+}
+
+Result<bool> Transactions::committed(const Base& base) {
+    return present(base).map([&](const GitHead& head) { return head.sha != base.sha; });
 }
 
 Status Transactions::clear(int iteration, const Base& base) {
@@ -282,8 +304,8 @@ Status Transactions::judge(const Base& base, Candidate& candidate) const {
 
 Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     Candidate candidate;
+    GDNCTL_TRY_ASSIGN(const GitHead head, present(base));
     GDNCTL_TRY(distrust(&candidate.config_changes));
-    GDNCTL_TRY_ASSIGN(const GitHead head, tree().head());
     candidate.head = head.sha;
     // First of all: whatever follows may fail, and then nothing is lost.
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
@@ -341,10 +363,7 @@ Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::s
     std::optional<std::string> commit;
     if (!again) GDNCTL_TRY(check_finished());
     if (again) {
-        GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
-        const auto found =
-            std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.message.ends_with(message); });
-        if (found != all.end()) commit = found->commit;
+        GDNCTL_TRY_ASSIGN(commit, stash_named(message));
     }
     if (commit) {
         // Killed between the stash and the cleaning of the tree: what is still there comes along once more. If it is
@@ -361,6 +380,13 @@ Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::s
     if (!made) return std::optional<std::string>();
     GDNCTL_TRY(pin(ref(iteration, "stash"), made->commit));
     return std::optional(made->commit);
+}
+
+Result<std::optional<std::string>> Transactions::stash_named(std::string_view message) const {
+    GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.message.ends_with(message); });
+    return found == all.end() ? std::nullopt : std::optional(found->commit);
 }
 
 Result<GitRestore> Transactions::bring_back(std::string_view stash) {

@@ -105,7 +105,9 @@ public:
     // Keeps what the attempt left under its number; a slot is clean afterwards, a checkout as it was.
     Status put_away(int iteration, int attempt, const Base& base);
     // Whether the attempt left finished work: commits on top of the base, and nothing else in the tree.
-    Result<bool> produced(const Base& base) const;
+    Result<bool> produced(const Base& base);
+    // Whether HEAD is anywhere else than at the base.
+    Result<bool> committed(const Base& base);
     // In place: takes what the attempt left off the branch and out of the tree, which is as at the base afterwards.
     // It must have been pinned before, by put_away() or collect(). In a slot there is nothing to do.
     Status clear(int iteration, const Base& base);
@@ -131,6 +133,8 @@ public:
     // nullopt: there is none. `again`: a stash with this message may have been made before.
     Result<std::optional<std::string>> set_aside(int iteration, std::string_view message, bool again);
     Result<GitRestore> bring_back(std::string_view stash);
+    // The stash with this message; nullopt: there is none.
+    Result<std::optional<std::string>> stash_named(std::string_view message) const;
 
 private:
     Transactions(GitCheckout repository, std::optional<GitSlot> slot, TransactionSettings settings, Artefacts artefacts,
@@ -144,6 +148,7 @@ private:
 
     const GitCheckout& tree() const { return m_slot ? m_slot->checkout() : m_repository; }
     Status check_finished() const;
+    Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);
     Status fill_slot(std::string_view commit);
     Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const std::string& head,

@@ -103,6 +103,16 @@ void judge_success(JobEnd& end, JobKind kind, const TargetEvidence& expected, bo
     }
 }
 
+// The program that we are as a job's submitter could not write: nobody's work has failed. What a job itself prints has
+// no exit code of ours beside it.
+bool lacks_room(int rc, const JobSite& site, const Evidence& evidence) {
+    constexpr int k_infra = 4, k_io = 8;
+    const std::string& tail = evidence.output.tail();
+    const auto says = [&](std::string_view words) { return tail.find(words) != std::string::npos; };
+    const bool said = says("No space left on device") || says("Disk quota exceeded") || says("File too large");
+    return (rc == k_io && (said || tail.empty())) || (rc == k_infra && site.cluster == "local" && said);
+}
+
 void judge_time_limit(JobEnd& end) {
     const bool pending = end.report.status == "PENDING";
     fail_job(end, pending ? Outcome::infra : Outcome::timeout,
@@ -216,6 +226,14 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     Evidence evidence;
     if (std::filesystem::exists(order.log)) {
         GDNCTL_TRY_ASSIGN(evidence, read_evidence(order.log));
+    }
+    if (lacks_room(rc, order.site, evidence)) {
+        return fail(
+            ErrorKind::local_io,
+            fmt::format("the job could not be run, as something could not be written{}{}",
+                        evidence.output.tail().empty() ? "" : ":\n", last_lines(evidence.output.tail(), 3)),
+            "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "
+            "again with --resume");
     }
     const bool whole_suite =
         m_options.pytest_args.empty() && order.pytest_args.empty() && m_options.suite == TestSelection::Suite::both;

@@ -19,6 +19,10 @@
 #include "gdnctl/core/result.h"
 #include "gdnctl/loop/report.h"
 
+namespace gdnctl {
+class GitCheckout;
+}
+
 namespace gdnctl::loop {
 
 struct Record;
@@ -59,5 +63,7 @@ Result<std::vector<Json>> read_ledger(const std::filesystem::path& log_dir);
 // A name for what a patch does: its added and removed lines with the files that they are in, without white space and
 // line numbers. Sixteen hexadecimal digits; "" for an empty patch. `patch`: as git prints it.
 Result<std::string> patch_id(std::string_view patch);
+// Of the changes between two commits, however large they are.
+Result<std::string> patch_id(const GitCheckout& repository, std::string_view from, std::string_view to);
 
 }  // namespace gdnctl::loop

@@ -311,4 +311,40 @@ TEST_CASE("engine: a disk that is full ends the run with 8, and --resume finishe
     CHECK(world.read("kernel.c") == "int speed = 2;\n");
 }
 
+TEST_CASE("engine: what fails while a disk is full is nobody's failure, and --resume repeats it") {
+    EngineWorld world;
+    world.settings.isolation = Isolation::inplace;
+    world.settings.options.dirty_policy = DirtyPolicy::stash;
+    world.write("mine.txt", "mine\n");
+    bool full = true;
+    world.room = [&]() -> Status { return full ? fail(ErrorKind::local_io, "the disk is full") : Status(); };
+    ScriptedAgent failing({[](const AgentRequest& request) {
+        write_text(request.worktree / "half.c", "half\n");
+        return ended(AgentClass::failed, AgentAction::retry, 1);
+    }});
+    CHECK(world.run(failing).reason == "local-io");
+    CHECK(world.status() == "?? mine.txt");
+    ScriptedAgent idle({[](const AgentRequest&) { return good(); }});
+    CHECK(world.run(idle, true).reason == "local-io");
+    ScriptedAgent agent({world.commits("int speed = 2;\n")});
+    int checks = 0;
+    world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext&) {
+        StageResult result;
+        if (checks++ == 0) result.verdict = StageVerdict::fail;
+        return result;
+    }));
+    const RunEnd end = world.run(agent, true);
+    CHECK(end.reason == "local-io");
+    CHECK(end.rc == 8);
+    full = false;
+    CHECK(world.run(agent, true).reason == "completed");
+    CHECK(agent.calls == 1);
+    CHECK(checks == 2);
+    CHECK(world.state.outcomes == std::map<std::string, int>{{"accepted", 1}});
+    CHECK(world.read("mine.txt") == "mine\n");
+    CHECK(world.status() == "?? mine.txt");
+    CHECK(world.sh("git ls-tree -r --name-only " + world.ref("iter-001/attempt-1/leftovers")).find("half.c") !=
+          std::string::npos);
+}
+
 }  // namespace gdnctl::loop

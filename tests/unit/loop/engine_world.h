@@ -99,6 +99,7 @@ struct EngineWorld : LoopWorld {
         parts.stages = stages;
         parts.log_entry = log_entry;
         if (directive) parts.directives.emplace_back([&](std::span<const Record>) { return std::vector{directive()}; });
+        parts.room = room;
         parts.stop = stop.get_token();
         Engine engine(settings, std::move(parts));
         const RunEnd end = engine.run(resumed);
@@ -110,6 +111,7 @@ struct EngineWorld : LoopWorld {
     std::vector<std::unique_ptr<Stage>> stages;
     std::function<Result<std::optional<LogEntry>>(int, std::span<const Record>)> log_entry;
     std::function<std::string()> directive;
+    std::function<Status()> room;
     std::stop_source stop;
     int stop_after_look = 0;  // 0: never
     RunState state;

@@ -245,6 +245,28 @@ TEST_CASE("journal: on a full disk nothing of a record stays, and the next one f
     CHECK(ok(parse_records(read_text(path), "j")).size() == 2);
 }
 
+TEST_CASE("journal: one that an agent has removed is written again, one that was replaced is not touched") {
+    const test::TempDir folder;
+    const fs::path path = folder / "logs" / "journal.jsonl";
+    fs::create_directory(folder / "logs");
+    auto journal = ok(LoopJournal::open(path));
+    ok(journal.append({Type::run, 0, {{"run", "r1"}}}, k_now));
+    ok(journal.append({Type::iteration, 1}, k_now));
+    fs::remove_all(folder / "logs");
+    ok(journal.append({Type::base, 1, {{"sha", "abc"}}}, k_now));
+    fs::remove(path);
+    ok(journal.append({Type::attempt, 1}, k_now));
+    const auto records = ok(parse_records(read_text(path), "j"));
+    REQUIRE(records.size() == 4);
+    CHECK(records == journal.records());
+    fs::remove(path);
+    write_text(path, "mine\n");
+    const auto refused = journal.append({Type::attempt_end, 1}, k_now);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == ErrorKind::conflict);
+    CHECK(read_text(path) == "mine\n");
+}
+
 TEST_CASE("state: is derived, replaced as a whole with a backup, and read back") {
     const test::TempDir folder;
     const fs::path path = folder / "state.json";

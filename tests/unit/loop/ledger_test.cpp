@@ -201,4 +201,16 @@ TEST_CASE(
     CHECK(ok(patch_id(binary + "Kabc\n")) != ok(patch_id(binary + "Kabd\n")));
 }
 
+TEST_CASE("patch id: of two commits the same as of the patch between them") {
+    LoopWorld world;
+    world.write("kernel.c", "int speed = 2;\n");
+    world.write("data.bin", std::string("\0\1\2binary", 9));
+    const std::string head = world.commit("more");
+    const auto git = ok(GitCheckout::open(world.path(), system_process(), world.clock));
+    const std::string id = ok(patch_id(git, world.base, head));
+    CHECK(id.size() == 16);
+    CHECK(id == ok(patch_id(ok(git.patch(world.base, head, {})))));
+    CHECK(ok(patch_id(git, head, head)).empty());
+}
+
 }  // namespace gdnctl::loop
