@@ -1,10 +1,8 @@
 # codex-loop among people, strange repositories and broken surroundings: nothing is lost, the words are clear.
+. "$REPO/tests/support/loop_repo.sh"
 repo() {  # a repository with a kernel, and a script that is the agent
   git init -q . && printf 'int speed = 1;\n' >kernel.c && printf 'It {{ITERATION}}\n' >prompt.md && git add . && git commit -qm base
   base=$(git rev-parse HEAD)
-}
-agent() {  # LINE...: what the agent does, in the folder where it works
-  { printf '#!/bin/bash\nset -e\ncat >/dev/null\n'; printf '%s\n' "$@"; } >"$WORK/agent" && chmod +x "$WORK/agent"
 }
 works='n=$(($(git rev-list --count HEAD) + 1)); echo "int speed = $n;" >kernel.c; git commit -qm "step $n" kernel.c'
 loop() {  # CODE OPTION...
@@ -14,11 +12,9 @@ loop() {  # CODE OPTION...
     --sleep-seconds 0 --retry-sleep-seconds 0 --iterations 1 "$@"
 }
 as=()
-reason() { [ "$(tail -n 1 "$WORK/err")" = "[gdnctl] codex-loop stopped: $1" ] || fail "last line is not: $1"; }
 same() { [ "$2" = "$3" ] || fail "$1: '$2' instead of '$3'"; }
 ref() { git for-each-ref --format='%(refname)' "refs/gdnctl/*/$1"; }
 files() { git ls-tree -r -z --name-only "$1" | tr '\0' '|'; }
-logs=.agents/logs/gdn_codex_loop
 
 # ---- two at once
 
@@ -95,7 +91,7 @@ test_branch_moved_to_what_conflicts_keeps_both() {
   repo && agent "(cd $WORK/cwd && echo theirs >kernel.c && git commit -qam theirs)" "$works"
   loop 2 --isolation worktree
   err_has 'conflicts with what the branch is now'
-  reason 'reason=landing iteration=1 rc=2'
+  last_line 'reason=landing iteration=1 rc=2'
   same kernel "$(cat kernel.c)" theirs
   same 'kept work' "$(git show "$(ref iter-001/head)":kernel.c)" 'int speed = 2;'
 }

@@ -1,5 +1,6 @@
 # codex-loop with validation and performance: what is kept, what is taken back, and why; jobs of this machine.
 
+. "$REPO/tests/support/loop_repo.sh"
 world() { # a target whose test says what state.txt asks for, and whose profile prints the number in speed.txt as ms
   unset GIT_AUTHOR_DATE GIT_COMMITTER_DATE  # the log's dates are compared with the commits'
   git init -q . && mkdir -p scripts/gdn
@@ -47,7 +48,6 @@ loop() { # CODE OPTION...
   expect "$want" "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 \
     --retry-sleep-seconds 0 --validation-retry-sleep 0 --validation-ray-cluster local "$@"
 }
-last_line() { [ "$(tail -n 1 "$WORK/err")" = "[gdnctl] codex-loop stopped: $1" ] || fail "last line is not: $1"; }
 kept() { [ "$(git rev-list --count "$base"..HEAD -- speed.txt)" = "$1" ] || fail "$1 candidates should be on the branch"; }
 entries() { [ "$(grep -c '^### Iteration ' log.md)" = "$1" ] || fail "$(grep -c '^### Iteration ' log.md) entries in the log, not $1"; }
 clean_log() { # the linter has nothing to say
@@ -55,7 +55,6 @@ clean_log() { # the linter has nothing to say
   out_lacks '"rule"'
 }
 log_has() { grep -qF -- "$1" log.md || { cat log.md >&2; fail "log.md lacks: $1"; }; }
-logs=.agents/logs/gdn_codex_loop
 
 test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   world && agent 8:ok 4:wrong 8:ok

@@ -1,15 +1,13 @@
 # What a codex-loop leaves behind: nothing in the user's tree, and no secret in what it writes.
+. "$REPO/tests/support/loop_repo.sh"
 repo() {
   git init -q . && printf 'int speed = 1;\n' >kernel.c && printf 'make it faster' >prompt.md && git add . && git commit -qm base
 }
-agent() { { printf '#!/bin/bash\nset -e\ncat >/dev/null\n'; printf '%s\n' "$@"; } >"$WORK/agent" && chmod +x "$WORK/agent"; }
-works='n=$(($(git rev-list --count HEAD) + 1)); echo "int speed = $n;" >kernel.c; git commit -qam "step $n"'
 loop() {
   local want=$1
   shift
   expect "$want" "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --prompt-file prompt.md --sleep-seconds 0 "$@"
 }
-logs=.agents/logs/gdn_codex_loop
 no_trace_of() {  # TEXT: not on standard error, not in the log directory, packed or not, not in the state directory
   err_lacks "$1"
   local found
