@@ -319,11 +319,7 @@ def codex_asks_others_unless_it_is_told_not_to(t):
     may(ALONE, "a network namespace")
     trace, prefix = tracer(t)
     t.configure("improve")
-    path = os.path.join(t.codex_home, "config.toml")
-    with open(path) as f:
-        text = f.read()
-    with open(path, "w") as f:
-        f.write(text[:text.index("[features]")])
+    path = t.edit_config(lambda text: text[:text.index("[features]")])
     t.begin(None, prefix=(*ALONE, *SERVE, path, *prefix)).demands("completed", 0)
     inet, resolvers = addresses(trace)
     demand(resolvers or [line for line in inet if 'inet_addr("127.0.0.1")' not in line or "htons(53)" in line], "it asked nobody")

@@ -97,11 +97,7 @@ for name, words in BOTH:
 @case
 def iteration_with_a_log_in_in_a_keyring(t):
     t.configure("improve")
-    path = os.path.join(t.codex_home, "config.toml")
-    with open(path) as f:
-        text = f.read()
-    with open(path, "w") as f:
-        f.write('cli_auth_credentials_store = "keyring"\n' + text)
+    t.edit_config(lambda text: 'cli_auth_credentials_store = "keyring"\n' + text)
     t.loop(None).says("codex has its log-in in a keyring: it works in " + t.codex_home)
     demand(os.path.isdir(os.path.join(t.codex_home, "sessions")), "codex worked elsewhere")
     equal("outcomes", t.outcomes(), ["accepted"])
@@ -270,11 +266,7 @@ def failure_stream_that_says_nothing(t):
 @case
 def failure_nobody_there(t):
     t.configure("message")
-    path = os.path.join(t.codex_home, "config.toml")
-    with open(path) as f:
-        text = f.read()
-    with open(path, "w") as f:
-        f.write(text.replace(f"127.0.0.1:{t.server.port}", "127.0.0.1:9"))
+    t.edit_config(lambda text: text.replace(f"127.0.0.1:{t.server.port}", "127.0.0.1:9"))
     started = time.monotonic()
     done = t.loop(None, "--codex-max-wait", "0", reason="agent-error", code=1)
     equal("classes", done.classes(), ["unreachable"])

@@ -181,6 +181,15 @@ class Try:
         with open(os.path.join(self.codex_home, "config.toml"), "w") as f:
             f.write(CONFIG.format(model=model, url=self.server.url(scenario, self.run_name), idle_ms=idle_ms) + more)
 
+    def edit_config(self, change):
+        """Codex's config.toml is what `change` makes of its text; the path of it."""
+        path = os.path.join(self.codex_home, "config.toml")
+        with open(path) as f:
+            text = f.read()
+        with open(path, "w") as f:
+            f.write(change(text))
+        return path
+
     def environment(self):
         return {"PATH": os.path.join(self.folder, "bin") + ":" + os.environ["PATH"], "HOME": self.home, "LANG": "C.UTF-8", "TZ": "UTC",
                 "TMPDIR": os.path.join(self.folder, "tmp"), "OPENAI_API_KEY": KEY, "GIT_CONFIG_NOSYSTEM": "1",
