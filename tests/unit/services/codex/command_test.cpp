@@ -66,7 +66,7 @@ TEST_CASE("command agent: a code of its own, a signal, a limit, a stop request, 
     CHECK(outcome->kind == AgentClass::stopped);
 }
 
-TEST_CASE("command agent: no program, no threads, nothing at that path") {
+TEST_CASE("command agent: no program, no conversations, nothing at that path") {
     CodexWorld world;
     CHECK_FALSE(make_command_agent({}, system_process(), system_clock())->run(world.request));
     const auto missing = make_command_agent({"/nowhere/agent"}, system_process(), system_clock())->run(world.request);

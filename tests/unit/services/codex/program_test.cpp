@@ -174,7 +174,7 @@ TEST_CASE("codex home: CODEX_HOME, and without it, or when it is empty, ~/.codex
     CHECK(codex_home_of({{"HOME", "/h"}}) == "/h/.codex");
 }
 
-TEST_CASE("codex home: configuration is linked, threads are the run's own") {
+TEST_CASE("codex home: configuration is linked, conversations are the run's own") {
     const Scratch scratch;
     (void)scratch.file("user/auth.json", "a");
     (void)scratch.file("user/config.toml", "c");
