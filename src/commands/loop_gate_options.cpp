@@ -117,6 +117,29 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
     describe_where(args, o);
 }
 
+void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
+    args.option(o.profile.ce_implementation, k_gate_ce,
+                {.names = "--validation-profile-ce-implementation",
+                 .value = "NAME",
+                 .help = "fused cross-entropy to use",
+                 .group = k_profile});
+    args.option(o.profile.ce_bwd_mode, k_gate_ce_backward,
+                {.names = "--validation-profile-ce-bwd-mode",
+                 .value = "MODE",
+                 .help = "its backward pass",
+                 .group = k_profile});
+    args.option(o.ce_compare_implementation, k_gate_ce,
+                {.names = "--validation-profile-ce-compare-implementation",
+                 .value = "NAME",
+                 .help = "profile each candidate once more, with this one, for the record; auto: no second profile",
+                 .group = k_profile});
+    args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
+                {.names = "--validation-profile-ce-bwd-compare-mode",
+                 .value = "MODE",
+                 .help = "likewise with this backward pass",
+                 .group = k_profile});
+}
+
 void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
     ProfileSettings& s = o.profile;
     const auto number = [&args](auto& value, std::string_view names, std::string_view help) {
@@ -155,26 +178,7 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                                  .help = "bucket of a profile on the held TPU",
                                  .group = k_profile,
                                  .default_text = "that of its region"});
-    args.option(s.ce_implementation, k_gate_ce,
-                {.names = "--validation-profile-ce-implementation",
-                 .value = "NAME",
-                 .help = "fused cross-entropy to use",
-                 .group = k_profile});
-    args.option(s.ce_bwd_mode, k_gate_ce_backward,
-                {.names = "--validation-profile-ce-bwd-mode",
-                 .value = "MODE",
-                 .help = "its backward pass",
-                 .group = k_profile});
-    args.option(o.ce_compare_implementation, k_gate_ce,
-                {.names = "--validation-profile-ce-compare-implementation",
-                 .value = "NAME",
-                 .help = "profile each candidate once more, with this one, for the record; auto: no second profile",
-                 .group = k_profile});
-    args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
-                {.names = "--validation-profile-ce-bwd-compare-mode",
-                 .value = "MODE",
-                 .help = "likewise with this backward pass",
-                 .group = k_profile});
+    describe_cross_entropy(args, o);
     args.option(s.run_name_prefix, {.names = "--validation-profile-run-name-prefix",
                                     .value = "TEXT",
                                     .help = "start of the run's name; _iterNNN follows",
