@@ -101,8 +101,8 @@ def undisturbed():
 def sweep():
     need, met = undisturbed(), 0
     for step in range(SIZES):
-        # Small sizes, where each write is met by itself, are the closer ones.
-        size = int(need * ((step + 1) / (SIZES + 1)) ** 1.5)
+        # Small sizes, where each write is met by itself, are the closer ones. An agent may leave nothing at all.
+        size = int(need * (step / SIZES if FULL == "agent" else (step + 1) / (SIZES + 1)) ** 1.5)
         disk = Disk(f"disk-{step}")
         status, words = broken_off(disk, size)
         if status != 0:
