@@ -127,8 +127,7 @@ test_held_tpu_is_released_on_every_way_out_defect_19() {
   hold 3 --iterations 1
   [ "$(wc -l <"$WORK/released")" = 1 ] || fail 'no commit'
   scenario thread "command touch $WORK/running; sleep 300" 'sleep 300'
-  "$GDNCTL" codex-loop --prompt-file prompt.md --model model-a --iterations 1 --hold-dev-tpu --dev-tpu-name x --dev-tpu-allocator "$WORK/allocator" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" codex-loop --prompt-file prompt.md --model model-a --iterations 1 --hold-dev-tpu --dev-tpu-name x --dev-tpu-allocator "$WORK/allocator"
   until [ -e "$WORK/running" ]; do sleep 0.05; done
   kill -TERM $pid
   wait $pid

@@ -89,8 +89,7 @@ test_second_loop_gets_7() {
 test_sigterm_ends_the_agent_restores_the_stash_and_resume_goes_on_defect_19() {
   repo && echo mine >mine.txt
   agent "if [ -e $WORK/again ]; then $works; exit 0; fi" "setsid sleep 300 & echo \$! >$WORK/pid; echo half >>kernel.c; touch $WORK/running; sleep 300"
-  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --sleep-seconds 0 --dirty-policy stash 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --sleep-seconds 0 --dirty-policy stash
   until [ -e "$WORK/running" ]; do sleep 0.05; done
   [ ! -e mine.txt ] || fail 'not stashed'
   kill -TERM $pid
@@ -117,9 +116,7 @@ test_a_signal_in_a_check_in_the_pause_and_before_a_retry_defect_19() {
     local signal=TERM code=143
     [ $phase = pause ] && signal=INT code=130
     echo mine >mine.txt
-    env --default-signal=INT "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --dirty-policy stash \
-      "$@" 2>"$WORK/err" &
-    local pid=$!
+    launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2 --dirty-policy stash "$@"
     until [ -e "$WORK/there" ]; do sleep 0.05; done
     [ $phase = check ] || sleep 0.5
     kill -$signal $pid

@@ -4,11 +4,8 @@
 setup() { printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", %s]\n' "$1" >gdnctl.toml; }
 jobs=$XDG_STATE_HOME/gdnctl/local/jobs
 
-# Starts a command that can be found by its mark; bash starts background commands with SIGINT ignored, env undoes that.
-start() {
-  env --default-signal=INT PHASE_MARK="$WORK" "$@" >"$WORK/out" 2>"$WORK/err" 8<&- &
-  pid=$!
-}
+# Starts a command that can be found by its mark.
+start() { PHASE_MARK=$WORK launch "$@" 8<&-; }
 until_() { # COMMAND...
   for _ in $(seq 3000); do
     "$@" 2>/dev/null && return

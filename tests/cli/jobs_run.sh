@@ -258,8 +258,7 @@ test_json_after_a_signal() {
   for words in "130 RUNNING none" "130 STOPPED --auto-stop"; do
     set -- $words
     [ "$3" = none ] && option= || option=$3
-    env --default-signal=INT "$GDNCTL" ray-test --cluster local --json --submission-id "j-$2" $option >"$WORK/out" 2>"$WORK/err" &
-    local pid=$!
+    launch "$GDNCTL" ray-test --cluster local --json --submission-id "j-$2" $option
     for _ in $(seq 600); do grep -qx up "$WORK/err" && break; sleep 0.05; done
     kill -INT "$pid"
     wait "$pid"
@@ -268,8 +267,7 @@ test_json_after_a_signal() {
     out_has "\"submission_id\":\"j-$2\",\"status\":\"$2\""
     err_has interrupted
   done
-  env --default-signal=INT "$GDNCTL" ray-wait --cluster local --json j-RUNNING >"$WORK/out" 2>"$WORK/err" &
-  pid=$!
+  launch "$GDNCTL" ray-wait --cluster local --json j-RUNNING
   for _ in $(seq 600); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done
   kill -INT "$pid"
   wait "$pid"
@@ -283,8 +281,7 @@ test_ctrl_c_while_packing_submits_nothing() {
   git init -q
   printf 'target = "t"\n[targets.t]\ntest = ["true"]\n' >gdnctl.toml
   truncate -s 3900M large  # nothing on disk, seconds to pack
-  env --default-signal=INT "$GDNCTL" ray-test --cluster local --json --submission-id packed >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-test --cluster local --json --submission-id packed
   for _ in $(seq 600); do [ -n "$(find "$XDG_STATE_HOME" -name package.zip -size +1 2>/dev/null)" ] && break; sleep 0.05; done
   kill -INT "$pid"
   wait "$pid"

@@ -199,8 +199,7 @@ test_head_restart_while_waiting_is_exit_4() {
   serve
   target '"sleep 30"'
   expect 0 "$GDNCTL" ray-test $RAY --working-dir none --no-wait --submission-id lost
-  "$GDNCTL" ray-wait $RAY lost --poll 0.2 >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-wait $RAY lost --poll 0.2
   for _ in $(seq 100); do grep -q status= "$WORK/err" && break; sleep 0.05; done
   ctl '{"forget": true}'
   wait "$pid"
@@ -223,8 +222,7 @@ test_a_deleted_record_is_not_a_head_restart() {
 test_dashboard_away_for_a_while_does_not_end_the_wait() {
   serve
   job long RUNNING end_time=null </dev/null
-  "$GDNCTL" ray-wait $RAY long --poll 0.2 >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-wait $RAY long --poll 0.2
   for _ in $(seq 100); do grep -q status= "$WORK/err" && break; sleep 0.05; done
   ctl '{"fault": {"match": "GET /api/jobs/long", "reset": 1, "times": 3}}'
   sleep 1
@@ -245,8 +243,7 @@ test_no_secret_leaves_by_any_door() {
   export http_proxy=http://127.0.0.1:$OTHER https_proxy=http://127.0.0.1:$OTHER ALL_PROXY=http://127.0.0.1:$OTHER
   git init -q
   target '"sleep 3; exit 1"'
-  "$GDNCTL" -vv ray-test $RAY -e "MINE=own-secret-0123456789" >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" -vv ray-test $RAY -e "MINE=own-secret-0123456789"
   for _ in $(seq 100); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done
   cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -v 'MINE=own-secret' >"$WORK/argv"
   wait "$pid"

@@ -72,16 +72,14 @@ test_polling_is_one_request_a_poll() {
 test_interrupt_leaves_the_job_running_and_auto_stop_stops_it() {
   serve
   target '"sleep 30"'
-  env --default-signal=INT "$GDNCTL" ray-test $RAY --working-dir none --submission-id one >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-test $RAY --working-dir none --submission-id one
   for _ in $(seq 200); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done
   kill -INT "$pid"
   wait "$pid"
   [ $? = 130 ] || fail "not 130"
   err_has 'the job goes on; next:'
   [ "$(asked 'POST /api/jobs/one/stop')" = 0 ] || fail "stopped"
-  "$GDNCTL" ray-test $RAY --working-dir none --submission-id two --auto-stop >"$WORK/out" 2>"$WORK/err" &
-  pid=$!
+  launch "$GDNCTL" ray-test $RAY --working-dir none --submission-id two --auto-stop
   for _ in $(seq 200); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done
   kill -TERM "$pid"
   wait "$pid"
@@ -202,8 +200,7 @@ test_ctrl_c_while_packing_submits_nothing() {
   git init -q
   target '"true"'
   truncate -s 3900M large  # nothing on disk, seconds to pack
-  env --default-signal=INT "$GDNCTL" ray-test $RAY --json --submission-id packed >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-test $RAY --json --submission-id packed
   for _ in $(seq 600); do ls -l "/proc/$pid/fd" 2>/dev/null | grep -q gdnctl-package && break; sleep 0.05; done
   kill -INT "$pid"
   wait "$pid"
@@ -216,8 +213,7 @@ test_a_post_that_is_interrupted_names_the_job_or_stops_it() {
   serve
   target '"sleep 60"'
   ctl '{"fault": {"match": "POST /api/jobs/", "hang": 30, "times": -1}}'
-  env --default-signal=INT "$GDNCTL" ray-test $RAY --working-dir none --submission-id doubt >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-test $RAY --working-dir none --submission-id doubt
   for _ in $(seq 400); do [ "$(asked 'POST /api/jobs/$')" = 1 ] && break; sleep 0.05; done
   kill -INT "$pid"
   wait "$pid"
@@ -228,8 +224,7 @@ test_a_post_that_is_interrupted_names_the_job_or_stops_it() {
 test_json_when_a_signal_ends_a_submission() {
   serve
   target '"echo up >&2; sleep 60"'
-  env --default-signal=INT "$GDNCTL" ray-test $RAY --working-dir none --json --auto-stop --submission-id j >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-test $RAY --working-dir none --json --auto-stop --submission-id j
   for _ in $(seq 400); do grep -qx up "$WORK/err" && break; sleep 0.05; done
   kill -TERM "$pid"
   wait "$pid"

@@ -37,8 +37,7 @@ test_raw_bytes_pass_and_json_is_repaired() {
 follows() { # whatever the server's options, the log in pieces arrives whole
   numbered 1 2000 >"$WORK/want"
   job f RUNNING end_time=null <"$WORK/want"
-  "$GDNCTL" ray-logs $RAY f --follow --tail 100000 >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-logs $RAY f --follow --tail 100000
   for round in 1 2 3 4; do
     sleep 0.6
     [ -z "${1:-}" ] || ctl "$1"
@@ -89,8 +88,7 @@ test_follow_as_json_when_nothing_else_works() {
 test_follow_survives_a_suspended_client() {
   serve
   job f RUNNING end_time=null </dev/null
-  "$GDNCTL" ray-logs $RAY f --follow >"$WORK/out" 2>"$WORK/err" &
-  local pid=$!
+  launch "$GDNCTL" ray-logs $RAY f --follow
   sleep 0.8
   kill -STOP "$pid"
   ctl '{"append": ["f", "while you slept\n"]}'

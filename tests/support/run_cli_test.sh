@@ -2,6 +2,7 @@
 # run_cli_test.sh SCRIPT FUNCTION GDNCTL: runs one black-box test in a fresh folder with a pinned environment.
 # Inside a test: $GDNCTL is the binary, $WORK the folder (also the working directory), $FIXTURES the fixtures;
 # expect CODE COMMAND... runs a command, checks its exit code and leaves $WORK/out and $WORK/err;
+# launch COMMAND... starts one in the background, as $pid, with SIGINT as a terminal gives it, into the same two files;
 # powerless leaves in $as what makes "${as[@]}" COMMAND obey permissions (root obeys none), with $WORK readable to it;
 # out_has / err_has / out_lacks / err_lacks TEXT look into them; fail TEXT ends the test; skip REASON skips it visibly.
 set -u
@@ -31,6 +32,12 @@ expect() {
   "$@" >"$WORK/out" 2>"$WORK/err"
   got=$?
   [ "$got" = "$want" ] || fail "exit code $got, expected $want, of: $*"
+}
+launch() {
+  # What the last command said must not be taken for this one's: a signal sent on the strength of it comes too early.
+  : >"$WORK/out" >"$WORK/err"
+  env --default-signal=INT "$@" >"$WORK/out" 2>"$WORK/err" &
+  pid=$!
 }
 powerless() {
   as=()
