@@ -119,8 +119,7 @@ Status launch_supervisor(const std::filesystem::path& program, const std::filesy
     UniqueFd theirs(pair[1]);
 
     std::vector<std::string> words = {"gdnctl", k_local_supervisor_word, folder.string()};
-    std::vector<std::string> environment = {std::string(k_process_mark) + "=" +
-                                            supervisor_mark(folder.filename().string())};
+    std::vector<std::string> environment = {std::string(k_process_mark) + "=" + supervisor_mark(folder)};
     for (const std::string_view name : k_kept) {
         const auto it = own_env.find(std::string(name));
         if (it != own_env.end()) environment.push_back(it->first + "=" + it->second);

@@ -151,7 +151,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     for (const JobEnv& item : request.env) env[item.name] = item.value;
     env["PYTHONUNBUFFERED"] = "1";
     env["GDNCTL_SUBMISSION_ID"] = request.submission_id;
-    env[std::string(k_process_mark)] = local::job_mark(request.submission_id);
+    env[std::string(k_process_mark)] = local::job_mark(m_store.job(request.submission_id));
     env.erase("RAY_ADDRESS");
     return env;
 }

@@ -121,7 +121,7 @@ bool Store::is_looked_after(std::string_view id) const {
     const auto record = read_supervisor(id);
     if (!record) return true;
     if (*record) return is_alive((*record)->supervisor);
-    return !processes_with_mark(supervisor_mark(id), all_processes()).empty();
+    return !processes_with_mark(supervisor_mark(job(id)), all_processes()).empty();
 }
 
 Status Store::write_supervisor(std::string_view id, const SupervisorRecord& record) const {
@@ -145,7 +145,7 @@ Result<JobDetails> Store::settle(std::string_view id) const {
     GDNCTL_TRY_ASSIGN(const auto record, read_supervisor(id));
     if (is_looked_after(id)) return details;
     const auto child = record ? record->child : std::nullopt;
-    end_orphans(id, child, *m_clock);
+    end_orphans(job(id), child, *m_clock);
     details.state = JobState::failed;
     details.error_type = std::string(job_error::k_died);
     details.message = "Job supervisor actor died: local supervisor " +

@@ -224,16 +224,16 @@ void Supervisor::stop_ladder() {
         std::chrono::seconds(seconds && *seconds >= 0 ? std::min<std::int64_t>(*seconds, 3600) : 3);
     Clock& clock = system_clock();
     const auto kill_at = clock.monotonic() + grace;
-    for (const ProcessId& id : family_of(getpid(), m_id)) {
+    for (const ProcessId& id : family_of(getpid())) {
         send_signal(id, signal_number);
         send_signal(id, SIGCONT);
     }
     while (clock.monotonic() < kill_at) {
         reap();
-        if (family_of(getpid(), m_id).empty()) break;
+        if (family_of(getpid()).empty()) break;
         pause(k_tick);
     }
-    end_processes([this] { return family_of(getpid(), m_id); }, milliseconds(0), clock);
+    end_processes([] { return family_of(getpid()); }, milliseconds(0), clock);
     reap();
 }
 
@@ -259,7 +259,7 @@ void Supervisor::run_to_end() {
         wait = std::min(wait * 2, k_tick);
     }
     // What is left would go on writing to the log, and might keep a device busy.
-    end_processes([this] { return family_of(getpid(), m_id); }, milliseconds(0), system_clock());
+    end_processes([] { return family_of(getpid()); }, milliseconds(0), system_clock());
     reap();
     if (m_terminated) {
         end(JobState::failed, job_error::k_died,

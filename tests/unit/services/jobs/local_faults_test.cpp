@@ -289,11 +289,26 @@ TEST_CASE("local: a job that submits another one does not take it along when it 
     world.wait_log("outer", "up");
     // As a process of the outer job would: with its environment.
     world.env["GDNCTL_SUBMISSION_ID"] = "outer";
-    world.env["GDNCTL_PROCESS_MARK"] = "local-job-outer";
+    world.env["GDNCTL_PROCESS_MARK"] = job_mark(world.store().job("outer"));
     REQUIRE(world.backend()->submit(LocalWorld::request("inner", "sleep 0.5; echo inner done")));
     REQUIRE(world.backend()->stop("outer"));
     world.wait_end("outer");
     CHECK(world.wait_end("inner").state == JobState::succeeded);
+}
+
+TEST_CASE("local: clearing up after a dead supervisor spares the job of the same id in another state directory") {
+    LocalWorld mine;
+    LocalWorld other;
+    for (LocalWorld* world : {&mine, &other}) {
+        REQUIRE(world->backend()->submit(LocalWorld::request("twin", "echo up; until [ -e go ]; do sleep 0.02; done")));
+        world->wait_log("twin", "up");
+    }
+    REQUIRE(send_signal(mine.supervisor_of("twin")->supervisor.id, SIGKILL));
+    CHECK(mine.wait_end("twin").error_type == "JOB_SUPERVISOR_ACTOR_DIED");
+    CHECK(mine.processes_of("twin") == 0);
+    CHECK(other.processes_of("twin") > 0);
+    write_text(other.store().file("twin", "work") / "go", "");
+    CHECK(other.wait_end("twin").state == JobState::succeeded);
 }
 
 }  // namespace gdnctl::local

@@ -76,7 +76,7 @@ TEST_CASE("local: environment, session and standard input of the entrypoint; val
     REQUIRE(world.backend()->submit(r));
     const JobDetails d = world.wait_end("env-1");
     const std::string log = world.log_of("env-1");
-    CHECK(log.starts_with("[][a b\"c$HOME][later-wins][1][env-1][local-job-env-1]\n"));
+    CHECK(log.starts_with("[][a b\"c$HOME][later-wins][1][env-1][local-job-env-1@"));
     CHECK(log.find(world.store().file("env-1", "work").string()) != std::string::npos);
     CHECK(d.env_names == std::vector<std::string>{"MINE"});
     const std::string sid = log.substr(log.find("sid ") + 4);

@@ -48,10 +48,10 @@ struct KillWorld : LocalWorld {
         r.resources = {{"CPU", 1}};
         return r;
     }
-    static std::size_t supervisors_of(const std::string& id) {
-        return processes_with_mark(supervisor_mark(id), all_processes()).size();
+    std::size_t supervisors_of(const std::string& id) const {
+        return processes_with_mark(supervisor_mark(store().job(id)), all_processes()).size();
     }
-    static void wait_for_silence(const std::string& id) {
+    void wait_for_silence(const std::string& id) const {
         for (int i = 0; i < 2000 && supervisors_of(id) + processes_of(id) > 0; ++i) nap();
         CHECK(supervisors_of(id) == 0);
         CHECK(processes_of(id) == 0);
@@ -184,7 +184,7 @@ TEST_CASE("local: a supervisor killed after each of its steps: its job has ended
         } else {
             CHECK(type == job_error::k_died);
         }
-        KillWorld::wait_for_silence(id);
+        world.wait_for_silence(id);
         const std::string said = file_text(world.said());
         REQUIRE_TRACING(said.empty() ? 77 : 0);
         killed = said.find("killed after step") != std::string::npos;

@@ -54,7 +54,7 @@ struct LocalWorld {
                 if (record->supervisor.id.pid != getpid() && is_same_process(record->supervisor)) {
                     send_signal(record->supervisor.id, SIGKILL);
                 }
-                for (const ProcessId& p : orphans_of(id, std::nullopt)) send_signal(p, SIGKILL);
+                for (const ProcessId& p : orphans_of(store().job(id), std::nullopt)) send_signal(p, SIGKILL);
             }
         }
         std::error_code ignored;
@@ -104,9 +104,9 @@ struct LocalWorld {
         FAIL("log of ", id, " never has: ", text);
     }
     // Living processes that carry the job's mark.
-    static std::size_t processes_of(const std::string& id) {
+    std::size_t processes_of(const std::string& id) const {
         std::size_t n = 0;
-        for (const ProcessId& p : orphans_of(id, std::nullopt)) n += is_running(p) ? 1 : 0;
+        for (const ProcessId& p : orphans_of(store().job(id), std::nullopt)) n += is_running(p) ? 1 : 0;
         return n;
     }
 
