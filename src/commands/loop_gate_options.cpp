@@ -285,8 +285,8 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices) {
     describe_perf(args, choices.perf);
     describe_recorded(args, choices.perf.recorded);
     describe_perf_policy(args, choices.perf);
-    args.note_use("--validation-", choices.given);
-    args.note_use("--perf-", choices.given);
+    args.note_use("--validation-", choices.used);
+    args.note_use("--perf-", choices.used);
     args.check([&choices] { return loop::check_gates(choices); });
 }
 

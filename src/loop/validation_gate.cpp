@@ -7,7 +7,7 @@ namespace gdnctl::loop {
 
 GateOptions gate_options_of(const GateChoices& choices) {
     GateOptions options;
-    options.used = choices.used();
+    options.used = choices.used;
     const auto modes = resolve_modes(choices);
     options.validation_mode = to_text(modes ? modes->validation : ValidationMode::off);
     options.validation_max_attempts = choices.validation.max_attempts;

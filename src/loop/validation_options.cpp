@@ -34,30 +34,9 @@ std::optional<CeChoice> ce_comparison(const ValidationOptions& o) {
                     backward ? o.ce_compare_bwd_mode : o.profile.ce_bwd_mode};
 }
 
-bool uses_validation(const ValidationOptions& o) {
-    const ValidationOptions usual;
-    return o.mode != usual.mode || o.policy != usual.policy || o.max_attempts != usual.max_attempts ||
-           o.retry_sleep_s != usual.retry_sleep_s || o.test_timeout_s != usual.test_timeout_s ||
-           o.profile_timeout_s != usual.profile_timeout_s || o.log_tail != usual.log_tail || o.suite != usual.suite ||
-           !o.pytest_args.empty() || !o.clusters.empty() || o.cluster_auto || !o.cluster_exclude.empty() ||
-           o.cross_tpu_tests || o.tpu != usual.tpu || o.dev_no_sync || !(o.profile == usual.profile) ||
-           !o.profile_env.empty() || !o.marin_prefix.empty() || ce_comparison(o);
-}
-
-bool uses_perf(const PerfOptions& o) {
-    const PerfOptions usual;
-    bool limit = false;
-    for (const auto& [name, value] : o.limits) limit = limit || value.has_value();
-    return limit || o.mode != usual.mode || !o.state_file.empty() || !o.policy_file.empty() || !o.metric.empty() ||
-           o.min_improvement_pct || o.max_regression_pct || o.override_pct || o.upper_bound_step_ms ||
-           o.regression_policy != usual.regression_policy || o.pairs != usual.pairs || !(o.recorded == usual.recorded);
-}
-
-bool GateChoices::used() const { return given || uses_validation(validation) || uses_perf(perf); }
-
 Result<GateModes> resolve_modes(const GateChoices& choices) {
     GateModes modes;
-    if (!choices.used()) return modes;
+    if (!choices.used) return modes;
     modes.validation =
         choices.validation.mode == ValidationMode::automatic ? ValidationMode::required : choices.validation.mode;
     if (modes.validation == ValidationMode::off && choices.perf.mode == PerfMode::required) {

@@ -64,7 +64,6 @@ struct RecordedOptions {
     std::int64_t step_start = 10, step_end = 18;  // both included
     std::int64_t min_points = 5;                  // fewer are no window
     std::string entity = "marin-community", project = "marin";
-    bool operator==(const RecordedOptions&) const = default;
 };
 // "history-window median 10:18, 5 points or more", "summary": for the fingerprint.
 std::string to_text(const RecordedOptions& options);
@@ -86,14 +85,9 @@ struct PerfOptions {
 struct GateChoices {
     ValidationOptions validation;
     PerfOptions perf;
-    bool given = false;  // one of them was, be it with its default
-    // Whether the command line has any of these options.
-    bool used() const;
+    bool used = false;  // the command line has one of these options, be it with its default
 };
 
-// Whether anything differs from the defaults; and with what they are turned on.
-bool uses_validation(const ValidationOptions& options);
-bool uses_perf(const PerfOptions& options);
 // The modes that are meant: validation is on when anything of validation or performance is asked for, performance when
 // validation is. Errors: usage, in the recipe's words.
 struct GateModes {

@@ -10,10 +10,8 @@ namespace gdnctl::loop {
 
 TEST_CASE("gate options: off unless asked for, and mistakes are found before anything is run") {
     GateChoices choices;
-    CHECK_FALSE(choices.used());
     CHECK(resolve_modes(choices)->validation == ValidationMode::off);
-    choices.perf.pairs = 3;
-    CHECK(choices.used());
+    choices.used = true;
     CHECK(resolve_modes(choices)->validation == ValidationMode::required);
     CHECK(resolve_modes(choices)->perf);
     choices.validation.mode = ValidationMode::off;
@@ -47,6 +45,7 @@ TEST_CASE("gate options: off unless asked for, and mistakes are found before any
 
 TEST_CASE("gate options: what --resilient makes of them") {
     GateChoices choices;
+    choices.used = true;
     choices.perf.regression_policy = RegressionPolicy::fail;
     choices.perf.mode = PerfMode::off;
     LoopOptions options;

@@ -123,6 +123,7 @@ struct StageWorld : LoopWorld {
         return {jobs, held, children.clock, hold, path()};
     }
     GateSetup gate_setup(Transactions& transactions, GateChoices choices) {
+        choices.used = true;
         return {children.target,
                 std::move(choices),
                 {},

@@ -279,7 +279,6 @@ TEST_CASE("recorded metric: which runs report at all, and what the options may b
     RecordedOptions& o = choices.perf.recorded;
     CHECK(to_text(o) == "history-window median 10:18, 5 points or more");
     o.project = "other";
-    CHECK(choices.used());
     CHECK(check_gates(choices));
     o.project = "a/b";
     CHECK(check_gates(choices).error().message == "--perf-wandb-project must be a name.");
