@@ -31,7 +31,7 @@ std::string times_text(double error) {
 // The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
 std::size_t nice_step(double least) {
     for (std::size_t decade = 1;; decade *= 10) {
-        for (const std::size_t factor : {1, 2, 5}) {
+        for (const std::size_t factor : {1UL, 2UL, 5UL}) {
             if (static_cast<double>(decade * factor) >= least) return decade * factor;
         }
     }

@@ -208,8 +208,9 @@ GateResult evaluate_gate(const Gate& gate, const PerfPolicy& policy, const Metri
 }  // namespace
 
 std::string_view to_text(When when) {
-    constexpr std::array<std::string_view, 4> k_names = {"rises-over", "drops-less-than", "drops-by", "new-bucket"};
-    return k_names[static_cast<std::size_t>(when)];
+    constexpr std::array<std::string_view, 4> k_when_names = {"rises-over", "drops-less-than", "drops-by",
+                                                              "new-bucket"};
+    return k_when_names[static_cast<std::size_t>(when)];
 }
 
 std::optional<When> parse_when(std::string_view text) {

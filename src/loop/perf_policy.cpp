@@ -188,8 +188,8 @@ Measurement merged(std::vector<Measurement> runs) {
     MetricMap names;
     for (const Measurement& run : runs) names.insert(run.metrics.begin(), run.metrics.end());
     for (auto& [name, value] : names) {
-        value = *median_value(runs, [&name = name](const Measurement& run) -> std::optional<double> {
-            const auto it = run.metrics.find(name);
+        value = *median_value(runs, [&wanted = name](const Measurement& run) -> std::optional<double> {
+            const auto it = run.metrics.find(wanted);
             return it == run.metrics.end() ? std::nullopt : std::optional(it->second);
         });
     }

@@ -370,7 +370,7 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
     if (s.begin != s.end) found = search_lane(search, lanes.front(), chunk, lanes.front().first_chunk, threads);
     if (found.empty() && hints.empty() && s.begin != s.end) {
         // The device's chunk may be another than the contract says.
-        for (const std::size_t other : {16, 32, 64, 128}) {
+        for (const std::size_t other : {16UL, 32UL, 64UL, 128UL}) {
             if (other == chunk || !found.empty()) continue;
             found = search_lane(search, lanes.front(), other, lanes.front().first_chunk * chunk / other, threads);
             chunk_note = fmt::format(", with chunks of {} tokens", other);

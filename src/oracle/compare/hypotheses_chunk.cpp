@@ -142,7 +142,7 @@ void add_solves(Hypotheses& all) {
            [](const ChunkParts& c, std::size_t i, std::size_t) { return i + 1 == c.rows ? 0.0 : 1.0; });
     matrix("M lacks its first subdiagonal",
            [](const ChunkParts&, std::size_t i, std::size_t j) { return i == j + 1 ? 0.0 : 1.0; });
-    for (const std::size_t block : {2, 4, 8, 16, 32}) {
+    for (const std::size_t block : {2UL, 4UL, 8UL, 16UL, 32UL}) {
         matrix("blocks of " + std::to_string(block) + " rows are inverted but never merged",
                [block](const ChunkParts&, std::size_t i, std::size_t j) { return i / block == j / block ? 1.0 : 0.0; });
         matrix("the inverse merges only neighbouring blocks of " + std::to_string(block) + " rows",

@@ -132,7 +132,7 @@ void BackwardSelftest::variants() {
         judge_variant(r, c, "chunked backward", run_backward32(r.problem, r.contract.value, cotangents, threads));
         judge_variant(r, c, "chunked backward, scalar",
                       run_backward32(r.problem, r.contract.value, cotangents, threads, Isa::scalar));
-        for (const std::size_t chunk : {1, 16, 64, 128}) {
+        for (const std::size_t chunk : {1UL, 16UL, 64UL, 128UL}) {
             judge_variant(r, c, fmt::format("backward in chunks of {}", chunk),
                           run_backward_chunks(r, {}, {}, chunk, threads));
         }

@@ -89,7 +89,7 @@ TEST_CASE("libgdn: arrays and workspaces may begin at any address of a float") {
         const auto all = gradients.all();
         const std::size_t size = gdn_workspace(&p.call, GDN_BACKWARD);
         std::vector<Floats> moved;  // the arrays of every shift: the next one's are copied from them
-        for (const std::size_t shift : {1, 3, 7}) {
+        for (const std::size_t shift : {1UL, 3UL, 7UL}) {
             CAPTURE(shift);
             for (gdn_tensor* t : {&p.call.q, &p.call.k, &p.call.v, &p.call.g, &p.call.beta, &p.call.out,
                                   &p.call.final_state, &p.call.d_out, &p.call.dq, &p.call.dk, &p.call.dv, &p.call.dg}) {

@@ -260,31 +260,31 @@ TEST_CASE("perf: gates at their thresholds, and what they need") {
         FAIL("no such gate");
         return GateResult::Kind::skip;
     };
-    using Kind = GateResult::Kind;
-    CHECK(fires("while", {{"while_ms", 1}}, {{"while_ms", 6}}) == Kind::pass);
-    CHECK(fires("while", {{"while_ms", 1}}, {{"while_ms", 6.001}}) == Kind::fail);
-    CHECK(fires("while", {}, {{"while_ms", 99}}) == Kind::skip);
-    CHECK(fires("conditional", {}, {{"conditional_ms", 5}}) == Kind::pass);
-    CHECK(fires("conditional", {{"conditional_ms", 3}}, {{"conditional_ms", 7.9}}) == Kind::pass);
-    CHECK(fires("conditional", {}, {{"conditional_ms", 5.1}}) == Kind::fail);
+    using GateKind = GateResult::Kind;
+    CHECK(fires("while", {{"while_ms", 1}}, {{"while_ms", 6}}) == GateKind::pass);
+    CHECK(fires("while", {{"while_ms", 1}}, {{"while_ms", 6.001}}) == GateKind::fail);
+    CHECK(fires("while", {}, {{"while_ms", 99}}) == GateKind::skip);
+    CHECK(fires("conditional", {}, {{"conditional_ms", 5}}) == GateKind::pass);
+    CHECK(fires("conditional", {{"conditional_ms", 3}}, {{"conditional_ms", 7.9}}) == GateKind::pass);
+    CHECK(fires("conditional", {}, {{"conditional_ms", 5.1}}) == GateKind::fail);
     // Both sides of one source: never a delta of the trace against one of xprof.
     CHECK(fires("dispatch-shard", {{"dispatch_shard_shell_delta_ms", 1}},
-                {{"xprof_dispatch_shard_shell_delta_ms", 30}}) == Kind::skip);
+                {{"xprof_dispatch_shard_shell_delta_ms", 30}}) == GateKind::skip);
     CHECK(fires("dispatch-shard", {{"xprof_dispatch_shard_shell_delta_ms", 1}},
-                {{"xprof_dispatch_shard_shell_delta_ms", 30}}) == Kind::fail);
+                {{"xprof_dispatch_shard_shell_delta_ms", 30}}) == GateKind::fail);
     // Without the train path the gates on the remainders work all the same.
-    CHECK(fires("remainder", {{"remainder_budget_ms", 1}}, {{"remainder_budget_ms", 3.5}}) == Kind::fail);
-    CHECK(fires("interaction", {{"interaction_remainder_ms", 1}}, {{"interaction_remainder_ms", 3}}) == Kind::pass);
+    CHECK(fires("remainder", {{"remainder_budget_ms", 1}}, {{"remainder_budget_ms", 3.5}}) == GateKind::fail);
+    CHECK(fires("interaction", {{"interaction_remainder_ms", 1}}, {{"interaction_remainder_ms", 3}}) == GateKind::pass);
     CHECK(fires("hybrid-generic", {{"hybrid_generic_shell_delta_budget_ms", 1}},
-                {{"hybrid_generic_shell_delta_budget_ms", 3.1}}) == Kind::fail);
+                {{"hybrid_generic_shell_delta_budget_ms", 3.1}}) == GateKind::fail);
     CHECK(fires("off-critical-path", {{"train_path_budget_ms", 9}, {"step_duration_ms", 20}},
-                {{"train_path_budget_ms", 8}, {"step_duration_ms", 19.75}}) == Kind::pass);
+                {{"train_path_budget_ms", 8}, {"step_duration_ms", 19.75}}) == GateKind::pass);
     CHECK(fires("off-critical-path", {{"train_path_budget_ms", 9}, {"step_duration_ms", 20}},
-                {{"train_path_budget_ms", 8}, {"step_duration_ms", 19.9}}) == Kind::fail);
+                {{"train_path_budget_ms", 8}, {"step_duration_ms", 19.9}}) == GateKind::fail);
     CHECK(default_policy().gates.size() == 14);
     for (const GateResult& gate : evaluate_gates(default_policy(), {}, {}, "")) {
         CAPTURE(gate.id);
-        CHECK(gate.kind == Kind::skip);
+        CHECK(gate.kind == GateKind::skip);
         CHECK_FALSE(gate.reason.empty());
     }
 }

@@ -196,7 +196,7 @@ TEST_CASE("varlen with empty sequences under both policies") {
         REQUIRE(problem);
         const GdnOutputs r = run_recurrent64(*problem, contract->value, 1);
         const GdnOutputs c = run_chunk32(*problem, contract->value, {}, 1);
-        for (const std::size_t n : {0, 2, 4}) {
+        for (const std::size_t n : {0UL, 2UL, 4UL}) {
             for (std::size_t i = n * size; i < (n + 1) * size; ++i) {
                 REQUIRE(r.final_state[i] == (policy == std::string("zeros") ? 0 : state[i]));
                 REQUIRE(c.final_state[i] == static_cast<double>(static_cast<float>(r.final_state[i])));

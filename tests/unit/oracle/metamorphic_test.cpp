@@ -64,7 +64,7 @@ TEST_CASE("metamorphic: every relation holds for our kernels, whatever the seed"
         const auto kernel = find_builtin_kernel("builtin:" + name);
         REQUIRE(kernel);
         for (const Relation& relation : relations()) {
-            for (const std::uint64_t seed : {1, 2, 3}) {
+            for (const std::uint64_t seed : {1UL, 2UL, 3UL}) {
                 CAPTURE(name);
                 CAPTURE(relation.name);
                 const auto result = check_relation(relation.name, **kernel, 2, seed);

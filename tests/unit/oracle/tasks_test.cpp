@@ -25,7 +25,7 @@ std::vector<int> done(std::size_t count, int threads, bool others_have_memory) {
 }  // namespace
 
 TEST_CASE("tasks: each is done once, whatever the number of threads") {
-    for (const std::size_t count : {0, 1, 2, 100}) {
+    for (const std::size_t count : {0UL, 1UL, 2UL, 100UL}) {
         for (const int threads : {-1, 0, 1, 2, 7, 200}) CHECK(done(count, threads, true) == std::vector<int>(count, 1));
     }
 }

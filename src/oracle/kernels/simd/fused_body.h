@@ -126,7 +126,8 @@ private:
             const FusedUnit& unit = m_t.units[u];
             const bool new_key = u == 0 || m_t.units[u - 1].key_head != unit.key_head;
             if (new_key) {
-                for (std::size_t i = 0; i < block_size(); ++i) m_packed[i - block_size()] = last_block(u)[i];
+                float* before = m_packed - block_size();
+                for (std::size_t i = 0; i < block_size(); ++i) before[i] = last_block(u)[i];
                 pack(unit.key_head, first, count);
                 expect(u, first, count);
                 const float* last = m_packed + (count - 1) / Tokens * block_size();
