@@ -38,6 +38,8 @@ launch() {
   : >"$WORK/out" >"$WORK/err"
   env --default-signal=INT "$@" >"$WORK/out" 2>"$WORK/err" &
   pid=$!
+  # Until it is another program it is a copy of this shell, which catches signals and would clean up $WORK on one.
+  while [ "/proc/$pid/exe" -ef "/proc/$$/exe" ]; do :; done
 }
 powerless() {
   as=()
