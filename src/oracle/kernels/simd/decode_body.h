@@ -9,6 +9,17 @@
 namespace gdnctl::oracle {
 namespace {
 
+// The product as it is rounded. In a * b + c * d either product may be the one that is not: that is for the compiler to
+// choose, each time it inlines the sum, and a state would depend on where a thread's share ends.
+template <class Vector>
+__attribute__((always_inline)) inline Vector product(Vector a, float b) {
+    Vector x = a * b;
+#if defined(__SSE2__)
+    __asm__("" : "+v"(x));
+#endif
+    return x;
+}
+
 // Loads once: left to itself, the compiler makes the load part of each multiply-add that uses it, and the loads a cycle
 // are what a state in the second-level cache runs out of.
 template <int Bytes>
@@ -119,7 +130,7 @@ private:
         const std::size_t at = i * p.state_stride;
         const Vector factor = broadcast<Bytes>(p.k + i);
         for (std::size_t v = 0; v < Vectors; ++v) {
-            const Vector s = load<float, Bytes>(p.read + at + v * k_lanes) * p.decay;
+            const Vector s = product(load<float, Bytes>(p.read + at + v * k_lanes), p.decay);
             store<float, Bytes>(p.write + at + v * k_lanes, s + factor * d[v]);
         }
     }
