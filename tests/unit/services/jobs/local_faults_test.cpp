@@ -83,6 +83,8 @@ TEST_CASE("local: 100 parallel submits all run, never more at once than there ar
         CHECK(world.wait_end(id).state == JobState::succeeded);
         CHECK(world.log_of(id).empty());
     }
+    // A job has ended before it has left the queue, both under one lock.
+    CHECK(world.store().lock());
     CHECK(world.store().queue().empty());
 }
 
