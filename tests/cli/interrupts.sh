@@ -61,7 +61,7 @@ test_while_git_lists_the_working_tree() {
   no_job
 }
 
-big_tree() { setup '"true"' && truncate -s 1G big; }
+big_tree() { setup '"true"' && truncate -s 400M big; }
 exists() { [ -e "$1" ]; }
 test_while_the_working_tree_is_packed() {
   big_tree

@@ -2,13 +2,17 @@
 check() { bash "$REPO/tests/structure/check_includes.sh" "$1"; }
 
 # A small tree of the real one's shape, into which one line is planted.
-copy() { rm -rf tree && mkdir tree && cp -r "$REPO/src" "$REPO/include" tree/; }
+copy() { mkdir tree && cp -r "$REPO/src" "$REPO/include" tree/; }
 plant() {  # FILE LINE EXPECTED
-    copy
+    [ -d tree ] || copy
     mkdir -p "tree/$(dirname "$1")"
+    [ ! -f "tree/$1" ] || cp "tree/$1" as_it_was
     printf '%s\n' "$2" >>"tree/$1"
     expect 1 check tree
     out_has "$3"
+    [ "$(wc -l <"$WORK/out")" = 1 ] || fail 'more than what was planted'
+    rm "tree/$1"
+    [ ! -f as_it_was ] || mv as_it_was "tree/$1"
 }
 
 test_every_include_follows_the_arrows() { expect 0 check "$REPO"; }
@@ -40,7 +44,6 @@ test_third_party_headers_are_really_checked() {
     plant include/gdnctl/core/text.h '#include <nlohmann/json.hpp>' 'belongs to .cpp files'
     plant include/gdnctl/core/text.h '#include <nlohmann/json_fwd.hpp>' 'belongs to gdnctl/core/json.h'
     plant src/core/text.cpp '#include <boost/regex.hpp>' 'has no row among the third-party headers'
-    copy
     printf '#include <re2/re2.h>\n' | tee -a tree/src/core/text.cpp >>tree/src/commands/table.cpp
     expect 1 check tree
     out_has 'is already in'
