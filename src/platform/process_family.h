@@ -15,13 +15,14 @@ class Family {
 public:
     static Family& instance();
 
-    // Forks. In the child `child` is called, which must not return and may do only what is allowed after a fork of a
-    // threaded program. Returns the child's id, or -1 with errno. From here on it is known as the leader of a run.
+    // Makes a process that calls `child`, on our memory while this thread waits: it must become another program or end,
+    // may change nothing that we look at, and have no handler of ours run in it. Returns its id, or -1 with errno. From
+    // here on it is known as the leader of a run.
     struct Leader {
         std::string word;  // in the mark
         bool takes_strays = false;
     };
-    pid_t fork_leader(const Leader& facts, void (*child)(void*), void* argument);
+    pid_t start_leader(const Leader& facts, void (*child)(void*), void* argument);
     void forget_leader(pid_t leader);
 
     // Living descendants that belong to the run, its leader included.

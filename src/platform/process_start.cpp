@@ -1,4 +1,4 @@
-// fork and exec, not posix_spawn: that one can neither have the child die with us (PR_SET_PDEATHSIG) nor start a
+// vfork and exec, not posix_spawn: that one can neither have the child die with us (PR_SET_PDEATHSIG) nor start a
 // session and a working folder in all glibc versions that we run on.
 #include "platform/process_start.h"
 
@@ -126,7 +126,7 @@ struct Failure {
     int error_number;
 };
 
-// All that the child needs, made before the fork: nothing may be allocated after it.
+// All that the child needs, made before it: until it is another program it runs on our memory.
 struct ChildPlan {
     const char* program;
     char* const* argv;
@@ -138,13 +138,16 @@ struct ChildPlan {
     pid_t parent;
 };
 
-[[noreturn]] void give_up(const ChildPlan& plan, Step step) {
+// The frames that AddressSanitizer would allot to the child stay allotted: it never returns.
+#define GDNCTL_IN_CHILD __attribute__((no_sanitize("address")))
+
+[[noreturn]] GDNCTL_IN_CHILD void give_up(const ChildPlan& plan, Step step) {
     const Failure failure{step, errno};
     [[maybe_unused]] const ssize_t n = write(plan.report, &failure, sizeof failure);
     _exit(127);
 }
 
-void become_program(void* argument) {
+GDNCTL_IN_CHILD void become_program(void* argument) {
     const auto& plan = *static_cast<const ChildPlan*>(argument);
     if (plan.new_session) {
         setsid();
@@ -183,12 +186,12 @@ Error start_error(const ProcessSpec& spec, const Failure& failure) {
 }
 
 // Signals wait while the child is being made: our handlers must not run in it.
-pid_t fork_with_signals_blocked(ChildPlan& plan, const std::string& mark_word, bool takes_strays) {
+pid_t start_with_signals_blocked(ChildPlan& plan, const std::string& mark_word, bool takes_strays) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const pid_t pid = Family::instance().fork_leader({mark_word, takes_strays}, become_program, &plan);
+    const pid_t pid = Family::instance().start_leader({mark_word, takes_strays}, become_program, &plan);
     const int problem = errno;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     errno = problem;
@@ -225,7 +228,7 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
                    spec.new_session,
                    spec.survives_size_limit,
                    getpid()};
-    started.pid = fork_with_signals_blocked(plan, mark_word, spec.takes_strays);
+    started.pid = start_with_signals_blocked(plan, mark_word, spec.takes_strays);
     if (started.pid < 0) {
         return fail(ErrorKind::local_io, fmt::format("cannot run '{}': {}", spec.argv.front(), std::strerror(errno)),
                     "too many processes or too little memory");
