@@ -57,7 +57,8 @@ bool git_runs_in(const fs::path& root, const fs::path& common) {
         if (!name.starts_with("git")) continue;
         std::error_code problem;
         const fs::path cwd = fs::read_symlink(folder / "cwd", problem);
-        if (problem == std::errc::no_such_file_or_directory || problem == std::errc::no_such_process) continue;  // ended
+        if (problem == std::errc::no_such_file_or_directory || problem == std::errc::no_such_process)
+            continue;  // ended
         // Not ours to look into: it may be here.
         if (problem || is_inside(root, cwd) || is_inside(common, cwd)) return true;
     }
