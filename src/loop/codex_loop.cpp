@@ -218,7 +218,7 @@ private:
             m_gates->set_held(tpu.get());
             for (auto& stage : m_gates->stages()) stages.push_back(std::move(stage));
         }
-        SyncMain sync(m_plan.options, m_plan.workdir, m_context.process, m_context.clock, m_context.stop);
+        SyncMain sync(m_plan.options, git.repository(), m_context.stop);
         EngineParts parts{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
         parts.stop = m_context.stop;
         parts.stages = stages;

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ namespace gdnctl {
 
 class Clock;
 class Process;
+struct ProcessResult;
 
 namespace git {
 struct Calls;
@@ -166,6 +168,10 @@ public:
     // is none.
     Result<std::string> commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                      std::string_view message) const;
+    // `git fetch REMOTE BRANCH` and `git merge --no-edit WHAT`, with any exit code, and nothing that the repository
+    // names is run by them. Errors: timeout (after ten minutes), interrupted, terminated.
+    Result<ProcessResult> fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const;
+    Result<ProcessResult> merge(std::string_view what, std::stop_token stop) const;
     // The tree of the merge of two commits; nullopt: they conflict.
     Result<std::optional<std::string>> merged_tree(std::string_view ours, std::string_view theirs) const;
 

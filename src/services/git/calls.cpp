@@ -155,6 +155,7 @@ Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& opt
     spec.on_stdout_line = options.on_line;
     if (!options.on_line) spec.capture_limit = std::size_t{256} << 20;
     spec.wall_limit = k_longest_call;
+    spec.stop = options.stop;
     return process.run(spec);
 }
 

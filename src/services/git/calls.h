@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct CallOptions {
     std::function<void(std::string_view)> on_line = {};          // gets stdout line by line instead
     std::map<std::string, std::optional<std::string>> env = {};  // on top of ours
     bool our_name = false;                                       // author and committer are gdnctl
+    std::stop_token stop = {};
 };
 
 struct Calls {

@@ -8,6 +8,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"
 #include "services/git/parse.h"
@@ -187,6 +188,23 @@ std::string GitCheckout::unfinished() const {
         if (std::filesystem::exists(git_dir() / file, problem)) return name;
     }
     return {};
+}
+
+Result<ProcessResult> GitCheckout::fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const {
+    git::CallOptions options;
+    options.env = {{"GIT_TERMINAL_PROMPT", "0"}};
+    options.stop = std::move(stop);
+    GDNCTL_TRY_ASSIGN(ProcessResult done, m_calls->run({"fetch", std::string(remote), std::string(branch)}, options));
+    if (done.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    return done;
+}
+
+Result<ProcessResult> GitCheckout::merge(std::string_view what, std::stop_token stop) const {
+    git::CallOptions options;
+    options.stop = std::move(stop);
+    GDNCTL_TRY_ASSIGN(ProcessResult done, m_calls->run({"merge", "--no-edit", std::string(what)}, options));
+    if (done.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    return done;
 }
 
 Status GitCheckout::clear_index_lock() const {

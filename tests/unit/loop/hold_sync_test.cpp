@@ -5,7 +5,6 @@
 #include "loop/sync_main.h"
 #include "loop/tpu_hold.h"
 #include "loop_world.h"
-#include "support/fake_process.h"
 
 namespace fs = std::filesystem;
 
@@ -13,17 +12,31 @@ namespace gdnctl::loop {
 
 namespace {
 
-ProcessResult exit_with(int code, std::string out = {}) {
-    ProcessResult result;
-    result.exit_code = code;
-    result.out = std::move(out);
-    return result;
-}
-
-SyncMain sync_with(LoopOptions options, Process& process, Clock& clock) {
-    options.sync.policy = SyncPolicy::each_iteration;
-    return SyncMain(options, "/", process, clock, {});
-}
+// A checkout, and the repository that it follows.
+struct SyncWorld : LoopWorld {
+    SyncWorld() {
+        sh("git clone -q --bare . ../upstream.git && git remote add origin ../upstream.git && git clone -q "
+           "../upstream.git ../other && cd ../other && git config user.name O && git config user.email o@example.org");
+    }
+    void upstream(const std::string& command) const {
+        sh(command + " && git add -A && git commit -q -m theirs && git push -q", outside("other"));
+    }
+    static LoopOptions options(SyncPolicy policy, ConflictPolicy conflicts = ConflictPolicy::fail) {
+        LoopOptions options;
+        options.sync.policy = policy;
+        options.sync_main_conflict_policy = conflicts;
+        return options;
+    }
+    Status sync(SyncPolicy policy = SyncPolicy::each_iteration, ConflictPolicy conflicts = ConflictPolicy::fail) const {
+        const auto checkout = open();
+        return SyncMain(options(policy, conflicts), checkout, {}).run();
+    }
+    void diverge() const {
+        upstream("echo theirs >kernel.c");
+        write("kernel.c", "ours\n");
+        commit("ours");
+    }
+};
 
 struct HoldWorld {
     // An allocator that does what the script says; $1 is --cluster, $2 its value.
@@ -51,45 +64,77 @@ constexpr const char* k_holds =
 }  // namespace
 
 TEST_CASE("sync-main: fetch, then merge (case 42)") {
-    test::FakeProcess process;
-    test::FakeClock clock;
-    process.expect({"git", "fetch", "origin", "main"}, 0);
-    process.expect({"git", "merge", "--no-edit", "origin/main"}, 0);
-    CHECK(sync_with({}, process, clock).run());
+    const SyncWorld world;
+    world.upstream("echo t >theirs.txt");
+    ok(world.sync());
+    CHECK(world.head() == world.sh("git rev-parse main", world.outside("other")));
+    world.upstream("echo u >theirs.txt");
+    world.write("ours.txt", "o\n");
+    const auto ours = world.commit("ours");
+    ok(world.sync());
+    CHECK(world.read("theirs.txt") == "u\n");
+    CHECK(world.sh("git log -1 --format=%s") == "Merge remote-tracking branch 'origin/main'");
+    CHECK(world.sh("git rev-parse HEAD^1") == ours);
+    const auto merged = world.head();
+    ok(world.sync());
+    CHECK(world.head() == merged);
 }
 
-TEST_CASE("sync-main: a merge that fails is taken back, and is an error (case 43)") {
-    test::FakeProcess process;
-    test::FakeClock clock;
-    process.expect({"git", "fetch", "origin", "main"}, 0);
-    process.expect({"git", "merge", "--no-edit", "origin/main"}, exit_with(1, "CONFLICT (content): a\n"));
-    process.expect({"git", "merge", "--abort"}, 0);
-    const auto done = sync_with({}, process, clock).run();
+TEST_CASE("sync-main: a merge that fails leaves nothing behind, and is an error (case 43)") {
+    const SyncWorld world;
+    world.diverge();
+    const auto before = world.head();
+    const auto done = world.sync();
     REQUIRE_FALSE(done);
+    CHECK(done.error().kind == ErrorKind::conflict);
     CHECK(done.error().message ==
           "failed to merge origin/main into current branch (exit=1). Resolve conflicts and rerun.");
+    CHECK(world.head() == before);
+    CHECK(world.status().empty());
+    CHECK(world.open().unfinished().empty());
 }
 
-TEST_CASE("sync-main: conflicts can be skipped; a busy git is tried again; once means once") {
-    test::FakeProcess process;
-    test::FakeClock clock;
-    LoopOptions options;
-    options.sync_main_conflict_policy = ConflictPolicy::skip;
-    process.expect({"git", "fetch", "origin", "main"},
-                   exit_with(128, "fatal: Unable to create '/r/.git/x.lock': File exists.\n"));
-    process.expect({"git", "fetch", "origin", "main"}, 0);
-    process.expect({"git", "merge", "--no-edit", "origin/main"}, exit_with(1, "Automatic merge failed; fix\n"));
-    process.expect({"git", "merge", "--abort"}, 0);
-    CHECK(sync_with(options, process, clock).run());
-    CHECK(clock.sleeps() == std::vector<std::chrono::milliseconds>{std::chrono::seconds(2)});
+TEST_CASE("sync-main: a merge that a file of the user's forbids leaves that file alone") {
+    const SyncWorld world;
+    world.upstream("echo theirs >new.txt");
+    world.write("new.txt", "mine\n");
+    const auto done = world.sync();
+    REQUIRE_FALSE(done);
+    CHECK(done.error().kind == ErrorKind::conflict);
+    CHECK(world.read("new.txt") == "mine\n");
+    CHECK(world.head() == world.base);
+}
 
-    test::FakeProcess other;
-    options.sync.policy = SyncPolicy::once;
-    SyncMain once(options, "/", other, clock, {});
-    other.expect({"git", "fetch", "origin", "main"}, 0);
-    other.expect({"git", "merge", "--no-edit", "origin/main"}, 0);
-    CHECK(once.run());
-    CHECK(once.run());
+TEST_CASE("sync-main: conflicts can be skipped; once means once, also then") {
+    const SyncWorld world;
+    world.diverge();
+    const auto before = world.head();
+    ok(world.sync(SyncPolicy::each_iteration, ConflictPolicy::skip));
+    CHECK(world.head() == before);
+    const auto checkout = world.open();
+    SyncMain once(SyncWorld::options(SyncPolicy::once, ConflictPolicy::skip), checkout, {});
+    ok(once.run());
+    world.sh("mv ../upstream.git ../away.git");
+    ok(once.run());
+    const auto gone = world.sync();
+    REQUIRE_FALSE(gone);
+    CHECK(gone.error().kind == ErrorKind::infrastructure);
+    CHECK(gone.error().message.starts_with("failed to fetch origin/main (exit=128): "));
+}
+
+TEST_CASE("sync-main: no hook of the repository runs") {
+    const SyncWorld world;
+    world.upstream("echo t >theirs.txt");
+    world.write("ours.txt", "o\n");
+    world.commit("ours");
+    for (const char* hook :
+         {"post-merge", "pre-merge-commit", "commit-msg", "reference-transaction", "post-checkout"}) {
+        world.write(std::string(".git/hooks/") + hook, "#!/bin/sh\necho ran >>" + world.outside("ran").string() + "\n");
+        world.sh(std::string("chmod +x .git/hooks/") + hook);
+    }
+    ok(world.sync());
+    CHECK(world.read("theirs.txt") == "t\n");
+    CHECK_FALSE(fs::exists(world.outside("ran")));
 }
 
 TEST_CASE("held TPU: the log keeps lines up to the marker and the notice, later ones are absent (case 41)") {
