@@ -152,6 +152,10 @@ void describe_checks(cli::Args& args, Options& options) {
                 {.names = "--post-check-policy", .value = "POLICY", .help = "when one fails", .group = k_group});
     args.option(o.post_check_retries,
                 {.names = "--post-check-retries", .value = "N", .help = "repeats of each", .group = k_group});
+    args.option(o.post_check_timeout_s, {.names = "--post-check-timeout",
+                                         .value = "SECONDS",
+                                         .help = "one that runs longer has failed; 0: no limit",
+                                         .group = k_group});
     args.option(o.no_commit_policy, k_policies,
                 {.names = "--no-commit-policy", .value = "POLICY", .help = "without a new commit", .group = k_group});
     args.flag(o.allow_no_commit,

@@ -1,5 +1,7 @@
 #include "gdnctl/loop/codex_loop.h"
 
+#include <random>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +17,7 @@
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
+#include "gdnctl/services/job.h"
 #include "loop/codex_loop_plan.h"
 #include "loop/earlier_run.h"
 #include "loop/engine.h"
@@ -65,7 +68,7 @@ public:
     }
 
 private:
-    GateSetup gate_setup(Transactions& git, fs::path measure_folder) const {
+    GateSetup gate_setup(Transactions& git, fs::path measure_folder) {
         return GateSetup{m_request.target,
                          m_plan.gates,
                          m_plan.options.hold,
@@ -81,7 +84,8 @@ private:
                          m_context.process,
                          m_context.clock,
                          m_context.http,
-                         m_context.env};
+                         m_context.env,
+                         [this](const JobOrder& order) { return name_job(order); }};
     }
 
     fs::path own_home() const { return m_context.state_dir / "loops" / m_plan.run / "codex-home"; }
@@ -92,7 +96,7 @@ private:
         if (m_plan.options.resume) {
             GDNCTL_TRY(read_state(artefacts.folder() / "state.json"));
         } else {
-            look_at_earlier_run(file, m_context.clock);
+            GDNCTL_TRY(look_at_earlier_run(file, m_context.clock, job_stopper()));
             GDNCTL_TRY_ASSIGN(const int moved, artefacts.set_earlier_aside(earlier_name(file, m_plan.run)));
             if (moved > 0)
                 log::info("{} file(s) of an earlier run are in {}", moved, (artefacts.folder() / "previous").string());
@@ -106,7 +110,30 @@ private:
         for (const auto& left : sweep_loop(point->loop_id, m_context.clock)) {
             log::warning("left by the run that was broken off, ended: {} ({})", left.command, left.id.pid);
         }
+        GDNCTL_TRY(stop_job_of(m_journal->records(), job_stopper()));
         return point;
+    }
+
+    StopJob job_stopper() const {
+        return [this](const std::string& id, const std::string& cluster) {
+            ProcessSpec spec = stop_command(m_request.self, id, cluster, m_request.globals);
+            spec.argv.emplace_back("--wait");
+            spec.cwd = m_context.cwd;
+            spec.stop = m_context.stop;
+            return m_context.process.run(spec);
+        };
+    }
+
+    // The record of a job comes before it: whoever goes on after a kill stops it.
+    Result<std::string> name_job(const JobOrder& order) {
+        std::random_device random;
+        const std::string kind = order.kind == JobKind::tests ? "test" : "profile";
+        std::string id = make_submission_id(kind, m_plan.run, m_context.clock.wall(), random());
+        const Record* iteration = last_of(m_journal->records(), RecordType::iteration);
+        Record record{RecordType::job, iteration == nullptr ? 0 : iteration->iteration};
+        record.text = {{"kind", kind}, {"cluster", order.site.cluster}, {"job", id}};
+        GDNCTL_TRY(m_journal->append(std::move(record), m_context.clock.wall()));
+        return id;
     }
 
     EngineSettings engine_settings() const {
@@ -143,9 +170,21 @@ private:
         checks.policy = options.post_check_policy;
         checks.retries = options.post_check_retries;
         checks.retry_sleep_s = options.retry_sleep_seconds;
+        checks.timeout_s = options.post_check_timeout_s;
         checks.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
         checks.subfolder = m_plan.subfolder;
         checks.show = shower();
+        return checks;
+    }
+
+    // What the target wants to see before it spends a device.
+    PostChecks target_checks() const {
+        PostChecks checks = post_checks();
+        checks.name = "validate";
+        checks.only_changes = true;
+        checks.commands = m_request.target.validate;
+        checks.policy = policy_of_gate(m_plan.gates.validation.policy);
+        checks.retries = 0;
         return checks;
     }
 
@@ -215,6 +254,7 @@ private:
         std::unique_ptr<TpuHold> tpu = hold();
         const bool can_begin = acquire(tpu);
         if (m_gates) {
+            stages.push_back(make_post_checks(target_checks(), m_context.process, m_context.clock));
             m_gates->set_held(tpu.get());
             for (auto& stage : m_gates->stages()) stages.push_back(std::move(stage));
         }

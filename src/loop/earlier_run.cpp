@@ -10,6 +10,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/gzip.h"
+#include "gdnctl/platform/signals.h"
 #include "gdnctl/services/agent.h"
 #include "loop/journal.h"
 #include "loop/resume.h"
@@ -18,11 +19,28 @@ namespace gdnctl::loop {
 
 namespace fs = std::filesystem;
 
-void look_at_earlier_run(const fs::path& journal, Clock& clock) {
+Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
+    const Record* job = last_of(open_iteration(records), RecordType::job);
+    if (job == nullptr) return {};
+    const Record* stage = last_of(open_iteration(records), RecordType::stage);
+    if (stage != nullptr && stage > job) return {};
+    constexpr int k_unknown = static_cast<int>(ExitCode::remote_missing);  // it was not submitted any more
+    const std::string& id = job->word("job");
+    GDNCTL_TRY_ASSIGN(const ProcessResult ended, stop(id, job->word("cluster")));
+    if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    if (ended.ok()) {
+        log::warning("left by the run that was broken off: job {} does not run any more", id);
+    } else if (ended.end != ProcessResult::End::exited || ended.exit_code != k_unknown) {
+        log::warning("job {} of the run that was broken off may still be running: it could not be stopped", id);
+    }
+    return {};
+}
+
+Status look_at_earlier_run(const fs::path& journal, Clock& clock, const StopJob& stop) {
     const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
-    if (!text || !*text) return;
+    if (!text || !*text) return {};
     const auto records = parse_records(**text, journal.string());
-    if (!records || records->empty()) return;
+    if (!records || records->empty()) return {};
     if (const std::string& id = records->front().word("loop_id"); !id.empty()) sweep_loop(id, clock);
     const auto open = open_iteration(*records);
     const Record* stash = last_of(open, RecordType::stashed);
@@ -32,6 +50,7 @@ void look_at_earlier_run(const fs::path& journal, Clock& clock) {
                      stash->word("commit"));
         log::warning("hint: git stash apply {} brings it back; --resume would have done so", stash->word("commit"));
     }
+    return stop_job_of(*records, stop);
 }
 
 std::string earlier_name(const fs::path& journal, const std::string& otherwise) {

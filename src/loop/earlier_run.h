@@ -3,16 +3,28 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 
 #include "gdnctl/core/result.h"
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/process.h"
 #include "loop/artefacts.h"
+#include "loop/journal.h"
 
 namespace gdnctl::loop {
 
-// A run that is not gone on with: its processes are ended, and work in a stash that only it would bring back is named.
-void look_at_earlier_run(const std::filesystem::path& journal, Clock& clock);
+// Ends a job: see stop_command().
+using StopJob = std::function<Result<ProcessResult>(const std::string& id, const std::string& cluster)>;
+
+// The job that a broken-off run was waiting for goes on without it, and holds what it was given: it is stopped. Only
+// the last one can be under way. Errors: interrupted, terminated.
+Status stop_job_of(std::span<const Record> records, const StopJob& stop);
+
+// A run that is not gone on with: its processes and its job are ended, and work in a stash that only it would bring
+// back is named. Errors: those of stop_job_of().
+Status look_at_earlier_run(const std::filesystem::path& journal, Clock& clock, const StopJob& stop);
 // The name of the run that wrote the journal; `otherwise`: it cannot be told.
 std::string earlier_name(const std::filesystem::path& journal, const std::string& otherwise);
 

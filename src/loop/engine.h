@@ -112,6 +112,7 @@ private:
         bool retry = false;
         bool free = false;  // not against the retries
         std::chrono::milliseconds pause{0};
+        bool ends_run = false;  // what comes after would meet the same
     };
 
     // ---- engine.cpp: the run

@@ -169,6 +169,7 @@ Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outco
     if (!outcome.model.empty()) words["model"] = outcome.model;
     if (!outcome.effort.empty()) words["effort"] = outcome.effort;
     if (!outcome.stop_reason.empty()) words["stop_reason"] = outcome.stop_reason;
+    if (course.ends_run) words["stop_reason"] = "agent-error";
     std::map<std::string, std::int64_t> numbers = {{"attempt", attempt},
                                                    {"rc", outcome.exit_status},
                                                    {"wall_ms", outcome.elapsed.count()},
@@ -212,6 +213,8 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
             const bool fits = waited_ms + pause.count() <= m_settings.longest_wait_s * 1000;
             if (fits) return Course{true, true, pause};
             log::error("{} for longer than --codex-max-wait allows", word_of(outcome.kind));
+            // A limit whose end is known, and far: each iteration would be spent on it at once.
+            course.ends_run = outcome.not_before && pause.count() > m_settings.longest_wait_s * 1000;
             return course;
         }
         case AgentAction::retry:

@@ -137,8 +137,8 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
 Status Engine::run_stage(Stage& stage, int iteration, const Candidate& candidate) {
     const auto begun = m_parts.clock.monotonic();
     const Base from = base();
-    const StageContext context{iteration,         from,      candidate,   m_parts.git.workdir(),
-                               m_parts.artefacts, records(), m_parts.stop};
+    const StageContext context{iteration,         from,           candidate,   m_parts.git.workdir(),
+                               m_parts.artefacts, m_settings.run, m_parts.stop};
     GDNCTL_TRY_ASSIGN(StageResult result, stage.run(context));
     if (result.verdict == StageVerdict::fail) GDNCTL_TRY(room());
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(m_parts.clock.monotonic() - begun);

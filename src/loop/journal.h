@@ -29,6 +29,7 @@ enum class RecordType {
     attempt,        // attempt: the agent is about to start
     attempt_end,    // attempt, class, rc, next (retry, collect), free (not against the retries), wall_ms, tokens, ...
     candidate,      // head, diff, leftovers, patch, protected, broken, base (it followed the branch there)
+    job,            // kind, cluster, job: about to be submitted, under this id
     stage,          // name, verdict, reason, outcome, sign, fact.*, exit_status, promoted, tpu_ms, wall_ms
     decision,       // outcome, verdict (keep, reject, park, none), reason, sign, code, counted, promoted, stops, rc
     settle_intent,  // the branch is about to be moved, forth or back

@@ -26,6 +26,7 @@ Status check_options(const LoopOptions& options) {
     GDNCTL_TRY(at_least("iterations", options.iterations, 1));
     GDNCTL_TRY(at_least("sleep-seconds", options.sleep_seconds, 0));
     GDNCTL_TRY(at_least("post-check-retries", options.post_check_retries, 0));
+    GDNCTL_TRY(at_least("post-check-timeout", options.post_check_timeout_s, 0));
     GDNCTL_TRY(at_least("codex-retries", options.codex_retries, 0));
     GDNCTL_TRY(at_least("retry-sleep-seconds", options.retry_sleep_seconds, 0));
     GDNCTL_TRY(at_least("keep-iterations", options.keep_iterations, 1));

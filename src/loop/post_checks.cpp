@@ -37,16 +37,21 @@ public:
     PostCheckStage(PostChecks checks, Process& process, Clock& clock)
         : m_checks(std::move(checks)), m_process(process), m_clock(clock) {}
 
-    std::string_view name() const override { return "post-check"; }
+    std::string_view name() const override { return m_checks.name; }
     Policy policy() const override { return m_checks.policy; }
-    bool wants(DiffClass) const override { return !m_checks.commands.empty(); }
+    bool wants(DiffClass diff) const override {
+        return !m_checks.commands.empty() && (!m_checks.only_changes || diff == DiffClass::change);
+    }
 
     Result<StageResult> run(const StageContext& context) override {
         StageResult result;
         for (std::size_t i = 0; i < m_checks.commands.size(); ++i) {
             GDNCTL_TRY_ASSIGN(result, run_command(i, context));
             if (result.verdict == StageVerdict::fail) {
-                log::error("{}{}", message::k_post_check_failed, message::going_on(m_checks.policy));
+                const bool post_check = m_checks.name == "post-check";
+                log::error("{}{}",
+                           post_check ? message::k_post_check_failed : "A command of the target's `validate` failed.",
+                           message::going_on(m_checks.policy));
                 return result;
             }
         }
@@ -78,8 +83,9 @@ private:
         spec.merge_stderr = true;
         spec.takes_strays = true;
         spec.stop = context.stop;
+        if (m_checks.timeout_s > 0) spec.wall_limit = std::chrono::seconds(m_checks.timeout_s);
         const auto output =
-            context.artefacts.unused(context.iteration, fmt::format("post-check-{}", index + 1), ".log");
+            context.artefacts.unused(context.iteration, fmt::format("{}-{}", m_checks.name, index + 1), ".log");
         std::ofstream file(output);
         std::string tail;
         spec.on_stdout_line = [&](std::string_view line) {
@@ -99,6 +105,12 @@ private:
         result.verdict = StageVerdict::fail;
         result.exit_status = ended.exit_code < 0 ? k_by_signal - ended.exit_code : ended.exit_code;
         result.reason = fmt::format("{} {}", command, describe_end(ended, spec));
+        if (ended.end == ProcessResult::End::wall_limit) {
+            result.exit_status = static_cast<int>(ExitCode::timeout);
+            result.outcome = Outcome::timeout;
+            result.sign = command;
+            return result;
+        }
         const auto failure = failure_of(tail, Place::anywhere);
         result.outcome = failure ? failure->outcome : Outcome::test_fail;
         result.sign = failure ? failure->sign : command;

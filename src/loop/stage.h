@@ -31,7 +31,7 @@ struct StageContext {
     const Candidate& candidate;
     const std::filesystem::path& tree;  // holds the candidate's files and nothing else; in place: the user's checkout
     const Artefacts& artefacts;
-    std::span<const Record> records;  // of the run so far, this iteration's `stage` records included
+    std::string run;  // its name
     std::stop_token stop{};
 };
 

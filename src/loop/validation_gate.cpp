@@ -39,7 +39,9 @@ GateStages::GateStages(GateSetup setup, GateModes modes)
       m_modes(modes),
       m_jobs(m_setup.target, m_setup.choices.validation, m_setup.self, m_setup.globals, m_setup.process),
       m_trees(m_setup.repository, {m_setup.measure_folder, m_setup.log_paths, m_setup.links}, m_setup.process,
-              m_setup.clock) {}
+              m_setup.clock) {
+    m_jobs.name_jobs_by(m_setup.name_job);
+}
 
 Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
                         const std::filesystem::path& log_dir) {

@@ -32,6 +32,7 @@ struct GateSetup {
     Clock& clock;
     Http& http;
     const Env& env;
+    TargetJobs::Name name_job{};  // see name_jobs_by()
 };
 
 // What --resilient may rewrite of these options, and the options as it left them.

@@ -202,6 +202,10 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     ProcessSpec spec;
     spec.argv = {m_self};
     for (const std::string& word : words(order)) spec.argv.push_back(word);
+    if (m_name && order.site.dev_tpu.empty()) {
+        GDNCTL_TRY_ASSIGN(const std::string id, m_name(order));
+        put_words(spec.argv, "--submission-id", id);
+    }
     spec.argv.insert(spec.argv.end(), m_globals.begin(), m_globals.end());
     spec.cwd = order.tree;
     spec.stderr_file = order.log;
@@ -255,15 +259,21 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     return end;
 }
 
-void TargetJobs::stop_job(const JobOrder& order, const std::string& id) {
+ProcessSpec stop_command(const std::string& self, const std::string& id, const std::string& cluster,
+                         const std::vector<std::string>& globals) {
     ProcessSpec spec;
-    spec.argv = {m_self, "ray-stop", id};
-    put_words(spec.argv, "--cluster", order.site.cluster);
-    spec.argv.insert(spec.argv.end(), m_globals.begin(), m_globals.end());
+    spec.argv = {self, "ray-stop", id};
+    put_words(spec.argv, "--cluster", cluster);
+    spec.argv.insert(spec.argv.end(), globals.begin(), globals.end());
+    spec.wall_limit = k_child_grace;
+    return spec;
+}
+
+void TargetJobs::stop_job(const JobOrder& order, const std::string& id) {
+    ProcessSpec spec = stop_command(m_self, id, order.site.cluster, m_globals);
     spec.cwd = order.tree;
     spec.stdout_file = order.log;
     spec.stderr_file = order.log;
-    spec.wall_limit = k_child_grace;
     log::info("$ {}", text::shell_join(spec.argv));
     const auto stopped = m_process.run(spec);
     if (!stopped || !stopped->ok()) log::warning("job {} may still be running: it could not be stopped", id);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -66,6 +67,11 @@ public:
           m_globals(std::move(globals)),
           m_process(process) {}
 
+    // Puts the id of a job that is about to be submitted on record, so that one that outlives us can be stopped, and
+    // gives it. Without this the child names its jobs.
+    using Name = std::function<Result<std::string>(const JobOrder&)>;
+    void name_jobs_by(Name name) { m_name = std::move(name); }
+
     // Submits and follows to the end; what is still running then is stopped, once. Errors: local_io, interrupted,
     // terminated.
     Result<JobEnd> run(const JobOrder& order);
@@ -82,7 +88,12 @@ private:
     std::string m_self;
     std::vector<std::string> m_globals;
     Process& m_process;
+    Name m_name;
 };
+
+// The command that ends a job, by the program `self`.
+ProcessSpec stop_command(const std::string& self, const std::string& id, const std::string& cluster,
+                         const std::vector<std::string>& globals);
 
 // What an ended job means. Pure.
 JobEnd judge_job(JobKind kind, int rc, JobReport report, Evidence evidence, std::string_view site,

@@ -213,10 +213,9 @@ Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite
         // The same test twice is no accident; trouble of the surroundings says nothing about it.
         if (passed || !end.retryable) break;
     }
-    const std::string run = context.records.empty() ? std::string() : context.records.front().word("run");
     for (const std::string& id : failed) {
         GDNCTL_TRY(append_flake(context.artefacts.folder(),
-                                {id, run, context.iteration, passed, red.evidence.max_abs, std::nullopt, {}},
+                                {id, context.run, context.iteration, passed, red.evidence.max_abs, std::nullopt, {}},
                                 m_world.clock.wall()));
     }
     return passed;

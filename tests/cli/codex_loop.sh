@@ -145,6 +145,15 @@ test_commit_of_a_failed_attempt_is_judged_defect_9() {
   [ "$(git log --format=%s -1)" = 'step 2' ] || fail 'commit'
 }
 
+test_post_check_that_never_ends() {
+  repo && agent "$works"
+  loop 124 --iterations 1 --post-check "setsid sleep 300 & echo \$! >$WORK/pid; sleep 300" --post-check-timeout 1
+  err_has 'ran longer than 1.0 s'
+  last_line 'reason=post-check iteration=1 rc=124'
+  [ "$(git rev-parse HEAD)" = "$base" ] || fail 'it was kept'
+  ! kill -0 "$(cat "$WORK/pid")" 2>/dev/null || fail 'something of it runs on'
+}
+
 test_post_check_status_and_bad_commit_taken_back_defect_8() {
   repo && agent "$works"
   loop 6 --iterations 2 --post-check 'grep -q speed kernel.c' --post-check 'exit 6' --post-check 'touch never' --post-check-retries 1

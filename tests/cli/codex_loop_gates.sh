@@ -183,6 +183,40 @@ test_a_kill_anywhere_and_resume_leave_one_entry_an_iteration() {
   done
 }
 
+test_a_job_that_outlives_a_kill_is_stopped_before_anything_else() {
+  world && agent 8:ok
+  sed -i "1i [ -e $WORK/waits ] || { : >$WORK/waits; sleep 300; }" judge.sh && git commit -qam waits && base=$(git rev-parse HEAD)
+  local how
+  for how in --resume ''; do
+    git reset -q --hard "$base" && rm -rf $logs "$WORK/waits"
+    launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 1 \
+      --validation-ray-cluster local --perf-mode off
+    until [ -e "$WORK/waits" ]; do kill -0 $pid || fail 'it ended'; sleep 0.02; done
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json
+    out_has '"submission_id":"gdnctl-test-'
+    loop 0 --iterations 1 --perf-mode off $how
+    grep -qE 'left by the run that was broken off: job gdnctl-test-[^ ]* does not run any more' "$WORK/err" || fail 'no word of it'
+    kept 1
+    expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json
+    out_lacks '"submission_id"'
+  done
+}
+
+test_what_the_target_wants_to_see_before_a_device_is_spent() {
+  world && agent 8:ok 7:ok
+  printf 'validate = ["true", "echo looked; test $(cat speed.txt) != 8"]\n' >part
+  sed -i '/^test = /r part' gdnctl.toml && rm part && git commit -qam validate && base=$(git rev-parse HEAD)
+  loop 0 --iterations 2 --max-failures -1 --validation-policy count-failure --perf-mode off
+  err_has 'validate: echo looked; test $(cat speed.txt) != 8 exited with code 1'
+  [ "$(cat $logs/iteration-001-validate-2.log)" = looked ] || fail 'what it printed is lost'
+  [ "$(wc -l <"$WORK/tests_run")" = 1 ] || fail 'a device was spent on what was refused'
+  kept 1
+  expect 0 "$GDNCTL" loop-explain 1
+  out_has 'validate'
+}
+
 test_a_performance_state_elsewhere_is_what_entries_and_reports_read() {
   world && agent 8:ok
   loop 0 --iterations 1 --perf-pairs 3 --perf-state-file ../shared.json

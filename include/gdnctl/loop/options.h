@@ -76,7 +76,8 @@ struct LoopOptions {
     Policy post_check_policy = Policy::fail;
     IdeaChoice idea_policy = IdeaChoice::automatic;
     std::int64_t post_check_retries = 0;
-    std::int64_t max_failures = 0;  // more than that many: stop; negative: never
+    std::int64_t post_check_timeout_s = 14'400;  // 0: none
+    std::int64_t max_failures = 0;               // more than that many: stop; negative: never
     bool resilient = false;
     std::int64_t codex_retries = 0;
     std::int64_t retry_sleep_seconds = 20;

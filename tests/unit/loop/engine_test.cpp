@@ -36,6 +36,23 @@ TEST_CASE("engine: a usage limit is slept over until it resets") {
     CHECK(world.clock.wall() >= reset);
 }
 
+TEST_CASE("engine: a usage limit that resets after the longest wait ends the run, whatever may fail") {
+    EngineWorld world;
+    world.settings.options.max_failures = -1;
+    world.settings.options.iterations = 5;
+    world.settings.longest_wait_s = 3600;
+    ScriptedAgent agent({[&](const AgentRequest&) {
+        AgentOutcome outcome = ended(AgentClass::usage_limit, AgentAction::wait_until, 1);
+        outcome.not_before = world.clock.wall() + std::chrono::hours(30);
+        return outcome;
+    }});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "agent-error");
+    CHECK(end.rc == 1);
+    CHECK(end.iteration == 1);
+    CHECK(agent.calls == 1);
+}
+
 TEST_CASE("engine: what no retry can help ends the run with the agent's status") {
     EngineWorld world;
     world.settings.options.max_failures = -1;

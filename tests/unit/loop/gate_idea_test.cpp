@@ -67,8 +67,7 @@ TEST_CASE("gate flakes: a sighting names its run, and reads back") {
     world.children.child(world.children.test_words("c", {"--pytest-args", "-k test_a"}), 0, report_text("SUCCEEDED"),
                          "4 passed, 85 deselected in 3.00s");
     TargetJobs jobs = world.children.jobs();
-    const auto run = scripted_run(1);
-    const StageContext context{7, world.where, world.candidate, world.tree, world.artefacts, run};
+    const StageContext context{7, world.where, world.candidate, world.tree, world.artefacts, "r1"};
     CHECK(ok(TestsStage(world.validation(jobs)).run(context)).outcome == Outcome::flaky);
     const auto sightings = ok(read_flakes(world.log_dir()));
     REQUIRE(sightings.size() == 1);

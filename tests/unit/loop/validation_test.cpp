@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/text.h"
+#include "loop/earlier_run.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {
@@ -241,6 +243,50 @@ TEST_CASE("validation: a target that runs as it is written gets no settings; no 
     CHECK(result.verdict == StageVerdict::pass);
     CHECK(result.facts.at("verdict") == "OK");
     CHECK(world.children.process.calls[0].cwd == world.path());
+}
+
+TEST_CASE("validation: a job has its name on record before it is submitted, and none without a record") {
+    StageWorld world;
+    world.children.target = plain_target();
+    bool fails = false;
+    TargetJobs jobs = world.children.jobs();
+    jobs.name_jobs_by([&](const JobOrder& order) -> Result<std::string> {
+        CHECK(order.kind == JobKind::tests);
+        if (fails) return fail(ErrorKind::local_io, "no room");
+        CHECK(world.children.process.calls.empty());
+        return std::string("job-1");
+    });
+    world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json", "--submission-id", "job-1"}, 0,
+                         report_text("SUCCEEDED"), "verdict: OK (70 cases, 0 vectors)\n");
+    CHECK(ok(TestsStage(world.validation(jobs)).run(world.context())).verdict == StageVerdict::pass);
+    fails = true;
+    const auto refused = TestsStage(world.validation(jobs)).run(world.context());
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message == "no room");
+}
+
+TEST_CASE("resume: the job that a killed run was waiting for is stopped, no other") {
+    const auto stopped_of = [](const std::vector<Record>& records, int code) {
+        std::vector<std::string> words;
+        ok(stop_job_of(records, [&](const std::string& id, const std::string& cluster) -> Result<ProcessResult> {
+            words.push_back(id + "@" + cluster);
+            return process_result(code, "");
+        }));
+        return text::join(words, " ");
+    };
+    const Record first{RecordType::job, 1, {{"job", "a"}, {"cluster", "c"}}};
+    const Record second{RecordType::job, 1, {{"job", "b"}, {"cluster", "c"}}};
+    std::vector<Record> records = {{RecordType::run}, {RecordType::iteration, 1}};
+    CHECK(stopped_of(records, 0).empty());
+    records.push_back(first);
+    records.push_back(second);
+    for (const int code : {0, 4, 6}) CHECK(stopped_of(records, code) == "b@c");
+    records.push_back({RecordType::stage, 1, {{"name", "validation-tests"}}});
+    CHECK(stopped_of(records, 0).empty());
+    records.push_back(first);
+    CHECK(stopped_of(records, 0) == "a@c");
+    records.push_back({RecordType::iteration_end, 1});
+    CHECK(stopped_of(records, 0).empty());
 }
 
 TEST_CASE("validation: the order of clusters") {
