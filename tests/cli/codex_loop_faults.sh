@@ -14,6 +14,7 @@ loop() {  # CODE OPTION...
 as=()
 same() { [ "$2" = "$3" ] || fail "$1: '$2' instead of '$3'"; }
 ref() { git for-each-ref --format='%(refname)' "refs/gdnctl/*/$1"; }
+last_ref() { git rev-parse "refs/gdnctl/$(sed -n '1s/.*"run":"\([^"]*\)".*/\1/p' $logs/journal.jsonl)/$1"; }  # of the last run
 files() { git ls-tree -r -z --name-only "$1" | tr '\0' '|'; }
 
 # ---- two at once
@@ -238,7 +239,7 @@ test_names_with_newlines_quotes_blanks_and_no_text() {
   for how in worktree inplace; do
     loop 0 --isolation $how
     same files "$(git ls-tree -r --name-only -z HEAD | tr '\0' '\n' | wc -l)" 10
-    same leftovers "$(git show "$(ref iter-001/leftovers | tail -1):"$'left\nover')" 2
+    same leftovers "$(git show "$(last_ref iter-001/leftovers):"$'left\nover')" 2
     [ -s $logs/iteration-001-leftovers.patch ] || fail patch
     git apply -R --check --binary $logs/iteration-001-leftovers.patch 2>/dev/null || git apply --check --binary $logs/iteration-001-leftovers.patch || fail 'the patch does not apply'
     git reset -q --hard "$base" && git clean -qfd

@@ -2,6 +2,7 @@
 . "$REPO/tests/support/loop_repo.sh"
 same() { [ "$2" = "$3" ] || fail "$1: '$2' instead of '$3'"; }
 ref() { git for-each-ref --format='%(refname)' "refs/gdnctl/*/$1"; }
+last_ref() { git rev-parse "refs/gdnctl/$(sed -n '1s/.*"run":"\([^"]*\)".*/\1/p' $logs/journal.jsonl)/$1"; }  # of the last run
 subjects() { git log --format=%s | tr '\n' ' '; }
 tidy_tree() { same 'the tree' "$(git status --porcelain)" "${1:-}"; }
 
@@ -60,7 +61,7 @@ test_branch_deleted_or_renamed() {
     loop 2 --iterations 1 --isolation worktree
     err_has 'accepted work cannot land: refs/heads/main is gone'
     last_line 'reason=landing iteration=1 rc=2'
-    same kept "$(git log -1 --format=%s "$(ref iter-001/head | tail -1)")" 'step 3'
+    same kept "$(git log -1 --format=%s "$(last_ref iter-001/head)")" 'step 3'
     git checkout -q -B main
   done
 }
@@ -96,7 +97,7 @@ test_orphan_branch() {
   agent 'git checkout -q --orphan more; git commit -qm orphan'
   loop 2 --iterations 1 --isolation worktree
   err_has 'no longer has the commit'
-  same kept "$(git log -1 --format=%s "$(ref iter-001/head | tail -1)")" orphan
+  same kept "$(git log -1 --format=%s "$(sed -n 's/.*its commits stay at //p' "$WORK/err")")" orphan
   git update-ref -d refs/heads/more
   loop 2 --iterations 1 --isolation inplace --dirty-policy stash
   err_has 'the checkout is on refs/heads/more, the iteration began on refs/heads/main'
