@@ -180,7 +180,8 @@ public:
     // files of the checkout that has it, where uncommitted work that is not in the way stays. `again`: an earlier call
     // may have been killed half-way; its traces are told from people's work by their content and completed.
     Result<GitLanding> land(std::string_view branch, std::string_view base, std::string_view head, bool again) const;
-    // Takes the commits after `base` off the current branch; uncommitted work stays. conflict: it is in the way.
+    // Takes the commits after `base` off the current branch; uncommitted work stays. What an earlier call, killed
+    // half-way, has left is told from people's work by its content. conflict: their work is in the way.
     Status undo_to(std::string_view base) const;
     // Rewrites base..head on top of `onto`, in this checkout, which becomes detached and must be clean. nullopt: a
     // conflict; the checkout is at `head` again.

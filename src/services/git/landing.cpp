@@ -265,6 +265,12 @@ Status GitCheckout::undo_to(std::string_view base) const {
     GDNCTL_TRY_ASSIGN(const ProcessResult result, m_calls->run({"reset", "-q", "--keep", std::string(base)}));
     if (result.ok()) return {};
     if (result.err.find("not uptodate") != std::string::npos || result.err.find("would be") != std::string::npos) {
+        // A git that was killed in the middle of this has left files that are as they shall be.
+        GDNCTL_TRY_ASSIGN(const GitHead now, head());
+        GitLanding back;
+        back.kind = Kind::blocked;
+        GDNCTL_TRY(complete_landing(now.sha, base, back));
+        if (back.kind == Kind::landed) return {};
         return fail(ErrorKind::conflict,
                     fmt::format("uncommitted work in {} keeps the commits from being taken back: {}", root().string(),
                                 git::reason_of(result.err)),

@@ -309,6 +309,35 @@ TEST_CASE("git checkout: commits are taken off the branch, and never over uncomm
     CHECK(repo.read("a.txt") == "mine\n");
 }
 
+TEST_CASE("git checkout: what a killed taking back left is completed, people's work is not") {
+    const Simple repo;
+    repo.write("a.txt", "worse\n");
+    repo.write("b/c.txt", "worse and longer\n");
+    repo.write("new.txt", "n\n");
+    repo.commit("worse");
+    const auto checkout = repo.open();
+    // As a kill leaves it: one file is back, one has its beginning, one has gone.
+    repo.write("a.txt", "one\n");
+    repo.write("b/c.txt", repo.sh("git show " + repo.base + ":b/c.txt | head -c 1"));
+    fs::remove(repo.path() / "new.txt");
+    ok(checkout.undo_to(repo.base));
+    CHECK(repo.head() == repo.base);
+    CHECK(repo.sh("git symbolic-ref HEAD") == "refs/heads/main");
+    CHECK(repo.status().empty());
+    CHECK(repo.read("a.txt") == "one\n");
+
+    repo.write("a.txt", "worse\n");
+    repo.write("b/c.txt", "worse and longer\n");
+    const auto worse = repo.commit("worse again");
+    repo.write("a.txt", "one\n");
+    repo.write("b/c.txt", "mine\n");
+    const auto refused = checkout.undo_to(repo.base);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == ErrorKind::conflict);
+    CHECK(repo.head() == worse);
+    CHECK(repo.read("b/c.txt") == "mine\n");
+}
+
 TEST_CASE("git checkout: files are committed without touching the checkout, with the mode that they have") {
     const Simple repo;
     repo.write("run.sh", "#!/bin/sh\n");
