@@ -288,6 +288,9 @@ Status Engine::settle(const Step& step) {
         if (found.head != first_base().sha) {
             log::info("its commits stay at {}", m_parts.git.ref(i, "head"));
         }
+        const Record* performance = stage_record(since_candidate(open()), "performance");
+        const std::string champion = performance == nullptr ? "" : performance->word("fact.champion").substr(0, 12);
+        if (taken_back && !champion.empty()) log::info("{}", message::reverted(champion));
     }
     return add(RecordType::settled, i, {{"result", result}});
 }

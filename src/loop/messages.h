@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "gdnctl/loop/options.h"
 
 namespace gdnctl::loop::message {
@@ -15,6 +17,9 @@ inline constexpr std::string_view k_dirty =
     "stash.";
 inline constexpr std::string_view k_no_commit =
     "Iteration did not produce a new commit. Use --allow-no-commit or set --no-commit-policy count-failure/continue.";
+inline std::string reverted(std::string_view champion) {
+    return fmt::format("regression commit reverted successfully; champion remains {}.", champion);
+}
 inline constexpr std::string_view k_post_check_failed =
     "post-check failed. Use --post-check-policy count-failure/continue to avoid exiting.";
 

@@ -152,6 +152,10 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
     result.tpu_ms = spent.tpu_ms;
     result.facts["runs"] = std::to_string(done->runs);
     if (done->base_shifted) result.facts["baseline_shift"] = "true";
+    const auto champion = state.champion(done->record.measured.fingerprint.key());
+    const PerfVerdict verdict = done->decision.verdict;
+    const bool worse = verdict == PerfVerdict::regression || verdict == PerfVerdict::control_flow_regression;
+    if (worse && champion) result.facts["champion"] = champion->commit;
     return result;
 }
 

@@ -237,6 +237,7 @@ test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
     rm -rf .git .agents ./* && world && agent 10.5:ok 12:ok
     loop "$code" --iterations 2 --max-failures -1 --validation-mode profile-only --perf-pairs 1 --perf-regression-policy "$word"
     err_has 'performance regression detected vs champion: 10.5 -> 12'
+    [ $word = continue ] || err_has "regression commit reverted successfully; champion remains $(git log -1 --format=%h --abbrev=12 "$base"..HEAD -- speed.txt)."
     kept "$commits"
     entries 2
     log_has '- Decision: regression'
