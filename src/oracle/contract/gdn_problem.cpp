@@ -6,7 +6,24 @@
 
 #include <fmt/format.h>
 
+#include "oracle/contract/tensor_checks.h"
+
 namespace gdnctl::oracle {
+
+tl::unexpected<Error> wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got) {
+    return fail(ErrorKind::bad_input, fmt::format("tensor '{}': expected {}, got {} {}", name, expected,
+                                                  text_of(got.shape), name_of(got.dtype)));
+}
+
+Result<std::vector<double>> floating_values(const Tensor& tensor, std::string_view name, const Shape& shape) {
+    if (tensor.shape != shape) {
+        return wrong_tensor(
+            name, fmt::format("{} {}", text_of(shape), is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32"),
+            tensor);
+    }
+    if (!is_floating(tensor.dtype)) return wrong_tensor(name, text_of(shape) + " of a floating dtype", tensor);
+    return to_f64(tensor);
+}
 
 namespace {
 
@@ -63,13 +80,6 @@ constexpr NameRow k_names[] = {
 
 constexpr std::int64_t k_most_rows_without_tokens = std::int64_t{1} << 20;
 
-using Bad = tl::unexpected<Error>;
-
-Bad wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got) {
-    return fail(ErrorKind::bad_input, fmt::format("tensor '{}': expected {}, got {} {}", name, expected,
-                                                  text_of(got.shape), name_of(got.dtype)));
-}
-
 Result<const Tensor*> required(const TensorFile& file, std::string_view name, std::string_view hint) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_gdn_tensor(file, name));
     if (tensor == nullptr) {
@@ -79,21 +89,10 @@ Result<const Tensor*> required(const TensorFile& file, std::string_view name, st
     return tensor;
 }
 
-// Values of a floating tensor that must have this shape.
-Result<std::vector<double>> values_of(const Tensor& tensor, std::string_view name, const Shape& shape) {
-    if (tensor.shape != shape) {
-        return wrong_tensor(
-            name, fmt::format("{} {}", text_of(shape), is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32"),
-            tensor);
-    }
-    if (!is_floating(tensor.dtype)) return wrong_tensor(name, text_of(shape) + " of a floating dtype", tensor);
-    return to_f64(tensor);
-}
-
 Result<std::vector<double>> required_values(const TensorFile& file, std::string_view name, const Shape& shape,
                                             std::string_view hint = {}) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, required(file, name, hint));
-    return values_of(*tensor, name, shape);
+    return floating_values(*tensor, name, shape);
 }
 
 // Shape of a per-token tensor: [B,T,...] or, for packed tokens, [T,...].
@@ -273,7 +272,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY(read_sequences(file, cu_seqlens, p));
     p.qk_dtype = q->dtype;
     p.in_bf16 = q->dtype == DType::bf16 && v->dtype == DType::bf16;
-    GDNCTL_TRY_ASSIGN(p.q, values_of(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
+    GDNCTL_TRY_ASSIGN(p.q, floating_values(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(const Tensor* k, required(file, "k", ""));
     if (contract.value.rounding == NormRounding::input && k->dtype != q->dtype) {
         return fail(
@@ -283,13 +282,13 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
             "dump both as the kernel got them, or choose another rounding with --set");
     }
     p.in_bf16 = p.in_bf16 && k->dtype == DType::bf16;
-    GDNCTL_TRY_ASSIGN(p.k, values_of(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
-    GDNCTL_TRY_ASSIGN(p.v, values_of(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
+    GDNCTL_TRY_ASSIGN(p.k, floating_values(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
+    GDNCTL_TRY_ASSIGN(p.v, floating_values(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
     if (state != nullptr) {
         const StateLayout layout = contract.value.state_layout;
-        GDNCTL_TRY_ASSIGN(p.initial_state, values_of(*state, "initial_state", state_shape(p, layout)));
+        GDNCTL_TRY_ASSIGN(p.initial_state, floating_values(*state, "initial_state", state_shape(p, layout)));
         if (layout == StateLayout::value_key) {
             GdnDims swapped = p.dims;
             std::swap(swapped.dk, swapped.dv);

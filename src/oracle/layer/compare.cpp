@@ -201,7 +201,7 @@ Result<TensorReport> judge_one(const Expected& e, const NamedTensor& entry, DTyp
     t.canonical = e.kind->name;
     t.shape = entry.tensor.shape;
     t.stored = entry.tensor.dtype;
-    GDNCTL_TRY_ASSIGN(const auto got, layer_values(entry.tensor, entry.name, e.shape));
+    GDNCTL_TRY_ASSIGN(const auto got, floating_values(entry.tensor, entry.name, e.shape));
     const bool wide = t.stored == DType::f32 || t.stored == DType::f64;
     t.judged = !wide ? t.stored : e.kind->name == "out" ? narrow : DType::f32;
     const auto budgets = with_rounding(e, t.judged);

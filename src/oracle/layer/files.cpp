@@ -35,7 +35,7 @@ Shape per_token(const GdnDims& d, std::initializer_list<std::int64_t> rest) {
 Result<std::vector<double>> optional_values(const TensorFile& file, std::string_view name, const Shape& shape) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_layer_tensor(file, name));
     if (tensor == nullptr) return std::vector<double>();
-    return layer_values(*tensor, name, shape);
+    return floating_values(*tensor, name, shape);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "gdnctl/oracle/gdn_layer.h"
 #include "oracle/cases/random.h"
+#include "oracle/contract/tensor_checks.h"
 
 namespace gdnctl::oracle {
 
@@ -17,8 +18,6 @@ inline std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 // The tensor whose name means `canonical`, nullptr when there is none; bad_input when two names mean the same.
 Result<const Tensor*> find_layer_tensor(const TensorFile& file, std::string_view canonical);
-// Values of a floating tensor that must have this shape; bad_input.
-Result<std::vector<double>> layer_values(const Tensor& tensor, std::string_view name, const Shape& shape);
 Status check_layer_heads(const GdnDims& dims);
 
 Shape layer_state_shape(const GdnDims& dims, StateLayout layout);

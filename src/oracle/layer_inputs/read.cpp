@@ -78,11 +78,6 @@ constexpr NameRow k_names[] = {
     {"d_initial_state", "d_initial_state", GdnRole::gradient},
 };
 
-tl::unexpected<Error> wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got) {
-    return fail(ErrorKind::bad_input, fmt::format("tensor '{}': expected {}, got {} {}", name, expected,
-                                                  text_of(got.shape), name_of(got.dtype)));
-}
-
 Result<const Tensor*> required(const TensorFile& file, std::string_view name, std::string_view hint = {}) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_layer_tensor(file, name));
     if (tensor != nullptr) return tensor;
@@ -91,7 +86,7 @@ Result<const Tensor*> required(const TensorFile& file, std::string_view name, st
 
 Result<std::vector<double>> required_values(const TensorFile& file, std::string_view name, const Shape& shape) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, required(file, name));
-    return layer_values(*tensor, name, shape);
+    return floating_values(*tensor, name, shape);
 }
 
 // The size of a parameter of one axis.
@@ -109,7 +104,7 @@ Status read_weight(const TensorFile& file, GdnLayer& p) {
     if ((s.size() != 2 && !torch) || s.back() < 1) return wrong_tensor("conv_weight", "[C,K] or [C,1,K]", *weight);
     p.taps = s.back();
     p.weight_shape = s;
-    GDNCTL_TRY_ASSIGN(p.conv_weight, layer_values(*weight, "conv_weight", s));
+    GDNCTL_TRY_ASSIGN(p.conv_weight, floating_values(*weight, "conv_weight", s));
     return {};
 }
 
@@ -167,12 +162,12 @@ Status read_fused(const TensorFile& file, const LayerContract& contract, const T
     const std::int64_t width = 2 * d.Hk * d.dk + 2 * d.Hv * d.dv;
     Shape expected = {d.B, d.T, width};
     if (qkvz.shape.size() == 4) expected = {d.B, d.T, d.Hk, width / d.Hk};
-    GDNCTL_TRY_ASSIGN(const auto mixed, layer_values(qkvz, "qkvz", expected));
+    GDNCTL_TRY_ASSIGN(const auto mixed, floating_values(qkvz, "qkvz", expected));
     GDNCTL_TRY_ASSIGN(const Tensor* ba, required(file, "ba"));
     const bool by_head = ba->shape.size() == 4 && contract.split == LayerSplit::grouped;
     GDNCTL_TRY_ASSIGN(
         const auto gates,
-        layer_values(*ba, "ba", by_head ? Shape{d.B, d.T, d.Hk, 2 * d.Hv / d.Hk} : Shape{d.B, d.T, 2 * d.Hv}));
+        floating_values(*ba, "ba", by_head ? Shape{d.B, d.T, d.Hk, 2 * d.Hv / d.Hk} : Shape{d.B, d.T, 2 * d.Hv}));
     p.gates_shape = ba->shape;
     split_projections(mixed, gates, contract.split, p);
     return {};
@@ -188,9 +183,9 @@ Status read_apart(const TensorFile& file, const Tensor& q, GdnLayer& p) {
     p.dtype = q.dtype;
     const Shape key_shape = {d.B, d.T, d.Hk, d.dk};
     const Shape value_shape = {d.B, d.T, d.Hv, d.dv};
-    GDNCTL_TRY_ASSIGN(const auto query, layer_values(q, "q", key_shape));
+    GDNCTL_TRY_ASSIGN(const auto query, floating_values(q, "q", key_shape));
     GDNCTL_TRY_ASSIGN(const auto key, required_values(file, "k", key_shape));
-    GDNCTL_TRY_ASSIGN(const auto value, layer_values(*v, "v", value_shape));
+    GDNCTL_TRY_ASSIGN(const auto value, floating_values(*v, "v", value_shape));
     GDNCTL_TRY_ASSIGN(p.z, required_values(file, "z", value_shape));
     GDNCTL_TRY_ASSIGN(p.b, required_values(file, "b", {d.B, d.T, d.Hv}));
     GDNCTL_TRY_ASSIGN(p.a, required_values(file, "a", {d.B, d.T, d.Hv}));
@@ -211,16 +206,16 @@ Status read_rest(const TensorFile& file, const LayerContract& contract, GdnLayer
     GDNCTL_TRY_ASSIGN(p.norm_weight, required_values(file, "norm_weight", {d.dv}));
     GDNCTL_TRY_ASSIGN(const Tensor* bias, find_layer_tensor(file, "conv_bias"));
     if (bias != nullptr) {
-        GDNCTL_TRY_ASSIGN(p.conv_bias, layer_values(*bias, "conv_bias", {p.channels()}));
+        GDNCTL_TRY_ASSIGN(p.conv_bias, floating_values(*bias, "conv_bias", {p.channels()}));
     }
     GDNCTL_TRY_ASSIGN(const Tensor* conv, find_layer_tensor(file, "initial_conv_state"));
     if (conv != nullptr) {
-        GDNCTL_TRY_ASSIGN(p.conv_state, layer_values(*conv, "initial_conv_state", {d.B, p.channels(), p.taps}));
+        GDNCTL_TRY_ASSIGN(p.conv_state, floating_values(*conv, "initial_conv_state", {d.B, p.channels(), p.taps}));
     }
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_layer_tensor(file, "initial_state"));
     if (state != nullptr) {
         const StateLayout layout = contract.resolved.value.state_layout;
-        GDNCTL_TRY_ASSIGN(const auto values, layer_values(*state, "initial_state", layer_state_shape(d, layout)));
+        GDNCTL_TRY_ASSIGN(const auto values, floating_values(*state, "initial_state", layer_state_shape(d, layout)));
         p.initial_state = from_layout(values, d, layout);
     }
     return {};
@@ -237,16 +232,6 @@ GdnName layer_name(std::string_view name) {
 
 Result<const Tensor*> find_layer_tensor(const TensorFile& file, std::string_view canonical) {
     return find_gdn_tensor(file, canonical, layer_name);
-}
-
-Result<std::vector<double>> layer_values(const Tensor& tensor, std::string_view name, const Shape& shape) {
-    if (tensor.shape != shape) {
-        return wrong_tensor(
-            name, fmt::format("{} {}", text_of(shape), is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32"),
-            tensor);
-    }
-    if (!is_floating(tensor.dtype)) return wrong_tensor(name, text_of(shape) + " of a floating dtype", tensor);
-    return to_f64(tensor);
 }
 
 Status check_layer_heads(const GdnDims& d) {

@@ -1,0 +1,18 @@
+// What the readers of inputs demand of a tensor, in the same words.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/core/result.h"
+#include "gdnctl/oracle/tensor.h"
+
+namespace gdnctl::oracle {
+
+// bad_input: "tensor 'q': expected ..., got [2,3] float32".
+tl::unexpected<Error> wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got);
+// Values of a floating tensor that must have this shape; bad_input.
+Result<std::vector<double>> floating_values(const Tensor& tensor, std::string_view name, const Shape& shape);
+
+}  // namespace gdnctl::oracle
