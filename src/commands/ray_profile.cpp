@@ -130,7 +130,9 @@ Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place,
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Submits the target's profile as a job, follows its log, and prints the metrics that it reports.");
+    args.about(
+        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. On the local "
+        "backend the job outlives this command, as ray-test says.");
     args.option(options.settings.tpu,
                 {.names = "--tpu", .value = "TYPE", .help = "accelerator that the run uses, such as v5p-8"});
     args.option(options.driver_on_tpu, k_driver,

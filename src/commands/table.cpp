@@ -71,7 +71,7 @@ constexpr cli::Command k_table[] = {
     cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
                                                        Tier::none),
     cli::make<&oracle_bench::describe, &oracle_bench::run>("oracle bench", "Oracle", "time the kernels beside sgemm",
-                                                           Tier::none),
+                                                           Tier::process),
     cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                            Tier::none),
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(

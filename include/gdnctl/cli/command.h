@@ -95,7 +95,7 @@ constexpr Command make(std::string_view name, std::string_view group, std::strin
     return Command{name, group, summary, tier, &detail::create<Describe, Run>};
 }
 
-// Parses argv against the table, builds the Context for the command's tier, runs it, prints what is wrong, and returns
+// Parses argv against the table, builds the Context, runs the command, prints what is wrong, and returns
 // the process's exit code. Catches everything.
 int run(const Table& table, int argc, char** argv);
 

@@ -15,8 +15,8 @@ class Http;
 class Process;
 class Terminal;
 
-// How much of the world a command needs; a cheaper tier never pays for a costlier one. Tiers are a table column
-// (commands/table.cpp): a command may use no more than its tier says.
+// How much of the world a command is about to reach for, as a column of the table (commands/table.cpp) that tells its
+// reader. Nothing is paid for in advance: every part of the Context is made on first use.
 enum class Tier {
     none,     // files, clock, terminal only: never maps libcurl or libgit2
     process,  // starts child processes
