@@ -1,5 +1,7 @@
 #include "loop/sync_main.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
@@ -11,9 +13,11 @@ namespace gdnctl::loop {
 
 namespace {
 
-std::string last_line(const std::string& words) {
-    const std::string_view text = text::trim(words);
-    return redact(text.substr(text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1));
+// The line that says why, else the last one.
+std::string reason_in(const std::string& words) {
+    const auto lines = text::split(text::trim(words), '\n');
+    const auto fatal = std::find_if(lines.begin(), lines.end(), [](auto line) { return line.starts_with("fatal: "); });
+    return redact(fatal != lines.end() ? *fatal : lines.back());
 }
 
 }  // namespace
@@ -32,7 +36,7 @@ Status SyncMain::fetch() const {
     if (fetched && fetched->ok()) return {};
     if (!fetched && fetched.error().kind != ErrorKind::timeout) return tl::unexpected(fetched.error());
     const std::string branch = fmt::format("{}/{}", m_options.remote, m_options.branch);
-    const std::string why = fetched ? fmt::format("(exit={}): {}", fetched->exit_code, last_line(fetched->err))
+    const std::string why = fetched ? fmt::format("(exit={}): {}", fetched->exit_code, reason_in(fetched->err))
                                     : ": " + fetched.error().message;
     return fail(ErrorKind::infrastructure, fmt::format("failed to fetch {} {}", branch, why),
                 fmt::format("try it: git fetch {} {}", m_options.remote, m_options.branch));
@@ -56,7 +60,7 @@ Status SyncMain::merge(const std::string& branch) const {
         GDNCTL_TRY_ASSIGN(const ProcessResult merged, m_checkout.merge(branch, m_stop));
         if (merged.ok()) return {};
         code = merged.exit_code;
-        why = last_line(merged.err.empty() ? merged.out : merged.err);
+        why = reason_in(merged.err.empty() ? merged.out : merged.err);
     } else if (m_conflicts == ConflictPolicy::skip) {
         log::warning("{} conflicts with the current branch; going on without it", branch);
         return {};
