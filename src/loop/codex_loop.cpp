@@ -129,11 +129,16 @@ private:
         std::random_device random;
         const std::string kind = order.kind == JobKind::tests ? "test" : "profile";
         std::string id = make_submission_id(kind, m_plan.run, m_context.clock.wall(), random());
-        const Record* iteration = last_of(m_journal->records(), RecordType::iteration);
-        Record record{RecordType::job, iteration == nullptr ? 0 : iteration->iteration};
-        record.text = {{"kind", kind}, {"cluster", order.site.cluster}, {"job", id}};
-        GDNCTL_TRY(m_journal->append(std::move(record), m_context.clock.wall()));
+        GDNCTL_TRY(note(RecordType::job, {{"kind", kind}, {"cluster", order.site.cluster}, {"job", id}}));
         return id;
+    }
+
+    // A record of the iteration that is under way.
+    Status note(RecordType type, std::map<std::string, std::string> words) {
+        const Record* iteration = last_of(m_journal->records(), RecordType::iteration);
+        Record record{type, iteration == nullptr ? 0 : iteration->iteration};
+        record.text = std::move(words);
+        return m_journal->append(std::move(record), m_context.clock.wall());
     }
 
     EngineSettings engine_settings() const {
@@ -258,11 +263,12 @@ private:
             m_gates->set_held(tpu.get());
             for (auto& stage : m_gates->stages()) stages.push_back(std::move(stage));
         }
-        SyncMain sync(m_plan.options, git.repository(), m_context.stop);
+        SyncMain sync(m_plan.options, git.repository(), m_context.stop,
+                      [&](auto words) { return note(RecordType::merge_intent, std::move(words)); });
         EngineParts parts{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
         parts.stop = m_context.stop;
         parts.stages = stages;
-        parts.prepare = [&](int) { return sync.run(); };
+        parts.prepare = [&](int, std::span<const Record> records) { return sync.run(records); };
         RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log);
         if (m_gates) {
             parts.log_entry = [&](int iteration, std::span<const Record>) {

@@ -58,8 +58,8 @@ struct EngineParts {
     std::stop_token stop = {};
     std::span<const std::unique_ptr<Stage>> stages = {};  // in this order, cheap ones first
 
-    // Before an iteration's base is taken: sync-main. Its errors are errors of the iteration.
-    std::function<Status(int iteration)> prepare = {};
+    // Before an iteration's base is taken: sync-main. Its errors are errors of the iteration. `records`: as below.
+    std::function<Status(int iteration, std::span<const Record> records)> prepare = {};
     // Directives after the user's, asked before every attempt, since what they say may change; trimmed.
     std::vector<std::function<std::vector<std::string>(std::span<const Record>)>> directives = {};
     // The log commit; nullopt: none for this iteration. `records` are the open iteration's.
@@ -137,6 +137,7 @@ private:
 
     // ---- engine_tree.cpp: before the agent
     Status set_aside(const Step& step);
+    Status refuse_dirty();
     Status take_base(const Step& step);
     Status put_away(const Step& step);
     Status give_back(int iteration);  // the user's work, of an iteration that stays open

@@ -40,13 +40,20 @@ Status Engine::set_aside(const Step& step) {
     return add(RecordType::stashed, step.iteration, {{"commit", stash->value_or("")}});
 }
 
+// Whoever works here has to put that away himself.
+Status Engine::refuse_dirty() {
+    if (!clean_tree() || m_settings.options.dirty_policy != DirtyPolicy::fail) return {};
+    GDNCTL_TRY_ASSIGN(const auto dirty, m_parts.git.dirty());
+    if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty));
+    return {};
+}
+
 Status Engine::take_base(const Step& step) {
-    const LoopOptions& options = m_settings.options;
-    if (clean_tree() && options.dirty_policy == DirtyPolicy::fail) {
-        GDNCTL_TRY_ASSIGN(const auto dirty, m_parts.git.dirty());
-        if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty));
-    }
-    if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(step.iteration));
+    // A merge that was broken off has left files that are nobody's work.
+    const bool merging = last_of(open(), RecordType::merge_intent) != nullptr;
+    if (!merging) GDNCTL_TRY(refuse_dirty());
+    if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(step.iteration, open()));
+    if (merging) GDNCTL_TRY(refuse_dirty());
     GDNCTL_TRY_ASSIGN(const Base base, m_parts.git.begin(step.iteration, step.again));
     return add(RecordType::base, step.iteration, {{"sha", base.sha}, {"branch", base.branch}});
 }
@@ -57,10 +64,8 @@ Status Engine::put_away(const Step& step) {
     if (!done) {
         GDNCTL_TRY(m_parts.git.put_away(step.iteration, step.attempt, first_base()));
         if (clean_tree()) GDNCTL_TRY(m_parts.git.clear(step.iteration, first_base()));
-    } else if (clean_tree() && m_settings.options.dirty_policy == DirtyPolicy::fail) {
-        // Whoever worked here since the run was broken off has to put that away himself.
-        GDNCTL_TRY_ASSIGN(const auto dirty, m_parts.git.dirty());
-        if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty));
+    } else {
+        GDNCTL_TRY(refuse_dirty());
     }
     return run_attempt(step.iteration, step.attempt + 1);
 }

@@ -15,10 +15,10 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr int k_version = 1;
-constexpr std::array<std::string_view, 19> k_types = {
-    "run",         "resume",    "iteration", "stash_intent",  "stashed",  "base",          "attempt",
-    "attempt_end", "candidate", "job",       "stage",         "decision", "settle_intent", "settled",
-    "log_intent",  "logged",    "restored",  "iteration_end", "stop"};
+constexpr std::array<std::string_view, 20> k_types = {
+    "run",     "resume",      "iteration", "stash_intent", "stashed",       "merge_intent", "base",
+    "attempt", "attempt_end", "candidate", "job",          "stage",         "decision",     "settle_intent",
+    "settled", "log_intent",  "logged",    "restored",     "iteration_end", "stop"};
 
 Result<std::string> hash_of(std::string_view line) {
     if (line.empty()) return std::string(64, '0');

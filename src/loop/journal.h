@@ -25,6 +25,7 @@ enum class RecordType {
     iteration,      // an iteration begins
     stash_intent,   // message
     stashed,        // commit; empty: there was nothing
+    merge_intent,   // sync-main is about to move the branch: branch, base, head
     base,           // sha, branch
     attempt,        // attempt: the agent is about to start
     attempt_end,    // attempt, class, rc, next (retry, collect), free (not against the retries), wall_ms, tokens, ...

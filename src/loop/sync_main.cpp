@@ -8,6 +8,7 @@
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/process.h"
+#include "loop/resume.h"
 
 namespace gdnctl::loop {
 
@@ -22,10 +23,12 @@ std::string reason_in(const std::string& words) {
 
 }  // namespace
 
-Status SyncMain::run() {
+Status SyncMain::run(std::span<const Record> open) {
+    const std::string branch = fmt::format("{}/{}", m_options.remote, m_options.branch);
+    if (const Record* intent = last_of(open, RecordType::merge_intent)) GDNCTL_TRY(move(*intent, true, branch));
     if (m_options.policy == SyncPolicy::off || (m_options.policy == SyncPolicy::once && m_done)) return {};
     GDNCTL_TRY(fetch());
-    GDNCTL_TRY(merge(fmt::format("{}/{}", m_options.remote, m_options.branch)));
+    GDNCTL_TRY(merge(branch));
     m_done = true;
     return {};
 }
@@ -42,6 +45,16 @@ Status SyncMain::fetch() const {
                 fmt::format("try it: git fetch {} {}", m_options.remote, m_options.branch));
 }
 
+namespace {
+
+tl::unexpected<Error> not_merged(const std::string& branch, std::string why) {
+    return fail(ErrorKind::conflict,
+                fmt::format("failed to merge {} into current branch (exit=1). Resolve conflicts and rerun.", branch),
+                std::move(why));
+}
+
+}  // namespace
+
 Status SyncMain::merge(const std::string& branch) const {
     GDNCTL_TRY_ASSIGN(const auto theirs, m_checkout.resolve(branch));
     if (!theirs) {
@@ -51,24 +64,37 @@ Status SyncMain::merge(const std::string& branch) const {
     GDNCTL_TRY_ASSIGN(const GitHead ours, m_checkout.head());
     GDNCTL_TRY_ASSIGN(const bool there, m_checkout.is_ancestor(*theirs, ours.sha));
     if (there) return {};
-    // A merge that stops half-way would have to be taken back, and a kill could come before that.
-    GDNCTL_TRY_ASSIGN(const auto tree, m_checkout.merged_tree(ours.sha, *theirs));
-    int code = 1;
-    std::string why = "they conflict";
-    if (tree) {
-        log::info("$ git merge --no-edit {}", branch);
-        GDNCTL_TRY_ASSIGN(const ProcessResult merged, m_checkout.merge(branch, m_stop));
-        if (merged.ok()) return {};
-        code = merged.exit_code;
-        why = reason_in(merged.err.empty() ? merged.out : merged.err);
-    } else if (m_conflicts == ConflictPolicy::skip) {
+    GDNCTL_TRY_ASSIGN(const auto head, merged(branch, ours, *theirs));
+    if (!head && m_conflicts == ConflictPolicy::skip) {
         log::warning("{} conflicts with the current branch; going on without it", branch);
         return {};
     }
-    return fail(
-        ErrorKind::conflict,
-        fmt::format("failed to merge {} into current branch (exit={}). Resolve conflicts and rerun.", branch, code),
-        why);
+    if (!head) return not_merged(branch, "they conflict");
+    log::info("$ git merge --no-edit {}", branch);
+    Record intent{RecordType::merge_intent};
+    intent.text = {{"branch", ours.branch}, {"base", ours.sha}, {"head", *head}};
+    GDNCTL_TRY(m_note(intent.text));
+    return move(intent, false, branch);
+}
+
+// The merge is a commit before the branch, or any file, is touched: a kill after that leaves what can be completed.
+Result<std::optional<std::string>> SyncMain::merged(const std::string& branch, const GitHead& ours,
+                                                    const std::string& theirs) const {
+    GDNCTL_TRY_ASSIGN(const bool forward, m_checkout.is_ancestor(ours.sha, theirs));
+    if (forward) return std::optional(theirs);
+    GDNCTL_TRY_ASSIGN(const auto tree, m_checkout.merged_tree(ours.sha, theirs));
+    if (!tree) return std::optional<std::string>();
+    GDNCTL_TRY_ASSIGN(std::string head, m_checkout.commit_merge(*tree, ours.sha, theirs, branch));
+    return std::optional(std::move(head));
+}
+
+Status SyncMain::move(const Record& intent, bool again, const std::string& branch) const {
+    GDNCTL_TRY_ASSIGN(const GitLanding landing,
+                      m_checkout.land(intent.word("branch"), intent.word("base"), intent.word("head"), again));
+    if (landing.kind != GitLanding::Kind::blocked) return {};  // who moved it meanwhile is merged with the next time
+    return not_merged(branch, landing.in_the_way.empty()
+                                  ? landing.why
+                                  : "uncommitted work is in the way: " + text::join(landing.in_the_way, ", "));
 }
 
 }  // namespace gdnctl::loop

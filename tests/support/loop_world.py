@@ -1,7 +1,7 @@
 """A repository with a run of codex-loop of three iterations, to be broken off: by a kill, by a disk that is full.
 
-KIND: inplace, worktree, held (in place, with a held dev TPU), gates and gates-inplace (a target whose tests and profile are
-jobs, and a running log).
+KIND: inplace, worktree, held (in place, with a held dev TPU), sync (in place, with an upstream to be merged first), gates and
+gates-inplace (a target whose tests and profile are jobs, and a running log).
 """
 import json
 import os
@@ -11,7 +11,7 @@ import sys
 
 MINE = subprocess.run("(echo mine; seq 9000) | md5sum", shell=True, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 LOGS = ".agents/logs/gdn_codex_loop"
-KINDS = ("inplace", "worktree", "held", "gates", "gates-inplace")
+KINDS = ("inplace", "worktree", "held", "sync", "gates", "gates-inplace")
 # In iteration 2 it breaks a rule that the check looks at. It has a child that outlives it.
 AGENT = """#!/bin/bash
 set -e
@@ -50,6 +50,11 @@ metric = { name = "ms", better = "lower", unit = "ms", from = "json:/ms" }
 [targets.x.profile]
 argv = ["sh", "-c", "echo {\\\\\\"ms\\\\\\": $(cat kernel.c)}"]
 """
+# Two histories that have to be merged, with files enough for a kill to come between two of them.
+UPSTREAM = """git clone -q --bare . ../upstream.git && git remote add origin ../upstream.git && git clone -q ../upstream.git ../other && git fetch -q && git remote set-head origin -a >/dev/null
+cd ../other && mkdir theirs && for i in $(seq 400); do seq $i 2000 >theirs/$i; done && git add . && git commit -qm theirs && git push -q
+cd ../repo && echo ours >ours.txt && git add ours.txt && git commit -qm ours
+"""
 
 
 def sh(command, cwd):
@@ -78,6 +83,8 @@ class World:
             write(os.path.join(self.repo, "gdnctl.toml"), TARGET)
             write(os.path.join(self.repo, "log.md"), "# Log\n\n## Iterations\n")
         sh("git init -q . && echo 100 >kernel.c && git add . && git commit -qm base && echo mine >mine.txt && seq 9000 >mine-too.txt", self.repo)
+        if self.kind == "sync":
+            sh(UPSTREAM, self.repo)
         self.env = dict(os.environ, GDNCTL_STATE_DIR=os.path.join(root, "state"))
 
     def set_agent(self, leave):  # KB of the disk; "": all that is free
@@ -92,6 +99,8 @@ class World:
                       "count-failure", "--validation-retry-sleep", "0", "--perf-mode", "off"]
         else:
             words += ["--post-check", "! grep -q bad kernel.c", "--post-check-policy", "count-failure"]
+        if self.kind == "sync":
+            words += ["--sync-main-policy", "once", "--sync-main-branch", sh("git symbolic-ref --short HEAD", self.repo)]
         if self.kind == "held":
             words += ["--hold-dev-tpu", "--dev-tpu-name", "me", "--dev-tpu-allocator", os.path.join(self.root, "allocator")]
         return words
@@ -152,6 +161,9 @@ class World:
         if self.gates:
             with open(os.path.join(self.repo, "log.md")) as f:
                 self.same("entries", f.read().count("\n### Iteration "), 3)
+        if self.kind == "sync":
+            self.same("merges", len(sh("git log --merges --format=%s", self.repo).split("\n")), 1)
+            self.same("what was merged", sh("git diff --name-only HEAD origin/HEAD -- theirs | wc -l; ls theirs | wc -l", self.repo), "0\n400")
         self.same("TPU", [os.path.exists(self.tpu), os.path.exists(self.tpu + ".all")], [False, self.kind == "held"])
         self.check_processes(records)
         return [(r.get("iteration", 0), r["type"]) for r in records if r["type"] not in ("run", "resume", "stop")]

@@ -168,12 +168,14 @@ public:
     // is none.
     Result<std::string> commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                      std::string_view message) const;
-    // `git fetch REMOTE BRANCH` and `git merge --no-edit WHAT`, with any exit code, and nothing that the repository
-    // names is run by them. Errors: timeout (after ten minutes), interrupted, terminated.
+    // `git fetch REMOTE BRANCH`, with any exit code, and nothing that the repository names is run by it. Errors:
+    // timeout (after ten minutes), interrupted, terminated.
     Result<ProcessResult> fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const;
-    Result<ProcessResult> merge(std::string_view what, std::stop_token stop) const;
     // The tree of the merge of two commits; nullopt: they conflict.
     Result<std::optional<std::string>> merged_tree(std::string_view ours, std::string_view theirs) const;
+    // The commit that `git merge BRANCH` would make of that tree, BRANCH being remote-tracking and at `theirs`.
+    Result<std::string> commit_merge(std::string_view tree, std::string_view ours, std::string_view theirs,
+                                     std::string_view branch) const;
 
     // ---- writes
     // Moves a branch (empty: the detached HEAD of this checkout) from `base` to `head`, its descendant, and with it the

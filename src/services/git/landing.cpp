@@ -199,14 +199,6 @@ Result<ProcessResult> GitCheckout::fetch(std::string_view remote, std::string_vi
     return done;
 }
 
-Result<ProcessResult> GitCheckout::merge(std::string_view what, std::stop_token stop) const {
-    git::CallOptions options;
-    options.stop = std::move(stop);
-    GDNCTL_TRY_ASSIGN(ProcessResult done, m_calls->run({"merge", "--no-edit", std::string(what)}, options));
-    if (done.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    return done;
-}
-
 Status GitCheckout::clear_index_lock() const {
     constexpr int k_looks = 3;
     constexpr std::chrono::seconds k_pause{2};

@@ -116,6 +116,23 @@ Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_v
     return made;
 }
 
+namespace {
+
+// `words`: the parents.
+Result<std::string> commit_tree(const git::Calls& calls, Words words, const std::string& tree,
+                                std::string_view message) {
+    git::CallOptions commit;
+    commit.input = message;
+    // Who has named himself for his own commits alone has no name for ours.
+    GDNCTL_TRY_ASSIGN(const ProcessResult identity, calls.run({"var", "GIT_COMMITTER_IDENT"}));
+    commit.our_name = !identity.ok();
+    words.insert(words.begin(), "commit-tree");
+    words.insert(words.end(), {"-F", "-", tree});
+    return calls.line(words, commit);
+}
+
+}  // namespace
+
 Result<std::string> GitCheckout::commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                               std::string_view message) const {
     const TemporaryIndex index(*m_calls);
@@ -133,12 +150,15 @@ Result<std::string> GitCheckout::commit_files(std::string_view parent, const std
     }
     GDNCTL_TRY(m_calls->done({"update-index", "-z", "--index-info"}, entries));
     GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"write-tree"}, index.options));
-    git::CallOptions commit;
-    commit.input = message;
-    // Who has named himself for his own commits alone has no name for ours.
-    GDNCTL_TRY_ASSIGN(const ProcessResult identity, m_calls->run({"var", "GIT_COMMITTER_IDENT"}));
-    commit.our_name = !identity.ok();
-    return m_calls->line({"commit-tree", "-p", std::string(parent), "-F", "-", tree}, commit);
+    return commit_tree(*m_calls, {"-p", std::string(parent)}, tree, message);
+}
+
+Result<std::string> GitCheckout::commit_merge(std::string_view tree, std::string_view ours, std::string_view theirs,
+                                              std::string_view branch) const {
+    git::CallOptions merged;
+    merged.input = fmt::format("{}\t\tremote-tracking branch '{}'\n", theirs, branch);
+    GDNCTL_TRY_ASSIGN(const std::string message, m_calls->output({"fmt-merge-msg"}, merged));
+    return commit_tree(*m_calls, {"-p", std::string(ours), "-p", std::string(theirs)}, std::string(tree), message);
 }
 
 Result<std::optional<std::string>> GitCheckout::merged_tree(std::string_view ours, std::string_view theirs) const {

@@ -18,6 +18,12 @@ struct SyncWorld : LoopWorld {
         sh("git clone -q --bare . ../upstream.git && git remote add origin ../upstream.git && git clone -q "
            "../upstream.git ../other && cd ../other && git config user.name O && git config user.email o@example.org");
     }
+    // What would be in the journal.
+    mutable std::vector<Record> records;
+    SyncMain::Note noted = [this](auto words) {
+        records.push_back({RecordType::merge_intent, 1, std::move(words)});
+        return Status();
+    };
     void upstream(const std::string& command) const {
         sh(command + " && git add -A && git commit -q -m theirs && git push -q", outside("other"));
     }
@@ -29,7 +35,7 @@ struct SyncWorld : LoopWorld {
     }
     Status sync(SyncPolicy policy = SyncPolicy::each_iteration, ConflictPolicy conflicts = ConflictPolicy::fail) const {
         const auto checkout = open();
-        return SyncMain(options(policy, conflicts), checkout, {}).run();
+        return SyncMain(options(policy, conflicts), checkout, {}, noted).run({});
     }
     void diverge() const {
         upstream("echo theirs >kernel.c");
@@ -112,15 +118,81 @@ TEST_CASE("sync-main: conflicts can be skipped; once means once, also then") {
     ok(world.sync(SyncPolicy::each_iteration, ConflictPolicy::skip));
     CHECK(world.head() == before);
     const auto checkout = world.open();
-    SyncMain once(SyncWorld::options(SyncPolicy::once, ConflictPolicy::skip), checkout, {});
-    ok(once.run());
+    SyncMain once(SyncWorld::options(SyncPolicy::once, ConflictPolicy::skip), checkout, {}, world.noted);
+    ok(once.run({}));
     world.sh("mv ../upstream.git ../away.git");
-    ok(once.run());
+    ok(once.run({}));
     const auto gone = world.sync();
     REQUIRE_FALSE(gone);
     CHECK(gone.error().kind == ErrorKind::infrastructure);
     CHECK(gone.error().message.starts_with(
         "failed to fetch origin/main (exit=128): fatal: '../upstream.git' does not appear"));
+}
+
+TEST_CASE("sync-main: a merge that a kill broke off is finished, and no work is taken for its") {
+    for (const bool forward : {true, false}) {
+        const SyncWorld world;
+        world.upstream("echo theirs >kernel.c && echo t >theirs.txt && mkdir sub && echo s >sub/deep.txt");
+        if (!forward) {
+            world.write("ours.txt", "o\n");
+            world.commit("ours");
+        }
+        world.write("mine.txt", "mine\n");
+        const auto before = world.head();
+        const auto checkout = world.open();
+        SyncMain killed(SyncWorld::options(SyncPolicy::once), checkout, {}, [&](auto words) {
+            ok(world.noted(words));
+            // As git leaves it: a file moved, one with half of its content, one not there yet, the index as it was.
+            world.write("kernel.c", "the");
+            world.write("theirs.txt", "t\n");
+            return fail(ErrorKind::internal, "killed");
+        });
+        REQUIRE_FALSE(killed.run({}));
+        CHECK(world.head() == before);
+        world.sh("mv ../upstream.git ../away.git");  // it needs no network
+        SyncMain resumed(SyncWorld::options(SyncPolicy::off), checkout, {}, world.noted);
+        ok(resumed.run(world.records));
+        CHECK(world.read("kernel.c") == "theirs\n");
+        CHECK(world.read("sub/deep.txt") == "s\n");
+        CHECK(world.status() == "?? mine.txt");
+        CHECK(world.sh("git log -1 --format=%s") ==
+              (forward ? "theirs" : "Merge remote-tracking branch 'origin/main'"));
+        const auto merged = world.head();
+        ok(resumed.run(world.records));
+        CHECK(world.head() == merged);
+    }
+}
+
+TEST_CASE("sync-main: what somebody wrote after the kill stays, and is said") {
+    const SyncWorld world;
+    world.upstream("echo theirs >kernel.c");
+    const auto checkout = world.open();
+    SyncMain killed(SyncWorld::options(SyncPolicy::once), checkout, {}, [&](auto words) {
+        ok(world.noted(words));
+        world.write("kernel.c", "my own\n");
+        return fail(ErrorKind::internal, "killed");
+    });
+    REQUIRE_FALSE(killed.run({}));
+    const auto done = SyncMain(SyncWorld::options(SyncPolicy::once), checkout, {}, world.noted).run(world.records);
+    REQUIRE_FALSE(done);
+    CHECK(done.error().kind == ErrorKind::conflict);
+    CHECK(done.error().hint.find("kernel.c") != std::string::npos);
+    CHECK(world.read("kernel.c") == "my own\n");
+    CHECK(world.head() == world.base);
+}
+
+TEST_CASE("sync-main: a merge says what git would, also on another branch, and keeps to the user's name") {
+    const SyncWorld world;
+    world.upstream("echo t >theirs.txt");
+    world.sh("git checkout -q -b speed");
+    world.write("ours.txt", "o\n");
+    world.commit("ours");
+    world.sh("git config user.name 'A Person' && git config commit.gpgsign true");
+    ok(world.sync());
+    CHECK(world.sh("git log -1 --format='%s; %an'") ==
+          "Merge remote-tracking branch 'origin/main' into speed; A Person");
+    CHECK(world.sh("git symbolic-ref HEAD") == "refs/heads/speed");
+    CHECK(world.status().empty());
 }
 
 TEST_CASE("sync-main: no hook of the repository runs") {
