@@ -142,11 +142,13 @@ int Engine::last_iteration() const {
     return last == nullptr ? 0 : last->iteration;
 }
 
+// Work that was judged, even if refused, is what the run is for.
 int Engine::failures_in_a_row() const {
     const auto ends = ends_of(records());
-    const auto kept =
-        std::find_if(ends.rbegin(), ends.rend(), [](const Record* end) { return end->word("outcome") == "accepted"; });
-    return static_cast<int>(kept - ends.rbegin());
+    const auto worked = std::find_if(ends.rbegin(), ends.rend(), [](const Record* end) {
+        return !calls_for_a_pause(parse_outcome(end->word("outcome")).value_or(Outcome::error));
+    });
+    return static_cast<int>(worked - ends.rbegin());
 }
 
 Status Engine::sleep(milliseconds time) const {

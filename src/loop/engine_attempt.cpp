@@ -40,6 +40,13 @@ std::pair<int, std::int64_t> waits_in_a_row(std::span<const Record> open) {
     return {waits, ms};
 }
 
+// Whether the prompt of the iteration before the open one was refused, too.
+bool refused_before(std::span<const Record> records) {
+    const auto open = open_iteration(records);
+    const Record* before = last_of(records.first(records.size() - open.size()), RecordType::attempt_end);
+    return before != nullptr && before->word("class") == word_of(AgentClass::invalid_prompt);
+}
+
 bool was_retried_once(std::span<const Record> open, std::string_view kind) {
     return std::any_of(open.begin(), open.end(), [&](const Record& record) {
         return record.type == RecordType::attempt_end && record.word("class") == kind;
@@ -224,7 +231,10 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
         case AgentAction::retry_once:
             if (left && !was_retried_once(open(), word_of(outcome.kind))) course = {true, false, retry_sleep};
             return course;
-        default: return course;
+        default:
+            course.ends_run = outcome.kind == AgentClass::invalid_prompt && refused_before(records());
+            if (course.ends_run) log::error("the model has refused the prompt in two iterations running");
+            return course;
     }
 }
 

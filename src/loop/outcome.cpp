@@ -104,6 +104,11 @@ std::optional<Failure> failure_of(std::string_view output, Place place) {
 
 bool too_many_failures(std::int64_t failures, std::int64_t limit) { return limit >= 0 && failures > limit; }
 
+bool calls_for_a_pause(Outcome outcome) {
+    return is_surroundings(outcome) || outcome == Outcome::agent_error || outcome == Outcome::timeout ||
+           outcome == Outcome::error;
+}
+
 std::int64_t pause_seconds(std::int64_t sleep_seconds, int failures_in_a_row) {
     constexpr std::int64_t k_longest = 900;
     std::int64_t pause = sleep_seconds;

@@ -57,6 +57,8 @@ std::optional<Failure> failure_of(std::string_view output, Place place = Place::
 
 // Counted failures: `limit` 0 stops at the first one, negative never.
 bool too_many_failures(std::int64_t failures, std::int64_t limit);
+// Nothing could be judged: by trouble of the agent or of the surroundings.
+bool calls_for_a_pause(Outcome outcome);
 // Seconds to wait after an iteration; each failure in a row doubles it, to 15 minutes at most.
 std::int64_t pause_seconds(std::int64_t sleep_seconds, int failures_in_a_row);
 

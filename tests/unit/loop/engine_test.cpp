@@ -81,6 +81,39 @@ TEST_CASE("engine: failures are followed by a pause that grows (defect 17)") {
     CHECK(world.state.failures == 3);
 }
 
+TEST_CASE("engine: the pause does not grow after work that was judged, however often it is refused") {
+    EngineWorld world;
+    world.settings.options.iterations = 4;
+    world.settings.options.max_failures = -1;
+    world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::count_failure, [](const StageContext&) {
+        StageResult result;
+        result.verdict = StageVerdict::fail;
+        result.outcome = Outcome::test_fail;
+        return result;
+    }));
+    int speed = 1;
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        return world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
+    }});
+    CHECK(world.run(agent).reason == "completed");
+    std::chrono::milliseconds sum{0};
+    for (const auto slept : world.clock.sleeps()) sum += slept;
+    CHECK(sum == std::chrono::seconds(5 * 3));
+    CHECK(world.state.failures == 4);
+}
+
+TEST_CASE("engine: a prompt that the model refuses in two iterations running ends the run") {
+    EngineWorld world;
+    world.settings.options.iterations = 6;
+    world.settings.options.max_failures = -1;
+    const auto refused = [](const AgentRequest&) { return ended(AgentClass::invalid_prompt, AgentAction::count, 1); };
+    ScriptedAgent agent({refused, world.commits("int speed = 2;\n"), refused, refused});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "agent-error");
+    CHECK(end.iteration == 4);
+    CHECK(end.rc == 1);
+}
+
 TEST_CASE(
     "engine: three times the same trouble of the surroundings opens the circuit breaker, nothing is counted (failure "
     "mode H)") {
