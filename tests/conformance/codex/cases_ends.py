@@ -1,4 +1,5 @@
 """gdnctl codex-loop with the real codex: what would run for ever, signals, kills, what is left, what gets out."""
+import json
 import os
 import re
 import shutil
@@ -268,6 +269,33 @@ def secrets_stay_where_they_are(t):
                     for file in files:
                         demand(not holds(os.path.join(folder, file), word), f"{name} is in {folder}/{file}")
         t.git("reset", "-q", "--hard", t.head)
+
+
+JAIL = os.path.realpath(os.path.join(HERE, "../../../examples/agent-jail/codex-jail"))
+
+
+@in_both
+def in_the_jail_of_the_examples(t, *words):
+    may(("bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-pid"), "bubblewrap")
+    words += ("--codex-bin", JAIL)
+    os.makedirs(os.path.join(t.home, ".ssh"))
+    with open(os.path.join(t.home, ".ssh/id"), "w") as f:
+        f.write("a private key\n")
+    done = t.loop("reach", *words)
+    equal("classes and outcomes", (done.classes(), t.outcomes()), (["ok"], ["accepted"]))
+    equal("commits and status", (t.commits(), t.status()), (1, ""))
+    said = json.dumps([r["input"] for r in t.requests()])
+    demand("Read-only file system" in said and "No such file or directory" in said, "nothing was refused")
+    demand("a private key" not in said and not os.path.exists("/etc/gdnctl-was-here"), "it got out")
+    equal("left", t.left(), {})
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        under_way = t.begin("background", *words)
+        t.until("the tool call", lambda: t.left_of("sleep 300"))
+        under_way.process.send_signal(number)
+        under_way.end()
+        t.until("the end of all that it started", lambda: not t.left(), 5)
+        t.loop("improve", *words, "--resume")
+        equal("outcomes", t.outcomes(), ["accepted"])
 
 
 ALONE = ("unshare", "--user", "--map-root-user", "--net")

@@ -63,6 +63,7 @@ WORK = {
     "slow": [[shell("sleep 1; echo a line", yield_time_ms=250)]],
     "stubborn": [[shell("trap '' INT TERM; setsid bash -c \"trap '' INT TERM; sleep 300; sleep 300\"; sleep 300", yield_time_ms=30000)], [message("waited")]],
     "background": [[shell("sleep 300 & sleep 300", yield_time_ms=30000)], [message("waited")]],
+    "reach": [[shell("cat ~/.ssh/id; touch /etc/gdnctl-was-here; setsid sleep 306 >/dev/null 2>&1 & cat ~/.ssh/id")], [ADD], [CHANGE], [shell(COMMIT)], [message("done")]],
     "survivor": [[shell("setsid sleep 303 >/dev/null 2>&1 & echo started")], [message("done")]],
     "bare": [[shell("env -i setsid sleep 304 >/dev/null 2>&1 & echo started; sleep 0.5")], [message("done")]],
     "holds": [[shell("setsid sleep 305 & sleep 0.3")], [message("done")]],
