@@ -103,10 +103,16 @@ Result<LoadedConfig> config_for(const Command& command, const GlobalFlags& flags
     return loaded;
 }
 
-Result<ExitCode> call(const Command& command, Invocation& invocation, const GlobalFlags& flags) {
+// The command that was meant, and whether it came to its run().
+struct Called {
+    const Command* command = nullptr;
+    bool ran = false;
+};
+
+Result<ExitCode> call(Called& called, Invocation& invocation, const GlobalFlags& flags) {
     const Env& env = process_env();
     GDNCTL_TRY_ASSIGN(const auto cwd, working_directory(flags.directory));
-    GDNCTL_TRY_ASSIGN(const LoadedConfig loaded, config_for(command, flags, cwd));
+    GDNCTL_TRY_ASSIGN(const LoadedConfig loaded, config_for(*called.command, flags, cwd));
     Context context{env,
                     system_clock(),
                     system_terminal(flags.color),
@@ -117,11 +123,12 @@ Result<ExitCode> call(const Command& command, Invocation& invocation, const Glob
                     cwd,
                     state_directory(env),
                     flags.common};
+    called.ran = true;
     return invocation.run(context);
 }
 
 // Help, version, or the command itself.
-Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& words) {
+Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& words, Called& meant) {
     GlobalFlags flags;
     Args globals;
     describe_globals(globals, flags);
@@ -130,6 +137,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
 
     GDNCTL_TRY_ASSIGN(const Dispatch called, dispatch(table, words));
     flags.help = called.help;
+    meant.command = called.command;
     Args args;
     std::unique_ptr<Invocation> invocation;
     if (called.command != nullptr) {
@@ -156,14 +164,19 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
         terminal.out(help_page(*called.command, args, globals, page_style(terminal, terminal.color_out())));
         return ExitCode::ok;
     }
-    auto result = call(*called.command, *invocation, flags);
+    auto result = call(meant, *invocation, flags);
     if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.command->name));
     return result;
 }
 
-int finish(const Result<ExitCode>& result) {
+int finish(const Result<ExitCode>& result, const Called& meant) {
     Terminal& terminal = system_terminal(ColorMode::automatic);
-    if (!result) return print_error(result.error(), terminal);
+    if (!result) {
+        const int code = print_error(result.error(), terminal);
+        const bool last_word = meant.command != nullptr && !meant.ran && meant.command->never_ran != nullptr;
+        if (last_word) meant.command->never_ran(result.error());
+        return code;
+    }
     const Status flushed = terminal.flush();
     if (flushed) return static_cast<int>(*result);
     const int code = print_error(flushed.error(), terminal);
@@ -177,7 +190,9 @@ int run(const Table& table, int argc, char** argv) {
     Terminal& terminal = system_terminal(color_asked_for(words));
     log::configure({log::Level::info, terminal.color_err()});
     try {
-        return finish(run_words(table, words));
+        Called meant;
+        const auto result = run_words(table, words, meant);
+        return finish(result, meant);
     } catch (const std::bad_alloc&) {
         return print_error({ErrorKind::bad_input, "not enough memory for this", "", ""}, terminal);
     } catch (const std::exception& e) {

@@ -143,6 +143,10 @@ std::optional<std::int64_t> parse_span(std::string_view text) {
     return *number * unit;
 }
 
+void never_ran(const Error& error) {
+    say_stopped(reason_of(error.kind), 0, static_cast<int>(exit_code_of(error.kind)));
+}
+
 Result<ExitCode> run(const Options& options, Context& context) {
     const auto report = run_it(options, context);
     if (!report) {

@@ -22,6 +22,7 @@ struct Options {
 
 void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
+void never_ran(const Error& error);
 
 // "90", "90s", "15m", "8h", "7d" in seconds; nullopt: neither.
 std::optional<std::int64_t> parse_span(std::string_view text);

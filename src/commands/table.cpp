@@ -77,7 +77,8 @@ constexpr cli::Command k_table[] = {
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
         "oracle selftest", "Oracle", "see whether the oracle tells right from wrong here", Tier::none),
     cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
-                                                       "run unattended iterations of a coding agent", Tier::http),
+                                                       "run unattended iterations of a coding agent", Tier::http)
+        .with_last_word(&codex_loop::never_ran),
     cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show how a loop stands", Tier::none),
     cli::make<&loop_explain::describe, &loop_explain::run>("loop-explain", "Loop",
                                                            "say why an iteration was kept or refused", Tier::none),

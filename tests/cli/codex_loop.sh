@@ -35,6 +35,14 @@ test_usage_errors_exit_2_before_anything() {
   loop 2 --iterations 0
   err_has '--iterations must be > 0.'
   last_line 'reason=usage iteration=0 rc=2'
+  loop 2 --iterationz 1
+  last_line 'reason=usage iteration=0 rc=2'
+  loop 2 --iterations 1 --isolation nowhere
+  last_line 'reason=usage iteration=0 rc=2'
+  printf 'target = [\n' >gdnctl.toml
+  loop 2 --iterations 1
+  last_line 'reason=config iteration=0 rc=2'
+  rm gdnctl.toml
   loop 2 --iterations 1 --hold-dev-tpu
   [ "$(head -n 1 "$WORK/err")" = '[gdnctl] --hold-dev-tpu requires --dev-tpu-name.' ] || fail 'the line begins otherwise'
   loop 2 --iterations 1 --directive-file no.md

@@ -29,12 +29,19 @@ struct Command {
     Tier tier;
     std::unique_ptr<Invocation> (*create)();
     bool reads_config = true;
+    // Has the last word, once the error was printed that kept run() from being called: bad words, bad configuration.
+    void (*never_ran)(const Error& error) = nullptr;
 
     // The same row for a command that must work, and start fast, whatever the configuration files hold: its
     // Context::config is empty.
     constexpr Command without_config() const {
         Command changed = *this;
         changed.reads_config = false;
+        return changed;
+    }
+    constexpr Command with_last_word(void (*word)(const Error& error)) const {
+        Command changed = *this;
+        changed.never_ran = word;
         return changed;
     }
 };
