@@ -104,6 +104,9 @@ std::string explanation(const Explained& e) {
     lines.field("base", i.base.empty() ? "" : fmt::format("{} on {}", short_commit(i.base), or_dash(shown(i.branch))));
     lines.field("candidate", candidate_text(i));
     lines.field("kept at", kept_at_text(e));
+    if (const std::string command = judge_again_text(e); !command.empty()) {
+        lines.field("again", "codex-loop --agent command --agent-command '" + command + "' with its gates judges it");
+    }
     lines.field("leftovers", i.patch.empty() ? "" : "not committed, saved as " + shown(i.patch));
     lines.field("protected", shown(i.protected_paths));
     lines.field("log", i.log_commit.empty() ? "" : "commit " + short_commit(i.log_commit));

@@ -127,6 +127,13 @@ std::string kept_at_text(const Explained& e) {
     return ref_of(e, "head");
 }
 
+std::string judge_again_text(const Explained& e) {
+    const IterationView& i = e.iteration;
+    const bool trouble = i.outcome == "infra" || i.outcome == "environment";
+    if (!trouble || i.verdict != "park" || i.head.empty() || i.head == i.base) return {};
+    return fmt::format("git cherry-pick {}..{}", short_commit(i.base), short_commit(i.head));
+}
+
 std::string gate_text(const loop::GateView& gate) {
     if (!gate.value || !gate.limit) return shown(gate.words);
     const std::string numbers =
@@ -163,6 +170,7 @@ Json explained_json(const Explained& e) {
             {"commits", i.commits},
             {"files_changed", i.files},
             {"kept_at", text_or_null(kept_at_text(e))},
+            {"judge_again", text_or_null(judge_again_text(e))},
             {"leftovers_patch", text_or_null(i.patch)},
             {"protected", text_or_null(i.protected_paths)},
             {"settled", text_or_null(i.settled)},

@@ -23,6 +23,8 @@ std::string verdict_text(const loop::IterationView& iteration);
 std::string why_text(const loop::IterationView& iteration);
 // Refs and branches that hold its work.
 std::string kept_at_text(const Explained& explained);
+// What lays work that trouble parked on top of the branch again; empty: it was judged.
+std::string judge_again_text(const Explained& explained);
 std::string gate_text(const loop::GateView& gate);  // "6.25 <= 5, `while_ms` increased by 6.25 ms"
 std::string pairs_text(const loop::PairsView& pairs);
 std::string number_text(double value);  // as many digits as it has, at most 6

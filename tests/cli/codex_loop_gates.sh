@@ -295,6 +295,24 @@ test_trouble_three_times_in_a_row_ends_the_run() {
   clean_log
 }
 
+test_work_that_trouble_parked_is_judged_again_by_what_loop_explain_names() {
+  world && sed -i "1i [ ! -e $WORK/trouble ] || { echo 'ConnectionResetError: peer'; exit 1; }" judge.sh
+  git commit -qam 'Trouble' && base=$(git rev-parse HEAD) && agent 8:ok && touch "$WORK/trouble"
+  loop 0 --iterations 1 --validation-policy continue --validation-max-attempts 1 --perf-mode off
+  kept 0
+  expect 0 "$GDNCTL" loop-explain 1
+  out_has "again      codex-loop --agent command --agent-command 'git cherry-pick "
+  expect 0 "$GDNCTL" loop-explain 1 --json
+  again=$(jq -r .judge_again "$WORK/out")
+  rm "$WORK/trouble"
+  loop 0 --iterations 1 --validation-policy fail --perf-mode off --agent-command "$again"
+  kept 1
+  [ "$(cat speed.txt)" = 8 ] || fail 'other work was landed'
+  expect 0 "$GDNCTL" loop-explain 1 --json
+  jq -e '.judge_again == null' "$WORK/out" >/dev/null || fail 'judged work is to be judged again'
+  clean_log
+}
+
 test_another_configuration_is_incomparable_and_nobodys_failure() {
   world && agent 8:ok
   loop 0 --iterations 1 --perf-pairs 1
