@@ -102,6 +102,14 @@ std::optional<Failure> failure_of(std::string_view output, Place place) {
     return std::nullopt;
 }
 
+bool waits_for_step(std::string_view output) {
+    constexpr std::string_view k_running = ": RUNNING";
+    const auto state = output.rfind("] Status ");
+    if (state == std::string_view::npos) return false;
+    const auto line = text::trim(output.substr(state, output.find('\n', state) - state));
+    return line.ends_with(k_running) && output.find("lock for ", state) == std::string_view::npos;
+}
+
 bool too_many_failures(std::int64_t failures, std::int64_t limit) { return limit >= 0 && failures > limit; }
 
 bool calls_for_a_pause(Outcome outcome) {

@@ -55,6 +55,10 @@ enum class Place { tpu, anywhere };
 // nullopt: none of the known signs. Trouble of the surroundings wins over what it causes further down.
 std::optional<Failure> failure_of(std::string_view output, Place place = Place::tpu);
 
+// Marin's executor found a step RUNNING by somebody else's hand, and nothing came after that: it waits without a word
+// until that one ends, or for ever.
+bool waits_for_step(std::string_view output);
+
 // Counted failures: `limit` 0 stops at the first one, negative never.
 bool too_many_failures(std::int64_t failures, std::int64_t limit);
 // Nothing could be judged: by trouble of the agent or of the surroundings.

@@ -114,9 +114,11 @@ bool lacks_room(int rc, const JobSite& site, const Evidence& evidence) {
 }
 
 void judge_time_limit(JobEnd& end) {
-    const bool pending = end.report.status == "PENDING";
-    fail_job(end, pending ? Outcome::infra : Outcome::timeout,
-             pending ? "job was pending too long" : "ran into its time limit");
+    if (end.report.status == "PENDING") return fail_job(end, Outcome::infra, "job was pending too long");
+    if (waits_for_step(end.evidence.output.tail())) {
+        return fail_job(end, Outcome::infra, "executor status stuck RUNNING: the job waited for another one's step");
+    }
+    fail_job(end, Outcome::timeout, "ran into its time limit");
 }
 
 void judge_failure(JobEnd& end, JobKind kind, bool wants_tpu) {

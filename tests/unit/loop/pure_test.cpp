@@ -227,6 +227,15 @@ TEST_CASE("failures: more than the limit stops, 0 at the first one, negative nev
     CHECK(pause_seconds(3600, 2) == 3600);
 }
 
+TEST_CASE("outcome: a job that waits for a step of somebody else's until its limit is nobody's fault") {
+    const std::string waits = "2026-03-10 - INFO - [host-1] Status gdn_profile: RUNNING\n";
+    CHECK(waits_for_step(waits));
+    CHECK(waits_for_step("[host-1] Status tokenize: SUCCESS\n" + waits + "GET /health 200\n"));
+    CHECK_FALSE(waits_for_step(waits + "[host-1] Attempting to acquire lock for gdn_profile\n"));
+    CHECK_FALSE(waits_for_step(waits + "[host-1] Status gdn_profile: None\n"));
+    CHECK_FALSE(waits_for_step("Status: RUNNING\n"));
+}
+
 TEST_CASE("circuit breaker: environment at once, the third infra in a row, never for the candidate's own faults") {
     using Past = std::vector<PastIteration>;
     const PastIteration ssh{Outcome::infra, "port 22: "}, ray{Outcome::infra, "localhost:8283"};

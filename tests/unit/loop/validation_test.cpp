@@ -156,6 +156,7 @@ TEST_CASE("validation: what a failed job means (failure mode F)") {
     CHECK(tests(5, "", "") == "environment");
     CHECK(tests(70, "", "") == "infra again");
     CHECK(tests(124, report_text("PENDING", "timeout"), "") == "infra again");
+    CHECK(tests(124, report_text("RUNNING", "timeout"), "INFO - [w] Status gdn_test: RUNNING") == "infra again");
     CHECK(outcome(end_of(JobKind::profile, 1, red, "Traceback")) == "rejected");
     CHECK(outcome(end_of(JobKind::tests, 1, red, "verdict: WRONG: case x")) == "test-fail");
     CHECK(end_of(JobKind::tests, 0, report_text("SUCCEEDED"), k_green).summary ==
