@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/platform/late_library.h"
 
 namespace gdnctl {
@@ -11,6 +12,7 @@ namespace gdnctl {
 namespace {
 
 constexpr LateLibrary k_openblas{"libopenblas", "libopenblas.so.0", "libopenblas0-pthread"};
+constexpr const char* k_core_variable = "OPENBLAS_CORETYPE";
 constexpr int k_row_major = 101;
 constexpr int k_no_transpose = 111;
 
@@ -25,7 +27,16 @@ std::string version_of(const std::string& config) {
 Result<Sgemm> Sgemm::open(const std::string& core, int threads) {
     // Read when the library is loaded: its threads must not spin on after a call and slow down what is timed next.
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
-    if (!core.empty()) setenv("OPENBLAS_CORETYPE", core.c_str(), 0);
+    // What the environment says of its kernels would make a yardstick of any length.
+    if (const char* set = std::getenv(k_core_variable); set != nullptr && core != set) {
+        log::info("{}={} is not heeded: sgemm is measured with {}", k_core_variable, set,
+                  core.empty() ? "the kernels that OpenBLAS chooses for this processor" : core + " kernels");
+    }
+    if (core.empty()) {
+        unsetenv(k_core_variable);
+    } else {
+        setenv(k_core_variable, core.c_str(), 1);
+    }
     Multiply multiply = nullptr;
     void (*set_threads)(int) = nullptr;
     char* (*config)() = nullptr;

@@ -36,6 +36,13 @@ test_five_keys_are_always_there() {
     jq -e "[.forward, .backward, .decode] | all($five)" "$WORK/out" >/dev/null || fail "a key of what is wrong"
 }
 
+test_the_environment_does_not_choose_the_yardstick() {
+    OPENBLAS_CORETYPE=Nehalem expect 0 bench --isa avx2
+    grep -q '^sgemm: not measured' "$WORK/out" && skip 'no libopenblas'
+    err_has 'OPENBLAS_CORETYPE=Nehalem is not heeded'
+    grep -Eq '^sgemm: .* Haswell$' "$WORK/out" || fail 'sgemm ran with other kernels than those of the instruction set'
+}
+
 test_every_kernel_is_timed_and_verified() {
     expect 0 bench --peer builtin:chunk
     out_has 'builtin:fused'
