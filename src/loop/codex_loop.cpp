@@ -268,7 +268,9 @@ private:
         EngineParts parts{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
         parts.stop = m_context.stop;
         parts.stages = stages;
-        parts.prepare = [&](int, std::span<const Record> records) { return sync.run(records); };
+        parts.prepare = [&](const std::string& branch, std::span<const Record> records) {
+            return sync.run(branch, records);
+        };
         RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log);
         if (m_gates) {
             parts.log_entry = [&](int iteration, std::span<const Record>) {

@@ -58,8 +58,9 @@ struct EngineParts {
     std::stop_token stop = {};
     std::span<const std::unique_ptr<Stage>> stages = {};  // in this order, cheap ones first
 
-    // Before an iteration's base is taken: sync-main. Its errors are errors of the iteration. `records`: as below.
-    std::function<Status(int iteration, std::span<const Record> records)> prepare = {};
+    // Before an iteration's base is taken: sync-main. Its errors are errors of the iteration. `branch`: that of the
+    // run, where it is known; `records`: as below.
+    std::function<Status(const std::string& branch, std::span<const Record> records)> prepare = {};
     // Directives after the user's, asked before every attempt, since what they say may change; trimmed.
     std::vector<std::function<std::vector<std::string>(std::span<const Record>)>> directives = {};
     // The log commit; nullopt: none for this iteration. `records` are the open iteration's.

@@ -49,12 +49,15 @@ Status Engine::refuse_dirty() {
 }
 
 Status Engine::take_base(const Step& step) {
+    const Record* first = first_of(records(), RecordType::base);
+    const std::string branch = first == nullptr ? std::string() : first->word("branch");
+    GDNCTL_TRY(m_parts.git.check_branch(branch));
     // A merge that was broken off has left files that are nobody's work.
     const bool merging = last_of(open(), RecordType::merge_intent) != nullptr;
     if (!merging) GDNCTL_TRY(refuse_dirty());
-    if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(step.iteration, open()));
+    if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(branch, open()));
     if (merging) GDNCTL_TRY(refuse_dirty());
-    GDNCTL_TRY_ASSIGN(const Base base, m_parts.git.begin(step.iteration, step.again));
+    GDNCTL_TRY_ASSIGN(const Base base, m_parts.git.begin(step.iteration, step.again, branch));
     return add(RecordType::base, step.iteration, {{"sha", base.sha}, {"branch", base.branch}});
 }
 

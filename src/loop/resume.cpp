@@ -67,6 +67,11 @@ const Record* last_of(std::span<const Record> records, RecordType type) {
     return at == records.rend() ? nullptr : &*at;
 }
 
+const Record* first_of(std::span<const Record> records, RecordType type) {
+    const auto at = std::find_if(records.begin(), records.end(), [&](const Record& r) { return r.type == type; });
+    return at == records.end() ? nullptr : &*at;
+}
+
 std::span<const Record> open_iteration(std::span<const Record> records) {
     for (std::size_t i = records.size(); i-- > 0;) {
         if (records[i].type == RecordType::iteration_end) return {};

@@ -44,8 +44,9 @@ Step next_step(std::span<const Record> records, int iterations, bool stashes, bo
 
 // The open iteration's records, from its `iteration` on; empty: none is open.
 std::span<const Record> open_iteration(std::span<const Record> records);
-// The last record of this type in `records`; nullptr: none.
+// The last and the first record of this type in `records`; nullptr: none.
 const Record* last_of(std::span<const Record> records, RecordType type);
+const Record* first_of(std::span<const Record> records, RecordType type);
 
 // A run in numbers, as state.json has it. Derived from the journal, and only from it.
 struct RunState {

@@ -23,12 +23,12 @@ std::string reason_in(const std::string& words) {
 
 }  // namespace
 
-Status SyncMain::run(std::span<const Record> open) {
+Status SyncMain::run(const std::string& into, std::span<const Record> open) {
     const std::string branch = fmt::format("{}/{}", m_options.remote, m_options.branch);
     if (const Record* intent = last_of(open, RecordType::merge_intent)) GDNCTL_TRY(move(*intent, true, branch));
     if (m_options.policy == SyncPolicy::off || (m_options.policy == SyncPolicy::once && m_done)) return {};
     GDNCTL_TRY(fetch());
-    GDNCTL_TRY(merge(branch));
+    GDNCTL_TRY(merge(into, branch));
     m_done = true;
     return {};
 }
@@ -55,13 +55,18 @@ tl::unexpected<Error> not_merged(const std::string& branch, std::string why) {
 
 }  // namespace
 
-Status SyncMain::merge(const std::string& branch) const {
+Status SyncMain::merge(const std::string& into, const std::string& branch) const {
     GDNCTL_TRY_ASSIGN(const auto theirs, m_checkout.resolve(branch));
     if (!theirs) {
         return fail(ErrorKind::infrastructure, fmt::format("failed to fetch {}: there is no such branch here", branch),
                     "its remote must be one that git config remote.NAME.fetch follows");
     }
-    GDNCTL_TRY_ASSIGN(const GitHead ours, m_checkout.head());
+    GDNCTL_TRY_ASSIGN(GitHead ours, m_checkout.head());
+    if (!into.empty() && ours.branch != into) {
+        GDNCTL_TRY_ASSIGN(const auto tip, m_checkout.resolve(into));
+        if (!tip) return {};  // the base cannot be taken either, and says why
+        ours = {*tip, into};
+    }
     GDNCTL_TRY_ASSIGN(const bool there, m_checkout.is_ancestor(*theirs, ours.sha));
     if (there) return {};
     GDNCTL_TRY_ASSIGN(const auto head, merged(branch, ours, *theirs));

@@ -29,13 +29,14 @@ public:
           m_note(std::move(note)) {}
 
     // Fetches and merges, where the policy wants it now. What conflicts is not begun; what a kill broke off, by `open`,
-    // the open iteration's records, is finished first. Errors: conflict ("failed to merge R/B into current branch
+    // the open iteration's records, is finished first. `branch` is merged into; empty: HEAD. Errors: conflict ("failed
+    // to merge R/B into current branch
     // ..."), infrastructure (fetch); interrupted, terminated.
-    Status run(std::span<const Record> open);
+    Status run(const std::string& branch, std::span<const Record> open);
 
 private:
     Status fetch() const;
-    Status merge(const std::string& branch) const;
+    Status merge(const std::string& into, const std::string& branch) const;
     // nullopt: they conflict.
     Result<std::optional<std::string>> merged(const std::string& branch, const GitHead& ours,
                                               const std::string& theirs) const;

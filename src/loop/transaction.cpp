@@ -167,15 +167,14 @@ Result<GitHead> Transactions::present(const Base& base) {
     return head;
 }
 
-Result<Base> Transactions::begin(int iteration, bool again) {
+Result<Base> Transactions::begin(int iteration, bool again, std::string_view branch) {
     if (m_slot) GDNCTL_TRY(m_slot->mend(m_repository));
     GDNCTL_TRY(distrust(nullptr));
     if (!again) {
         GDNCTL_TRY(check_finished());
         if (!m_slot) GDNCTL_TRY(m_repository.clear_index_lock());
     }
-    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
-    Base base{head.sha, head.branch};
+    GDNCTL_TRY_ASSIGN(Base base, start_of(branch));
     const std::string name = ref(iteration, "base");
     if (again) {
         GDNCTL_TRY_ASSIGN(const auto pinned, m_repository.resolve(name));
@@ -249,12 +248,6 @@ Result<bool> Transactions::committed(const Base& base) {
 
 Status Transactions::clear(int iteration, const Base& base) {
     if (m_slot) return {};
-    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
-    if (head.branch != base.branch) {
-        return fail(ErrorKind::conflict, fmt::format("the checkout is on {}, the iteration began on {}",
-                                                     head.branch.empty() ? "no branch" : head.branch,
-                                                     base.branch.empty() ? "no branch" : base.branch));
-    }
     if (!m_repository.unfinished().empty()) GDNCTL_TRY(m_repository.forget_unfinished());
     // A stash cleans a tree whole or not at all. It may hold more than what was pinned: a check wrote files, or
     // somebody worked here. One that is there was made by a call that was killed.
@@ -266,8 +259,7 @@ Status Transactions::clear(int iteration, const Base& base) {
         GDNCTL_TRY(pin(ref(iteration, "cleared/" + one.commit.substr(0, 12)), one.commit));
         GDNCTL_TRY(m_repository.drop_stash(one.commit));
     }
-    if (head.sha == base.sha) return {};
-    return m_repository.undo_to(base.sha);
+    return m_repository.go_back_to(base.branch, base.sha);
 }
 
 // Everything that follows from base, head and leftovers.

@@ -99,24 +99,27 @@ public:
     // refs/gdnctl/<run>/iter-NNN[/<leaf>]
     std::string ref(int iteration, std::string_view leaf = {}) const;
 
-    // Pins HEAD of the user's checkout; a slot holds its files and nothing else afterwards. `again`: a base that an
-    // earlier call pinned stays.
-    Result<Base> begin(int iteration, bool again);
+    // In place: that the checkout is on `branch`, that of the run (empty: not known yet). Error conflict.
+    Status check_branch(std::string_view branch) const;
+    // Pins HEAD of the user's checkout, in a slot the tip of `branch` where that is known; a slot holds its files and
+    // nothing else afterwards. `again`: a base that an earlier call pinned stays.
+    Result<Base> begin(int iteration, bool again, std::string_view branch = {});
     // Keeps what the attempt left under its number; a slot is clean afterwards, a checkout as it was.
     Status put_away(int iteration, int attempt, const Base& base);
     // Whether the attempt left finished work: commits on top of the base, and nothing else in the tree.
     Result<bool> produced(const Base& base);
     // Whether HEAD is anywhere else than at the base.
     Result<bool> committed(const Base& base);
-    // In place: takes what the attempt left off the branch and out of the tree, which is as at the base afterwards.
-    // It must have been pinned before, by put_away() or collect(). In a slot there is nothing to do.
+    // In place: takes what the attempt left off the branch and out of the tree, which is as at the base afterwards, and
+    // on its branch. It must have been pinned before, by put_away() or collect(). In a slot there is nothing to do.
     Status clear(int iteration, const Base& base);
     Result<Candidate> collect(int iteration, const Base& base);
     // What collect() found, from its refs; for the steps after it when the run was killed in between.
     Result<Candidate> recall(int iteration, const Base& base) const;
     // Worktree: the branch goes to the candidate's head. In place it is there already.
     Result<GitLanding> accept(const Base& base, const Candidate& candidate, bool again);
-    // In place: takes the candidate's commits off the branch. Else there is nothing to do.
+    // In place: takes the candidate's commits off the branch; where HEAD is on another one, or the history is another,
+    // it is as at the base again. Else there is nothing to do.
     Status reject(const Base& base, const Candidate& candidate);
     // The branch has moved: the candidate on top of `tip`, its new base; nullopt: they conflict. What it becomes has to
     // be judged anew.
@@ -148,6 +151,7 @@ private:
 
     const GitCheckout& tree() const { return m_slot ? m_slot->checkout() : m_repository; }
     Status check_finished() const;
+    Result<Base> start_of(std::string_view branch) const;
     Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);
     Status fill_slot(std::string_view commit);

@@ -1,9 +1,32 @@
 // What becomes of a candidate: it lands, is taken back, or follows a branch that has moved; and the log commit.
 #include <fmt/format.h>
 
+#include "gdnctl/core/log.h"
 #include "loop/transaction.h"
 
 namespace gdnctl::loop {
+
+Status Transactions::check_branch(std::string_view branch) const {
+    if (m_slot || branch.empty()) return {};
+    GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
+    if (head.branch == branch) return {};
+    return fail(ErrorKind::conflict,
+                fmt::format("the checkout is on {}, this run works on {}",
+                            head.branch.empty() ? "no branch" : head.branch, branch),
+                fmt::format("git switch {}, or begin another run there, without --resume",
+                            branch.substr(std::string_view("refs/heads/").size())));
+}
+
+// Whoever works in the checkout may be on another branch by now: that is no matter of a slot's.
+Result<Base> Transactions::start_of(std::string_view branch) const {
+    GDNCTL_TRY_ASSIGN(GitHead head, m_repository.head());
+    if (!m_slot || branch.empty() || head.branch == branch) return Base{head.sha, head.branch};
+    GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch));
+    if (tip) return Base{*tip, std::string(branch)};
+    return fail(ErrorKind::conflict,
+                fmt::format("{} is gone, it was deleted or has another name: this run works on it", branch),
+                "begin another run, without --resume");
+}
 
 Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candidate, bool again) {
     if (!m_slot || candidate.head == base.sha) {
@@ -16,9 +39,15 @@ Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candi
 }
 
 Status Transactions::reject(const Base& base, const Candidate& candidate) {
-    if (m_slot || candidate.head == base.sha || !candidate.broken.empty()) return {};
+    if (m_slot) return {};
     GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
-    if (head.sha == base.sha) return {};  // done before a kill
+    if (!candidate.broken.empty()) {
+        if (head.branch == base.branch && head.sha == base.sha) return {};
+        log::info("the checkout goes back to {} at {}", base.branch.empty() ? "no branch" : base.branch,
+                  base.sha.substr(0, 12));
+        return m_repository.go_back_to(base.branch, base.sha);
+    }
+    if (head.sha == base.sha) return {};  // nothing was committed, or done before a kill
     if (head.sha != candidate.head || head.branch != base.branch) {
         return fail(ErrorKind::conflict,
                     fmt::format("the branch was moved by someone else, to {}; the rejected commits stay on it",

@@ -60,6 +60,45 @@ test_branch_switched_or_history_rewritten_is_an_error() {
   git cat-file -e "$base" || fail 'base'
 }
 
+where() { [ "$(git symbolic-ref HEAD) $(git log --format=%s | tr '\n' ' ')" = "refs/heads/$1" ] || fail "on $(git symbolic-ref HEAD): $(git log --oneline)"; }
+
+test_what_an_agent_does_to_the_branch_ends_with_its_iteration() {
+  local harm
+  for harm in 'git checkout -q -b elsewhere' 'git commit -q --amend -m changed' 'git checkout -q --detach' 'git branch -q -m trunk'; do
+    mkdir w && cd w && repo && agent "case \$prompt in 'It 1/'*) $harm;; esac" "$works"
+    loop 0 --iterations 2 --isolation inplace --iteration-error-policy continue
+    err_has 'the checkout goes back to refs/heads/main'
+    where "main step 2 base "
+    [ "$(cat kernel.c)" = 'int speed = 2;' ] || fail "kernel: $(cat kernel.c)"
+    git diff --quiet HEAD || fail 'the tree is another'
+    git log -1 "$(git for-each-ref --format='%(refname)' 'refs/gdnctl/*/iter-001/head')" >/dev/null || fail 'its work is lost'
+    cd .. && rm -rf w
+  done
+}
+
+test_a_failed_attempt_that_switched_the_branch_is_repeated_on_its_own() {
+  repo && agent "[ -e $WORK/once ] || { touch $WORK/once; git checkout -q -b elsewhere; echo half >kernel.c; exit 9; }; $works"
+  loop 0 --iterations 1 --isolation inplace --codex-retries 1
+  where "main step 2 base "
+}
+
+test_a_run_stays_on_its_branch() {
+  repo && agent "$works"
+  loop 0 --iterations 1 --isolation inplace
+  git checkout -q -b feature
+  loop 2 --iterations 2 --isolation inplace --resume
+  err_has 'the checkout is on refs/heads/feature, this run works on refs/heads/main'
+  err_has 'hint: git switch main'
+  where "feature step 2 base "
+  rm -rf $logs && git checkout -q main
+  loop 0 --iterations 1 --isolation worktree
+  git checkout -q feature && echo mine >mine.txt
+  loop 0 --iterations 2 --isolation worktree --resume
+  where "feature step 2 base "
+  [ "$(git log --format=%s main | tr '\n' ' ')" = 'step 4 step 3 step 2 base ' ] || fail "main: $(git log --oneline main)"
+  [ "$(cat mine.txt)" = mine ] || fail 'mine'
+}
+
 test_stop_file_ends_after_the_iteration() {
   repo && agent "$works" "touch $PWD/$logs/STOP"
   loop 0 --iterations 5

@@ -185,6 +185,9 @@ public:
     // Takes the commits after `base` off the current branch; uncommitted work stays. What an earlier call, killed
     // half-way, has left is told from people's work by its content. conflict: their work is in the way.
     Status undo_to(std::string_view base) const;
+    // The same where HEAD may have gone elsewhere: it is on `branch` (empty: detached) at `commit` afterwards, and a
+    // branch that it was on stays where that is. A branch that is gone is there again.
+    Status go_back_to(std::string_view branch, std::string_view commit) const;
     // Rewrites base..head on top of `onto`, in this checkout, which becomes detached and must be clean. nullopt: a
     // conflict; the checkout is at `head` again.
     Result<std::optional<std::string>> rebase(std::string_view base, std::string_view head,

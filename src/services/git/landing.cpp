@@ -271,6 +271,27 @@ Status GitCheckout::undo_to(std::string_view base) const {
     return m_calls->refused("reset", result);
 }
 
+// Each step can be repeated: only the second one touches files, and HEAD is on no branch meanwhile.
+Status GitCheckout::go_back_to(std::string_view branch, std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const GitHead now, head());
+    if (now.branch == branch) return now.sha == commit ? Status() : undo_to(commit);
+    if (!branch.empty()) {
+        GDNCTL_TRY_ASSIGN(const auto tip, resolve(branch));
+        const GitRefUpdate made{std::string(branch), std::string(commit), std::string(k_no_object)};
+        if (!tip) GDNCTL_TRY(update_refs(std::span(&made, 1)));
+        if (tip && *tip != commit) {
+            return fail(ErrorKind::conflict, fmt::format("{} was moved to {}", branch, tip->substr(0, 12)),
+                        fmt::format("git switch {}", branch.substr(std::string_view("refs/heads/").size())));
+        }
+    }
+    if (!now.branch.empty()) {
+        GDNCTL_TRY(m_calls->done({"update-ref", "--no-deref", "-m", "gdnctl: back", "HEAD", now.sha}));
+    }
+    if (now.sha != commit) GDNCTL_TRY(undo_to(commit));
+    if (branch.empty()) return {};
+    return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
+}
+
 Result<std::optional<std::string>> GitCheckout::rebase(std::string_view base, std::string_view head,
                                                        std::string_view onto) const {
     GDNCTL_TRY(m_calls->done({"checkout", "-q", "--detach", std::string(head)}));

@@ -35,7 +35,7 @@ struct SyncWorld : LoopWorld {
     }
     Status sync(SyncPolicy policy = SyncPolicy::each_iteration, ConflictPolicy conflicts = ConflictPolicy::fail) const {
         const auto checkout = open();
-        return SyncMain(options(policy, conflicts), checkout, {}, noted).run({});
+        return SyncMain(options(policy, conflicts), checkout, {}, noted).run({}, {});
     }
     void diverge() const {
         upstream("echo theirs >kernel.c");
@@ -119,9 +119,9 @@ TEST_CASE("sync-main: conflicts can be skipped; once means once, also then") {
     CHECK(world.head() == before);
     const auto checkout = world.open();
     SyncMain once(SyncWorld::options(SyncPolicy::once, ConflictPolicy::skip), checkout, {}, world.noted);
-    ok(once.run({}));
+    ok(once.run({}, {}));
     world.sh("mv ../upstream.git ../away.git");
-    ok(once.run({}));
+    ok(once.run({}, {}));
     const auto gone = world.sync();
     REQUIRE_FALSE(gone);
     CHECK(gone.error().kind == ErrorKind::infrastructure);
@@ -147,18 +147,18 @@ TEST_CASE("sync-main: a merge that a kill broke off is finished, and no work is 
             world.write("theirs.txt", "t\n");
             return fail(ErrorKind::internal, "killed");
         });
-        REQUIRE_FALSE(killed.run({}));
+        REQUIRE_FALSE(killed.run({}, {}));
         CHECK(world.head() == before);
         world.sh("mv ../upstream.git ../away.git");  // it needs no network
         SyncMain resumed(SyncWorld::options(SyncPolicy::off), checkout, {}, world.noted);
-        ok(resumed.run(world.records));
+        ok(resumed.run({}, world.records));
         CHECK(world.read("kernel.c") == "theirs\n");
         CHECK(world.read("sub/deep.txt") == "s\n");
         CHECK(world.status() == "?? mine.txt");
         CHECK(world.sh("git log -1 --format=%s") ==
               (forward ? "theirs" : "Merge remote-tracking branch 'origin/main'"));
         const auto merged = world.head();
-        ok(resumed.run(world.records));
+        ok(resumed.run({}, world.records));
         CHECK(world.head() == merged);
     }
 }
@@ -172,8 +172,8 @@ TEST_CASE("sync-main: what somebody wrote after the kill stays, and is said") {
         world.write("kernel.c", "my own\n");
         return fail(ErrorKind::internal, "killed");
     });
-    REQUIRE_FALSE(killed.run({}));
-    const auto done = SyncMain(SyncWorld::options(SyncPolicy::once), checkout, {}, world.noted).run(world.records);
+    REQUIRE_FALSE(killed.run({}, {}));
+    const auto done = SyncMain(SyncWorld::options(SyncPolicy::once), checkout, {}, world.noted).run({}, world.records);
     REQUIRE_FALSE(done);
     CHECK(done.error().kind == ErrorKind::conflict);
     CHECK(done.error().hint.find("kernel.c") != std::string::npos);

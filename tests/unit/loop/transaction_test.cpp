@@ -348,6 +348,33 @@ TEST_CASE("in place: another branch or a rewritten history is an error of the it
     CHECK(world.ref("iter-001/base") == world.base);
 }
 
+TEST_CASE(
+    "in place: what switched the branch is undone, wherever that was broken off, and the branch of others stays") {
+    const std::vector<std::string> killed = {"true", "git update-ref --no-deref HEAD HEAD",
+                                             "git update-ref --no-deref HEAD HEAD && echo half >kernel.c",
+                                             "git update-ref --no-deref HEAD HEAD && git reset -q --hard main"};
+    for (const auto& so_far : killed) {
+        CAPTURE(so_far);
+        const LoopWorld world;
+        auto all = world.transactions(Isolation::inplace);
+        const Base base = ok(all.begin(1, false));
+        world.sh("git checkout -q -b elsewhere && echo half a line >kernel.c && git commit -q -am theirs");
+        const auto theirs = world.head();
+        const Candidate candidate = ok(all.collect(1, base));
+        world.sh(so_far);
+        world.write("mine.txt", "mine\n");
+        // Half of what the file is to be is what git may have left.
+        if (so_far.ends_with("kernel.c")) world.write("kernel.c", world.sh("git show main:kernel.c").substr(0, 3));
+        ok(all.reject(base, candidate));
+        CHECK(world.sh("git symbolic-ref HEAD") == "refs/heads/main");
+        CHECK(world.head() == base.sha);
+        CHECK(world.status() == "?? mine.txt");
+        CHECK(world.sh("git rev-parse elsewhere") == theirs);
+        ok(all.reject(base, candidate));
+        CHECK(world.head() == base.sha);
+    }
+}
+
 TEST_CASE("in place: a stash that was cut short by a kill is made whole") {
     const LoopWorld world;
     auto all = world.transactions(Isolation::inplace);
