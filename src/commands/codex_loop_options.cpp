@@ -346,7 +346,8 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl codex-loop --iterations 5 --directive-preset triangular-inversion",
                  "five iterations that go on through failures");
     args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\"", "with a check after each");
-    args.example("gdnctl codex-loop --iterations 5 --resume", "go on where the last run was broken off");
+    args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\" --resume",
+                 "the same command again: go on where the run was broken off");
     args.example("gdnctl codex-loop --iterations 1 --agent command --agent-command ./my-agent.sh",
                  "with a program of your own as the agent");
     args.see_also("lint-log");

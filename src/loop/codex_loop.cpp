@@ -45,25 +45,36 @@ public:
     Session(const CodexLoopRequest& request, LoopPlan plan, Context& context)
         : m_request(request), m_plan(std::move(plan)), m_context(context) {}
 
+    ~Session() { forget_home(); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
     Result<CodexLoopReport> run() {
         GDNCTL_TRY_ASSIGN(GitCheckout repository,
                           GitCheckout::open(m_plan.workdir, m_context.process, m_context.clock));
+        // A run that cannot begin leaves nothing. What one that goes on is called is in its journal.
+        const bool anew = !m_plan.options.resume;
+        if (anew) GDNCTL_TRY(make_agent());
         GDNCTL_TRY(repository.exclude(m_plan.log_dir));  // before it is there: it may be refused
         GDNCTL_TRY_ASSIGN(Artefacts artefacts, Artefacts::open(m_plan.log_dir));
         const fs::path& common = repository.common_dir();
         GDNCTL_TRY_ASSIGN(const LoopLock lock, LoopLock::acquire(m_plan.log_dir, common, m_context.clock.wall()));
-        GDNCTL_TRY_ASSIGN(std::optional<ResumePoint> point, read_journal(artefacts));
+        GDNCTL_TRY(read_state(artefacts.folder() / "state.json"));
+        GDNCTL_TRY_ASSIGN(std::optional<ResumePoint> point, resumed_run(artefacts));
         if (point) GDNCTL_TRY(repository.clear_stale_locks());
         GDNCTL_TRY_ASSIGN(const fs::path slot, slot_folder(m_context.state_dir, common));
         const auto trusted = point ? std::optional(point->trusted) : std::nullopt;
-        GDNCTL_TRY_ASSIGN(
-            m_agent, make_loop_agent(m_plan.options, m_plan.loop_id, m_plan.workdir, own_home(), false, m_context));
+        if (!anew) GDNCTL_TRY(make_agent());
         GDNCTL_TRY_ASSIGN(Transactions git,
                           Transactions::open(m_plan.workdir, transaction_settings(m_plan, m_request, slot), artefacts,
                                              trusted, m_context.process, m_context.clock));
         m_plan.subfolder = m_plan.workdir.lexically_relative(repository.root());
         if (m_plan.subfolder == ".") m_plan.subfolder.clear();
         GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_setup(git, slot.string() + "-measure")));
+        if (anew) {
+            if (artefacts.stop_requested()) return not_begun(artefacts);
+            GDNCTL_TRY(begin_anew(artefacts, git));
+        }
         return work(artefacts, git, point.has_value());
     }
 
@@ -88,22 +99,29 @@ private:
                          [this](const JobOrder& order) { return name_job(order); }};
     }
 
-    fs::path own_home() const { return m_context.state_dir / "loops" / m_plan.run / "codex-home"; }
+    Status make_agent() {
+        const fs::path home = m_context.state_dir / "loops" / m_plan.run / "codex-home";
+        GDNCTL_TRY_ASSIGN(m_agent,
+                          make_loop_agent(m_plan.options, m_plan.loop_id, m_plan.workdir, home, false, m_context));
+        return {};
+    }
 
-    // nullopt: a fresh start.
-    Result<std::optional<ResumePoint>> read_journal(const Artefacts& artefacts) {
-        const fs::path file = artefacts.folder() / "journal.jsonl";
-        if (m_plan.options.resume) {
-            GDNCTL_TRY(read_state(artefacts.folder() / "state.json"));
-        } else {
-            GDNCTL_TRY(look_at_earlier_run(file, m_context.clock, job_stopper()));
-            GDNCTL_TRY_ASSIGN(const int moved, artefacts.set_earlier_aside(earlier_name(file, m_plan.run)));
-            if (moved > 0)
-                log::info("{} file(s) of an earlier run are in {}", moved, (artefacts.folder() / "previous").string());
-        }
-        GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(file));
+    void forget_home() const {
+        std::error_code ignored;
+        if (!m_agent.codex_home.empty()) fs::remove_all(m_agent.codex_home.parent_path(), ignored);
+    }
+
+    // The run that --resume goes on with; nullopt: there is none.
+    Result<std::optional<ResumePoint>> resumed_run(const Artefacts& artefacts) {
+        if (!m_plan.options.resume) return std::optional<ResumePoint>();
+        GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(artefacts.folder() / "journal.jsonl"));
         GDNCTL_TRY_ASSIGN(auto point, resume_point(m_journal->records()));
-        if (!point) return point;
+        if (!point) {
+            log::info("there is no run to go on with in {}: a new one begins", artefacts.folder().string());
+            return point;
+        }
+        GDNCTL_TRY(check_resumed(m_journal->records().front(), m_plan, m_request));
+        log::info("going on with run {}", point->run);
         m_plan.run = point->run;
         m_plan.loop_id = point->loop_id;
         m_plan.isolation = point->isolation;
@@ -112,6 +130,35 @@ private:
         }
         GDNCTL_TRY(stop_job_of(m_journal->records(), job_stopper()));
         return point;
+    }
+
+    // Nothing of an earlier run is moved before it is certain that this one can begin.
+    Status begin_anew(const Artefacts& artefacts, const Transactions& git) {
+        const fs::path file = artefacts.folder() / "journal.jsonl";
+        GDNCTL_TRY_ASSIGN(const auto broken_off, broken_off_run(file));
+        const bool refuses = m_plan.isolation == Isolation::inplace && !m_plan.options.allow_dirty &&
+                             m_plan.options.dirty_policy == DirtyPolicy::fail;
+        if (broken_off && refuses) {
+            GDNCTL_TRY_ASSIGN(const auto dirty, git.dirty());
+            if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty), broken_off->advice());
+        }
+        GDNCTL_TRY(look_at_earlier_run(file, m_context.clock, job_stopper()));
+        const std::string name = earlier_name(file, m_plan.run);
+        GDNCTL_TRY_ASSIGN(const int moved, artefacts.set_earlier_aside(name));
+        if (moved > 0) {
+            log::info("{} file(s) of an earlier run are in {}", moved, (artefacts.folder() / "previous").string());
+        }
+        if (broken_off) log::warning("{}", broken_off->farewell());
+        GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(file));
+        return {};
+    }
+
+    // A file STOP is there: nothing is touched.
+    CodexLoopReport not_begun(const Artefacts& artefacts) const {
+        log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
+        RunState none;
+        none.total = static_cast<int>(m_plan.options.iterations);
+        return report({"stop-file", 0, 0}, none, {});
     }
 
     StopJob job_stopper() const {
@@ -303,8 +350,7 @@ private:
         for (const auto& left : sweep_loop(m_plan.loop_id, m_context.clock)) {
             log::warning("outlived the run, ended: {} ({})", left.command, left.id.pid);
         }
-        std::error_code ignored;
-        if (!m_agent.codex_home.empty()) fs::remove_all(m_agent.codex_home.parent_path(), ignored);
+        forget_home();
         return report(end, engine.state(), m_context.clock.monotonic() - begun);
     }
 

@@ -100,10 +100,42 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
                          {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
                          {"directives", plan.directives.size()},
                          {"post_checks", options.post_checks},
+                         {"gates", options.gates.used},
                          {"resilient", options.resilient},
                          {"max_failures", options.max_failures},
                          {"hold_dev_tpu", options.hold.on}};
     return gdnctl::to_text(config);
+}
+
+Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request) {
+    const Json was = Json::parse(run.word("config"), nullptr, false);
+    if (!was.is_object()) return {};
+    const LoopOptions& options = plan.options;
+    const auto missing = [&](std::string_view what) {
+        return fail(ErrorKind::usage,
+                    fmt::format("run {} was begun with {}, and goes on with none: its work would be kept unjudged",
+                                run.word("run"), what),
+                    "repeat the command that began it, with --resume; or begin anew without");
+    };
+    const auto gates = was.find("gates");
+    const bool judged = gates != was.end() && gates->is_boolean() && gates->get<bool>();
+    if (judged && !options.gates.used) return missing("--validation-* or --perf-*");
+    const auto checks = was.find("post_checks");
+    if (checks != was.end() && !checks->empty() && options.post_checks.empty()) return missing("--post-check");
+    const auto differs = [&](const char* what, const std::string& now) {
+        const auto then = was.find(what);
+        if (then == was.end() || !then->is_string() || then->get<std::string>() == now) return;
+        log::warning("{}: {} now, {} when the run began", what, now, then->get<std::string>());
+    };
+    const Json now = Json::parse(config_of(plan, request));
+    for (const char* what : {"target", "agent", "model", "prompt"}) differs(what, now[what].get<std::string>());
+    if (checks != was.end() && *checks != now["post_checks"]) log::warning("other post-checks than when the run began");
+    const bool in_slot = run.word("isolation") == "worktree";
+    const bool asked = options.isolation != IsolationChoice::automatic;
+    if (asked && in_slot != (plan.isolation == Isolation::worktree)) {
+        log::warning("the run stays {}, as it began", in_slot ? "in a worktree" : "in place");
+    }
+    return {};
 }
 
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request, fs::path slot) {

@@ -11,6 +11,7 @@
 #include "gdnctl/loop/presets.h"
 #include "gdnctl/loop/validation_options.h"
 #include "gdnctl/platform/context.h"
+#include "loop/journal.h"
 #include "loop/transaction.h"
 
 namespace gdnctl::loop {
@@ -31,6 +32,10 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
 
 // JSON text for the `run` record.
 std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
+
+// Whether the run that wrote this record, its first, may go on by this command. Error usage: its gates or checks are
+// missing, so that work would be kept that nobody judged. What else differs is warned of.
+Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request);
 
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
                                          std::filesystem::path slot);

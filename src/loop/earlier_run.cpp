@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/json.h"
@@ -34,6 +35,30 @@ Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
         log::warning("job {} of the run that was broken off may still be running: it could not be stopped", id);
     }
     return {};
+}
+
+Result<std::optional<BrokenOffRun>> broken_off_run(const fs::path& journal) {
+    const std::optional<BrokenOffRun> none;
+    const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
+    if (!text || !*text) return none;
+    const auto records = parse_records(**text, journal.string());
+    if (!records && records.error().kind == ErrorKind::config) return tl::unexpected(records.error());
+    if (!records || records->empty()) return none;
+    const auto open = open_iteration(*records);
+    if (open.empty()) return none;
+    return std::optional(BrokenOffRun{records->front().word("run"), open.front().iteration});
+}
+
+std::string BrokenOffRun::advice() const {
+    return fmt::format("run {} was broken off in iteration {}: --resume goes on with it, and puts what it left on refs",
+                       run, iteration);
+}
+
+std::string BrokenOffRun::farewell() const {
+    return fmt::format(
+        "run {} was broken off in iteration {}, and is not gone on with: what it kept is at "
+        "refs/gdnctl/{}/iter-{:03}/",
+        run, iteration, run, iteration);
 }
 
 Status look_at_earlier_run(const fs::path& journal, Clock& clock, const StopJob& stop) {

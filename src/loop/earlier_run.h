@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,6 +22,16 @@ using StopJob = std::function<Result<ProcessResult>(const std::string& id, const
 // The job that a broken-off run was waiting for goes on without it, and holds what it was given: it is stopped. Only
 // the last one can be under way. Errors: interrupted, terminated.
 Status stop_job_of(std::span<const Record> records, const StopJob& stop);
+
+// A run that ended in the middle of an iteration, as a run that begins anew finds it.
+struct BrokenOffRun {
+    std::string run;
+    int iteration = 0;
+    std::string advice() const;    // while --resume can still go on with it
+    std::string farewell() const;  // once it cannot
+};
+// nullopt: there is none, or its journal is damaged. Error config: a newer gdnctl wrote it.
+Result<std::optional<BrokenOffRun>> broken_off_run(const std::filesystem::path& journal);
 
 // A run that is not gone on with: its processes and its job are ended, and work in a stash that only it would bring
 // back is named. Errors: those of stop_job_of().

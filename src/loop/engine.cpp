@@ -179,7 +179,10 @@ Status Engine::begin(bool resumed) {
 
 std::optional<RunEnd> Engine::asked_to_stop() const {
     if (m_parts.stop.stop_requested()) return end_by_signal(stopped_error().kind, last_iteration());
-    if (m_parts.artefacts.stop_requested()) return RunEnd{"stop-file", last_iteration(), 0};
+    if (m_parts.artefacts.stop_requested()) {
+        log::warning("{}", message::stop_file(m_parts.artefacts.folder() / "STOP"));
+        return RunEnd{"stop-file", last_iteration(), 0};
+    }
     return std::nullopt;
 }
 

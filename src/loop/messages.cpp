@@ -26,6 +26,10 @@ std::string going_on(Policy policy) {
     return policy == Policy::fail ? std::string() : fmt::format(" Continuing due to policy={}.", to_text(policy));
 }
 
+std::string stop_file(const std::filesystem::path& file) {
+    return fmt::format("{} ends the run; without that file --resume goes on", file.string());
+}
+
 std::string stopped(std::string_view reason, int iteration, int rc) {
     return fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc);
 }

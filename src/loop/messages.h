@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,7 @@ std::string iteration_raised(int iteration, std::string_view what);
 // " Continuing due to policy=<p>."; empty for `fail`.
 std::string going_on(Policy policy);
 
+std::string stop_file(const std::filesystem::path& file);
 // The last line of every run that stops.
 std::string stopped(std::string_view reason, int iteration, int rc);
 

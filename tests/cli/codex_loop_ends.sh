@@ -103,6 +103,56 @@ test_stop_file_ends_after_the_iteration() {
   repo && agent "$works" "touch $PWD/$logs/STOP"
   loop 0 --iterations 5
   last_line 'reason=stop-file iteration=1 rc=0'
+  # While it is there nothing begins, and nothing of the run is moved.
+  loop 0 --iterations 5
+  err_has "$PWD/$logs/STOP ends the run"
+  last_line 'reason=stop-file iteration=0 rc=0'
+  loop 0 --iterations 5 --resume
+  last_line 'reason=stop-file iteration=1 rc=0'
+  rm $logs/STOP && agent "$works"
+  loop 0 --iterations 2 --resume
+  last_line 'reason=completed iteration=2 rc=0'
+}
+
+test_a_resumed_run_keeps_its_checks() {
+  repo && agent "$works"
+  loop 0 --iterations 1 --post-check true --isolation inplace
+  loop 2 --iterations 2 --resume
+  err_has 'was begun with --post-check, and goes on with none: its work would be kept unjudged'
+  last_line 'reason=usage iteration=0 rc=2'
+  loop 0 --iterations 2 --resume --post-check true --post-check true --isolation worktree
+  err_has 'other post-checks than when the run began'
+  err_has 'the run stays in place, as it began'
+  err_has 'going on with run '
+  [ "$(git log --format=%s | tr '\n' ' ')" = 'step 3 step 2 base ' ] || fail 'commits'
+  rm -rf $logs && loop 0 --iterations 1 --resume
+  err_has 'there is no run to go on with in '
+}
+
+test_a_run_that_was_broken_off_is_not_lost_to_a_start_that_fails() {
+  repo && agent "echo half >kernel.c; touch $WORK/running; sleep 60"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  kill -9 $pid; wait $pid 2>/dev/null
+  local journal
+  journal=$(md5sum <$logs/journal.jsonl)
+  # No agent; a dirty tree, which the agent has left.
+  expect 2 "$GDNCTL" codex-loop --iterations 2 --codex-bin /nowhere/codex
+  loop 2 --iterations 2
+  err_has 'was broken off in iteration 1: --resume goes on with it'
+  last_line 'reason=config iteration=0 rc=2'
+  [ "$(md5sum <$logs/journal.jsonl)" = "$journal" ] || fail 'the journal is another'
+  agent "$works"
+  loop 0 --iterations 2 --resume
+  where "main step 3 step 2 base "
+  # One that begins all the same says so.
+  agent "touch $WORK/again; sleep 60"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 2
+  until [ -e "$WORK/again" ]; do sleep 0.05; done
+  kill -9 $pid; wait $pid 2>/dev/null
+  agent "$works"
+  loop 0 --iterations 1
+  err_has 'was broken off in iteration 1, and is not gone on with: what it kept is at refs/gdnctl/'
 }
 
 test_corrupt_state_stops_with_2_and_nothing_is_rewritten() {
@@ -110,6 +160,7 @@ test_corrupt_state_stops_with_2_and_nothing_is_rewritten() {
   loop 0 --iterations 1
   echo '{' >$logs/state.json
   loop 2 --iterations 2 --resume
+  loop 2 --iterations 2
   [ "$(cat $logs/state.json)" = '{' ] || fail 'rewritten'
   [ "$(git rev-list --count HEAD)" = 2 ] || fail 'an agent ran'
 }
