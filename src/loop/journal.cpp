@@ -1,6 +1,7 @@
 #include "loop/journal.h"
 
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -39,17 +40,15 @@ tl::unexpected<Error> damaged(std::string_view name, std::size_t line, std::stri
                 "restore the file, or start anew with another --log-dir");
 }
 
-Result<Record> read(std::string_view line, std::string_view name, std::size_t number) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) return damaged(name, number, "not a JSON object");
-    const auto integer = [&](const char* key) {
-        const auto at = json.find(key);
-        return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
-    };
-    if (integer("v") != k_version) return unknown(name, number, "its version");
+std::int64_t integer_in(const Json& json, const char* key) {
+    const auto at = json.find(key);
+    return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
+}
+
+Result<Record> record_of(const Json& json, std::string_view name, std::size_t number) {
     Record record;
-    record.seq = static_cast<std::uint64_t>(integer("seq"));
-    if (json.contains("iteration")) record.iteration = static_cast<int>(integer("iteration"));
+    record.seq = static_cast<std::uint64_t>(integer_in(json, "seq"));
+    if (json.contains("iteration")) record.iteration = static_cast<int>(integer_in(json, "iteration"));
     for (const auto& [key, value] : json.items()) {
         if (value.is_string()) record.text[key] = value.get<std::string>();
         if (value.is_number_integer() && !is_envelope(key)) record.number[key] = value.get<std::int64_t>();
@@ -84,19 +83,31 @@ Result<std::vector<Record>> parse_records(std::string_view text, std::string_vie
     const JournalContents contents = parse_journal(text);
     std::vector<Record> records;
     std::string_view previous;
+    std::optional<Error> not_known;
     for (std::size_t i = 0; i < contents.records.size(); ++i) {
         const std::string& line = contents.records[i];
-        GDNCTL_TRY_ASSIGN(Record record, read(line, name, i + 1));
-        if (record.seq != i + 1) return damaged(name, i + 1, fmt::format("number {} instead of {}", record.seq, i + 1));
-        GDNCTL_TRY_ASSIGN(const std::string wanted, hash_of(previous));
         const Json json = Json::parse(line, nullptr, false);
-        const auto prev = json.find("prev");
-        if (prev == json.end() || *prev != wanted) {
-            return damaged(name, i + 1, "the line before it was changed");
+        if (!json.is_object()) return damaged(name, i + 1, "not a JSON object");
+        // How a newer one tells lines apart is not known.
+        if (integer_in(json, "v") != k_version) return unknown(name, i + 1, "its version");
+        const auto seq = integer_in(json, "seq");
+        if (seq != static_cast<std::int64_t>(i + 1)) {
+            return damaged(name, i + 1, fmt::format("number {} instead of {}", seq, i + 1));
         }
-        records.push_back(std::move(record));
+        GDNCTL_TRY_ASSIGN(const std::string wanted, hash_of(previous));
+        const auto prev = json.find("prev");
+        if (prev == json.end() || *prev != wanted) return damaged(name, i + 1, "the line before it was changed");
         previous = line;
+        // Whether that word is a newer gdnctl's or was changed is told by the line after it.
+        if (not_known) continue;
+        auto record = record_of(json, name, i + 1);
+        if (record) {
+            records.push_back(std::move(*record));
+        } else {
+            not_known = std::move(record.error());
+        }
     }
+    if (not_known) return tl::unexpected(std::move(*not_known));
     return records;
 }
 

@@ -198,7 +198,10 @@ TEST_CASE("journal: an unknown version or type stops with 2, a changed or lost l
     CHECK(kind_of(newer) == ErrorKind::config);
     std::string type = text;
     type.replace(type.find("\"type\":\"run\""), 12, "\"type\":\"fly\"");
-    CHECK(kind_of(type) == ErrorKind::config);
+    CHECK(kind_of(type) == ErrorKind::conflict);  // the next line knows that it was another one
+    const std::string first = type.substr(0, type.find('\n'));
+    CHECK(kind_of(first + "\n") == ErrorKind::config);
+    CHECK(kind_of(first + "\n" + ok(line_of(run.records()[1], first)) + "\n") == ErrorKind::config);
     std::string edited = text;
     edited.replace(edited.find("inplace"), 7, "INPLACE");
     CHECK(kind_of(edited) == ErrorKind::conflict);
