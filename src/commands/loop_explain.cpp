@@ -83,8 +83,12 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
                     fmt::format("{} ({} run{}){}", number_text(*m.value), std::max<std::size_t>(m.points.size(), 1),
                                 m.points.size() > 1 ? "s" : "", m.suspect ? "; suspect" : ""));
     }
-    if (m.delta_pct) lines.field("difference", fmt::format("{:+.2f} % against the champion of then", *m.delta_pct));
-    if (m.pairs) lines.field("pairs", pairs_text(*m.pairs));
+    if (m.delta_pct)
+        lines.field("difference", fmt::format("median {:+.2f} % against the champion of then", *m.delta_pct));
+    if (m.pairs) {
+        lines.field("pairs", pairs_text(*m.pairs));
+        lines.field("gain", "mean of the pairs, above 0 is better: it decides, not the difference of the medians");
+    }
     if (const auto noise = all.noise_pct()) lines.field("noise", fmt::format("{:.2f} % from run to run", *noise));
     if (m.suspect) {
         lines.field("suspect", "it was refused against a base that had moved, as was found later");

@@ -133,7 +133,7 @@ std::string point_of(const IterationView& i, const loop::MeasuredView& m, const 
     const double y = axes.y_of(*m.value);
     const std::string title =
         escaped(fmt::format("iteration {}: {} = {}{}; {}{}", i.number, shown(m.metric, 60), number_text(*m.value),
-                            m.delta_pct ? fmt::format(" ({:+.2f} %)", *m.delta_pct) : "", verdict_text(i),
+                            m.delta_pct ? fmt::format(" (median {:+.2f} %)", *m.delta_pct) : "", verdict_text(i),
                             m.suspect ? "; suspect: the base had moved" : ""));
     const auto colour = colour_of(i);
     std::string mark;

@@ -194,8 +194,8 @@ std::string measured_part(const loop::MeasuredView* m, const IterationView& i) {
     if (m == nullptr) return {};
     std::string html = "<p>";
     if (m->value) html += fmt::format("{} = {}", escaped(loop::shown(m->metric, 80)), number_text(*m->value));
-    if (m->delta_pct) html += fmt::format(" ({:+.2f} % against the champion of then)", *m->delta_pct);
-    if (m->pairs) html += "; pairs " + escaped(pairs_text(*m->pairs));
+    if (m->delta_pct) html += fmt::format(" (median {:+.2f} % against the champion of then)", *m->delta_pct);
+    if (m->pairs) html += "; pairs " + escaped(pairs_text(*m->pairs)) + " (their gain decides; above 0 is better)";
     if (m->suspect) html += "; <b class=fail>suspect</b>: the base had moved";
     html += fmt::format("; {}</p>\n", escaped(loop::shown(m->decision, 60)));
     const bool told = std::any_of(i.stages.begin(), i.stages.end(), [](const auto& s) { return !s.gates.empty(); });
@@ -209,7 +209,7 @@ std::string iteration_part(const Report& report, std::size_t at) {
     std::string html = fmt::format("<details id=i{0}><summary><i class={1}></i>{0}: {2}", i.number, colour_of(i),
                                    escaped(verdict_text(i)));
     if (m != nullptr && m->value) html += fmt::format(", {}", number_text(*m->value));
-    if (m != nullptr && m->delta_pct) html += fmt::format(" ({:+.2f} %)", *m->delta_pct);
+    if (m != nullptr && m->delta_pct) html += fmt::format(" (median {:+.2f} %)", *m->delta_pct);
     html += fmt::format("</summary><div>\n<p>{}</p>\n", escaped(why_text(i)));
     const auto files = report.files.find(i.number);
     const Explained explained{i, report.run.view.run, report.run.log_dir, m, nullptr, {}};

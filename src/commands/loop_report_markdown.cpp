@@ -42,7 +42,7 @@ std::string champions_part(const Report& report) {
             fmt::format("Equal code differs by {:.2f} % (one standard deviation) from one measurement to the next.\n\n",
                         *report.noise_pct);
     }
-    text += "| iteration | commit | value | change | decision |\n|---:|---|---:|---:|---|\n";
+    text += "| iteration | commit | value | against the row above | decision |\n|---:|---|---:|---:|---|\n";
     const loop::MeasuredView* before = nullptr;
     for (const auto* one : report.champions) {
         std::string change;
@@ -102,8 +102,15 @@ std::string memory_part(const Report& report) {
 std::string iterations_part(const Report& report) {
     const auto& all = report.run.view.iterations;
     if (all.empty()) return {};
-    std::string text =
-        "\n## Iterations\n\n| # | result | metric | change | time | device | tokens | why |\n"
+    std::string text = "\n## Iterations\n\n";
+    if (report.measured) {
+        text +=
+            "Against the champion: the two medians as they were measured for that judgement, where the table of "
+            "champions compares what was recorded at different times. Both go up with the metric. What decides is the "
+            "gain of the pairs, which is above 0 for what is better: `gdnctl loop-explain N` shows it.\n\n";
+    }
+    text +=
+        "| # | result | median | against the champion | time | device | tokens | why |\n"
         "|---:|---|---:|---:|---:|---:|---:|---|\n";
     for (std::size_t at = 0; at < all.size(); ++at) {
         const IterationView& i = all[at];

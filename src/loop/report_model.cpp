@@ -213,6 +213,11 @@ RunView view_of(std::span<const Record> records) {
         if (record.type != RecordType::iteration) iteration.wall_ms += ms;
         take(iteration, record);
     }
+    // The records' times are whole seconds, the agent's are not.
+    for (IterationView& iteration : view.iterations) {
+        iteration.wall_ms = std::max(iteration.wall_ms, iteration.agent_ms);
+    }
+    view.wall_ms = std::max(view.wall_ms, view.agent_ms);
     if (!records.empty()) view.last = records.back().time;
     return view;
 }

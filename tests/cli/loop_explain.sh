@@ -71,7 +71,8 @@ J
   sed -i "s/COMMIT/$head/" logs/perf_state.json
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs
   out_has 'gdn/forward_ms 4.35 (3 runs)'
-  out_has '+3.57 % against the champion of then'
+  out_has 'difference median +3.57 % against the champion of then'
+  out_has 'gain       mean of the pairs, above 0 is better: it decides, not the difference of the medians'
   out_has '5: gain -3.20 %, between -3.60 and -2.80 %; one pair spreads by 0.31 %; refuse'
   out_has 'noise      0.31 % from run to run'
   out_has 'it was refused against a base that had moved'

@@ -97,6 +97,18 @@ TEST_CASE("report model: time in which no process was at work is nobody's, and a
     CHECK(view.step_text() == "the candidate is collected");
 }
 
+TEST_CASE("report model: an iteration that began and ended within a second took as long as its agent at least") {
+    std::vector<Record> records = {{RecordType::run, 0, {{"run", "r"}}, {{"total", 1}}},
+                                   {RecordType::iteration, 1},
+                                   {RecordType::attempt, 1, {}, {{"attempt", 1}}},
+                                   {RecordType::attempt_end, 1, {{"class", "ok"}}, {{"attempt", 1}, {"wall_ms", 25}}},
+                                   {RecordType::iteration_end, 1, {{"outcome", "accepted"}}}};
+    for (auto& record : records) record.time = "2026-03-10T10:00:00Z";
+    const RunView view = view_of(records);
+    CHECK(view.iterations[0].wall_ms == 25);
+    CHECK(view.wall_ms == 25);
+}
+
 TEST_CASE("report model: an empty journal, and records without what they should have") {
     CHECK(view_of({}).iterations.empty());
     const std::vector<Record> odd = {{RecordType::attempt_end, 3}, {RecordType::iteration, 1},
