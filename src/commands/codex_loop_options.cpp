@@ -343,13 +343,13 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(7, "another loop is at work, or a protected file was changed");
     args.exit_code(124, "the agent met a limit of time (any other status: the agent's or the check's own)");
     args.exit_code(130, "stopped by a signal, after cleaning up");
-    args.example("gdnctl codex-loop --iterations 5 --directive-preset triangular-inversion",
+    args.example("gdnctl codex-loop --iterations 5 --resilient --directive-preset triangular-inversion",
                  "five iterations that go on through failures");
     args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\"", "with a check after each");
     args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\" --resume",
                  "the same command again: go on where the run was broken off");
     args.example("gdnctl codex-loop --iterations 1 --agent command --agent-command ./my-agent.sh",
-                 "with a program of your own as the agent");
+                 "with a program of your own as the agent, committed (or named by an absolute path)");
     args.see_also("lint-log");
     args.see_also("ray-test");
     args.see_also("docs/codex-loop.md");

@@ -10,6 +10,7 @@
 #include "gdnctl/core/config.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/target.h"
+#include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/fs.h"
@@ -375,6 +376,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
     std::error_code problem;
     if (!fs::exists(place.path, problem) && !(problem && problem != std::errc::no_such_file_or_directory)) {
         context.terminal.err(fmt::format("[gdnctl] log file not found: {}\n", place.path.string()));
+        const std::string which = options.log_file ? " --log-file " + text::shell_quote(*options.log_file) : "";
+        context.terminal.err(fmt::format(
+            "[gdnctl] hint: `gdnctl log init{}` starts one; a codex-loop sees it once it is committed\n", which));
         return ExitCode::usage;
     }
     auto bytes = read_file(place.path, {.limit = runlog::k_max_file_bytes});

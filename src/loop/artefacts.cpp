@@ -44,7 +44,7 @@ int iteration_of(std::string_view file_name) {
 }
 
 Result<Artefacts> Artefacts::open(fs::path log_dir) {
-    GDNCTL_TRY(make_private_directory(log_dir));
+    GDNCTL_TRY(make_private_directory(log_dir, "choose another log directory with --log-dir"));
     return Artefacts(std::move(log_dir));
 }
 

@@ -20,7 +20,9 @@ std::string post_check_retry(int attempt, int attempts, std::string_view command
     return fmt::format("post-check failed (attempt {}/{}) for command: {}", attempt, attempts, command);
 }
 std::string iteration_raised(int iteration, std::string_view what) {
-    return fmt::format("iteration {} raised: {}", iteration, what);
+    // More may follow on the line.
+    const bool sentence = what.ends_with('.') || what.ends_with('\n');
+    return fmt::format("iteration {} raised: {}{}", iteration, what, sentence ? "" : ".");
 }
 std::string going_on(Policy policy) {
     return policy == Policy::fail ? std::string() : fmt::format(" Continuing due to policy={}.", to_text(policy));

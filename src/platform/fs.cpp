@@ -16,6 +16,17 @@ namespace gdnctl {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// What `ls` can show: the path, or what there is of the way to it.
+fs::path first_that_exists(fs::path path) {
+    std::error_code problem;
+    while (!fs::exists(fs::symlink_status(path, problem)) && path.has_relative_path()) path = path.parent_path();
+    return path.empty() ? "." : path;
+}
+
+}  // namespace
+
 Error file_error(ErrorKind kind, std::string_view what, const fs::path& path, int error_number) {
     std::string hint;
     switch (error_number) {
@@ -24,7 +35,7 @@ Error file_error(ErrorKind kind, std::string_view what, const fs::path& path, in
         case EFBIG: hint = "raise the file size limit (ulimit -f), then run the command again"; break;
         case EROFS: hint = "the file system is mounted read-only; choose another place"; break;
         case EACCES:
-        case EPERM: hint = fmt::format("check owner and mode: ls -ld '{}'", path.string()); break;
+        case EPERM: hint = fmt::format("check owner and mode: ls -ld '{}'", first_that_exists(path).string()); break;
         default: break;
     }
     return {kind, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error_number)), hint, {}};

@@ -31,7 +31,7 @@ Error unsafe_path(std::string_view path, std::string_view why) {
 
 }  // namespace
 
-Status make_private_directory(const fs::path& path) {
+Status make_private_directory(const fs::path& path, std::string_view hint) {
     // A trailing slash would make the last component empty.
     const fs::path folder = path.has_filename() ? path : path.parent_path();
     GDNCTL_TRY(make_directories(folder));
@@ -46,7 +46,7 @@ Status make_private_directory(const fs::path& path) {
         return fail(ErrorKind::local_io,
                     fmt::format("will not use the folder {}: it belongs to user {}, not to user {}", folder.string(),
                                 facts.st_uid, geteuid()),
-                    "choose another state directory with GDNCTL_STATE_DIR");
+                    std::string(hint));
     }
     if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         return fail(ErrorKind::local_io,

@@ -59,6 +59,7 @@ test_usage_errors_exit_2_before_anything() {
   mkdir "$WORK/other" && cd "$WORK/other" || fail cd
   loop 2 --iterations 1
   err_has 'not inside a git repository'
+  err_has 'hint: cd to a checkout, or make one: git init'
   git init -q .
   loop 2 --iterations 1
   err_has 'has no commit yet'
@@ -227,6 +228,14 @@ test_resilient_shows_what_it_rewrites() {
   err_has '[gdnctl] resilient mode active: '
   err_has '--max-failures 0 -> -1'
   [ "$(grep -c 'retrying' "$WORK/err")" = 2 ] || fail 'retries'
+}
+
+test_log_directory_of_somebody_else() {
+  [ "$(id -u)" = 0 ] || skip 'only root can make one'
+  repo && agent "$works" && mkdir "$WORK/logs" && chown 12345 "$WORK/logs"
+  loop 8 --iterations 1 --log-dir "$WORK/logs"
+  err_has 'it belongs to user 12345, not to user 0'
+  err_has 'hint: choose another log directory with --log-dir'
 }
 
 test_json_summary_is_all_there_is_on_stdout() {

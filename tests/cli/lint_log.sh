@@ -21,7 +21,10 @@ TEXT
 test_missing_log_says_so_and_exits_2() {
   expect 2 "$GDNCTL" lint-log --log-file no/such.md
   out_empty
-  printf '[gdnctl] log file not found: %s/no/such.md\n' "$PWD" >"$WORK/want"
+  {
+    printf '[gdnctl] log file not found: %s/no/such.md\n' "$PWD"
+    printf '[gdnctl] hint: `gdnctl log init --log-file no/such.md` starts one; a codex-loop sees it once it is committed\n'
+  } >"$WORK/want"
   cmp "$WORK/want" "$WORK/err" || fail "another text"
 }
 
@@ -31,6 +34,7 @@ test_default_log_is_the_targets_from_the_repository_root() {
   cd sub || fail cd
   expect 2 "$GDNCTL" lint-log
   err_has "log file not found: $WORK/cwd/lib/levanter/.agents/projects/gdn_pallas_tpu_hillclimb.md"
+  err_has 'hint: `gdnctl log init` starts one'
   entry '(pending)' >../lib/levanter/.agents/projects/gdn_pallas_tpu_hillclimb.md
   expect 1 "$GDNCTL" lint-log
   err_has 'gdn_pallas_tpu_hillclimb.md:'

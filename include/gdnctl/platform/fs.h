@@ -41,9 +41,10 @@ int write_fully(int fd, std::string_view bytes);
 // path.
 Status atomic_replace(const std::filesystem::path& path, std::string_view bytes, mode_t mode = 0666);
 
-// Creates `path` and missing parents with mode 0700. Error local_io: cannot, is no folder, belongs to someone else, or
-// others may write to it.
-Status make_private_directory(const std::filesystem::path& path);
+// Creates `path` and missing parents with mode 0700. Error local_io: cannot, is no folder, belongs to someone else
+// (`hint` then says what to do), or others may write to it.
+Status make_private_directory(const std::filesystem::path& path,
+                              std::string_view hint = "choose another state directory with GDNCTL_STATE_DIR");
 Status sync_directory(const std::filesystem::path& path);  // makes creations and renames in it durable
 
 // Whether `path` is `root` or below it, by its words alone (both absolute or both relative; "." and ".." resolved).

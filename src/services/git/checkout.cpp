@@ -57,7 +57,7 @@ Result<std::vector<std::string>> ask_places(const fs::path& start, Process& proc
     if (!result->ok()) {
         if (result->err.find("not a git repository") != std::string::npos) {
             return fail(ErrorKind::usage, "not inside a git repository: " + start.string(),
-                        "name a path inside a checkout");
+                        "cd to a checkout, or make one: git init");
         }
         if (result->err.find("must be run in a work tree") != std::string::npos) {
             return fail(ErrorKind::usage, "a bare repository has no work tree: " + start.string(),

@@ -272,6 +272,8 @@ TEST_CASE("messages: the recipe's words") {
     CHECK(message::iteration_raised(4, message::k_dirty) ==
           "iteration 4 raised: Working tree is dirty before starting the iteration. Commit/stash or rerun with "
           "--allow-dirty or --dirty-policy stash.");
+    CHECK(message::iteration_raised(4, "no branch") + message::going_on(Policy::go_on) ==
+          "iteration 4 raised: no branch. Continuing due to policy=continue.");
     CHECK(message::k_no_commit ==
           "Iteration did not produce a new commit. Use --allow-no-commit or set --no-commit-policy "
           "count-failure/continue.");

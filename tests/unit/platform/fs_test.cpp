@@ -247,6 +247,17 @@ TEST_CASE("fs: two writers in threads never mix") {
     CHECK(test::list_names(dir.path()) == "f");
 }
 
+TEST_CASE("fs: what may not be done names what is there") {
+    const TempDir dir;
+    const auto hint_of = [](const fs::path& path) {
+        return file_error(ErrorKind::local_io, "create", path, EACCES).hint;
+    };
+    CHECK(hint_of(dir / "a/b/c") == fmt::format("check owner and mode: ls -ld '{}'", dir.path().string()));
+    CHECK(hint_of(dir.path()) == fmt::format("check owner and mode: ls -ld '{}'", dir.path().string()));
+    CHECK(hint_of("/no/such/folder") == "check owner and mode: ls -ld '/'");
+    CHECK(hint_of("no-such-folder/file") == "check owner and mode: ls -ld '.'");
+}
+
 TEST_CASE("fs: private folders") {
     const TempDir dir;
     REQUIRE(make_private_directory(dir / "a/b/"));
@@ -283,6 +294,8 @@ TEST_CASE("fs: someone else's folder is refused") {
     CHECK(error.kind == ErrorKind::local_io);
     CHECK(error.message == fmt::format("will not use the folder {}: it belongs to user 65534, not to user 0",
                                        (dir / "theirs").string()));
+    CHECK(error.hint == "choose another state directory with GDNCTL_STATE_DIR");
+    CHECK(error_of(make_private_directory(dir / "theirs", "another one")).hint == "another one");
 }
 
 TEST_CASE("fs: inside by words") {
