@@ -257,7 +257,7 @@ Result<Contender> Contender::from_solution(const oracle::flashinfer::Solution& s
     Contender c;
     c.m_name = solution.name;
     c.m_author = solution.author;
-    GDNCTL_TRY_ASSIGN(c.m_sources, oracle_kernel::Folder::make(context));
+    GDNCTL_TRY_ASSIGN(c.m_sources, oracle_kernel::make_folder(context));
     for (const auto& source : solution.sources) {
         const auto path = c.m_sources.path() / source.path;
         std::error_code error;

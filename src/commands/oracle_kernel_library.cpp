@@ -39,7 +39,7 @@ Result<Library> Library::open(const std::string& spelling, const Context& contex
         library.m_path = file;
         return library;
     }
-    GDNCTL_TRY_ASSIGN(library.m_folder, Folder::make(context));
+    GDNCTL_TRY_ASSIGN(library.m_folder, make_folder(context));
     library.m_path = library.m_folder.path() / "kernel.so";
     GDNCTL_TRY_ASSIGN(library.m_fault, build(file, library.m_folder.path(), context));
     return library;

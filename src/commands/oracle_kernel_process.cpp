@@ -92,7 +92,7 @@ Faulted KernelProcess::open() {
 }
 
 Faulted KernelProcess::start() {
-    GDNCTL_TRY_ASSIGN(m_folder, Folder::make(m_context));
+    GDNCTL_TRY_ASSIGN(m_folder, make_folder(m_context));
     GDNCTL_TRY_ASSIGN(m_memory, SharedMemory::create());
     const auto& folder = m_folder.path();
     GDNCTL_TRY(make_pipe(folder / "ask"));

@@ -68,7 +68,7 @@ Status check_program(const std::string& spelling) {
 }
 
 Status ProgramRun::prepare(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads) {
-    GDNCTL_TRY_ASSIGN(m_folder, Folder::make(m_context));
+    GDNCTL_TRY_ASSIGN(m_folder, make_folder(m_context));
     oracle::TensorFile asked = inputs;
     for (const auto& [field, value] : contract.as_metadata()) asked.metadata[field] = value;
     asked.metadata["threads"] = std::to_string(threads);

@@ -101,8 +101,7 @@ private:
 
     Status make_agent() {
         const fs::path home = m_context.state_dir / "loops" / m_plan.run / "codex-home";
-        GDNCTL_TRY_ASSIGN(m_agent,
-                          make_loop_agent(m_plan.options, m_plan.loop_id, m_plan.workdir, home, false, m_context));
+        GDNCTL_TRY_ASSIGN(m_agent, make_loop_agent(m_plan.options, m_plan.loop_id, home, false, m_context));
         return {};
     }
 

@@ -155,7 +155,7 @@ TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRe
 Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context) {
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(plan.workdir, context.process, context.clock));
     GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
-    GDNCTL_TRY_ASSIGN(LoopAgent agent, make_loop_agent(plan.options, plan.loop_id, plan.workdir, {}, true, context));
+    GDNCTL_TRY_ASSIGN(LoopAgent agent, make_loop_agent(plan.options, plan.loop_id, {}, true, context));
     GDNCTL_TRY_ASSIGN(fs::path slot, slot_folder(context.state_dir, repository.common_dir()));
     const bool in_slot = plan.isolation == Isolation::worktree;
     AgentRequest words;

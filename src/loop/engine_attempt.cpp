@@ -80,7 +80,8 @@ Result<AgentRequest> Engine::request_for(int iteration, int attempt) {
     const Artefacts& files = m_parts.artefacts;
     AgentRequest request;
     GDNCTL_TRY_ASSIGN(request.prompt, write_prompt(iteration));
-    request.worktree = m_parts.git.workdir() / m_settings.subfolder;
+    request.worktree = m_parts.git.workdir();
+    if (!m_settings.subfolder.empty()) request.worktree /= m_settings.subfolder;
     request.loop_id = m_settings.loop_id;
     request.environment = m_settings.environment;
     request.limits = m_settings.limits;
@@ -109,10 +110,8 @@ Status Engine::run_attempt(int iteration, int attempt) {
     GDNCTL_TRY(wait_for_provider());
     GDNCTL_TRY_ASSIGN(AgentRequest request, request_for(iteration, attempt));
     std::ofstream transcript(m_parts.artefacts.path(iteration, "transcript.log"), std::ios::app);
-    request.show = [&](std::string_view line) {
-        transcript << redact(line) << '\n';
-        if (m_parts.show) m_parts.show(line);
-    };
+    request.transcript = [&](std::string_view line) { transcript << redact(line) << '\n'; };
+    request.show = m_parts.show;
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
     if (m_parts.command) log::info("$ {}", m_parts.command(request));
     auto ran = m_parts.agent.run(request);

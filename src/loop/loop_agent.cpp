@@ -5,6 +5,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
+#include "gdnctl/platform/temp_folder.h"
 
 namespace gdnctl::loop {
 
@@ -36,13 +37,17 @@ Status use_own_home(LoopAgent& made, const fs::path& home, bool dry) {
     return {};
 }
 
-Status make_codex(const LoopOptions& options, const fs::path& workdir, LoopAgent& made, Context& context) {
+Status make_codex(const LoopOptions& options, LoopAgent& made, Context& context) {
     CodexWanted wanted;
     wanted.program = options.codex_bin;
     wanted.effort = options.reasoning_effort;
     const auto home = made.environment.find("HOME");
     if (home != made.environment.end()) wanted.home = home->second;
     wanted.environment = made.environment;
+    const auto temporary = context.env.get("TMPDIR").value_or("");
+    GDNCTL_TRY_ASSIGN(const TempFolder nowhere,
+                      TempFolder::make(context.cwd / (temporary.empty() ? "/tmp" : temporary), "gdnctl-codex"));
+    wanted.nowhere = nowhere.path();
     CodexSettings settings;
     GDNCTL_TRY_ASSIGN(settings.program, find_codex(wanted, context.process));
     log::info("using codex binary: {}", settings.program.path.string());
@@ -57,7 +62,7 @@ Status make_codex(const LoopOptions& options, const fs::path& workdir, LoopAgent
     settings.search = options.search;
     settings.ephemeral = options.codex_ephemeral;
     GDNCTL_TRY_ASSIGN(CodexChecked checked,
-                      check_codex(std::move(settings), workdir, made.environment, context.process));
+                      check_codex(std::move(settings), nowhere.path(), made.environment, context.process));
     for (const auto& warning : checked.warnings) log::warning("{}", warning);
     made.codex = checked.settings;
     made.agent = make_codex_agent(std::move(checked.settings), context.process, context.clock);
@@ -70,8 +75,8 @@ std::vector<std::string> LoopAgent::words(const AgentRequest& request) const {
     return codex ? codex_argv(*codex, request.worktree, request.files.last_message, request.resume_thread) : argv;
 }
 
-Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string& loop_id, const fs::path& workdir,
-                                  const fs::path& home, bool dry, Context& context) {
+Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string& loop_id, const fs::path& home,
+                                  bool dry, Context& context) {
     LoopAgent made;
     made.limits = limits_of(options);
     GDNCTL_TRY_ASSIGN(made.environment, agent_environment(context.env, options.agent_env, loop_id));
@@ -80,8 +85,14 @@ Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string&
         made.agent = make_command_agent(made.argv, context.process, context.clock);
         return made;
     }
+    const std::string key = codex_provider_variable(codex_home_of(made.environment), options.codex_profile);
+    if (!key.empty() && !made.environment.contains(key)) {
+        std::vector<std::string> also = options.agent_env;
+        also.push_back(key);
+        GDNCTL_TRY_ASSIGN(made.environment, agent_environment(context.env, also, loop_id));
+    }
     if (!options.codex_ephemeral) GDNCTL_TRY(use_own_home(made, home, dry));
-    GDNCTL_TRY(make_codex(options, workdir, made, context));
+    GDNCTL_TRY(make_codex(options, made, context));
     return made;
 }
 

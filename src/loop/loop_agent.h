@@ -26,7 +26,6 @@ struct LoopAgent {
 
 // `home`: where a codex home of the run's own would go. Nothing is written when `dry`. Errors: usage, config.
 Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string& loop_id,
-                                  const std::filesystem::path& workdir, const std::filesystem::path& home, bool dry,
-                                  Context& context);
+                                  const std::filesystem::path& home, bool dry, Context& context);
 
 }  // namespace gdnctl::loop

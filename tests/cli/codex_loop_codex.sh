@@ -52,6 +52,59 @@ test_old_codex_gets_the_search_flag_defect_1() {
   calls "' '.join(c['argv'])" | grep -q -- ' --search' || fail argv
 }
 
+# Another program of that name: it knows no questions, and does the same whatever it is asked.
+other_codex() {
+  repo && rm "$WORK/bin/codex" && printf '#!/bin/bash\ncat >/dev/null\necho call >>%s\n%s\n' "$WORK/calls" "$1" >"$WORK/bin/codex" && chmod +x "$WORK/bin/codex"
+}
+last_line() { [ "$(tail -n 1 "$WORK/err")" = "[gdnctl] codex-loop stopped: $1" ] || fail "last line is not: $1"; }
+
+test_a_program_that_knows_no_questions_works_and_is_asked_elsewhere() {
+  other_codex 'echo "int speed = 2;" >kernel.c; git add -A; git commit -qm work; echo done'
+  loop 0 --iterations 1
+  err_has 'this codex cannot list its models: model and effort are not checked'
+  [ "$(git log --format=%s | tr '\n' ' ')" = 'work base ' ] || fail "commits: $(git log --oneline)"
+  [ -z "$(git status --porcelain)" ] || fail 'it was asked in the repository'
+  [ -z "$(ls "$TMPDIR")" ] || fail "left: $(ls "$TMPDIR")"
+}
+
+test_its_failures_are_tried_again_and_its_status_is_the_runs() {
+  local code
+  for code in 7 1 2; do
+    mkdir w && cd w && other_codex "exit $code" && : >"$WORK/questions"
+    loop $code --iterations 2 --codex-retries 2
+    err_has 'attempt 3: class=failed'
+    last_line "reason=agent-error iteration=1 rc=$code"
+    loop 0 --iterations 2 --max-failures -1
+    last_line 'reason=completed iteration=2 rc=0'
+    cd .. && rm -rf w
+  done
+}
+
+test_an_empty_prompt_that_is_not_answered_as_codex_does_is_no_refusal() {
+  other_codex 'case "$*" in "debug models --bundled") echo "{\"models\":[{\"slug\":\"model-a\",\"supported_reasoning_levels\":[{\"effort\":\"xhigh\"}]}]}"; exit;; exec*-C*) ;; *) exit 3;; esac
+echo "int speed = 2;" >kernel.c; git add -A; git commit -qm work'
+  loop 0 --iterations 1
+  err_has 'this codex does not answer an empty prompt as codex does'
+  [ "$(git log --format=%s | tr '\n' ' ')" = 'work base ' ] || fail "commits: $(git log --oneline)"
+}
+
+test_the_key_that_the_provider_names_reaches_codex_and_no_other() {
+  repo && scenario "${golden[@]}"
+  printf 'model_provider = "mock"\n[model_providers.other]\nenv_key = "OTHER_KEY"\n[model_providers."mock"]\nbase_url = "x"\nenv_key = "MOCK_KEY" # ours\n' >"$HOME/.codex/config.toml"
+  MOCK_KEY=sesame-open-1 OTHER_KEY=sesame-open-2 loop 0 --iterations 1
+  [ "$(calls "c['env'].get('MOCK_KEY'), c['env'].get('OTHER_KEY')")" = 'sesame-open-1 None' ] || fail "$(calls "c['env']")"
+  ! grep -rq sesame-open $logs || fail 'a key is in the log directory'
+}
+
+test_what_is_not_shown_is_in_the_transcript() {
+  repo && printf '#!/bin/bash\necho before\necho "file update: kernel.c"\nprintf "diff --git a/kernel.c b/kernel.c\\n--- a/kernel.c\\n+++ b/kernel.c\\n@@ -1 +1 @@\\n-int speed = 1;\\n+int speed = 2;\\n"\necho after\n' >"$WORK/agent"
+  chmod +x "$WORK/agent"
+  expect 0 "$GDNCTL" codex-loop --prompt-file prompt.md --agent command --agent-command "$WORK/agent" --iterations 1 --allow-no-commit
+  err_lacks 'file update:'
+  zcat $logs/iteration-001-transcript.log.gz >"$WORK/got"
+  for line in before 'file update: kernel.c' '+int speed = 2;' after; do grep -qF -- "$line" "$WORK/got" || fail "the transcript lacks: $line"; done
+}
+
 test_unknown_effort_is_refused_before_any_session() {
   repo && scenario "${golden[@]}"
   loop 2 --iterations 1 --reasoning-effort enormous

@@ -118,8 +118,9 @@ struct AgentRequest {
     AgentLimits limits;
     AgentFiles files;
     bool show_file_updates = false;
-    bool keep_background = false;                     // what a successful attempt leaves running goes on
-    std::function<void(std::string_view line)> show;  // lines for people, filtered, not yet redacted
+    bool keep_background = false;                           // what a successful attempt leaves running goes on
+    std::function<void(std::string_view line)> show;        // lines for people, filtered, not yet redacted
+    std::function<void(std::string_view line)> transcript;  // all of them
     std::function<void(const AgentEvent&)> on_event;
     std::stop_token stop;
 };

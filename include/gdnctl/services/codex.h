@@ -41,9 +41,10 @@ struct CodexWanted {
     std::string effort;                              // prefers a program that has it; empty: any
     std::filesystem::path home;                      // the user's; for the second application folder
     std::map<std::string, std::string> environment;  // that codex will get; PATH is looked up in it
+    std::filesystem::path nowhere;                   // an empty folder, where it is asked what it can do
 };
-// The first program that has the wanted effort, else the first that does not say what it has (a warning). Never starts
-// a session. Errors: usage (no program; none has the effort: lists what each has).
+// The first program that has the wanted effort, else the first that does not say what it has (a warning); --codex-bin
+// comes before PATH. Never starts a session. Errors: usage (no program; none has the effort: lists what each has).
 Result<CodexProgram> find_codex(const CodexWanted& wanted, Process& process);
 
 struct CodexSettings {
@@ -69,8 +70,9 @@ struct CodexChecked {
     std::vector<std::string> warnings;  // for people
 };
 // Everything that can be known to fail before a request is paid for: effort, model, profile file, schema, flags and
-// configuration (an empty prompt makes codex say so and end). Errors: usage, config.
-Result<CodexChecked> check_codex(CodexSettings settings, const std::filesystem::path& worktree,
+// configuration (an empty prompt makes codex say so and end; asked in `nowhere`, an empty folder, as it may be another
+// program). Errors: usage, config.
+Result<CodexChecked> check_codex(CodexSettings settings, const std::filesystem::path& nowhere,
                                  const std::map<std::string, std::string>& environment, Process& process);
 
 std::unique_ptr<Agent> make_codex_agent(CodexSettings settings, Process& process, Clock& clock);
@@ -81,6 +83,9 @@ std::filesystem::path codex_home_of(const std::map<std::string, std::string>& en
 // A CODEX_HOME of a run's own in `folder`: log-in, configuration, profiles and instructions are links to those of the
 // user, threads and state are its own. Errors: config (`user_home` does not exist), local_io.
 Status make_codex_home(const std::filesystem::path& folder, const std::filesystem::path& user_home);
+// The variable that config.toml, or the profile (empty: none), names for the key of the model's provider (`env_key`);
+// empty: none.
+std::string codex_provider_variable(const std::filesystem::path& user_home, const std::string& profile);
 // Whether codex finds the log-in of `user_home` there alone: one in a keyring is filed under the path of its home.
 bool codex_login_needs_home(const std::filesystem::path& user_home);
 

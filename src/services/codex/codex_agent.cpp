@@ -82,6 +82,10 @@ private:
         return spec;
     }
 
+    void keep(std::string_view line) const {
+        if (m_request.transcript) m_request.transcript(line);
+    }
+
     void show(std::string_view line) const {
         if (m_request.show) m_request.show(line);
     }
@@ -92,8 +96,10 @@ private:
         if (m_said_model || facts.model.empty()) return;
         m_said_model = true;
         if (facts.model == m_settings.model) return;
-        show(fmt::format("codex works with the model {} at the effort {}", facts.model,
-                         facts.effort.empty() ? "of its own choice" : facts.effort));
+        const std::string line = fmt::format("codex works with the model {} at the effort {}", facts.model,
+                                             facts.effort.empty() ? "of its own choice" : facts.effort);
+        keep(line);
+        show(line);
     }
 
     void take_event(std::string_view line) {
@@ -102,6 +108,7 @@ private:
         if (event.type == Event::Type::text) {
             if (text::trim(line).empty()) return;
             m_events.line(fmt::format(R"({{"t":"{}","text":{}}})", format_iso8601(m_clock.wall()), quoted(line)));
+            keep(line);
             if (m_filter.shows(line)) show(line);
         } else {
             m_events.line(fmt::format(R"({{"t":"{}","event":{}}})", format_iso8601(m_clock.wall()), text::trim(line)));
@@ -109,6 +116,7 @@ private:
         const auto happened = m_stream.take(event, m_clock.monotonic());
         if (!happened) return;
         if (m_request.on_event) m_request.on_event(*happened);
+        for (const auto& shown : render(*happened, true)) keep(shown);
         for (const auto& shown : render(*happened, m_request.show_file_updates)) show(shown);
     }
 
@@ -124,6 +132,7 @@ private:
         if (m_first_complaint.empty() && (line.starts_with("Error") || line.starts_with("error"))) {
             m_first_complaint = std::string(line);
         }
+        keep(line);
         if (m_filter.shows(line)) show(line);
     }
 

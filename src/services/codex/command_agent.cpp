@@ -67,6 +67,7 @@ private:
     void take(std::string_view line, Transcript& into) {
         m_active = m_clock.monotonic();
         into.line(line);
+        if (m_request.transcript) m_request.transcript(line);
         if (m_request.show && m_filter.shows(line)) m_request.show(line);
     }
 

@@ -22,14 +22,31 @@ bool is_state(const std::string& name) {
     return name.find(".sqlite") != std::string::npos || name.ends_with(".lock");
 }
 
-// The value of a key at the top of a TOML file, as far as a line shows it; quotes are taken off.
-std::string top_setting(std::string_view toml, std::string_view key) {
-    for (const auto raw : text::split(toml, '\n')) {
+// "a.b.c" of `a . "b".c`
+std::string plain_key(std::string_view words) {
+    std::string key;
+    for (const auto part : text::split(words, '.')) {
+        auto name = text::trim(part);
+        if (name.size() >= 2 && (name.front() == '"' || name.front() == '\'')) name = name.substr(1, name.size() - 2);
+        key += (key.empty() ? "" : ".") + std::string(name);
+    }
+    return key;
+}
+
+// The string at a key such as "a.b.c" of a TOML file, as far as lines show it; empty: none.
+std::string setting_in(const fs::path& file, std::string_view key) {
+    const auto toml = read_file_if_exists(file);
+    if (!toml || !*toml) return {};
+    std::string section;
+    for (const auto raw : text::split(**toml, '\n')) {
         const auto line = text::trim(raw);
-        if (line.starts_with('[')) break;
+        if (line.starts_with('[')) {
+            section = plain_key(line.substr(1, line.find(']') - 1)) + ".";
+            continue;
+        }
         const auto equals = line.find('=');
-        if (equals == std::string_view::npos || text::trim(line.substr(0, equals)) != key) continue;
-        auto value = text::trim(line.substr(equals + 1));
+        if (equals == std::string_view::npos || section + plain_key(line.substr(0, equals)) != key) continue;
+        const auto value = text::trim(line.substr(equals + 1));
         if (value.empty() || (value.front() != '"' && value.front() != '\'')) return {};
         const auto end = value.find(value.front(), 1);
         return end == std::string_view::npos ? std::string() : std::string(value.substr(1, end - 1));
@@ -48,11 +65,23 @@ fs::path codex_home_of(const std::map<std::string, std::string>& environment) {
 }
 
 bool codex_login_needs_home(const fs::path& user_home) {
-    const auto config = read_file_if_exists(user_home / "config.toml");
-    if (!config || !*config) return false;
-    const std::string store = top_setting(**config, "cli_auth_credentials_store");
+    const std::string store = setting_in(user_home / "config.toml", "cli_auth_credentials_store");
     std::error_code ec;
     return store == "keyring" || (store == "auto" && !fs::exists(user_home / "auth.json", ec));
+}
+
+std::string codex_provider_variable(const fs::path& user_home, const std::string& profile) {
+    std::vector<fs::path> layers = {user_home / "config.toml"};  // later ones win
+    if (!profile.empty()) layers.push_back(user_home / (profile + ".config.toml"));
+    const auto last = [&](const std::string& key) {
+        std::string value;
+        for (const auto& layer : layers) {
+            if (auto found = setting_in(layer, key); !found.empty()) value = std::move(found);
+        }
+        return value;
+    };
+    const std::string provider = last("model_provider");
+    return provider.empty() ? std::string() : last(fmt::format("model_providers.{}.env_key", provider));
 }
 
 Status make_codex_home(const fs::path& folder, const fs::path& user_home) {

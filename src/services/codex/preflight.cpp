@@ -87,12 +87,13 @@ Status check_profile(const CodexSettings& settings, const fs::path& codex_home) 
                 fmt::format("a profile is a file: {}", file.string()));
 }
 
-// The same words with an empty prompt: no session, no request.
-Status check_words(const CodexSettings& settings, const fs::path& worktree,
+// The same words with an empty prompt: no session, no request. It is asked where there is nothing: another program of
+// this name may do anything instead. Only what is known to be a complaint is one.
+Status check_words(CodexChecked& checked, const fs::path& nowhere,
                    const std::map<std::string, std::string>& environment, Process& process) {
     ProcessSpec spec;
-    spec.argv = codex_argv(settings, worktree, {}, {});
-    spec.cwd = worktree;
+    spec.argv = codex_argv(checked.settings, nowhere, {}, {});
+    spec.cwd = nowhere;
     spec.clean_env = true;
     for (const auto& [name, value] : environment) spec.env.insert_or_assign(name, value);
     spec.wall_limit = k_dry_limit;
@@ -100,17 +101,24 @@ Status check_words(const CodexSettings& settings, const fs::path& worktree,
     std::string complaint;
     for (const auto line : text::split(result.err, '\n')) {
         if (line.find(k_accepted) != std::string_view::npos) return {};
-        if (complaint.empty() && codex::is_complaint(line)) complaint = std::string(text::trim(line));
+        const bool known = text::to_lower(line.substr(0, 6)) == "error:" || line.starts_with("Error loading ");
+        if (complaint.empty() && known) complaint = std::string(text::trim(line));
     }
-    if (complaint.empty()) complaint = describe_end(result, spec);
+    if (complaint.empty() || result.ok()) {
+        checked.warnings.push_back(
+            fmt::format("this codex does not answer an empty prompt as codex does ({}): its "
+                        "words and its configuration are not checked",
+                        describe_end(result, spec)));
+        return {};
+    }
     return fail(ErrorKind::config,
                 fmt::format("codex refuses its command line or configuration: {}", redact(complaint)),
-                fmt::format("try it: {} </dev/null", text::shell_join(spec.argv)));
+                fmt::format("try it: {} </dev/null", text::shell_join(codex_argv(checked.settings, ".", {}, {}))));
 }
 
 }  // namespace
 
-Result<CodexChecked> check_codex(CodexSettings settings, const fs::path& worktree,
+Result<CodexChecked> check_codex(CodexSettings settings, const fs::path& nowhere,
                                  const std::map<std::string, std::string>& environment, Process& process) {
     CodexChecked checked;
     checked.settings = std::move(settings);
@@ -121,7 +129,8 @@ Result<CodexChecked> check_codex(CodexSettings settings, const fs::path& worktre
         GDNCTL_TRY_ASSIGN(const std::string schema, read_file(checked.settings.output_schema));
         GDNCTL_TRY(parse_json(schema, checked.settings.output_schema.string()));
     }
-    GDNCTL_TRY(check_words(checked.settings, worktree, environment, process));
+    // One that cannot list its models is old, or something else.
+    if (!checked.settings.program.models.empty()) GDNCTL_TRY(check_words(checked, nowhere, environment, process));
     return checked;
 }
 

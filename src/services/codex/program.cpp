@@ -71,7 +71,7 @@ std::vector<fs::path> candidates(const CodexWanted& wanted) {
         } else {
             add(wanted.program);
         }
-        if (!found.empty()) return found;
+        if (found.empty()) log::warning("--codex-bin {}: there is no such program", wanted.program.string());
     }
     look_in_path("codex");
     add("/Applications/Codex.app/Contents/Resources/codex");
@@ -87,6 +87,7 @@ std::optional<std::string> ask(const CodexWanted& wanted, const fs::path& progra
     spec.argv.insert(spec.argv.end(), words.begin(), words.end());
     spec.clean_env = true;
     for (const auto& [name, value] : wanted.environment) spec.env.insert_or_assign(name, value);
+    spec.cwd = wanted.nowhere;
     spec.wall_limit = k_question_limit;
     const auto result = process.run(spec);
     if (!result || !result->ok()) return std::nullopt;

@@ -142,8 +142,11 @@ void judge_end(Verdict& verdict, const Evidence& evidence) {
     const int code = evidence.exit_code;
     const std::string exited = fmt::format("exited with code {}", code);
     const std::string& complaint = evidence.first_complaint.empty() ? exited : evidence.first_complaint;
-    if (code == 2) return explain(verdict, AgentClass::configuration, complaint);
-    if (code > 0 && code != k_panic && !evidence.thread_started && !evidence.turn_failed && evidence.failure.empty()) {
+    // What codex refuses it says; a program that says nothing is another one, and may have failed at anything.
+    const bool said = !evidence.first_complaint.empty();
+    if (code == 2 && said) return explain(verdict, AgentClass::configuration, complaint);
+    if (said && code > 0 && code != k_panic && !evidence.thread_started && !evidence.turn_failed &&
+        evidence.failure.empty()) {
         const AgentClass kind = class_of_text(evidence.first_complaint);
         return explain(verdict, kind == AgentClass::failed ? AgentClass::configuration : kind, complaint);
     }
