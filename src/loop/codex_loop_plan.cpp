@@ -45,6 +45,24 @@ std::string log_in_repository(const LoopOptions& options, const Target& target, 
     return inside.empty() || *inside.begin() == ".." ? std::string() : inside.generic_string();
 }
 
+// Options that were given and change nothing.
+void warn_of_unused(const LoopOptions& given, const LoopPlan& plan) {
+    if (given.allow_dirty && given.dirty_policy == DirtyPolicy::stash) {
+        log::warning("--allow-dirty: nothing is stashed, --dirty-policy is not used");
+    }
+    if (!given.log_file.empty() && !plan.options.gates.used) {
+        log::warning("--hillclimb-log-file is not used: only runs with --validation-* or --perf-* write the log");
+    }
+    for (const auto& link : given.worktree_links) {
+        std::error_code problem;
+        if (plan.isolation == Isolation::inplace && !given.resume) {
+            log::warning("--worktree-link {} is not used: iterations work in place", link);
+        } else if (!fs::exists(plan.root / link, problem)) {
+            log::warning("--worktree-link {}: there is no {}", link, (plan.root / link).string());
+        }
+    }
+}
+
 }  // namespace
 
 Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& context) {
@@ -86,6 +104,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
         options.isolation == IsolationChoice::worktree ||
         (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
     plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
+    warn_of_unused(request.options, plan);
     plan.run = text::to_lower(format_compact_utc(context.clock.wall())) + "-" + random_hex(4);
     plan.loop_id = random_hex(32);
     return plan;

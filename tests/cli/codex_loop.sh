@@ -230,6 +230,28 @@ test_resilient_shows_what_it_rewrites() {
   [ "$(grep -c 'retrying' "$WORK/err")" = 2 ] || fail 'retries'
 }
 
+test_options_that_change_nothing_are_told() {
+  repo && agent "$works"
+  loop 0 --iterations 1 --allow-dirty --dirty-policy stash --hillclimb-log-file nope.md --worktree-link .venv
+  err_has '[gdnctl] --allow-dirty: nothing is stashed, --dirty-policy is not used'
+  err_has '[gdnctl] --hillclimb-log-file is not used: only runs with --validation-* or --perf-* write the log'
+  err_has '[gdnctl] --worktree-link .venv is not used: iterations work in place'
+  loop 0 --iterations 1 --isolation worktree --worktree-link .venv --resilient --allow-dirty
+  err_has "[gdnctl] --worktree-link .venv: there is no $PWD/.venv"
+  err_lacks 'not used'
+}
+
+test_agent_program_that_is_not_there_has_a_hint() {
+  repo && printf '#!/bin/sh\n' >my-agent.sh
+  loop 0 --iterations 2 --resilient --agent-command ./my-agent.sh
+  [ "$(grep -c 'hint: exit status 127: the shell found no such program. A relative path must be committed' "$WORK/err")" = 1 ] || fail 'no hint, or many'
+  git add my-agent.sh && git commit -qm agent
+  loop 126 --iterations 1 --isolation worktree --agent-command ./my-agent.sh
+  err_has 'hint: exit status 126: the shell may not run it (chmod +x). '
+  loop 3 --iterations 1 --agent-command 'exit 3'
+  err_lacks 'hint: exit status'
+}
+
 test_log_directory_of_somebody_else() {
   [ "$(id -u)" = 0 ] || skip 'only root can make one'
   repo && agent "$works" && mkdir "$WORK/logs" && chown 12345 "$WORK/logs"

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
@@ -134,13 +135,27 @@ public:
     std::string_view name() const override { return "command"; }
     Result<AgentOutcome> run(const AgentRequest& request) override {
         if (m_argv.empty()) return fail(ErrorKind::usage, "no program is named as the agent");
-        return CommandAttempt(m_argv, request, m_clock).run(m_process);
+        auto outcome = CommandAttempt(m_argv, request, m_clock).run(m_process);
+        if (outcome && outcome->kind == AgentClass::failed) tell_of_missing_program(outcome->exit_status);
+        return outcome;
     }
 
 private:
+    // As shells say that there is no such program, or that it may not be run. Once: the next attempt is no other.
+    void tell_of_missing_program(int status) {
+        constexpr int k_not_run = 126, k_not_found = 127;
+        if (m_told || (status != k_not_run && status != k_not_found)) return;
+        m_told = true;
+        log::warning(
+            "hint: exit status {}: the shell {}. A relative path must be committed: a worktree has no other "
+            "file, and a stash takes it along; else name the program by an absolute path",
+            status, status == k_not_found ? "found no such program" : "may not run it (chmod +x)");
+    }
+
     std::vector<std::string> m_argv;
     Process& m_process;
     Clock& m_clock;
+    bool m_told = false;
 };
 
 }  // namespace
