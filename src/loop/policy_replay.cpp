@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/journal.h"
 #include "loop/perf_state.h"
@@ -127,7 +129,14 @@ Result<std::vector<ReplayCase>> replay_cases(std::string_view text, std::string_
         return cases;
     }
     std::size_t number = 0;
-    for (const std::string& line : parse_journal(text).records) {
+    auto lines = parse_journal(text);
+    if (!lines.torn.empty() && parse_json(lines.torn, name)) lines.records.push_back(std::exchange(lines.torn, {}));
+    if (lines.records.empty()) {
+        return fail(ErrorKind::bad_input, fmt::format("{}: no record is in it, nor a whole performance state", name),
+                    "perf_state.json of a loop, or one record a line");
+    }
+    if (!lines.torn.empty()) log::warning("{}: its last line is cut off, and left out", name);
+    for (const std::string& line : lines.records) {
         const std::string place = fmt::format("line {}", ++number);
         const auto value = parse_json(line, fmt::format("{}, {}", name, place));
         if (!value)

@@ -49,6 +49,24 @@ Result<GateModes> resolve_modes(const GateChoices& choices) {
 
 namespace {
 
+Status check_thresholds(const PerfOptions& p) {
+    const auto bad = [](std::string text) { return Status(fail(ErrorKind::usage, std::move(text))); };
+    const std::pair<const char*, std::optional<double>> numbers[] = {
+        {"--perf-min-improvement-pct", p.min_improvement_pct},
+        {"--perf-max-regression-pct", p.max_regression_pct},
+        {"--perf-gate-override-pct", p.override_pct},
+        {"--perf-upper-bound-step-ms", p.upper_bound_step_ms}};
+    for (const auto& [option, value] : numbers) {
+        if (value.value_or(0.0) < 0.0) return bad(std::string(option) + " must be >= 0.");
+    }
+    for (const LimitOption& limit : limit_options()) {
+        const auto it = p.limits.find(std::string(limit.limit));
+        if (it != p.limits.end() && it->second.value_or(0.0) < 0.0)
+            return bad(std::string(limit.option) + " must be >= 0.");
+    }
+    return {};
+}
+
 Status check_recorded(const RecordedOptions& o) {
     const auto bad = [](std::string text) { return Status(fail(ErrorKind::usage, std::move(text))); };
     constexpr std::int64_t k_most_steps = 1'000'000;  // of a window: each is a number that has to be sent
@@ -87,25 +105,14 @@ Status check_gates(const GateChoices& choices) {
             "--validation-profile-ce-compare-implementation and --validation-profile-ce-bwd-compare-mode name the "
             "cross-entropy that the profile has already.");
     }
-    const std::pair<const char*, std::optional<double>> numbers[] = {
-        {"--perf-min-improvement-pct", p.min_improvement_pct},
-        {"--perf-max-regression-pct", p.max_regression_pct},
-        {"--perf-gate-override-pct", p.override_pct},
-        {"--perf-upper-bound-step-ms", p.upper_bound_step_ms}};
-    for (const auto& [option, value] : numbers) {
-        if (value.value_or(0.0) < 0.0) return bad(std::string(option) + " must be >= 0.");
-    }
-    for (const LimitOption& limit : limit_options()) {
-        const auto it = p.limits.find(std::string(limit.limit));
-        if (it != p.limits.end() && it->second.value_or(0.0) < 0.0)
-            return bad(std::string(limit.option) + " must be >= 0.");
-    }
+    GDNCTL_TRY(check_thresholds(p));
     GDNCTL_TRY(check_recorded(p.recorded));
     const auto modes = resolve_modes(choices);
     return modes ? Status() : Status(tl::unexpected(modes.error()));
 }
 
 Result<PerfPolicy> policy_of(const PerfOptions& options, const Target& target, const std::filesystem::path& cwd) {
+    GDNCTL_TRY(check_thresholds(options));
     GDNCTL_TRY_ASSIGN(PerfPolicy policy,
                       policy_of_table(target.gates, "targets." + target.name + ".gates", default_policy()));
     if (!options.policy_file.empty()) {

@@ -67,6 +67,26 @@ test_replay_of_nothing() {
   expect 9 "$GDNCTL" policy test bad.json
   echo '{"a":1}' >bad.json
   expect 9 "$GDNCTL" policy test bad.json
+  : >bad.json
+  expect 9 "$GDNCTL" policy test bad.json
+  printf '{"version":2,"champ' >bad.json
+  expect 9 "$GDNCTL" policy test bad.json
+  err_has 'no record is in it, nor a whole performance state'
+  record='{"schema":"gdnctl.iteration/1","iteration":5,"decision":"promoted","comparison":{"kind":"champion"},"metrics":{"throughput/mfu":{"before":4.0,"after":4.1}}}'
+  printf '%s\n{"schema' "$record" >torn.jsonl
+  expect 0 "$GDNCTL" policy test torn.jsonl
+  err_has 'torn.jsonl: its last line is cut off, and left out'
+  printf '%s' "$record" >whole.jsonl
+  expect 0 "$GDNCTL" policy test whole.jsonl
+  out_has '1 records, 1 not judged'
+}
+
+test_thresholds_are_not_negative() {
+  for option in --perf-max-while-increase-ms --perf-max-regression-pct --perf-gate-override-pct --perf-min-improvement-pct; do
+    expect 2 "$GDNCTL" policy show $option -1
+    err_has "$option must be >= 0."
+    expect 2 "$GDNCTL" policy test missing.json $option=-1
+  done
 }
 
 test_simulate() {
