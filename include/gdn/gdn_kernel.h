@@ -99,10 +99,11 @@ typedef struct gdn_kernel_info {
     const char* name;
     uint32_t dtypes; /* of q, k, v and out: (1u << GDN_F32) | ...; f32 is a must */
     uint32_t reserved;
-    /* Each may be NULL: the kernel has no such entry point. Each returns one of the codes above. */
+    /* Each may be NULL: the kernel has no such entry point, and is judged and timed by those it has. Each returns one
+     * of the codes above. */
     int (*forward)(const gdn_call* call);
-    int (*backward)(const gdn_call* call);
-    int (*decode)(const gdn_call* call); /* forward for a few tokens, from state to state */
+    int (*backward)(const gdn_call* call); /* computes what it needs of the forward itself */
+    int (*decode)(const gdn_call* call);   /* forward for a few tokens, from state to state */
     /* Bytes of workspace that `entry` wants for this call, whose data pointers need not be set. NULL: none. */
     size_t (*workspace)(const gdn_call* call, uint32_t entry);
 } gdn_kernel_info;

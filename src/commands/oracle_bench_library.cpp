@@ -122,6 +122,11 @@ public:
             GDNCTL_TRY_ASSIGN(auto call, call_of(pass, task));
             passes.push_back(std::make_unique<LibraryPass>(pass, task, m_process, std::move(call)));
         }
+        if (passes.empty()) {
+            fault = oracle::KernelFault{
+                oracle::KernelFaultKind::no_entry_point, "has no entry point 'forward' (it is NULL in gdn_kernel)", {}};
+            passes.push_back(std::make_unique<BrokenPass>(task, *fault));
+        }
         return passes;
     }
 

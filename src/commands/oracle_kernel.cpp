@@ -33,16 +33,19 @@ public:
         return run_pass(oracle::KernelPass::forward, inputs, contract, threads);
     }
 
-    Result<std::vector<oracle::KernelPass>> other_passes() override {
-        std::vector<oracle::KernelPass> passes;
-        if (m_library.build_fault()) return passes;
+    Result<std::vector<oracle::KernelPass>> passes() override {
+        using oracle::KernelPass;
+        const std::vector<KernelPass> cannot_be_asked = {KernelPass::forward, KernelPass::decode};
+        if (m_library.build_fault()) return cannot_be_asked;
         GDNCTL_TRY_ASSIGN(const auto fault, m_process.open());
-        if (fault) return passes;
+        if (fault || m_process.entries() == 0) return cannot_be_asked;
         m_opened = true;
-        if ((m_process.entries() & (1U << GDN_BACKWARD)) != 0) passes.push_back(oracle::KernelPass::backward);
-        if ((m_process.entries() & (1U << GDN_DECODE)) != 0) {
-            passes.push_back(oracle::KernelPass::decode);
-            passes.push_back(oracle::KernelPass::decode_in_place);
+        std::vector<KernelPass> passes;
+        for (const auto& [entry, pass] : {std::pair{GDN_FORWARD, KernelPass::forward},
+                                          {GDN_BACKWARD, KernelPass::backward},
+                                          {GDN_DECODE, KernelPass::decode},
+                                          {GDN_DECODE, KernelPass::decode_in_place}}) {
+            if ((m_process.entries() & (1U << static_cast<unsigned>(entry))) != 0) passes.push_back(pass);
         }
         return passes;
     }

@@ -43,6 +43,10 @@ std::string status_name(int status) {
     }
 }
 
+std::string_view entry_name(std::uint32_t entry) {
+    return entry == GDN_BACKWARD ? "backward" : entry == GDN_DECODE ? "decode" : "forward";
+}
+
 KernelFault fault_of(KernelFaultKind kind, std::string text) { return {kind, std::move(text), {}}; }
 
 }  // namespace
@@ -84,10 +88,6 @@ Faulted KernelProcess::open() {
     m_dtypes = static_cast<std::uint32_t>(reply.value);
     m_entries = reply.entries;
     m_barrier = static_cast<NetworkBarrier>(reply.number);
-    if ((m_entries & (1U << GDN_FORWARD)) == 0) {
-        close();
-        return fault_of(KernelFaultKind::no_entry_point, "has no entry point 'forward' (it is NULL in gdn_kernel)");
-    }
     return std::nullopt;
 }
 
@@ -222,6 +222,10 @@ Faulted KernelProcess::ask(Ask question, Answer expected, Reply& reply) {
 
 Faulted KernelProcess::prepare(const oracle::KernelCall& call, int threads) {
     m_header = lay_out(call, threads);
+    if ((m_entries & (1U << m_header.entry)) == 0) {
+        return fault_of(KernelFaultKind::no_entry_point,
+                        fmt::format("has no entry point '{}' (it is NULL in gdn_kernel)", entry_name(m_header.entry)));
+    }
     GDNCTL_TRY(m_memory.resize(m_header.bytes));
     fill(m_memory.data(), m_header, call);
     Reply reply;

@@ -89,12 +89,12 @@ public:
         if (m_options.metamorphic) return run_relations(*kernel);
         log::info("judging {} on the generated cases{}", m_options.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
-        GDNCTL_TRY_ASSIGN(m_passes, kernel->other_passes());
+        GDNCTL_TRY_ASSIGN(m_passes, kernel->passes());
         for (const oracle::GdnCase& c : oracle::gdn_cases()) {
             if (wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, false));
         }
         for (const oracle::GdnCase& c : oracle::decode_cases()) {
-            if (can(oracle::KernelPass::decode) && wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, true));
+            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, true));
         }
         note_network(*kernel);
         for (const auto& [name, vector] : vectors) {
@@ -108,6 +108,7 @@ public:
     const std::vector<Item>& items() const { return m_items; }
     const std::string& network() const { return m_network; }
     int not_run() const { return m_not_run; }
+    const Skipped& skipped() const { return m_skipped; }
 
 private:
     void note_network(const oracle::KernelUnderTest& kernel) {
@@ -205,20 +206,35 @@ private:
     }
 
     Status run_case(const oracle::GdnCase& c, oracle::TensorFile inputs, oracle::KernelUnderTest& kernel) {
-        GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
         // Gradients are of something where the forward is, and there are tokens.
         const bool backward = c.expected == Verdict::ok && c.dims.T > 0;
+        const bool with_gradients = backward && can(oracle::KernelPass::backward);
+        if (!can(oracle::KernelPass::forward)) ++m_skipped.forward;
+        if (!can(oracle::KernelPass::forward) && !with_gradients) {
+            m_skipped.backward += backward ? 1 : 0;
+            return {};
+        }
+        GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
         if (backward) inputs = oracle::with_cotangents(inputs, reference, c.seed);
-        GDNCTL_TRY(run_pass(oracle::KernelPass::forward, "case", c, inputs, reference, kernel));
-        if (!backward || !can(oracle::KernelPass::backward) || given_up()) return {};
+        if (can(oracle::KernelPass::forward)) {
+            GDNCTL_TRY(run_pass(oracle::KernelPass::forward, "case", c, inputs, reference, kernel));
+            if (given_up()) return {};
+            // A program gives gradients along with its outputs.
+            m_skipped.backward += backward && !with_gradients && !m_items.back().gradients ? 1 : 0;
+        }
+        if (!with_gradients) return {};
         return run_pass(oracle::KernelPass::backward, "backward", c, inputs, reference, kernel);
     }
 
     Status run_decode_case(const oracle::GdnCase& c, const oracle::TensorFile& inputs,
                            oracle::KernelUnderTest& kernel) {
+        if (!can(oracle::KernelPass::decode)) {
+            ++m_skipped.decode;
+            return {};
+        }
         GDNCTL_TRY_ASSIGN(const auto reference, oracle_gdn::make_reference(inputs, {}, m_threads));
         for (const auto pass : {oracle::KernelPass::decode, oracle::KernelPass::decode_in_place}) {
-            if (!given_up()) GDNCTL_TRY(run_pass(pass, "decode", c, inputs, reference, kernel));
+            if (can(pass) && !given_up()) GDNCTL_TRY(run_pass(pass, "decode", c, inputs, reference, kernel));
         }
         return {};
     }
@@ -264,26 +280,11 @@ private:
     Context& m_context;
     int m_threads;
     std::vector<Item> m_items;
-    std::vector<oracle::KernelPass> m_passes;  // of the kernel, besides the forward
+    std::vector<oracle::KernelPass> m_passes;  // of the kernel
+    Skipped m_skipped;
     std::string m_network;
     int m_not_run = 0;
 };
-
-std::string plural(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
-
-bool forward_only(const std::vector<Item>& items) {
-    return std::none_of(items.begin(), items.end(), [](const Item& item) { return item.gradients; });
-}
-
-// "68 cases, 60 backward, 30 decode, 0 vectors"
-std::string counted(const std::vector<Item>& items, bool relations) {
-    if (relations) return plural(count_of(items, "relation"), "relation");
-    std::string text = plural(count_of(items, "case"), "case");
-    for (const std::string_view kind : {"backward", "decode"}) {
-        if (const auto n = count_of(items, kind); n > 0) text += fmt::format(", {} {}", n, kind);
-    }
-    return text + ", " + plural(count_of(items, "vector"), "vector");
-}
 
 Json json_of(const Options& options, const Verifier& verifier, std::string_view verdict) {
     const std::vector<Item>& items = verifier.items();
@@ -298,6 +299,7 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
     report["relations"] = count_of(items, "relation");
     report["failed"] = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
     report["not_run"] = verifier.not_run();
+    report["skipped"] = json_of(verifier.skipped());
     report["network_barrier"] = verifier.network().empty() ? Json(nullptr) : Json(verifier.network());
     report["items"] = Json::array();
     for (const Item& item : items) report["items"].push_back(json_of(item));
@@ -310,11 +312,10 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Runs a kernel on every generated case and judges what it returns. A kernel that is not built in runs in a "
         "process of its own, without network; it gets fresh arrays between pages that it must not touch, is asked "
-        "three times, and its outputs are poisoned before each call. Its backward and its decode are judged too where "
-        "it "
-        "has them: gradients of every case, and steps of 1 to 8 tokens, in place and not. With --vectors, recorded "
-        "outputs of real "
-        "implementations are judged too: each NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
+        "three times, and its outputs are poisoned before each call. What it has of forward, backward (gradients of "
+        "every case) and decode (steps of 1 to 8 tokens, in place and not) is judged; cases of what it has not are "
+        "skipped and counted. With --vectors, recorded outputs of real implementations are judged too: each "
+        "NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
         "The last line is the verdict over all.");
     oracle_gdn::describe_op(args, options.op);
     args.option(options.kernel, {.names = "--kernel",
@@ -381,7 +382,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
         if (!verifier.network().empty()) {
             context.terminal.out(fmt::format("network kept away by: {}\n", verifier.network()));
         }
-        if (forward_only(items)) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
+        context.terminal.out(text_of(verifier.skipped()));
+        if (forward_only(items)) {
+            const bool decode_only = count_of(items, "case") == 0 && count_of(items, "decode") > 0;
+            context.terminal.out(
+                fmt::format("{} ONLY: no gradient was compared\n", decode_only ? "DECODE" : "FORWARD"));
+        }
         context.terminal.out(
             fmt::format("verdict: {} ({}{}{})\n", name, counted(items, options.metamorphic),
                         failed == 0 ? "" : fmt::format("; {} failed", failed),

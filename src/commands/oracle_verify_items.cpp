@@ -15,6 +15,12 @@ using oracle::GdnReport;
 using oracle::KernelFault;
 using oracle::Verdict;
 
+namespace {
+
+std::string plural(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
+}  // namespace
+
 Item item_of(std::string kind, std::string name, const oracle::GdnReference& reference, const GdnReport& report,
              Verdict expected) {
     Item item;
@@ -101,6 +107,34 @@ const KernelFault* gravest_fault(const std::vector<Item>& items) {
 std::size_t count_of(const std::vector<Item>& items, std::string_view kind) {
     return static_cast<std::size_t>(
         std::count_if(items.begin(), items.end(), [&](const Item& item) { return item.kind == kind; }));
+}
+
+bool forward_only(const std::vector<Item>& items) {
+    return std::none_of(items.begin(), items.end(), [](const Item& item) { return item.gradients; });
+}
+
+// "68 cases, 60 backward, 30 decode, 0 vectors"
+std::string counted(const std::vector<Item>& items, bool relations) {
+    if (relations) return plural(count_of(items, "relation"), "relation");
+    std::string text = plural(count_of(items, "case"), "case");
+    for (const std::string_view kind : {"backward", "decode"}) {
+        if (const auto n = count_of(items, kind); n > 0) text += fmt::format(", {} {}", n, kind);
+    }
+    return text + ", " + plural(count_of(items, "vector"), "vector");
+}
+
+std::string text_of(const Skipped& skipped) {
+    std::vector<std::string> parts;
+    for (const auto& [count, pass] :
+         {std::pair{skipped.forward, "forward"}, {skipped.backward, "backward"}, {skipped.decode, "decode"}}) {
+        if (count > 0) parts.push_back(fmt::format("{} ({})", pass, plural(static_cast<std::size_t>(count), "case")));
+    }
+    return parts.empty() ? std::string()
+                         : fmt::format("skipped, as the kernel has none: {}\n", text::join(parts, ", "));
+}
+
+Json json_of(const Skipped& skipped) {
+    return {{"forward", skipped.forward}, {"backward", skipped.backward}, {"decode", skipped.decode}};
 }
 
 }  // namespace gdnctl::commands::oracle_verify

@@ -40,5 +40,15 @@ oracle::Verdict overall(const std::vector<Item>& items);
 // The gravest fault of all, nullptr when there is none.
 const oracle::KernelFault* gravest_fault(const std::vector<Item>& items);
 std::size_t count_of(const std::vector<Item>& items, std::string_view kind);
+// "68 cases, 60 backward, 30 decode, 0 vectors"
+std::string counted(const std::vector<Item>& items, bool relations);
+bool forward_only(const std::vector<Item>& items);  // no gradient was compared
+
+// Cases that were asked for and that the kernel has no entry point for.
+struct Skipped {
+    int forward = 0, backward = 0, decode = 0;
+};
+std::string text_of(const Skipped& skipped);  // a line, or nothing
+Json json_of(const Skipped& skipped);
 
 }  // namespace gdnctl::commands::oracle_verify

@@ -109,3 +109,56 @@ SH
     expect 0 verify --kernel 'cmd:sh run.sh' --case gva_2
     out_has 'FORWARD ONLY'
 }
+
+# The kernel without an entry point, as kernel.so.
+without() {
+    sed_words=
+    for entry in "$@"; do sed_words="$sed_words;/^    .$entry = /d"; done
+    sed "$sed_words" "$FULL" >part.c
+    cc -O2 -shared -fPIC -Wno-unused-function -I "$REPO/include" -o kernel.so part.c -lm || fail "the test's kernel does not compile"
+}
+
+test_a_kernel_with_nothing_but_a_decode() {
+    without forward backward
+    expect 0 verify --kernel lib:kernel.so
+    out_has 'decode decode_t4 in place'
+    out_has 'skipped, as the kernel has none: forward (72 cases), backward (69 cases)'
+    out_has 'DECODE ONLY: no gradient was compared'
+    expect 0 verify --kernel lib:kernel.so --case g1 --case decode_t4 --json
+    jq -e '.verdict == "OK" and .cases == 0 and .decode == 2 and .skipped == {forward: 1, backward: 1, decode: 0}' \
+        "$WORK/out" >/dev/null || fail "the report"
+    expect 9 verify --kernel lib:kernel.so --case g1
+    out_has 'skipped, as the kernel has none: forward (1 case), backward (1 case)'
+    out_has 'verdict: NO_DATA (0 cases, 0 vectors)'
+    expect 9 verify --kernel lib:kernel.so --metamorphic
+    out_has "no entry point 'forward'"
+    expect 0 "$GDNCTL" oracle bench gdn --shape 2,2,4,5,16,8 --rounds 2 --runs 1 --kernel lib:kernel.so --json
+    jq -e '.decode.verified and .forward.verified == null and (.not_measured.forward | length > 0)' "$WORK/out" >/dev/null ||
+        fail "the times"
+}
+
+test_a_kernel_with_nothing_but_a_backward() {
+    without forward decode
+    expect 0 verify --kernel lib:kernel.so --case gva_2 --case decode_t4
+    out_has 'backward gva_2'
+    out_has 'skipped, as the kernel has none: forward (1 case), decode (1 case)'
+    out_has 'verdict: OK (0 cases, 1 backward, 0 vectors)'
+    out_lacks 'ONLY'
+    expect 9 verify --kernel lib:kernel.so --case no_tokens --case decode_t4  # where nothing has gradients
+    out_has 'verdict: NO_DATA'
+    expect 0 "$GDNCTL" oracle bench gdn --shape 1,2,4,70,16,8 --rounds 2 --runs 1 --kernel lib:kernel.so --json
+    jq -e '.backward.verified and .forward.verified == null' "$WORK/out" >/dev/null || fail "the times"
+}
+
+test_cases_that_a_kernel_has_no_entry_point_for_are_counted() {
+    without backward decode
+    expect 0 verify --kernel lib:kernel.so --case gva_2 --case decode_t4
+    out_has 'skipped, as the kernel has none: backward (1 case), decode (1 case)'
+    expect 9 verify --kernel lib:kernel.so --case decode_t4
+    out_has 'verdict: NO_DATA'
+    without forward backward decode
+    expect 9 verify --kernel lib:kernel.so --case decode_t4
+    out_has "no entry point 'decode'"
+    expect 9 "$GDNCTL" oracle bench gdn --shape 1,2,4,70,16,8 --rounds 2 --runs 1 --kernel lib:kernel.so
+    out_has "no entry point 'forward'"
+}

@@ -20,7 +20,7 @@ test_json() {
     python3 - "$WORK/out" <<'PY' || fail "not the promised object"
 import json, sys
 r = json.load(open(sys.argv[1]))
-assert list(r) == ["schema", "op", "kernel", "dtype", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "network_barrier", "items"], list(r)
+assert list(r) == ["schema", "op", "kernel", "dtype", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "skipped", "network_barrier", "items"], list(r)
 assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
 assert r["items"][0]["name"] == "t_hand"
 PY

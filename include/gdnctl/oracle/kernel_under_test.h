@@ -57,8 +57,8 @@ public:
     // Runs the forward on the tensors of an inputs file (names of docs/oracle.md): `out` and `final_state`. A program
     // may give gradients too. `threads` is what the kernel is told.
     virtual Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) = 0;
-    // The passes that it has besides. One that cannot be asked has none: its forward says what is wrong.
-    virtual Result<std::vector<KernelPass>> other_passes() { return std::vector<KernelPass>{}; }
+    // The passes that it has. One that cannot be asked has a forward and a decode, which say what is wrong.
+    virtual Result<std::vector<KernelPass>> passes() { return std::vector{KernelPass::forward}; }
     // Any pass. A backward takes `d_out` and `d_final_state` of the file and gives gradients.
     virtual Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
                                        int threads);

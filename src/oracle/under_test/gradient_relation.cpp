@@ -54,7 +54,7 @@ Status Checker::gradient() {
     for (NamedTensor& entry : cotangents_file(p, contract.value, cotangents).tensors) {
         file.tensors.push_back(std::move(entry));
     }
-    GDNCTL_TRY_ASSIGN(const auto passes, m_kernel.other_passes());
+    GDNCTL_TRY_ASSIGN(const auto passes, m_kernel.passes());
     const bool own_pass = std::find(passes.begin(), passes.end(), KernelPass::backward) != passes.end();
     // A program may give gradients along with its outputs.
     const KernelPass pass = own_pass ? KernelPass::backward : KernelPass::forward;

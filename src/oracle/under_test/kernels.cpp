@@ -57,8 +57,8 @@ public:
         return result;
     }
 
-    Result<std::vector<KernelPass>> other_passes() override {
-        std::vector<KernelPass> passes;
+    Result<std::vector<KernelPass>> passes() override {
+        std::vector<KernelPass> passes = {KernelPass::forward};
         if (m_row.backward != nullptr) passes.push_back(KernelPass::backward);
         return passes;
     }

@@ -163,7 +163,7 @@ public:
     Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
         return m_kernel->run(inputs, contract, threads);
     }
-    Result<std::vector<KernelPass>> other_passes() override { return m_kernel->other_passes(); }
+    Result<std::vector<KernelPass>> passes() override { return m_kernel->passes(); }
     Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
                                int threads) override {
         auto run = m_kernel->run_pass(pass, inputs, contract, threads);
