@@ -240,7 +240,9 @@ private:
     }
 
     std::function<void(std::string_view)> shower() const {
-        return [&terminal = m_context.terminal](std::string_view line) { terminal.err(redact(line) + "\n"); };
+        return [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
+            if (!quiet || !line.empty()) terminal.err(redact(line) + "\n");
+        };
     }
 
     std::unique_ptr<TpuHold> hold() const {

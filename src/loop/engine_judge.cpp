@@ -103,7 +103,7 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
     }
     if (!candidate.protected_changes.empty()) {
         const std::string names = text::join(candidate.protected_changes, ", ");
-        log::error("protected files were changed: {}{}", names, message::going_on(m_settings.protected_policy));
+        log::error("protected files were changed: {}.{}", names, message::going_on(m_settings.protected_policy));
         log::info("the change: {}", m_parts.artefacts.path(iteration, "protected.diff").string());
         return failed(Outcome::rejected, m_settings.protected_policy, "protected",
                       "protected files were changed: " + names, static_cast<int>(ExitCode::conflict));

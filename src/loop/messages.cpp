@@ -1,6 +1,10 @@
 #include "loop/messages.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
 
 namespace gdnctl::loop::message {
 
@@ -26,6 +30,14 @@ std::string iteration_raised(int iteration, std::string_view what) {
 }
 std::string going_on(Policy policy) {
     return policy == Policy::fail ? std::string() : fmt::format(" Continuing due to policy={}.", to_text(policy));
+}
+
+std::string few_of(const std::vector<std::string>& paths) {
+    constexpr std::size_t k_most = 5;
+    const std::size_t count = std::min(paths.size(), k_most);
+    const std::vector<std::string> few(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(count));
+    return "changed: " + text::join(few, ", ") +
+           (paths.size() > count ? fmt::format(" and {} more", paths.size() - count) : "");
 }
 
 std::string stop_file(const std::filesystem::path& file) {

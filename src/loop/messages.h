@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,6 +38,8 @@ std::string iteration_raised(int iteration, std::string_view what);
 // " Continuing due to policy=<p>."; empty for `fail`.
 std::string going_on(Policy policy);
 
+// "changed: a, b and 3 more"
+std::string few_of(const std::vector<std::string>& paths);
 std::string stop_file(const std::filesystem::path& file);
 // The last line of every run that stops.
 std::string stopped(std::string_view reason, int iteration, int rc);

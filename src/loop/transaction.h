@@ -99,6 +99,8 @@ public:
     // refs/gdnctl/<run>/iter-NNN[/<leaf>]
     std::string ref(int iteration, std::string_view leaf = {}) const;
 
+    // That no merge, rebase or the like of the user's is under way in the checkout. Error conflict.
+    Status check_finished() const;
     // In place: that the checkout is on `branch`, that of the run (empty: not known yet). Error conflict.
     Status check_branch(std::string_view branch) const;
     // Pins HEAD of the user's checkout, in a slot the tip of `branch` where that is known; a slot holds its files and
@@ -150,7 +152,6 @@ private:
           m_resumed(resumed) {}
 
     const GitCheckout& tree() const { return m_slot ? m_slot->checkout() : m_repository; }
-    Status check_finished() const;
     Result<Base> start_of(std::string_view branch) const;
     Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);

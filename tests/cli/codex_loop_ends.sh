@@ -15,7 +15,13 @@ test_dirty_tree_is_an_error_of_the_iteration() {
   repo && agent "$works" && echo mine >mine.txt
   loop 2 --iterations 1
   err_has '[gdnctl] iteration 1 raised: Working tree is dirty before starting the iteration. Commit/stash or rerun with --allow-dirty or --dirty-policy stash.'
+  err_has 'changed: mine.txt'
   last_line 'reason=iteration-error iteration=1 rc=2'
+  rm mine.txt && git checkout -q -b other && echo 'int other;' >kernel.c && git commit -qam other && git checkout -q main
+  echo 'int main;' >kernel.c && git commit -qam main && ! git merge -q other 2>/dev/null >&2
+  loop 2 --iterations 1
+  err_has 'a merge is in progress'
+  git merge --abort && git reset -q --hard "$base" && echo mine >mine.txt
   loop 0 --iterations 1 --allow-dirty
   [ "$(cat mine.txt)" = mine ] || fail 'mine'
   loop 0 --iterations 2 --iteration-error-policy continue

@@ -362,6 +362,11 @@ test_mistakes_are_found_before_anything() {
   loop 2 --iterations 1 --validation-max-attempts 0
   loop 2 --iterations 1 --hillclimb-log-file ../other.md
   err_has 'the running log ../other.md is not in the repository'
+  expect 2 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 --validation-ray-cluster us-centrl1
+  err_has 'No cluster config found for region us-centrl1'
+  loop 2 --iterations 1 --target cpu-gdn
+  err_has "target 'cpu-gdn' tests and times a kernel of this binary, not what is in this repository"
+  [ ! -e $logs/journal.jsonl ] || fail 'a run began'
   mkdir -p $logs && echo '{' >$logs/perf_state.json
   loop 2 --iterations 1
   [ "$(cat $logs/perf_state.json)" = '{' ] || fail 'a state that does not parse was touched'
