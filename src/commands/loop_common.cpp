@@ -71,7 +71,8 @@ std::string standing(const loop::LoadedRun& run) {
                                run.holder->since.empty() ? "" : " since " + loop::shown(run.holder->since, 40),
                                run.stop_asked ? "; STOP is asked for" : "");
         case LoopStatus::ended:
-            return fmt::format("ended: {} (exit code {})", or_dash(loop::shown(view.stop_reason, 80)), *view.stop_rc);
+            return fmt::format("ended: {} (exit code {}){}", or_dash(loop::shown(view.stop_reason, 80)), *view.stop_rc,
+                               view.open > 0 ? fmt::format("; --resume finishes iteration {}", view.open) : "");
         case LoopStatus::interrupted: break;
     }
     if (view.open > 0) return fmt::format("interrupted in iteration {}; --resume goes on with it", view.open);

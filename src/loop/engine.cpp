@@ -8,6 +8,7 @@
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/redact.h"
+#include "gdnctl/core/text.h"
 #include "gdnctl/platform/signals.h"
 #include "loop/messages.h"
 
@@ -302,10 +303,25 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     return std::nullopt;
 }
 
+// Where the work of an open iteration is; in place its commits may be on the branch.
+void Engine::say_what_is_kept(int iteration) const {
+    const auto kept = m_parts.git.kept(iteration);
+    if (kept && !kept->empty()) log::info("what was done in it is kept at {}", text::join(*kept, ", "));
+    const Record* candidate = last_of(open(), RecordType::candidate);
+    const bool on_branch = m_settings.isolation == Isolation::inplace && candidate != nullptr &&
+                           last_of(open(), RecordType::settled) == nullptr;
+    const Base from = first_base();
+    if (!on_branch || candidate->word("head") == from.sha) return;
+    log::warning("{} has its commits up to {}, which are not judged yet; git reset --keep {} takes them off",
+                 from.branch.empty() ? "the checkout" : from.branch, candidate->word("head").substr(0, 12),
+                 from.sha.substr(0, 12));
+}
+
 RunEnd Engine::finish(RunEnd end) {
     const auto iterations = open();
     if (!iterations.empty() && !m_journal_failed) {
         log::info("iteration {} is open: --resume finishes or repeats it", iterations.front().iteration);
+        say_what_is_kept(iterations.front().iteration);
         const Record* attempt = last_of(iterations, RecordType::attempt);
         const Record* ended = last_of(iterations, RecordType::attempt_end);
         if (attempt != nullptr && (ended == nullptr || ended < attempt)) {

@@ -138,6 +138,7 @@ private:
 
     // ---- engine_tree.cpp: before the agent
     Status set_aside(const Step& step);
+    void say_what_is_kept(int iteration) const;
     Status refuse_dirty();
     Status take_base(const Step& step);
     Status put_away(const Step& step);

@@ -68,6 +68,7 @@ Status Engine::put_away(const Step& step) {
     if (!done) {
         GDNCTL_TRY(m_parts.git.put_away(step.iteration, step.attempt, first_base()));
         if (clean_tree()) GDNCTL_TRY(m_parts.git.clear(step.iteration, first_base()));
+        say_what_is_kept(step.iteration);
     } else {
         GDNCTL_TRY(refuse_dirty());
     }

@@ -133,6 +133,9 @@ public:
     // The log commit of the iteration, where the branch has it.
     Result<std::optional<std::string>> landed_log(int iteration, std::string_view branch) const;
 
+    // The refs that hold what the agent did in the iteration so far; empty: it left nothing.
+    Result<std::vector<std::string>> kept(int iteration) const;
+
     // ---- the user's uncommitted work, in place
     Result<std::vector<std::string>> dirty() const;
     // nullopt: there is none. `again`: a stash with this message may have been made before.

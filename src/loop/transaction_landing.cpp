@@ -74,6 +74,19 @@ Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base&
     return std::optional(std::move(followed));
 }
 
+Result<std::vector<std::string>> Transactions::kept(int iteration) const {
+    const std::string prefix = ref(iteration) + "/";
+    GDNCTL_TRY_ASSIGN(const auto all, m_repository.refs(prefix));
+    const auto base = all.find(prefix + "base");
+    std::vector<std::string> names;
+    for (const auto& [name, target] : all) {
+        const std::string_view leaf = std::string_view(name).substr(prefix.size());
+        const bool work = leaf.ends_with("head") || leaf.ends_with("leftovers") || leaf.starts_with("cleared/");
+        if (work && (base == all.end() || target != base->second)) names.push_back(name);
+    }
+    return names;
+}
+
 Result<std::optional<std::string>> Transactions::landed_log(int iteration, std::string_view branch) const {
     GDNCTL_TRY_ASSIGN(auto made, m_repository.resolve(ref(iteration, "log")));
     GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));

@@ -120,6 +120,26 @@ test_stop_file_ends_after_the_iteration() {
   last_line 'reason=completed iteration=2 rc=0'
 }
 
+test_where_the_work_is_that_a_signal_broke_off() {
+  repo && agent "$works" "echo more >more.c; touch $WORK/running; sleep 60"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  kill -TERM $pid; wait $pid
+  err_has 'what was done in it is kept at refs/gdnctl/'
+  err_has '/iter-001/attempt-1/head, refs/gdnctl/'
+  expect 0 "$GDNCTL" loop-status
+  out_has 'resume'
+  expect 0 "$GDNCTL" loop-explain 1
+  out_has '/iter-001/attempt-*'
+  where "main base "
+  # In a check: the commit is on the branch.
+  rm -rf $logs "$WORK/running" && agent "$works"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 --post-check "touch $WORK/running; sleep 60; false"
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  kill -TERM $pid; wait $pid
+  err_has "refs/heads/main has its commits up to $(git rev-parse --short=12 HEAD), which are not judged yet; git reset --keep $(git rev-parse --short=12 "$base")"
+}
+
 test_a_resumed_run_keeps_its_checks() {
   repo && agent "$works"
   loop 0 --iterations 1 --post-check true --isolation inplace
