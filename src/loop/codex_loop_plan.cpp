@@ -53,6 +53,14 @@ void warn_of_unused(const LoopOptions& given, const LoopPlan& plan) {
     if (!given.log_file.empty() && !plan.options.gates.used) {
         log::warning("--hillclimb-log-file is not used: only runs with --validation-* or --perf-* write the log");
     }
+    if (given.max_tokens && given.agent == AgentKind::command) {
+        log::warning("--max-tokens is never met: a command does not say how many tokens it used");
+    }
+    const auto modes = resolve_modes(plan.gates);
+    if (given.plateau && modes && !modes->perf) {
+        log::warning(
+            "--plateau counts iterations without a promotion: without --perf-mode required nothing is promoted");
+    }
     for (const auto& link : given.worktree_links) {
         std::error_code problem;
         if (plan.isolation == Isolation::inplace && !given.resume) {
