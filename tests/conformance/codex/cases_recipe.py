@@ -70,7 +70,7 @@ def quick_start_of_the_docs(t):
     marin(t)
     t.configure("improve")
     with open(os.path.join(DOCS, "codex-loop.md")) as f:
-        line = re.search(r"## Quick start\n\n```\n(gdnctl codex-loop .*?)```", f.read(), re.S)[1]
+        line = re.search(r"## Quick start\n\n```\n[^`]*?(gdnctl codex-loop .*?)```", f.read(), re.S)[1]
     demand("--iterations 5 --resilient" in line, line)
     typed(t, line).demands("completed", 0, 5)
     equal("outcomes", t.outcomes(), ["accepted"] * 5)
