@@ -29,10 +29,10 @@ public:
           m_note(std::move(note)) {}
 
     // Fetches and merges, where the policy wants it now. What conflicts is not begun; what a kill broke off, by `open`,
-    // the open iteration's records, is finished first. `branch` is merged into; empty: HEAD. Errors: conflict ("failed
+    // the open iteration's records, is finished first. It is merged into `into`; empty: HEAD. Errors: conflict ("failed
     // to merge R/B into current branch
     // ..."), infrastructure (fetch); interrupted, terminated.
-    Status run(const std::string& branch, std::span<const Record> open);
+    Status run(const std::string& into, std::span<const Record> open);
 
 private:
     Status fetch() const;
