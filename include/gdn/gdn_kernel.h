@@ -104,7 +104,7 @@ typedef struct gdn_kernel_info {
     int (*forward)(const gdn_call* call);
     int (*backward)(const gdn_call* call); /* computes what it needs of the forward itself */
     int (*decode)(const gdn_call* call);   /* forward for a few tokens, from state to state */
-    /* Bytes of workspace that `entry` wants for this call, whose data pointers need not be set. NULL: none. */
+    /* Bytes of workspace that `entry` wants for this call, whose tensors have no data yet. NULL: none. */
     size_t (*workspace)(const gdn_call* call, uint32_t entry);
 } gdn_kernel_info;
 

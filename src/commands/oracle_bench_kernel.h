@@ -24,10 +24,13 @@ struct Task {
     const oracle::GdnReference& reference;  // the truth of it
     int threads = 1;
     std::function<oracle::TensorFile()> with_cotangents = {};  // empty: nothing but the forward is wanted
+    // Of the same shape and dtypes, to be drawn anew for each run but the first; nullptr: all runs have `inputs`, each
+    // with other signs.
+    oracle::BenchInputs* fresh = nullptr;
 };
 
-// One pass of one kernel as a subject: each run with other signs (so that no result can be kept from run to run), with
-// outputs that are checked after that very run. From the first fault on nothing is run.
+// One pass of one kernel as a subject: each run with inputs of its own (so that no result can be kept from run to run),
+// with outputs that are checked after that very run. From the first fault on nothing is run.
 class ForeignPass {
 public:
     ForeignPass(oracle::Pass pass, const Task& task);
@@ -37,6 +40,8 @@ public:
 
     // This object and the task's parts must outlive the subject.
     Subject subject(std::string name, double flop);
+    // After all rounds: whether inputs that it has seen cost it as much as fresh ones. If not, that is its fault.
+    Status check_memory_of_results(Clock& clock);
 
     oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
@@ -44,25 +49,33 @@ public:
 
 protected:
     // Before a run, the run (which alone is timed), and after it: outputs by the names of docs/oracle.md, with their
-    // signs still changed.
-    virtual oracle_kernel::Faulted place(const oracle::Disguise& disguise) = 0;
+    // signs still changed. `inputs` are like those of the task, with cotangents for a backward.
+    virtual oracle_kernel::Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) = 0;
     virtual oracle_kernel::Faulted call() = 0;
     virtual oracle_kernel::Faulted collect(oracle::TensorFile& outputs) = 0;
     // Outputs without the disguise, as the contract has them in files.
-    virtual oracle::TensorFile in_files(oracle::TensorFile outputs) const { return outputs; }
+    virtual oracle::TensorFile in_files(oracle::TensorFile outputs, const oracle::GdnReference& /*of*/) const {
+        return outputs;
+    }
 
     const Task& task() const { return m_task; }
-    const oracle::TensorFile& inputs() const { return m_inputs; }  // with cotangents for a backward
 
 private:
-    Status before();
+    // What a run is given: the task's inputs (in the first), others, or those of the last run once more.
+    enum class Given { fresh, again, again_with_other_signs };
+
+    Status before(Given given = Given::fresh);
     void run();
     Status after();
+    oracle::KernelVerdict judged(const oracle::TensorFile& outputs, const oracle::GdnReference& reference) const;
+    void note_later(const oracle::KernelVerdict& verdict);
+    Status judge_first(oracle::TensorFile outputs);
+    Status judge_fresh(const oracle::TensorFile& outputs);
+    Result<double> seconds_of(Given given, Clock& clock);
 
     oracle::Pass m_pass;
     Task m_task;
     oracle::TensorFile m_inputs;
-    std::uint64_t m_seed = 0;
     oracle::Disguise m_disguise;
     std::optional<Error> m_error;
     std::optional<oracle::KernelFault> m_fault;

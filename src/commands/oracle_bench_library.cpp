@@ -38,8 +38,9 @@ public:
         : ForeignPass(pass, task), m_process(process), m_plain(std::move(call)) {}
 
 protected:
-    Faulted place(const oracle::Disguise& disguise) override {
+    Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) override {
         m_placed = m_plain;
+        if (task().fresh != nullptr) take(inputs);
         for (Tensor* keys : {&m_placed.q, &m_placed.k}) disguise.keys(*keys);
         disguise.values(m_placed.v);
         if (m_placed.d_out) disguise.values(*m_placed.d_out);
@@ -69,12 +70,29 @@ protected:
         return fault;
     }
 
-    oracle::TensorFile in_files(oracle::TensorFile outputs) const override {
+    oracle::TensorFile in_files(oracle::TensorFile outputs, const oracle::GdnReference& of) const override {
         if (pass() != oracle::Pass::backward) return outputs;
-        return call_gradients(task().reference.problem, task().reference.contract.value, outputs);
+        return call_gradients(of.problem, of.contract.value, outputs);
     }
 
 private:
+    // The inputs of oracle bench are those of a call, but for their dtypes.
+    void take(const oracle::TensorFile& inputs) {
+        const auto put = [&](std::string_view name, Tensor& to) {
+            const Tensor* from = inputs.find(name);
+            if (from == nullptr) return;
+            to = from->dtype == to.dtype ? *from : oracle::from_f64(to_f64(*from), to.shape, to.dtype);
+        };
+        put("q", m_placed.q);
+        put("k", m_placed.k);
+        put("v", m_placed.v);
+        put("g", m_placed.g);
+        put("beta", m_placed.beta);
+        if (m_placed.initial_state) put("initial_state", *m_placed.initial_state);
+        if (m_placed.d_out) put("d_out", *m_placed.d_out);
+        if (m_placed.d_final_state) put("d_final_state", *m_placed.d_final_state);
+    }
+
     KernelProcess& m_process;
     KernelCall m_plain, m_placed;
     std::vector<std::int64_t> m_order;  // of steps in memory
@@ -87,7 +105,9 @@ public:
         : ForeignPass(oracle::Pass::forward, task), m_broken(std::move(fault)) {}
 
 protected:
-    Faulted place(const oracle::Disguise& /*disguise*/) override { return m_broken; }
+    Faulted place(const oracle::TensorFile& /*inputs*/, const oracle::Disguise& /*disguise*/) override {
+        return m_broken;
+    }
     Faulted call() override { return m_broken; }
     Faulted collect(oracle::TensorFile& /*outputs*/) override { return m_broken; }
 

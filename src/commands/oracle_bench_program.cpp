@@ -14,8 +14,8 @@ public:
     ProgramPass(oracle::Pass pass, const Task& task, ProgramRun& run) : ForeignPass(pass, task), m_run(run) {}
 
 protected:
-    Faulted place(const oracle::Disguise& disguise) override {
-        oracle::TensorFile placed = inputs();
+    Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) override {
+        oracle::TensorFile placed = inputs;
         apply(disguise, placed, task().reference.contract.value.state_layout);
         GDNCTL_TRY(m_run.prepare(placed, task().reference.contract, task().threads));
         return std::nullopt;

@@ -48,14 +48,19 @@ Status Bench::run() {
     m_load = this_machine();
     GDNCTL_TRY(add_yardsticks());
     log::info("generating inputs and the exact result");
-    GDNCTL_TRY_ASSIGN(
-        auto inputs,
-        oracle::BenchInputs::make(m_dims, static_cast<std::uint64_t>(m_options.seed),
-                                  m_options.dtype == DTypeChoice::bf16 ? oracle::Storage::bf16 : oracle::Storage::f32));
+    const auto storage = m_options.dtype == DTypeChoice::bf16 ? oracle::Storage::bf16 : oracle::Storage::f32;
+    GDNCTL_TRY_ASSIGN(auto inputs,
+                      oracle::BenchInputs::make(m_dims, static_cast<std::uint64_t>(m_options.seed), storage));
     GDNCTL_TRY_ASSIGN(const auto reference, inputs.reference(m_threads));
     m_checksum = inputs.checksum();
-    GDNCTL_TRY_ASSIGN(auto kernels, contestants(named, {inputs.file(), reference, m_threads,
-                                                        [&inputs] { return inputs.with_cotangents(); }}));
+    // Another set, which is drawn anew for every run of a kernel of others. Ours have no memory of what they did.
+    std::optional<oracle::BenchInputs> fresh;
+    if (m_dims.T > 0 && std::any_of(named.begin(), named.end(), [](const Named& k) { return k.foreign != nullptr; })) {
+        GDNCTL_TRY_ASSIGN(fresh, oracle::BenchInputs::make(m_dims, 1, storage));
+    }
+    GDNCTL_TRY_ASSIGN(auto kernels,
+                      contestants(named, {inputs.file(), reference, m_threads,
+                                          [&inputs] { return inputs.with_cotangents(); }, fresh ? &*fresh : nullptr}));
     return time_kernels(kernels, inputs, reference);
 }
 
@@ -168,6 +173,9 @@ Status Bench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs
     inputs.poison_outputs();
     if (m_options.phases) add_phases(kernels, inputs, first);
     GDNCTL_TRY(run_rounds(m_subjects, m_options.rounds, m_options.runs, m_context.clock, m_context.stop));
+    for (const Contestant& c : kernels) {
+        if (c.foreign) GDNCTL_TRY(c.foreign->check_memory_of_results(m_context.clock));
+    }
     sum_up(kernels, first);
     return {};
 }

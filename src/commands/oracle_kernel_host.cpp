@@ -219,6 +219,19 @@ private:
         m_call = c;
     }
 
+    // The query sees no data: it is not timed.
+    std::size_t workspace_size(std::uint32_t entry) const {
+        if (m_kernel->workspace == nullptr) return 0;
+        gdn_call shapes = m_call;
+        for (const auto tensor :
+             {&gdn_call::q, &gdn_call::k, &gdn_call::v, &gdn_call::g, &gdn_call::beta, &gdn_call::initial_state,
+              &gdn_call::out, &gdn_call::final_state, &gdn_call::d_out, &gdn_call::d_final_state, &gdn_call::dq,
+              &gdn_call::dk, &gdn_call::dv, &gdn_call::dg, &gdn_call::dbeta, &gdn_call::d_initial_state}) {
+            (shapes.*tensor).data = nullptr;
+        }
+        return m_kernel->workspace(&shapes, entry);
+    }
+
     // Maps header and arrays. The old arrays go last, so that no new one has the address of an old one.
     Reply map() {
         Header h;
@@ -238,7 +251,7 @@ private:
         if (!mapped) return said(Answer::failed, mapped.error().message);
         describe_call(h, *mapped);
         m_order = step_order(h.steps, h.step_seed);
-        const std::size_t wanted = m_kernel->workspace == nullptr ? 0 : m_kernel->workspace(&m_call, h.entry);
+        const std::size_t wanted = workspace_size(h.entry);
         const std::size_t room = (wanted + 63) / 64 * 64;
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
         auto workspace = GuardedMapping::map(-1, {&space, 1});

@@ -251,6 +251,41 @@ test_results_of_earlier_runs_are_not_timed() {
     out_has 'UNSTEADY: another result in a later run'
 }
 
+# The fixture that keeps results; SEEN says when it takes inputs for ones that it has had.
+kept() { cc -O2 -shared -fPIC -w -I "$REPO/include" -I "$FIXTURES/kernels" "$@" -o kept.so "$FIXTURES/kernels/kept.c" -lm || fail "the test's kernel does not compile"; }
+long() { "$GDNCTL" oracle bench gdn --shape 1,2,4,512,32,32 --rounds 2 --runs 2 --kernel lib:kept.so "$@"; }
+
+test_a_kernel_that_knows_inputs_again_is_refused() {
+    kept '-DSEEN(a,b,n)=same_sizes(a,b,n)'
+    expect 1 long
+    out_has 'no time, because the result is wrong: CACHED: inputs that it has seen, signs aside, take'
+    expect 1 long --json
+    jq -e '.forward.fault.kind == "CACHED" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "the fault"
+    kept '-DSEEN(a,b,n)=(memcmp(a,b,4*n)==0)'
+    expect 1 long
+    out_has 'CACHED'
+    # One that computes everything is not.
+    kept '-DSEEN(a,b,n)=0'
+    expect 0 long
+}
+
+test_results_of_other_inputs_are_wrong_whatever_their_signs() {
+    kept '-DSEEN(a,b,n)=1'
+    expect 1 long
+    out_has 'UNSTEADY: another result in a later run'
+    # Wrong in one value, late.
+    full '-DBACKWARD_FAULT=static int calls;if(++calls==4)((float*)c->dq.data)[7]*=1.01f;'
+    expect 1 bench --kernel lib:full.so --rounds 3
+    out_has 'backward no time, because the result is wrong: UNSTEADY: another result in a later run: dq is'
+}
+
+test_the_workspace_query_sees_no_data() {
+    sed 's|^static size_t workspace(const gdn_call \*c, uint32_t entry)$|&;static size_t asked(const gdn_call *c, uint32_t e) { if (c->q.data \|\| c->v.data \|\| c->out.data \|\| c->final_state.data) abort(); return workspace(c, e); }\n&|; s|.workspace = workspace|.workspace = asked|' \
+        "$REPO/examples/cpu-gdn/kernel.c" >kernel.c
+    grep -q asked kernel.c || fail "the example has another workspace query"
+    expect 0 bench --kernel src:kernel.c
+}
+
 test_usage_errors() {
     expect 2 bench --kernel builtin:fuesd
     err_has "did you mean 'builtin:fused'?"

@@ -27,12 +27,22 @@ double nominal_decode_bytes(const GdnDims& dims);
 // Runs fp32 multiply-adds in registers on `threads` threads, `steps` steps each; returns the operations done.
 double run_multiply_adds(std::size_t steps, int threads, Isa isa);
 
+enum class Pass { forward, backward, decode };
+std::string_view name_of(Pass pass);
+
 // One set of inputs as kernels take it and as the oracle judges it. Keys and queries have length 1 and no l2norm is
 // done, g = -0.1 |N|, beta in U(0,1), an initial state; no denormals.
 class BenchInputs {
 public:
     // With bf16 storage q, k, v, out, d_out, dq, dk and dv are that. Errors: as read_problem.
     static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed, Storage storage = Storage::f32);
+
+    // Other values everywhere, cotangents too where there are any: of the same kind (but uniform instead of normal),
+    // and as independent of the last ones as of any.
+    void draw(std::uint64_t seed);
+    // How far outputs (gradients, of a backward) are from what our fp32 kernels make of these inputs. Up to 1, two
+    // honest fp32 results may differ; beyond, only the truth can tell. Infinity: something is missing or not finite.
+    double distance(const TensorFile& outputs, Pass pass, int threads);
 
     // Multiplies an array as large as all states by -1, as often as there are tokens in a row of the batch: the least
     // that decoding them can take.
@@ -76,9 +86,6 @@ private:
 // What honest fp32 arithmetic is off by on these inputs, in any gradient, and what rounding one to bf16 is.
 inline constexpr double k_gradient_budget = 1e-6;
 inline constexpr double k_bf16_gradient_budget = 2e-3;
-
-enum class Pass { forward, backward, decode };
-std::string_view name_of(Pass pass);
 
 // A kernel that can be timed without conversions: "builtin:fused".
 struct TimedKernel {

@@ -8,11 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/decode32.h"
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_cases.h"
+#include "oracle/bench/bench_arrays.h"
 #include "oracle/cases/random.h"
-#include "oracle/kernels/aligned.h"
 #include "oracle/kernels/simd/peak.h"
 #include "oracle/kernels/tasks.h"
 
@@ -26,38 +25,7 @@ constexpr std::uint64_t k_cotangent_seed = 11;
 
 constexpr std::uint64_t k_seed = 14695981039346656037ULL;
 
-// One of the two is empty.
-struct Array {
-    Storage storage = Storage::f32;
-    AlignedFloats values;
-    Aligned<Bf16> narrow;
-    std::size_t size = 0;
-
-    explicit Array(std::size_t count = 0, Storage stored = Storage::f32)
-        : storage(stored),
-          values(aligned_floats(stored == Storage::f32 ? count : 0)),
-          narrow(aligned<Bf16>(stored == Storage::bf16 ? count : 0)),
-          size(count) {}
-    Array(const Tensor& tensor, Storage stored) : Array(tensor.count(), stored) {
-        for (std::size_t i = 0; i < size; ++i) set(i, static_cast<float>(element(tensor, i)));
-    }
-
-    Values stored() const { return storage == Storage::f32 ? Values(values.get()) : Values(narrow.get()); }
-    ConstValues read() const { return storage == Storage::f32 ? ConstValues(values.get()) : ConstValues(narrow.get()); }
-    float at(std::size_t i) const { return storage == Storage::f32 ? values[i] : widened(narrow[i]); }
-    void set(std::size_t i, float x) {
-        if (storage == Storage::f32) {
-            values[i] = x;
-        } else {
-            narrow[i] = narrowed(x);
-        }
-    }
-    std::vector<double> wide() const {
-        std::vector<double> result(size);
-        for (std::size_t i = 0; i < size; ++i) result[i] = static_cast<double>(at(i));
-        return result;
-    }
-};
+using Array = BenchArray;
 
 Array ones(std::size_t count) {
     Array array(count);
@@ -85,25 +53,6 @@ std::uint64_t mixed(std::uint64_t h, const Array& array) {
 }
 
 }  // namespace
-
-struct BenchInputs::Arrays {
-    TensorFile file;
-    GdnDims dims;
-    std::vector<GdnSequence> sequences;
-    Array q, k, v, g, beta, initial_state, out, final_state;
-    // Of a backward pass; made when it is first asked for.
-    GdnCotangents cotangents;
-    Array u, states, d_out, d_state, dq, dk, dv, dg, dbeta, d_initial_state;
-    // Of decoding, likewise.
-    std::vector<std::vector<GdnSequence>> steps;  // one token of each row
-    std::optional<DecodeCache> cache;
-    Array scaled;
-    Array moved;
-    PhaseSums* phases = nullptr;
-
-    void make_cotangents();
-    std::vector<Array*> gradients() { return {&dq, &dk, &dv, &dg, &dbeta, &d_initial_state}; }
-};
 
 void BenchInputs::Arrays::make_cotangents() {
     if (d_out.size > 0) return;
@@ -182,8 +131,7 @@ Backward32 BenchInputs::backward(int threads, Isa isa) {
     Backward32 b;
     b.inputs = forward();
     b.saves.segment_chunks = k_timed_segment;
-    const bool first = a.u.size == 0;
-    if (first) {
+    if (a.u.size == 0) {
         a.u = Array(a.v.size);
         a.states = Array(segment_count(a.sequences, k_timed_segment) * (a.initial_state.size / a.sequences.size()));
         a.make_cotangents();
@@ -203,7 +151,8 @@ Backward32 BenchInputs::backward(int threads, Isa isa) {
     b.dg = a.dg.values.get();
     b.dbeta = a.dbeta.values.get();
     b.d_initial_state = a.d_initial_state.values.get();
-    if (first) {
+    if (!a.saved) {
+        a.saved = true;
         b.inputs.phases = nullptr;
         saving_forward(b.inputs, b.saves, threads, isa);
         b.inputs.phases = a.phases;
@@ -245,10 +194,9 @@ TensorFile BenchInputs::with_cotangents() const {
     Arrays& a = *m_arrays;
     a.make_cotangents();
     const GdnDims& d = a.dims;
-    const DType wide = a.v.storage == Storage::bf16 ? DType::bf16 : DType::f32;
     TensorFile file = a.file;
-    file.tensors.push_back({"d_out", from_f64(a.d_out.wide(), {d.B, d.T, d.Hv, d.dv}, wide)});
-    file.tensors.push_back({"d_final_state", from_f64(a.d_state.wide(), {d.B, d.Hv, d.dk, d.dv}, DType::f32)});
+    file.tensors.push_back({"d_out", a.d_out.tensor({d.B, d.T, d.Hv, d.dv})});
+    file.tensors.push_back({"d_final_state", a.d_state.tensor({d.B, d.Hv, d.dk, d.dv})});
     return file;
 }
 

@@ -17,12 +17,19 @@ struct FaultRow {
 };
 
 constexpr FaultRow k_faults[] = {
-    {KernelFaultKind::unsupported, "UNSUPPORTED", false},      {KernelFaultKind::refused, "REFUSED", false},
-    {KernelFaultKind::incomplete, "INCOMPLETE", false},        {KernelFaultKind::wrong_shape, "WRONG_SHAPE", false},
-    {KernelFaultKind::non_finite, "NON_FINITE", false},        {KernelFaultKind::unsteady, "UNSTEADY", false},
-    {KernelFaultKind::out_of_bounds, "OUT_OF_BOUNDS", false},  {KernelFaultKind::crashed, "CRASHED", false},
-    {KernelFaultKind::memory_limit, "MEMORY_LIMIT", true},     {KernelFaultKind::timed_out, "TIMED_OUT", true},
-    {KernelFaultKind::no_entry_point, "NO_ENTRY_POINT", true}, {KernelFaultKind::build_failed, "BUILD_FAILED", true},
+    {KernelFaultKind::unsupported, "UNSUPPORTED", false},
+    {KernelFaultKind::refused, "REFUSED", false},
+    {KernelFaultKind::incomplete, "INCOMPLETE", false},
+    {KernelFaultKind::wrong_shape, "WRONG_SHAPE", false},
+    {KernelFaultKind::non_finite, "NON_FINITE", false},
+    {KernelFaultKind::unsteady, "UNSTEADY", false},
+    {KernelFaultKind::cached, "CACHED", false},
+    {KernelFaultKind::out_of_bounds, "OUT_OF_BOUNDS", false},
+    {KernelFaultKind::crashed, "CRASHED", false},
+    {KernelFaultKind::memory_limit, "MEMORY_LIMIT", true},
+    {KernelFaultKind::timed_out, "TIMED_OUT", true},
+    {KernelFaultKind::no_entry_point, "NO_ENTRY_POINT", true},
+    {KernelFaultKind::build_failed, "BUILD_FAILED", true},
 };
 
 const FaultRow& row_of(KernelFaultKind kind) {

@@ -5,7 +5,10 @@
 #include <doctest/doctest.h>
 
 #include "gdnctl/oracle/decode32.h"
+#include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_bench.h"
+#include "gdnctl/oracle/gdn_gradients.h"
+#include "gdnctl/oracle/gdn_kernels.h"
 
 using namespace gdnctl::oracle;
 
@@ -141,4 +144,52 @@ TEST_CASE("bench: gradients of no tokens have no error") {
     REQUIRE(kernel);
     kernel->run(*inputs, 2, best_isa());
     CHECK(*inputs->gradient_error(1) < 4);
+}
+
+TEST_CASE("bench: fresh inputs are others each time, and our kernels' results are near those of the truth alone") {
+    for (const Storage storage : {Storage::f32, Storage::bf16}) {
+        auto inputs = BenchInputs::make({2, 33, 2, 4, 16, 8}, 1, storage);
+        REQUIRE(inputs);
+        for (const std::uint64_t seed : {7U, 8U}) {
+            const TensorFile before = inputs->with_cotangents();
+            inputs->draw(seed);
+            const TensorFile now = inputs->with_cotangents();
+            REQUIRE(now.tensors.size() == 8);
+            for (std::size_t i = 0; i < now.tensors.size(); ++i) {
+                CAPTURE(now.tensors[i].name);
+                CHECK(now.tensors[i].tensor.dtype == before.tensors[i].tensor.dtype);
+                const auto a = to_f64(before.tensors[i].tensor);
+                const auto b = to_f64(now.tensors[i].tensor);
+                std::size_t same = 0;
+                for (std::size_t j = 0; j < a.size(); ++j) same += std::fabs(a[j]) == std::fabs(b[j]) ? 1 : 0;
+                CHECK(same * 4 < a.size());
+            }
+            const auto reference = inputs->reference(1);
+            REQUIRE(reference);
+            // The truth, stored as it is compared.
+            const GdnContract& c = reference->contract.value;
+            TensorFile exact = outputs_file(reference->problem, c, run_recurrent64(reference->problem, c, 1),
+                                            storage == Storage::bf16 ? DType::bf16 : DType::f32, DType::f32);
+            CHECK(inputs->distance(exact, Pass::forward, 1) <= 1);
+            auto cotangents = read_cotangents(now, reference->problem, c);
+            REQUIRE(cotangents);
+            REQUIRE(*cotangents);
+            TensorFile gradients = gradients_file(
+                reference->problem, c, run_adjoint64(reference->problem, c, **cotangents, 1), DType::f32, DType::f32);
+            CHECK(inputs->distance(gradients, Pass::backward, 1) <= 1);
+            for (auto* file : {&exact, &gradients}) {
+                for (NamedTensor& entry : file->tensors) {
+                    const TensorFile right = *file;
+                    auto values = to_f64(entry.tensor);
+                    values[values.size() / 2] += 0.5;
+                    entry.tensor = from_f64(values, entry.tensor.shape, entry.tensor.dtype);
+                    CAPTURE(entry.name);
+                    CHECK(inputs->distance(*file, file == &exact ? Pass::forward : Pass::backward, 1) > 1);
+                    entry.tensor = *right.find(entry.name);
+                }
+            }
+            exact.tensors.pop_back();
+            CHECK_FALSE(inputs->distance(exact, Pass::decode, 1) <= 1);
+        }
+    }
 }
