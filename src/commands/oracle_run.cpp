@@ -33,6 +33,11 @@ constexpr std::array<cli::Choice<InputDType>, 2> k_dtypes = {{{"f32", InputDType
 
 std::string_view name_of(Method method) { return k_methods[static_cast<std::size_t>(method)].name; }
 
+// There are two backwards: the exact adjoint, and the chunked one in fp32, which is that of every fp32 forward.
+Method backward_method(const Options& options) {
+    return options.method == Method::recurrent64 ? Method::recurrent64 : Method::chunk;
+}
+
 oracle::Passes passes_of(const Options& options) {
     return options.backward ? oracle::Passes::with_gradients : oracle::Passes::forward;
 }
@@ -113,7 +118,7 @@ Status add_gradients(const Options& options, const oracle::GdnProblem& problem, 
         });
         append(std::move(used));
     }
-    const bool exact = options.method == Method::recurrent64;
+    const bool exact = backward_method(options) == Method::recurrent64;
     const auto gradients = exact ? oracle::run_adjoint64(problem, contract, *cotangents, threads)
                                  : oracle::run_backward32(problem, contract, *cotangents, threads, oracle::best_isa(),
                                                           oracle::storage_of(problem));
@@ -140,6 +145,8 @@ void describe_file(const Options& options, const oracle::ResolvedContract& contr
     file.metadata["op"] = options.op;
     file.metadata["contract"] = contract.name;
     file.metadata["method"] = name_of(options.method);
+    file.metadata.erase("backward_method");
+    if (options.backward) file.metadata["backward_method"] = name_of(backward_method(options));
     if (options.shape) file.metadata["shape"] = *options.shape;
     file.metadata["backward"] = options.backward ? "true" : "false";
     if (const auto q = oracle::find_gdn_tensor(file, "q"); q && *q != nullptr) {
@@ -155,11 +162,14 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
                 fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
         }
         context.terminal.out(oracle_report::contract_text(contract));
-        context.terminal.out(fmt::format("method: {}\nwrote {}\n", name_of(options.method), options.out));
+        const auto gradients =
+            options.backward ? fmt::format(", gradients by {}", name_of(backward_method(options))) : std::string();
+        context.terminal.out(fmt::format("method: {}{}\nwrote {}\n", name_of(options.method), gradients, options.out));
         return;
     }
     Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", options.op}, {"path", options.out}};
     report["method"] = name_of(options.method);
+    report["backward_method"] = options.backward ? Json(name_of(backward_method(options))) : Json(nullptr);
     report["tensors"] = Json::array();
     for (const auto& [name, tensor] : file.tensors) {
         report["tensors"].push_back(
@@ -184,10 +194,6 @@ Status check_layer(const Options& o) {
 
 Status check(const Options& o) {
     GDNCTL_TRY(check_layer(o));
-    if (o.backward && o.method != Method::recurrent64 && o.method != Method::chunk) {
-        return fail(ErrorKind::usage, fmt::format("--backward: --method {} has no gradients", name_of(o.method)),
-                    "take recurrent64 (fp64) or chunk (fp32)");
-    }
     const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     if (sources != 1) return fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
     if (!o.inputs.empty() && (o.seed || o.dtype != InputDType::f32)) {
@@ -252,8 +258,11 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
                 {.names = "--method", .value = "METHOD", .help = "how to compute"});
     args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
-    args.flag(options.backward,
-              {.names = "--backward", .help = "gradients too; d_out and d_final_state are generated if not given"});
+    args.flag(
+        options.backward,
+        {.names = "--backward",
+         .help = "gradients too: exact for recurrent64, else by the chunked fp32 backward; d_out and d_final_state "
+                 "are generated if not given"});
     args.flag(options.parts,
               {.names = "--parts", .help = "gdn-layer: also what lies between, conv_out, g, beta and core_out"});
     args.option(

@@ -78,7 +78,7 @@ void describe(cli::Args& args, Options& options) {
         "and localised; honest "
         "variants (other chunk lengths, orders of summation, kernels and instruction sets, on every generated case) "
         "must all be OK. Faults that no hint knows are counted apart: they must be caught, but the stage is a guess. "
-        "Takes some seconds.");
+        "Takes about half a minute.");
     args.positional(options.op, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet), which is the default"});
     args.check([&options]() -> Status {
         if (!options.op || *options.op == "gdn") return {};

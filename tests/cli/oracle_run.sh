@@ -74,9 +74,26 @@ test_gradients_of_bf16_inputs_are_bf16_and_judged_ok() {
     out_has 'verdict: OK'
 }
 
+test_every_method_has_gradients() {
+    for method in recurrent64 chunk fused recurrent32; do
+        expect 0 run --shape 1,2,4,70,16,8 --set head_map=interleaved --backward --method $method --out x.safetensors --json
+        by=chunk
+        [ $method != recurrent64 ] || by=recurrent64
+        jq -e ".method == \"$method\" and .backward_method == \"$by\"" "$WORK/out" >/dev/null || fail "$method: what the gradients are by"
+        grep -aq "\"backward_method\":\"$by\"" x.safetensors || fail "$method: the metadata"
+        expect 0 "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs x.safetensors
+        out_has 'verdict: OK'
+        out_lacks 'FORWARD ONLY'
+    done
+    expect 0 run --shape 1,2,4,70,16,8 --set head_map=interleaved --backward --method fused --out x.safetensors
+    out_has 'method: fused, gradients by chunk'
+    expect 0 run --inputs x.safetensors --out y.safetensors --json
+    jq -e '.backward_method == null' "$WORK/out" >/dev/null || fail "gradients that nobody asked for"
+    grep -aq backward_method y.safetensors && fail "metadata of gradients that are not there"
+    :
+}
+
 test_usage_errors_come_before_any_file() {
-    expect 2 run --case g1 --backward --method fused --out x.safetensors
-    err_has '--method fused has no gradients'
     expect 2 run --out x.safetensors
     err_has 'give one of --shape, --case and --inputs'
     expect 2 run --case g1 --shape 1,1,1,1,1,1 --out x.safetensors
