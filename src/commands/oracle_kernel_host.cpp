@@ -58,7 +58,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     reply.wrote = was_write(context) ? 1 : 0;
     for (std::size_t i = 0; i < g_watched.size(); ++i) {
         const Watched& w = g_watched[i];
-        if (w.begin == w.end || address < w.begin - g_page || address >= w.end + g_page) continue;
+        constexpr std::uintptr_t k_guard = GuardedMapping::k_guard;
+        if (w.begin == w.end || address < w.begin - k_guard || address >= w.end + k_guard) continue;
         reply.slot = static_cast<Slot>(i);
         reply.number = static_cast<std::int64_t>(address) - static_cast<std::int64_t>(w.array);
         reply.touch = i == k_workspace    ? Touch::workspace

@@ -57,21 +57,21 @@ SharedMemory::~SharedMemory() {
 // --- guarded pieces
 
 Result<GuardedMapping> GuardedMapping::map(int file, std::span<const GuardedPiece> pieces) {
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const auto failed = [](std::size_t bytes) {
         return fail(ErrorKind::local_io, fmt::format("cannot map {} bytes of memory: {}", bytes, std::strerror(errno)));
     };
     GuardedMapping mapping;
-    std::size_t size = page;
-    for (const GuardedPiece& p : pieces) size += p.bytes + page;
+    std::size_t size = 0;
+    for (const GuardedPiece& p : pieces) size += k_guard + p.bytes + k_guard;
     mapping.m_address = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping.m_address == MAP_FAILED) {
         mapping.m_address = nullptr;
         return failed(size);
     }
     mapping.m_size = size;
-    std::byte* at = static_cast<std::byte*>(mapping.m_address) + page;
+    std::byte* at = static_cast<std::byte*>(mapping.m_address);
     for (const GuardedPiece& p : pieces) {
+        at += k_guard;
         mapping.m_pieces.push_back(at);
         const int access = p.writable ? PROT_READ | PROT_WRITE : PROT_READ;
         const bool own = p.offset < 0;
@@ -79,7 +79,7 @@ Result<GuardedMapping> GuardedMapping::map(int file, std::span<const GuardedPiec
         if (p.bytes > 0 && mmap(at, p.bytes, access, flags, own ? -1 : file, own ? 0 : p.offset) == MAP_FAILED) {
             return failed(p.bytes);
         }
-        at += p.bytes + page;
+        at += p.bytes + k_guard;
     }
     return mapping;
 }

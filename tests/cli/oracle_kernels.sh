@@ -81,6 +81,15 @@ test_writes_beside_its_outputs() {
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
     out_has 'bytes behind the end of final_state'
+    # Far from it too: a wrong stride.
+    at_end "((float *)c->out.data)[c->batch * c->tokens * c->value_heads * c->value_dim + 20000] = 1;"
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'wrote 80000 bytes behind the end of out'
+    at_end '((float *)c->final_state.data)[-3000000] = 1;'
+    expect 1 verify --kernel src:kernel.c
+    verdict_is OUT_OF_BOUNDS
+    out_has 'wrote 12000000 bytes before the start of final_state'
     at_end '((float *)c->q.data)[0] = 1;'
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS

@@ -36,7 +36,7 @@ private:
     std::size_t m_size = 0;
 };
 
-// Some whole pages, with a page before and one behind that trap every access.
+// Some whole pages, with GuardedMapping::k_guard bytes before and as many behind that trap every access.
 struct GuardedPiece {
     std::int64_t offset = 0;  // in the file; -1: memory of this process alone, zero
     std::size_t bytes = 0;    // a multiple of the page size
@@ -45,6 +45,9 @@ struct GuardedPiece {
 
 class GuardedMapping {
 public:
+    // Wide enough for an index that is wrong by many rows. It costs addresses, no memory.
+    static constexpr std::size_t k_guard = std::size_t{16} << 20U;
+
     // Maps the pieces of `file`, all pages present. Error: local_io.
     static Result<GuardedMapping> map(int file, std::span<const GuardedPiece> pieces);
 

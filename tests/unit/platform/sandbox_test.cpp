@@ -117,7 +117,7 @@ TEST_CASE("shared memory: both sides see the same bytes, and resizing keeps them
     CHECK(memory->data()[4 * page() - 1] == std::byte{0});
 }
 
-TEST_CASE("guarded mapping: the pages beside each piece trap, inputs cannot be written") {
+TEST_CASE("guarded mapping: what lies beside each piece traps, inputs cannot be written") {
     auto memory = SharedMemory::create();
     REQUIRE(memory);
     REQUIRE(memory->resize(3 * page()));
@@ -145,4 +145,7 @@ TEST_CASE("guarded mapping: the pages beside each piece trap, inputs cannot be w
     CHECK(touching(1, static_cast<std::int64_t>(2 * page()) - 1, true) == 0);
     CHECK(touching(1, static_cast<std::int64_t>(2 * page()), true) == -SIGSEGV);
     CHECK(touching(2, -1, true) == -SIGSEGV);
+    constexpr auto k_far = static_cast<std::int64_t>(GuardedMapping::k_guard);
+    CHECK(touching(1, static_cast<std::int64_t>(2 * page()) + k_far - 1, true) == -SIGSEGV);
+    for (const std::size_t piece : {0U, 1U, 2U}) CHECK(touching(piece, -k_far, true) == -SIGSEGV);
 }
