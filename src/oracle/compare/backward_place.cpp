@@ -115,45 +115,67 @@ std::vector<double> map_gradient_token_errors(const GdnReference& r, const std::
     return errors;
 }
 
-std::optional<FaultPlace> find_gradient_place(const GdnReference& r, const std::vector<GradientEvidence>& all) {
-    const GdnProblem& p = r.problem;
-    const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
-    std::set<std::int64_t> sequences;
-    std::set<std::int64_t> heads;
-    std::set<std::int64_t> chunks;
+namespace {
+
+struct GradientPlaces {
+    std::set<std::int64_t> sequences, heads, chunks;
     std::optional<FaultPlace> place;
     std::int64_t latest = -1;  // its token, counted in its sequence: a backward goes wrong from the end on
-    for (const GradientEvidence& g : all) {
-        const GradientTruth& t = *g.truth;
-        if (!g.wrong || t.axes == "h") continue;  // sums over tokens have no place
-        const auto count = static_cast<std::size_t>(heads_of(t, p.dims));
-        const auto sums = sum_groups(t.groups, *g.evidence.got, t.want);
-        each_run(r, t, [&](std::size_t n, std::size_t head, std::size_t run) {
-            const std::size_t group = n * count + head;
-            if (!is_wrong_run(g, run, sums[group], g.evidence.budgets[group])) return;
-            const std::int64_t row = has_tokens(t) ? static_cast<std::int64_t>(run / count) : p.sequences[n].begin;
-            const std::int64_t token = row - p.sequences[n].begin;
-            sequences.insert(static_cast<std::int64_t>(n));
-            for (const std::size_t h : value_heads(r, t, static_cast<std::int64_t>(head))) {
-                heads.insert(static_cast<std::int64_t>(h));
-            }
-            chunks.insert(token / chunk);
-            if (token <= latest) return;
-            latest = token;
-            place.emplace();
-            place->tensor = t.canonical;
-            place->first_sequence = static_cast<std::int64_t>(n);
-            place->first_head = static_cast<std::int64_t>(head);
-            place->first_batch = p.dims.T > 0 ? row / p.dims.T : 0;
-            place->first_token = p.dims.T > 0 ? row % p.dims.T : 0;
-            place->first_chunk = token / chunk;
-        });
+};
+
+bool is_of_key_heads(const GradientTruth& t, const GdnDims& d) { return heads_of(t, d) != d.Hv; }
+
+// Adds the wrong runs of one gradient. A key head's gradient is a sum over its value heads: where gradients of theirs
+// have `told` which one it is, it names no other, and not the first token.
+void add_wrong_runs(const GdnReference& r, const GradientEvidence& g, const std::set<std::int64_t>& told,
+                    GradientPlaces& found) {
+    const GdnProblem& p = r.problem;
+    const GradientTruth& t = *g.truth;
+    const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
+    const auto count = static_cast<std::size_t>(heads_of(t, p.dims));
+    const auto sums = sum_groups(t.groups, *g.evidence.got, t.want);
+    each_run(r, t, [&](std::size_t n, std::size_t head, std::size_t run) {
+        const std::size_t group = n * count + head;
+        if (!is_wrong_run(g, run, sums[group], g.evidence.budgets[group])) return;
+        const std::int64_t row = has_tokens(t) ? static_cast<std::int64_t>(run / count) : p.sequences[n].begin;
+        const std::int64_t token = row - p.sequences[n].begin;
+        found.sequences.insert(static_cast<std::int64_t>(n));
+        found.chunks.insert(token / chunk);
+        const auto own = value_heads(r, t, static_cast<std::int64_t>(head));
+        const bool known = std::any_of(own.begin(), own.end(),
+                                       [&](std::size_t h) { return told.contains(static_cast<std::int64_t>(h)); });
+        for (const std::size_t h : own) {
+            if (!known) found.heads.insert(static_cast<std::int64_t>(h));
+        }
+        if (!told.empty() || token <= found.latest) return;
+        found.latest = token;
+        FaultPlace& place = found.place.emplace();
+        place.tensor = t.canonical;
+        place.first_sequence = static_cast<std::int64_t>(n);
+        place.first_head = static_cast<std::int64_t>(head);
+        place.first_batch = p.dims.T > 0 ? row / p.dims.T : 0;
+        place.first_token = p.dims.T > 0 ? row % p.dims.T : 0;
+        place.first_chunk = token / chunk;
+    });
+}
+
+}  // namespace
+
+std::optional<FaultPlace> find_gradient_place(const GdnReference& r, const std::vector<GradientEvidence>& all) {
+    GradientPlaces found;
+    for (const bool key_heads : {false, true}) {
+        const std::set<std::int64_t> told = key_heads ? found.heads : std::set<std::int64_t>{};
+        for (const GradientEvidence& g : all) {
+            // Sums over tokens have no place.
+            if (!g.wrong || g.truth->axes == "h" || is_of_key_heads(*g.truth, r.problem.dims) != key_heads) continue;
+            add_wrong_runs(r, g, told, found);
+        }
     }
-    if (!place) return place;
-    place->sequences.assign(sequences.begin(), sequences.end());
-    place->heads.assign(heads.begin(), heads.end());
-    place->chunks.assign(chunks.begin(), chunks.end());
-    return place;
+    if (!found.place) return std::nullopt;
+    found.place->sequences.assign(found.sequences.begin(), found.sequences.end());
+    found.place->heads.assign(found.heads.begin(), found.heads.end());
+    found.place->chunks.assign(found.chunks.begin(), found.chunks.end());
+    return found.place;
 }
 
 }  // namespace gdnctl::oracle

@@ -28,7 +28,8 @@ GdnReference with_backward(const GdnCase& c, int threads) {
     return r;
 }
 
-// What a mutant changed, seen against the honest run of the same kernel. The value heads of a key head stand together.
+// What a mutant changed, seen against the honest run of the same kernel. A key head's gradient stands for all its value
+// heads, unless gradients of theirs changed too and say for which.
 struct Changed {
     std::set<std::int64_t> heads;
     std::int64_t last_chunk = -1;
@@ -45,6 +46,7 @@ const std::vector<double>& values_of(const GdnGradients& g, std::string_view nam
 Changed changed_places(const GdnReference& r, const GdnGradients& honest, const GdnGradients& x) {
     const GdnProblem& p = r.problem;
     Changed changed;
+    std::set<std::int64_t> key_heads;
     for (const GradientTruth& t : r.backward->truths) {
         const auto& a = values_of(honest, t.canonical);
         const auto& b = values_of(x, t.canonical);
@@ -55,16 +57,16 @@ Changed changed_places(const GdnReference& r, const GdnGradients& honest, const 
             if (group >= heads * p.sequences.size()) continue;
             if (std::fabs(a[i] - b[i]) <= k_ok_band * t.budget.groups[group].max_abs) continue;
             const auto head = static_cast<std::int64_t>(group % heads);
-            for (std::int64_t h = 0; h < p.dims.Hv; ++h) {
-                const bool own = heads == static_cast<std::size_t>(p.dims.Hv)
-                                     ? h == head
-                                     : key_head_of(h, p.dims, r.contract.value.head_map) == head;
-                if (own) changed.heads.insert(h);
-            }
+            (heads == static_cast<std::size_t>(p.dims.Hv) ? changed.heads : key_heads).insert(head);
             const auto row = static_cast<std::int64_t>(i / t.groups.width / heads);
             const std::int64_t token = state ? 0 : row - p.sequences[group / heads].begin;
             changed.last_chunk = std::max(changed.last_chunk, token / r.contract.value.chunk);
         }
+    }
+    const auto key_head = [&](std::int64_t h) { return key_head_of(h, p.dims, r.contract.value.head_map); };
+    for (const std::int64_t h : changed.heads) key_heads.erase(key_head(h));
+    for (std::int64_t h = 0; h < p.dims.Hv; ++h) {
+        if (key_heads.contains(key_head(h))) changed.heads.insert(h);
     }
     return changed;
 }
