@@ -108,6 +108,13 @@ std::string missing_gradients_text(const GdnReport& report) {
     return names.empty() ? std::string() : wrapped("GRADIENTS MISSING: ", names);
 }
 
+std::string unjudged_gradients_text(const GdnReport& report) {
+    std::vector<std::string> names;
+    for (const auto& item : report.unjudged_gradients)
+        names.push_back(fmt::format("{} ({})", item.tensor, item.reason));
+    return names.empty() ? std::string() : wrapped("GRADIENTS UNDER A NAME THAT IS NOT JUDGED (rename to): ", names);
+}
+
 // `state`: what the lanes' states are of.
 Json lanes_json(const std::vector<oracle::LaneErrors>& lanes, const char* state) {
     Json all = Json::array();
@@ -230,6 +237,7 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     for (const TensorReport& t : report.tensors) text += tensor_text(t);
     text += not_compared_text(report.not_compared);
     text += missing_gradients_text(report);
+    text += unjudged_gradients_text(report);
     if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
     text += contract_text(reference.contract);
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
@@ -302,6 +310,10 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
         object["not_compared"].push_back({{"tensor", item.tensor}, {"reason", item.reason}});
     }
     object["unknown_tensors"] = report.unknown;
+    object["unjudged_gradients"] = Json::array();
+    for (const auto& item : report.unjudged_gradients) {
+        object["unjudged_gradients"].push_back({{"tensor", item.tensor}, {"rename_to", item.reason}});
+    }
     object["condition"] = {
         {"state_growth", number(reference.growth)},
         {"growth_factor", number(condition.growth_factor)},

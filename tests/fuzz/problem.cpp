@@ -28,6 +28,8 @@ void check_sizes(const GdnProblem& p) {
     require(has(p.gate, {p.rows(), d.Hv}) && has(p.beta, {p.rows(), d.Hv}));
     const auto states = static_cast<std::int64_t>(p.sequences.size());
     require(p.initial_state.empty() || has(p.initial_state, {states, d.Hv, d.dk, d.dv}));
+    require(p.head_lengths.empty() || p.head_lengths.size() == static_cast<std::size_t>(states * d.Hv));
+    for (const std::int64_t length : p.head_lengths) require(0 <= length && length <= d.T);
     for (const GdnSequence& s : p.sequences) require(0 <= s.begin && s.begin <= s.end && s.end <= p.rows());
 }
 

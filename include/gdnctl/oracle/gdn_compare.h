@@ -34,6 +34,9 @@ struct TensorBudget {
     double relative = 0;  // rms over the whole tensor / rms of the truth, for people
 };
 
+// Whether honest arithmetic gives the tensor well enough for a comparison to say something.
+bool can_judge(const TensorBudget& budget);
+
 struct GdnBackward;  // src/oracle/compare/backward.h
 
 // Everything about one problem that does not depend on the dump.
@@ -45,6 +48,7 @@ struct GdnReference {
     std::shared_ptr<const GdnBackward> backward;  // gradients; nullptr: not asked for, or no cotangent
     double growth = 0;                            // largest |state| over the size that inputs alone explain
     std::string unstable_reason;                  // empty: the input can be judged
+    bool ill_conditioned = false;                 // that is the reason; a tensor for which can_judge() holds still is
     // By (sequence, value head): how many times the measured budget is granted where (I + M)^-1 is large.
     std::vector<double> widening = {};
 };
@@ -158,6 +162,8 @@ struct GdnReport {
     std::optional<Worst> worst;  // of the tensor with the largest error / budget
     std::vector<NotCompared> not_compared;
     std::vector<std::string> unknown;  // tensors with a name that means nothing here
+    // Those of them that look like gradients; `reason` is the name under which they would be judged.
+    std::vector<NotCompared> unjudged_gradients;
 };
 
 // Judges the tensors of `dump`. Errors are bad_input: a wrong shape or dtype, two tensors of one meaning.

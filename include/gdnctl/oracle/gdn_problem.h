@@ -37,6 +37,15 @@ struct GdnProblem {
     bool in_bf16 = false;                // q, k and v were all stored in bf16
     bool packed = false;                 // token axis without a batch axis, as [T,H,d]
     bool has_cu_seqlens = false;
+    // Tokens of each value head of each sequence, [N, Hv], where they differ; else empty, and all are the sequence's.
+    // The tokens after them are masked already: their q, k, v, beta and decay are 0.
+    std::vector<std::int64_t> head_lengths = {};
+
+    // Whether a value head has no such token at a row inside a sequence.
+    bool masks(std::size_t sequence, std::size_t head, std::int64_t row) const {
+        const std::size_t lane = sequence * static_cast<std::size_t>(dims.Hv) + head;
+        return !head_lengths.empty() && row - sequences[sequence].begin >= head_lengths[lane];
+    }
 
     std::int64_t rows() const { return dims.B * dims.T; }
 };
@@ -57,9 +66,19 @@ struct GdnName {
 };
 GdnName canonical_name(std::string_view name);
 
+// The same in a file of results: `db` is the gradient of what the contract is given as beta (a logit, or beta itself),
+// `state` the final state unless the file names one, or holds the inputs too.
+GdnName name_in_dump(const TensorFile& dump, std::string_view name, const GdnContract& contract);
+// The gradient that an unknown name may stand for ("grad_q": "dq"), else empty.
+std::string_view gradient_that_resembles(std::string_view name);
+
 // The tensor whose name means `canonical`, nullptr when there is none; bad_input when two names mean the same.
 Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical,
                                       GdnName (*meaning)(std::string_view) = canonical_name);
+
+// By name_in_dump.
+Result<const NamedTensor*> find_in_dump(const TensorFile& dump, std::string_view canonical,
+                                        const GdnContract& contract);
 
 // Reads and checks the inputs. A `scale` tensor in the file acts like metadata on `contract` unless --set gave a scale.
 // Errors are bad_input: a tensor that is missing, or "tensor 'k': expected [2,57,3,8] float32, got [...]".

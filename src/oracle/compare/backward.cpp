@@ -212,10 +212,14 @@ bool has_gradient(const TensorFile& dump) {
                        [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
 }
 
+bool holds_gradient(const TensorFile& dump, std::string_view name, const GdnContract& c) {
+    return std::any_of(dump.tensors.begin(), dump.tensors.end(),
+                       [&](const NamedTensor& t) { return name_in_dump(dump, t.name, c).canonical == name; });
+}
+
 // Whether the contract has an input of which this is the gradient, and the dump holds it.
 bool means_something(std::string_view name, const GdnContract& c, const TensorFile& dump) {
-    const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(),
-                                   [&](const NamedTensor& t) { return canonical_name(t.name).canonical == name; });
+    const bool there = holds_gradient(dump, name, c);
     if (name == "d_alpha") return there && c.g_kind == GateKind::alpha;
     if (name == "d_b") return there && c.beta_kind != BetaKind::prob;
     return there && c.g_kind == GateKind::raw;
@@ -292,8 +296,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
     std::vector<double> widening = r.widening;
     for (double& factor : widening) factor = factor > 1 ? 2 * factor : factor;
     for (const Gradient& gradient : k_gradients) {
-        if (gradient.name == "d_initial_state" && p.initial_state.empty() && dump.find("d_initial_state") == nullptr &&
-            dump.find("dh0") == nullptr) {
+        if (gradient.name == "d_initial_state" && p.initial_state.empty() && !holds_gradient(dump, gradient.name, c)) {
             continue;
         }
         if (gradient.at_inputs && !means_something(gradient.name, c, dump)) continue;

@@ -30,6 +30,8 @@ constexpr double k_growth_limit = 1e6;
 // Relative error of honest arithmetic from which on a comparison says nothing.
 constexpr double k_condition_limit = 0.3;
 constexpr double k_fp32_roundoff = 0x1p-24;
+// Below it, processors round to denormals or to 0.
+constexpr double k_smallest = static_cast<double>(std::numeric_limits<float>::min());
 // Our chunked kernel substitutes; others multiply by (I + M)^-1, and lose more the larger that is. Seen on one key with
 // beta = 2, where its norm is twice the chunk's length: levanter's chunks of 64 are 4.9 times beyond the budget. From
 // this norm on, and where roundoffs add up to this many, so much more is granted.
@@ -71,8 +73,10 @@ struct Measured {
     std::vector<GroupSums> base_a, base_b, chunk_a, chunk_b;
 };
 
-TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff) {
+// What is lost of a decay below fp32's range is lost `largest_state` times.
+TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff, double largest_state) {
     const std::size_t count = m.base_a.size();
+    const double lost = k_smallest * (std::isfinite(largest_state) ? std::max(1.0, largest_state) : 1);
     TensorBudget budget;
     budget.groups.resize(count);
     double error_squares = 0;
@@ -90,7 +94,8 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, do
                         std::max(m.chunk_a[g].error_rms(), m.chunk_b[g].error_rms()), truth.truth_rms());
         b.max_abs = bounded(std::max(m.base_a[g].max_error, m.base_b[g].max_error),
                             std::max(m.chunk_a[g].max_error, m.chunk_b[g].max_error), truth.max_truth);
-        error_squares += b.rms * b.rms * static_cast<double>(truth.count);
+        // A result that fp32 cannot hold is flushed to 0 by honest arithmetic: that is no sign of a bad condition.
+        if (b.rms > lost) error_squares += b.rms * b.rms * static_cast<double>(truth.count);
         truth_squares += truth.truth_squares;
         max_error = std::max(max_error, b.max_abs);
         max_truth = std::max(max_truth, truth.max_truth);
@@ -102,7 +107,7 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, do
     constexpr std::size_t k_small_group = 256;
     for (std::size_t g = 0; g < count; ++g) {
         const GroupSums& truth = m.base_a[g];
-        const double trace = 1e-37 + 0x1p-40 * max_truth;
+        const double trace = 8 * lost + 0x1p-40 * max_truth;
         GroupBudget& b = budget.groups[g];
         if (truth.count < k_small_group) {
             b.rms = std::max(b.rms, budget.relative * truth.truth_rms());
@@ -129,6 +134,7 @@ double growth_of(const GdnReference& r) {
     return explained > 0 ? r.truth.max_abs_state / explained : 0;
 }
 
+// Why no tensor can be judged.
 std::string why_unstable(const GdnReference& r) {
     const auto unusable = [](double x) {
         return !(std::fabs(x) <= static_cast<double>(std::numeric_limits<float>::max()));
@@ -140,11 +146,13 @@ std::string why_unstable(const GdnReference& r) {
     if (r.growth > k_growth_limit) {
         return fmt::format("the state grows {:.1e} times beyond the size of its inputs", r.growth);
     }
-    const double relative = std::max(r.out.relative, r.final_state.relative);
-    if (!(relative <= k_condition_limit)) {
-        return fmt::format("honest arithmetic is off by {:.0f} % on these inputs", 100 * relative);
-    }
     return {};
+}
+
+std::string why_ill_conditioned(const GdnReference& r) {
+    const double relative = std::max(r.out.relative, r.final_state.relative);
+    if (can_judge(r.out) && can_judge(r.final_state)) return {};
+    return fmt::format("honest arithmetic is off by {:.0f} % on these inputs", 100 * relative);
 }
 
 // `truth` and `budgets` by (sequence, value head).
@@ -164,6 +172,8 @@ std::vector<double> widening_of(const GdnReference& r, const std::vector<GroupSu
 }
 
 }  // namespace
+
+bool can_judge(const TensorBudget& budget) { return budget.relative <= k_condition_limit; }
 
 void widen(TensorBudget& budget, const std::vector<double>& widening, bool by_value_head) {
     if (widening.empty()) return;
@@ -207,9 +217,12 @@ GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int t
     run_tasks(4, threads,
               [&] { return [&](std::size_t task) { measure(c.matmul == Matmul::f32 ? task : 3 - task); }; });
     const std::vector<double> gate_sums = largest_gate_sums(r.problem, c);
-    r.out = combine(for_out, gate_sums, roundoff);
-    r.final_state = combine(for_state, gate_sums, roundoff);
+    const double size = std::max(largest(r.problem.initial_state), r.truth.max_abs_state);
+    r.out = combine(for_out, gate_sums, roundoff, size);
+    r.final_state = combine(for_state, gate_sums, roundoff, size);
     r.unstable_reason = why_unstable(r);
+    r.ill_conditioned = r.unstable_reason.empty() && !(can_judge(r.out) && can_judge(r.final_state));
+    if (r.ill_conditioned) r.unstable_reason = why_ill_conditioned(r);
     r.widening = widening_of(r, for_out.base_a, r.out.groups, roundoff, threads);
     widen(r.out, r.widening, true);
     widen(r.final_state, r.widening, true);

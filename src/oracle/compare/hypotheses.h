@@ -23,6 +23,8 @@ struct LanePlace {
 LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk, std::vector<double> state);
 // The truth's state of the place's lane and columns before its first token: [dk, columns].
 std::vector<double> state_before(const LanePlace& place);
+// What it would be before the sequence, were all sequences before it one, without an end.
+std::vector<double> state_carried_to(const LanePlace& place);
 
 struct Hypothesis {
     std::string_view stage;
@@ -42,6 +44,9 @@ struct Hypothesis {
 
 // Mistakes in what the inputs mean, in a chunk's coefficients, in the order of operations, and in rounding.
 const std::vector<Hypothesis>& forward_hypotheses();
+
+// The initial state of each other lane of the problem in place of a lane's own.
+std::vector<Hypothesis> state_hypotheses(const GdnProblem& problem);
 
 std::vector<Hypothesis> input_hypotheses();
 std::vector<Hypothesis> chunk_hypotheses();

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "gdnctl/oracle/tensor.h"
 #include "oracle/compare/hypotheses.h"
 
@@ -155,6 +157,18 @@ void add_heads(Hypotheses& all) {
     });
 }
 
+std::size_t value_head_count(const GdnReference& r) { return static_cast<std::size_t>(r.problem.dims.Hv); }
+
+// The window's columns of state `lane` of `states`.
+void take_state(LaneInputs& in, const LanePlace& place, const std::vector<double>& states, std::size_t lane) {
+    const auto dv = static_cast<std::size_t>(place.reference->problem.dims.dv);
+    for (std::size_t x = 0; x < in.dk; ++x) {
+        for (std::size_t j = 0; j < in.columns; ++j) {
+            in.state[x * in.columns + j] = states[(lane * in.dk + x) * dv + place.columns[j]];
+        }
+    }
+}
+
 void add_states(Hypotheses& all) {
     add(all, "layout", "the initial state is read transposed",
         [](LaneInputs& in, GdnContract&, const LanePlace& place) {
@@ -176,32 +190,18 @@ void add_states(Hypotheses& all) {
         std::fill(in.initial.begin(), in.initial.end(), 0.0);
         return true;
     });
-    add(all, "carry", "the initial state is that of another head or sequence",
-        [](LaneInputs& in, GdnContract&, const LanePlace& place) {
-            const GdnProblem& p = place.reference->problem;
-            const auto heads = static_cast<std::size_t>(p.dims.Hv);
-            if (!in.first || p.initial_state.empty() || heads * p.sequences.size() < 2 ||
-                place.sequence + place.head == 0)
-                return false;
-            const auto dv = static_cast<std::size_t>(p.dims.dv);
-            for (std::size_t x = 0; x < in.dk; ++x) {
-                for (std::size_t j = 0; j < in.columns; ++j)
-                    in.state[x * in.columns + j] = p.initial_state[x * dv + place.columns[j]];
-            }
-            return true;
-        });
     add(all, "carry", "the sequence starts from the final state of the one before",
         [](LaneInputs& in, GdnContract&, const LanePlace& place) {
             if (!in.first || place.sequence == 0) return false;
             const GdnReference& r = *place.reference;
-            const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
-            const double* S =
-                r.truth.final_state.data() +
-                ((place.sequence - 1) * static_cast<std::size_t>(r.problem.dims.Hv) + place.head) * in.dk * dv;
-            for (std::size_t x = 0; x < in.dk; ++x) {
-                for (std::size_t j = 0; j < in.columns; ++j)
-                    in.state[x * in.columns + j] = S[x * dv + place.columns[j]];
-            }
+            take_state(in, place, r.truth.final_state, (place.sequence - 1) * value_head_count(r) + place.head);
+            return true;
+        });
+    add(all, "carry", "no sequence starts anew: the state is carried through the whole pack",
+        [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+            // The second sequence starts from the first one's state under the mistake above too.
+            if (!in.first || place.sequence < 2) return false;
+            in.state = state_carried_to(place);
             return true;
         });
 }
@@ -348,6 +348,29 @@ void add_roundings(Hypotheses& all) {
 }
 
 }  // namespace
+
+std::vector<Hypothesis> state_hypotheses(const GdnProblem& p) {
+    Hypotheses all;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const std::size_t lanes = p.initial_state.empty() ? 0 : p.sequences.size() * heads;
+    constexpr std::size_t k_most = 64;
+    for (std::size_t other = 0; other < lanes; ++other) {
+        const auto take = [other, heads, few = lanes <= k_most](LaneInputs& in, GdnContract&, const LanePlace& place) {
+            const std::size_t own = place.sequence * heads + place.head;
+            // Of very many, those of the same sequence and of the same head.
+            const bool near = other / heads == place.sequence || other % heads == place.head;
+            if (!in.first || other == own || !(few || near)) return false;
+            take_state(in, place, place.reference->problem.initial_state, other);
+            return true;
+        };
+        const std::string whose = p.sequences.size() == 1
+                                      ? fmt::format("value head {}", other % heads)
+                                      : fmt::format("sequence {}, value head {}", other / heads, other % heads);
+        add(all, "carry", fmt::format("the initial state is that of another head or sequence ({})", whose), take);
+        if (all.size() == 4 * k_most) break;
+    }
+    return all;
+}
 
 std::vector<Hypothesis> input_hypotheses() {
     Hypotheses all;

@@ -10,6 +10,7 @@
 #include "oracle/compare/groups.h"
 #include "oracle/compare/localise.h"
 #include "oracle/compare/metrics.h"
+#include "oracle/compare/unjudged.h"
 #include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
@@ -228,6 +229,17 @@ bool has_device_fault(const TensorReport& t) {
     return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) && fits(t.worst.want, t.judged);
 }
 
+// A wrong tensor that the inputs' condition does not excuse; nullptr: there is none.
+const TensorReport* wrong_in_spite(const GdnReference& r, const GdnReport& report) {
+    const auto is_wrong = [&](const TensorReport& t) {
+        const bool excused =
+            (t.canonical != "out" || !can_judge(r.out)) && (t.canonical != "final_state" || !can_judge(r.final_state));
+        return !excused && t.verdict == Verdict::wrong;
+    };
+    const auto found = std::find_if(report.tensors.begin(), report.tensors.end(), is_wrong);
+    return r.ill_conditioned && found != report.tensors.end() ? &*found : nullptr;
+}
+
 void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& report) {
     const auto severity = [](const TensorReport& t) {
         return std::pair(t.verdict == Verdict::wrong     ? 2
@@ -245,6 +257,11 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
         report.worst = fault->worst;
         report.reason =
             fmt::format("{} values of {} are not finite where the truth is", fault->nonfinite_got, fault->name);
+    } else if (const TensorReport* wrong = wrong_in_spite(r, report); wrong != nullptr) {
+        report.verdict = Verdict::wrong;
+        report.worst = wrong->worst;
+        report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by ({})", wrong->name,
+                                    wrong->error_over_budget, r.unstable_reason);
     } else if (!r.unstable_reason.empty()) {
         report.verdict = Verdict::unstable_input;
         report.reason = r.unstable_reason;
@@ -263,26 +280,6 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
             report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by", worst->name,
                                         worst->error_over_budget);
         }
-    }
-}
-
-void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
-    for (const std::string_view wanted : {"out", "final_state"}) {
-        const bool there = std::any_of(report.tensors.begin(), report.tensors.end(),
-                                       [&](const TensorReport& t) { return t.canonical == wanted; });
-        if (!there) report.not_compared.push_back({std::string(wanted), "not in the dump"});
-    }
-    for (const std::string_view wanted : gradient_names()) {
-        const auto found = std::find_if(report.tensors.begin(), report.tensors.end(),
-                                        [&](const TensorReport& t) { return t.canonical == wanted; });
-        if (found != report.tensors.end()) continue;
-        const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(), [&](const NamedTensor& t) {
-            return canonical_name(t.name).canonical == wanted;
-        });
-        // Without an initial state nobody misses its gradient.
-        if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
-        report.not_compared.push_back(
-            {std::string(wanted), there ? "neither file holds d_out or d_final_state" : "not in the dump"});
     }
 }
 
@@ -315,22 +312,18 @@ Status compare_tensors(const GdnReference& r, const TensorFile& dump, const Comp
         for (const GradientTruth& t : r.backward->truths) names.emplace_back(t.canonical);
     }
     for (const std::string_view canonical : names) {
-        GDNCTL_TRY(find_gdn_tensor(dump, canonical));
-        for (const NamedTensor& entry : dump.tensors) {
-            if (canonical_name(entry.name).canonical != canonical) continue;
-            Evidence evidence;
-            GDNCTL_TRY_ASSIGN(auto tensor,
-                              judge_tensor(entry, canonical, r, options, all.pairs.emplace_back(), evidence));
-            if (canonical == "out") {
-                all.forward.out = std::move(evidence);
-            } else if (canonical == "final_state") {
-                all.forward.state = std::move(evidence);
-            } else {
-                all.gradients.push_back(
-                    {r.backward->find(canonical), std::move(evidence), tensor.verdict != Verdict::ok});
-            }
-            report.tensors.push_back(std::move(tensor));
+        GDNCTL_TRY_ASSIGN(const NamedTensor* entry, find_in_dump(dump, canonical, r.contract.value));
+        if (entry == nullptr) continue;
+        Evidence evidence;
+        GDNCTL_TRY_ASSIGN(auto tensor, judge_tensor(*entry, canonical, r, options, all.pairs.emplace_back(), evidence));
+        if (canonical == "out") {
+            all.forward.out = std::move(evidence);
+        } else if (canonical == "final_state") {
+            all.forward.state = std::move(evidence);
+        } else {
+            all.gradients.push_back({r.backward->find(canonical), std::move(evidence), tensor.verdict != Verdict::ok});
         }
+        report.tensors.push_back(std::move(tensor));
     }
     return {};
 }
@@ -342,6 +335,13 @@ void locate(const GdnReference& r, const Compared& all, const CompareOptions& op
     report.token_errors = map_token_errors(r, all.forward, 0, options.threads);
     report.gradient_errors = map_gradient_errors(r, all.gradients);
     report.gradient_token_errors = map_gradient_token_errors(r, all.gradients, 0);
+    if (report.verdict == Verdict::unstable_input && options.hints) {
+        if (auto hint = hint_for_unstable(r, all.forward, options.threads)) {
+            report.stage = hint->stage;
+            report.stages = {hint->stage};
+            report.hints.push_back(std::move(*hint));
+        }
+    }
     if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) return;
     report.place = find_place(r, all.forward, report.errors);
     const bool forward = std::any_of(report.tensors.begin(), report.tensors.end(), [](const TensorReport& t) {
@@ -376,10 +376,7 @@ Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, c
     GdnReport report;
     Compared all;
     GDNCTL_TRY(compare_tensors(reference, dump, options, all, report));
-    for (const NamedTensor& entry : dump.tensors) {
-        if (canonical_name(entry.name).role == GdnRole::unknown) report.unknown.push_back(entry.name);
-    }
-    list_missing(reference, dump, report);
+    list_unjudged(reference, dump, report);
     const bool any_value = std::any_of(report.tensors.begin(), report.tensors.end(),
                                        [](const TensorReport& t) { return element_count(t.shape).value_or(0) > 0; });
     if (!any_value) {

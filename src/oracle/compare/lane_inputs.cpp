@@ -6,7 +6,10 @@
 
 namespace gdnctl::oracle {
 
-std::vector<double> state_before(const LanePlace& place) {
+namespace {
+
+// The lane's state after `rows`, from the initial state of `sequence` on: [dk, columns].
+std::vector<double> state_after(const LanePlace& place, std::size_t sequence, const std::vector<GdnSequence>& rows) {
     const GdnReference& reference = *place.reference;
     const GdnProblem& p = reference.problem;
     const GdnDims& d = p.dims;
@@ -17,22 +20,23 @@ std::vector<double> state_before(const LanePlace& place) {
     const std::size_t columns = place.columns.size();
     std::vector<double> initial(dk * columns, 0);
     for (std::size_t x = 0; x < dk && !p.initial_state.empty(); ++x) {
-        const std::size_t row = ((place.sequence * Hv + place.head) * dk + x) * dv;
+        const std::size_t row = ((sequence * Hv + place.head) * dk + x) * dv;
         for (std::size_t j = 0; j < columns; ++j) initial[x * columns + j] = p.initial_state[row + place.columns[j]];
     }
-    if (place.begin == 0) return initial;
     GdnProblem one;
-    one.dims = {1, static_cast<std::int64_t>(place.begin), 1, 1, d.dk, static_cast<std::int64_t>(columns)};
+    one.dims = {1, 0, 1, 1, d.dk, static_cast<std::int64_t>(columns)};
+    for (const GdnSequence& s : rows) one.dims.T += s.end - s.begin;
+    if (one.dims.T == 0) return initial;
     one.sequences = {{0, one.dims.T}};
     one.qk_dtype = p.qk_dtype;
     one.initial_state = std::move(initial);
     const auto key = static_cast<std::size_t>(
         key_head_of(static_cast<std::int64_t>(place.head), d, reference.contract.value.head_map));
-    const auto first = static_cast<std::size_t>(p.sequences[place.sequence].begin);
-    one.q.reserve(place.begin * dk);
-    one.k.reserve(place.begin * dk);
-    one.v.reserve(place.begin * columns);
-    for (std::size_t row = first; row < first + place.begin; ++row) {
+    const auto tokens = static_cast<std::size_t>(one.dims.T);
+    one.q.reserve(tokens * dk);
+    one.k.reserve(tokens * dk);
+    one.v.reserve(tokens * columns);
+    const auto add_row = [&](std::size_t row) {
         const auto keys = [&](const std::vector<double>& from, std::vector<double>& to) {
             const auto at = from.begin() + static_cast<std::ptrdiff_t>((row * Hk + key) * dk);
             to.insert(to.end(), at, at + static_cast<std::ptrdiff_t>(dk));
@@ -42,10 +46,25 @@ std::vector<double> state_before(const LanePlace& place) {
         for (const std::size_t column : place.columns) one.v.push_back(p.v[(row * Hv + place.head) * dv + column]);
         one.gate.push_back(p.gate[row * Hv + place.head]);
         one.beta.push_back(p.beta[row * Hv + place.head]);
+    };
+    for (const GdnSequence& s : rows) {
+        for (std::int64_t row = s.begin; row < s.end; ++row) add_row(static_cast<std::size_t>(row));
     }
     if (!p.A_log.empty()) one.A_log = {p.A_log[place.head]};
     if (!p.dt_bias.empty()) one.dt_bias = {p.dt_bias[place.head]};
     return run_recurrent64(one, reference.contract.value, 1).final_state;
+}
+
+}  // namespace
+
+std::vector<double> state_before(const LanePlace& place) {
+    const std::int64_t first = place.reference->problem.sequences[place.sequence].begin;
+    return state_after(place, place.sequence, {{first, first + static_cast<std::int64_t>(place.begin)}});
+}
+
+std::vector<double> state_carried_to(const LanePlace& place) {
+    const auto& all = place.reference->problem.sequences;
+    return state_after(place, 0, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(place.sequence)});
 }
 
 LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk, std::vector<double> state) {

@@ -48,6 +48,9 @@ struct Diagnosis {
 Diagnosis diagnose(const GdnReference& reference, const ForwardEvidence& evidence,
                    const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);
 
+// Inputs that were declared wrongly, where that makes them unstable.
+std::optional<Hint> hint_for_unstable(const GdnReference& reference, const ForwardEvidence& evidence, int threads);
+
 // Mistakes that only move or scale whole values of the dump; no lane needs to be acted out.
 std::vector<Hint> match_rearranged(const GdnReference& reference, const ForwardEvidence& evidence, int threads);
 // Whether a tensor holds the truth rounded to 16 bits that nobody declared.

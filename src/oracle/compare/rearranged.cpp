@@ -55,6 +55,39 @@ std::vector<double> transposed(const std::vector<double>& state, std::size_t dk,
     return result;
 }
 
+// The state with its axes exchanged in every head, or in those alone that are nearer to it so.
+void match_transposed(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
+    const auto dk = static_cast<std::size_t>(r.problem.dims.dk);
+    const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
+    const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
+    const std::vector<double> all = transposed(*e.want, dk, dv);
+    std::vector<double> some = *e.want;
+    std::vector<std::string> where;
+    const std::size_t lanes = e.want->size() / (dk * dv);
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+        double straight = 0;
+        double exchanged = 0;
+        for (std::size_t i = lane * dk * dv; i < (lane + 1) * dk * dv; ++i) {
+            straight += square((*e.got)[i] - (*e.want)[i]);
+            exchanged += square((*e.got)[i] - all[i]);
+        }
+        if (!(exchanged < straight / 9)) continue;
+        const auto at = static_cast<std::ptrdiff_t>(lane * dk * dv);
+        std::copy_n(all.begin() + at, dk * dv, some.begin() + at);
+        where.push_back(lanes == heads ? fmt::format("{}", lane) : fmt::format("{}/{}", lane / heads, lane % heads));
+    }
+    const double before = distance(*e.got, *e.want);
+    note(hints, "layout", "the state is transposed ([dv,dk] for [dk,dv])", before, distance(*e.got, all), allowed(e));
+    if (where.empty() || where.size() == lanes) return;
+    std::string list;
+    for (std::size_t i = 0; i < std::min<std::size_t>(where.size(), 16); ++i) list += (i == 0 ? "" : ", ") + where[i];
+    if (where.size() > 16) list += ", ...";
+    note(hints, "layout",
+         fmt::format("the state is transposed ([dv,dk] for [dk,dv]) in value head{} {} alone",
+                     lanes == heads ? "s" : "s (sequence/head)", list),
+         before, distance(*e.got, some), allowed(e));
+}
+
 // runs[i] of the truth that is nearest to run i of the dump, each run one head (or sequence) seen as `size` values with
 // `stride` between its pieces. Only some pieces are looked at.
 struct Runs {
@@ -240,9 +273,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
     if (evidence.state && is_finite(*evidence.state)) {
         const Evidence& e = *evidence.state;
         const std::size_t sequences = r.problem.sequences.size();
-        const double before = distance(*e.got, *e.want);
-        note(hints, "layout", "the state is transposed ([dv,dk] for [dk,dv])", before,
-             distance(*e.got, transposed(*e.want, dk, dv)), allowed(e));
+        match_transposed(r, e, hints);
         match_runs(e, {heads, sequences, dk * dv, dk * dv, heads * dk * dv}, "head_map",
                    "the value heads of final_state", hints);
         match_runs(e, {sequences, 1, heads * dk * dv, heads * dk * dv, 0}, "layout", "the sequences of final_state",

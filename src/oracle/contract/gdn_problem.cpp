@@ -27,57 +27,6 @@ Result<std::vector<double>> floating_values(const Tensor& tensor, std::string_vi
 
 namespace {
 
-struct NameRow {
-    std::string_view name;
-    std::string_view canonical;
-    GdnRole role;
-};
-
-constexpr NameRow k_names[] = {
-    {"q", "q", GdnRole::input},
-    {"query", "q", GdnRole::input},
-    {"k", "k", GdnRole::input},
-    {"key", "k", GdnRole::input},
-    {"v", "v", GdnRole::input},
-    {"value", "v", GdnRole::input},
-    {"g", "g", GdnRole::input},
-    {"beta", "beta", GdnRole::input},
-    {"a", "a", GdnRole::input},
-    {"b", "b", GdnRole::input},
-    {"A_log", "A_log", GdnRole::input},
-    {"dt_bias", "dt_bias", GdnRole::input},
-    {"initial_state", "initial_state", GdnRole::input},
-    {"state", "initial_state", GdnRole::input},
-    {"h0", "initial_state", GdnRole::input},
-    {"cu_seqlens", "cu_seqlens", GdnRole::input},
-    {"lengths", "lengths", GdnRole::input},
-    {"offsets", "offsets", GdnRole::input},
-    {"scale", "scale", GdnRole::input},
-    {"out", "out", GdnRole::output},
-    {"output", "out", GdnRole::output},
-    {"o", "out", GdnRole::output},
-    {"final_state", "final_state", GdnRole::output},
-    {"new_state", "final_state", GdnRole::output},
-    {"ht", "final_state", GdnRole::output},
-    {"d_out", "d_out", GdnRole::cotangent},
-    {"do", "d_out", GdnRole::cotangent},
-    {"d_final_state", "d_final_state", GdnRole::cotangent},
-    {"dht", "d_final_state", GdnRole::cotangent},
-    {"dq", "dq", GdnRole::gradient},
-    {"dk", "dk", GdnRole::gradient},
-    {"dv", "dv", GdnRole::gradient},
-    {"dg", "dg", GdnRole::gradient},
-    {"dbeta", "dbeta", GdnRole::gradient},
-    {"db", "dbeta", GdnRole::gradient},
-    {"d_initial_state", "d_initial_state", GdnRole::gradient},
-    {"dh0", "d_initial_state", GdnRole::gradient},
-    {"d_alpha", "d_alpha", GdnRole::gradient},
-    {"d_a", "d_a", GdnRole::gradient},
-    {"d_b", "d_b", GdnRole::gradient},
-    {"d_A_log", "d_A_log", GdnRole::gradient},
-    {"d_dt_bias", "d_dt_bias", GdnRole::gradient},
-};
-
 constexpr std::int64_t k_most_rows_without_tokens = std::int64_t{1} << 20;
 
 Result<const Tensor*> required(const TensorFile& file, std::string_view name, std::string_view hint) {
@@ -150,6 +99,28 @@ Status read_cu_seqlens(const Tensor& cu, GdnProblem& p) {
     return {};
 }
 
+// `values` by batch row and head. A row's sequence is as long as its longest head.
+Status take_lengths(std::string_view name, const std::vector<std::int64_t>& values, std::int64_t heads, GdnProblem& p) {
+    const GdnDims& d = p.dims;
+    bool differ = false;
+    for (std::int64_t b = 0; b < d.B; ++b) {
+        std::int64_t longest = 0;
+        for (std::int64_t h = 0; h < heads; ++h) {
+            const std::int64_t length = values[static_cast<std::size_t>(b * heads + h)];
+            if (length < 0 || length > d.T) {
+                return fail(ErrorKind::bad_input,
+                            fmt::format("tensor '{}': length {} of batch row {} is not within the {} tokens", name,
+                                        length, b, d.T));
+            }
+            differ = differ || length != values[static_cast<std::size_t>(b * heads)];
+            longest = std::max(longest, length);
+        }
+        p.sequences.push_back({b * d.T, b * d.T + longest});
+    }
+    if (differ) p.head_lengths = values;
+    return {};
+}
+
 // Lengths of the batch rows, given once for each row or once for each of its heads; prefix sums have one entry more.
 Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) {
     const GdnDims& d = p.dims;
@@ -170,22 +141,7 @@ Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) 
                                               : "[B,Hv], [B*Hv] or [B] of int32 or int64",
                             tensor);
     }
-    const std::int64_t heads = d.B == 0 ? 1 : count / d.B;
-    for (std::int64_t b = 0; b < d.B; ++b) {
-        const std::int64_t length = values[static_cast<std::size_t>(b * heads)];
-        for (std::int64_t h = 0; h < heads; ++h) {
-            if (values[static_cast<std::size_t>(b * heads + h)] == length) continue;
-            return fail(ErrorKind::bad_input,
-                        fmt::format("tensor '{}': the heads of batch row {} have different lengths", name, b));
-        }
-        if (length < 0 || length > d.T) {
-            return fail(ErrorKind::bad_input, fmt::format("tensor '{}': length {} of batch row {} is not within the {} "
-                                                          "tokens",
-                                                          name, length, b, d.T));
-        }
-        p.sequences.push_back({b * d.T, b * d.T + length});
-    }
-    return {};
+    return take_lengths(name, values, d.B == 0 ? 1 : count / d.B, p);
 }
 
 Status read_sequences(const TensorFile& file, const Tensor* cu, GdnProblem& p) {
@@ -239,26 +195,52 @@ Status read_scale(const TensorFile& file, ResolvedContract& contract) {
 
 }  // namespace
 
-GdnName canonical_name(std::string_view name) {
-    for (const NameRow& row : k_names) {
-        if (row.name == name) return {row.canonical, row.role};
-    }
-    return {name, GdnRole::unknown};
+namespace {
+
+// What a gate and a beta are, as the contract gives them, at a token that does nothing.
+double gate_of_none(GateKind kind) {
+    return kind == GateKind::log ? 0 : kind == GateKind::alpha ? 1 : -std::numeric_limits<double>::infinity();
 }
 
-Result<const Tensor*> find_gdn_tensor(const TensorFile& file, std::string_view canonical,
-                                      GdnName (*meaning)(std::string_view)) {
-    const NamedTensor* found = nullptr;
-    for (const NamedTensor& entry : file.tensors) {
-        if (meaning(entry.name).canonical != canonical) continue;
-        if (found != nullptr) {
+double beta_of_none(BetaKind kind) { return kind == BetaKind::prob ? 0 : -std::numeric_limits<double>::infinity(); }
+
+// Zeros where heads end before their sequence does. q and k are a key head's: its value heads must end together.
+Status mask_heads(const GdnContract& c, GdnProblem& p) {
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    const auto dk = static_cast<std::size_t>(p.dims.dk);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    const auto clear = [](std::vector<double>& x, std::size_t run, std::size_t width) {
+        std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(run * width), width, 0.0);
+    };
+    for (std::size_t lane = 0; lane < p.head_lengths.size(); ++lane) {
+        const std::size_t n = lane / Hv;
+        const std::size_t h = lane % Hv;
+        const auto key = static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(h), p.dims, c.head_map));
+        for (std::size_t other = 0; other < h; ++other) {
+            if (p.head_lengths[n * Hv + other] == p.head_lengths[lane] ||
+                key_head_of(static_cast<std::int64_t>(other), p.dims, c.head_map) != static_cast<std::int64_t>(key)) {
+                continue;
+            }
             return fail(ErrorKind::bad_input,
-                        fmt::format("tensors '{}' and '{}' both mean {}", found->name, entry.name, canonical));
+                        fmt::format("value heads {} and {} of batch row {} share key head {} and have different "
+                                    "lengths: its q and k cannot be masked for one of them",
+                                    other, h, n, key),
+                        "repeat q and k for each value head, as the kernel sees them");
         }
-        found = &entry;
+        for (std::int64_t at = p.sequences[n].begin + p.head_lengths[lane]; at < p.sequences[n].end; ++at) {
+            const auto row = static_cast<std::size_t>(at);
+            clear(p.q, row * Hk + key, dk);
+            clear(p.k, row * Hk + key, dk);
+            clear(p.v, row * Hv + h, dv);
+            p.gate[row * Hv + h] = gate_of_none(c.g_kind);
+            p.beta[row * Hv + h] = beta_of_none(c.beta_kind);
+        }
     }
-    return found == nullptr ? nullptr : &found->tensor;
+    return {};
 }
+
+}  // namespace
 
 Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contract) {
     GdnProblem p;
@@ -285,6 +267,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY_ASSIGN(p.k, floating_values(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(p.v, floating_values(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));
+    GDNCTL_TRY(mask_heads(contract.value, p));
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
     if (state != nullptr) {
         const StateLayout layout = contract.value.state_layout;

@@ -23,6 +23,24 @@ void through_beta(const GdnProblem& p, const GdnContract& c, const std::vector<d
     }
 }
 
+// What was masked has no influence: not on its q, gate or beta either, although their gradients at 0 are not 0.
+void mask_gradients(const GdnProblem& p, const GdnContract& c, GdnGradients& out) {
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    const auto dk = static_cast<std::size_t>(p.dims.dk);
+    for (std::size_t lane = 0; lane < p.head_lengths.size(); ++lane) {
+        const std::size_t n = lane / Hv;
+        const std::size_t h = lane % Hv;
+        const auto key = static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(h), p.dims, c.head_map));
+        for (std::int64_t at = p.sequences[n].begin; at < p.sequences[n].end; ++at) {
+            if (!p.masks(n, h, at)) continue;
+            const auto row = static_cast<std::size_t>(at);
+            out.dg[row * Hv + h] = out.dbeta[row * Hv + h] = 0;
+            std::fill_n(out.dq.begin() + static_cast<std::ptrdiff_t>((row * Hk + key) * dk), dk, 0.0);
+        }
+    }
+}
+
 }  // namespace
 
 // g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped to +-exp_clip.
@@ -71,6 +89,7 @@ std::vector<double> through_norm(const GdnProblem& p, const GdnContract& c, cons
 void finish_gradients(const GdnProblem& p, const GdnContract& c, const std::vector<double>& g,
                       const std::vector<double>& beta, GdnGradients& gradients) {
     apply_empty_policy(p, c.empty, gradients.d_initial_state);
+    mask_gradients(p, c, gradients);
     through_gates(p, c, g, gradients);
     through_beta(p, c, beta, gradients);
 }

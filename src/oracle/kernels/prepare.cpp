@@ -157,10 +157,12 @@ Forward32 forward_inputs(const GdnProblem& problem, const GdnContract& contract,
 template <class Real>
 void apply_empty_policy(const GdnProblem& p, EmptySequence policy, std::vector<Real>& state) {
     if (policy != EmptySequence::zeros) return;
-    const auto size = static_cast<std::size_t>(p.dims.Hv * p.dims.dk * p.dims.dv);
-    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
-        if (p.sequences[n].begin != p.sequences[n].end) continue;
-        std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(n * size), size, Real{0});
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
+    for (std::size_t lane = 0; lane < p.sequences.size() * heads; ++lane) {
+        const GdnSequence s = p.sequences[lane / heads];
+        if (s.begin != s.end && !p.masks(lane / heads, lane % heads, s.begin)) continue;
+        std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(lane * size), size, Real{0});
     }
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "gdnctl/oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;
@@ -31,6 +33,36 @@ std::string error_of(const TensorFile& inputs) {
     REQUIRE(contract);
     const auto problem = read_problem(inputs, *contract);
     return problem ? std::string() : problem.error().message;
+}
+
+// Results and gradients of one head against those of the case with that length for all heads of the row.
+void check_lane_alone(const GdnReference& r, const GdnCase& c, std::size_t lane, std::int64_t length) {
+    const auto Hv = static_cast<std::size_t>(c.dims.Hv);
+    const std::size_t n = lane / Hv;
+    const std::size_t h = lane % Hv;
+    TensorFile alone = make_inputs(c);
+    std::vector<std::int64_t> rows = {30, 30};
+    rows[n] = length;
+    alone.tensors.push_back({"lengths", from_i64(rows, {2})});
+    const GdnReference one = reference_for(alone);
+    const GdnCotangents cotangents = random_cotangents(r.problem, 5);
+    const GdnGradients got = run_adjoint64(r.problem, r.contract.value, cotangents, 1);
+    const GdnGradients want = run_adjoint64(one.problem, one.contract.value, cotangents, 1);
+    const auto same = [](const std::vector<double>& x, const std::vector<double>& y, std::size_t at, std::size_t size) {
+        for (std::size_t i = at * size; i < (at + 1) * size; ++i) {
+            REQUIRE(x[i] == doctest::Approx(y[i]).epsilon(1e-11));
+        }
+    };
+    same(r.truth.final_state, one.truth.final_state, lane, 16UL * 8);
+    for (std::size_t row = n * 30; row < n * 30 + 30; ++row) {
+        const std::size_t key = row * 2 + h / (Hv / 2);
+        same(r.truth.out, one.truth.out, row * Hv + h, 8);
+        same(got.d_gate, want.d_gate, row * Hv + h, 1);
+        same(got.dbeta, want.dbeta, row * Hv + h, 1);
+        same(got.dq, want.dq, key, 16);
+        same(got.dk, want.dk, key, 16);
+        same(got.dv, want.dv, row * Hv + h, 8);
+    }
 }
 
 }  // namespace
@@ -70,8 +102,11 @@ TEST_CASE("lengths: the truth is that of zeroed tokens") {
 TEST_CASE("lengths: what cannot be meant is refused") {
     CHECK(error_of(with_sequences("lengths", {50, 51}, {2})) ==
           "tensor 'lengths': length 51 of batch row 1 is not within the 50 tokens");
-    CHECK(error_of(with_sequences("lengths", {50, 50, 50, 50, 23, 22, 23, 23}, {2, 4})) ==
-          "tensor 'lengths': the heads of batch row 1 have different lengths");
+    // Value heads 0 and 1 share key head 0.
+    CHECK(
+        error_of(with_sequences("lengths", {50, 50, 50, 50, 23, 22, 23, 23}, {2, 4})) ==
+        "value heads 0 and 1 of batch row 1 share key head 0 and have different lengths: its q and k cannot be masked "
+        "for one of them");
     CHECK(error_of(with_sequences("lengths", {1, 2, 3}, {3})).find("expected [B,Hv], [B*Hv] or [B]") !=
           std::string::npos);
     constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
@@ -85,6 +120,38 @@ TEST_CASE("lengths: what cannot be meant is refused") {
     TensorFile both = with_sequences("lengths", {50, 23}, {2});
     both.tensors.push_back({"offsets", from_i64(std::vector<std::int64_t>{0, 50, 73}, {3})});
     CHECK(error_of(both) == "tensor 'offsets': the sequences are given twice");
+}
+
+TEST_CASE("lengths: of each head are zeros written out, in every form, for results and gradients") {
+    for (const std::vector<std::string>& sets :
+         {std::vector<std::string>{}, {"head_map=interleaved", "g_kind=raw", "beta_kind=logit"}, {"g_kind=alpha"}}) {
+        CAPTURE(sets.size());
+        GdnCase c = padded_case();
+        c.dims = {2, 30, 2, sets.size() == 3 ? 4 : 2, 16, 8};
+        c.contract = sets;
+        if (sets.size() == 3) c.gate = GateRecipe::raw;
+        c.contract.emplace_back("chunk=16");
+        const bool grouped = c.dims.Hv == 4;
+        const std::vector<std::int64_t> lengths =
+            grouped ? std::vector<std::int64_t>{30, 30, 20, 20, 7, 7, 0, 0} : std::vector<std::int64_t>{30, 20, 7, 0};
+        const auto count = static_cast<std::int64_t>(lengths.size());
+        std::vector<std::int64_t> sums = {0};
+        for (const std::int64_t x : lengths) sums.push_back(sums.back() + x);
+        TensorFile inputs = make_inputs(c);
+        inputs.tensors.push_back({"lengths", from_i64(lengths, {2, count / 2})});
+        const GdnReference r = reference_for(inputs);
+        REQUIRE(r.unstable_reason.empty());
+        CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::ok);
+
+        for (std::size_t lane = 0; lane < lengths.size(); ++lane) check_lane_alone(r, c, lane, lengths[lane]);
+        for (const auto& [name, values] : {std::pair{"lengths", &lengths}, {"offsets", &lengths}, {"offsets", &sums}}) {
+            TensorFile same = make_inputs(c);
+            same.tensors.push_back({name, from_i64(*values, {static_cast<std::int64_t>(values->size())})});
+            const GdnReference other = reference_for(same);
+            CHECK(other.truth.out == r.truth.out);
+            CHECK(other.truth.final_state == r.truth.final_state);
+        }
+    }
 }
 
 TEST_CASE("hint: masked tokens that still decay the state, and lengths that are ignored") {

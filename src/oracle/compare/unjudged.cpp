@@ -1,0 +1,59 @@
+#include "oracle/compare/unjudged.h"
+
+#include <algorithm>
+
+#include "oracle/compare/backward.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    for (const std::string_view wanted : {"out", "final_state"}) {
+        const bool there = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                       [&](const TensorReport& t) { return t.canonical == wanted; });
+        if (!there) report.not_compared.push_back({std::string(wanted), "not in the dump"});
+    }
+    for (const std::string_view wanted : gradient_names()) {
+        const auto found = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                        [&](const TensorReport& t) { return t.canonical == wanted; });
+        if (found != report.tensors.end()) continue;
+        const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(), [&](const NamedTensor& t) {
+            return name_in_dump(dump, t.name, r.contract.value).canonical == wanted;
+        });
+        // Without an initial state nobody misses its gradient.
+        if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
+        report.not_compared.push_back(
+            {std::string(wanted), there ? "neither file holds d_out or d_final_state" : "not in the dump"});
+    }
+}
+
+// Gradients with a known name of inputs that the contract has not.
+void list_foreign(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    const auto usual = gradient_names();
+    for (const NamedTensor& entry : dump.tensors) {
+        const GdnName name = name_in_dump(dump, entry.name, r.contract.value);
+        if (name.role != GdnRole::gradient || std::find(usual.begin(), usual.end(), name.canonical) != usual.end()) {
+            continue;
+        }
+        const bool judged = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                        [&](const TensorReport& t) { return t.canonical == name.canonical; });
+        if (judged) continue;
+        report.not_compared.push_back(
+            {entry.name, r.backward ? "the contract has no such input" : "neither file holds d_out or d_final_state"});
+    }
+}
+
+}  // namespace
+
+void list_unjudged(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    for (const NamedTensor& entry : dump.tensors) {
+        if (canonical_name(entry.name).role == GdnRole::unknown) report.unknown.push_back(entry.name);
+        const std::string_view like = gradient_that_resembles(entry.name);
+        if (!like.empty()) report.unjudged_gradients.push_back({entry.name, std::string(like)});
+    }
+    list_missing(r, dump, report);
+    list_foreign(r, dump, report);
+}
+
+}  // namespace gdnctl::oracle
