@@ -49,7 +49,8 @@ void describe(cli::Args& args, Options& options) {
         "outputs "
         "of the timed runs are judged: a wrong result has no time. Without --kernel our forward, backward and decode "
         "are "
-        "timed in one run. Kernels of others get other inputs in every run. Without libopenblas sgemm is not measured.");
+        "timed in one run. Kernels of others get other inputs in every run. Without libopenblas sgemm is not "
+        "measured.");
     oracle_gdn::describe_op(args, options.op);
     static const std::string k_kernel_help =
         "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
