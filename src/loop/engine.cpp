@@ -152,6 +152,23 @@ int Engine::failures_in_a_row() const {
     return static_cast<int>(worked - ends.rbegin());
 }
 
+std::vector<PastIteration> Engine::past() const {
+    std::vector<PastIteration> past;
+    const Record* attempt = nullptr;
+    for (const Record& record : this_session(records())) {
+        if (record.type == RecordType::attempt_end) attempt = &record;
+        if (record.type != RecordType::iteration_end) continue;
+        PastIteration one{parse_outcome(record.word("outcome")).value_or(Outcome::error), record.word("sign")};
+        const bool explained = attempt != nullptr && attempt->count("explained") > 0;
+        if (explained && one.outcome == Outcome::agent_error) {
+            one.said = said_of(attempt->word("class"), attempt->word("reason"));
+        }
+        past.push_back(std::move(one));
+        attempt = nullptr;
+    }
+    return past;
+}
+
 Status Engine::sleep(milliseconds time) const {
     // In slices: a file STOP is to be seen.
     constexpr milliseconds k_slice{5000};
@@ -198,11 +215,7 @@ std::optional<RunEnd> Engine::end_of_budget() const {
     if (const auto reason = budget_end(m_settings.budget, spent)) {
         return RunEnd{std::string(*reason), last_iteration(), 0};
     }
-    std::vector<PastIteration> past;
-    for (const Record* end : ends_of(this_session(records()))) {
-        past.push_back({parse_outcome(end->word("outcome")).value_or(Outcome::error), end->word("sign")});
-    }
-    if (const auto sign = circuit_breaker(past)) {
+    if (const auto sign = circuit_breaker(past())) {
         log::error("trouble that no further iteration can mend: {}", *sign);
         return RunEnd{"circuit-breaker", last_iteration(), static_cast<int>(ExitCode::infrastructure)};
     }

@@ -133,6 +133,7 @@ private:
     RunEnd finish(RunEnd end);
     int last_iteration() const;
     int failures_in_a_row() const;
+    std::vector<PastIteration> past() const;  // of this session
     Status sleep(std::chrono::milliseconds time) const;
     Status room() const { return m_parts.room ? m_parts.room() : Status(); }
 
@@ -152,6 +153,7 @@ private:
     Result<AgentRequest> request_for(int iteration, int attempt);
     Result<std::string> write_prompt(int iteration);
     Result<Course> course_after(const AgentOutcome& outcome);
+    bool is_waited_out(const AgentOutcome& outcome) const;
     Status break_off(int iteration, int attempt, const Error& error);
     Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
     Status wait_for_provider();

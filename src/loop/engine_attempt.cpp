@@ -189,7 +189,17 @@ Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outco
     if (course.free || stopped) numbers["free"] = 1;
     if (course.pause.count() > 0) numbers["pause_ms"] = course.pause.count();
     if (stopped) numbers["put_away"] = 1;
+    if (outcome.explained) numbers["explained"] = 1;
     return add(RecordType::attempt_end, iteration, std::move(words), std::move(numbers));
+}
+
+// The provider is down for longer than two iterations had patience: --resilient waits in the third.
+bool Engine::is_waited_out(const AgentOutcome& outcome) const {
+    const bool passes = outcome.kind == AgentClass::server_error || outcome.kind == AgentClass::stream_cut;
+    if (!m_settings.options.resilient || !passes || !outcome.explained) return false;
+    std::vector<PastIteration> with_this = past();
+    with_this.push_back({Outcome::agent_error, "", said_of(word_of(outcome.kind), outcome.reason)});
+    return circuit_breaker(with_this).has_value();
 }
 
 // A failed attempt may have left half an edit or a finished commit: finished work is judged, never done again.
@@ -203,13 +213,15 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
     }
     const auto retry_sleep = std::chrono::seconds(m_settings.options.retry_sleep_seconds);
     const bool left = failed_attempts(open()) < m_settings.options.codex_retries;
-    switch (outcome.action) {
+    const bool gone_on = outcome.action == AgentAction::retry && !left && is_waited_out(outcome);
+    const AgentAction action = gone_on ? AgentAction::back_off : outcome.action;
+    switch (action) {
         case AgentAction::back_off:
         case AgentAction::wait_until: {
             const auto [waits, waited_ms] = waits_in_a_row(open());
             std::uniform_real_distribution<double> share(0, 1);
             milliseconds pause =
-                outcome.action == AgentAction::back_off
+                action == AgentAction::back_off
                     ? std::max(back_off_delay(waits, share(m_random)), outcome.retry_after.value_or(milliseconds(0)))
                     : usage_limit_delay(waits);
             if (outcome.not_before) {

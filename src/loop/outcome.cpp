@@ -131,10 +131,24 @@ std::optional<std::string> circuit_breaker(std::span<const PastIteration> past) 
     const std::string name = last.sign.empty() ? std::string(to_text(last.outcome)) : last.sign;
     const Pause pause = rule_of(last.outcome).pause;
     if (pause == Pause::at_once) return name;
-    if (pause == Pause::no || past.size() < k_row) return std::nullopt;
+    if (past.size() < k_row) return std::nullopt;
     const auto row = past.last(k_row);
+    if (!last.said.empty() &&
+        std::all_of(row.begin(), row.end(), [&](const auto& one) { return one.said == last.said; })) {
+        return last.said;
+    }
+    if (pause == Pause::no) return std::nullopt;
     const bool all = std::all_of(row.begin(), row.end(), [](const auto& one) { return is_surroundings(one.outcome); });
     return all ? std::optional(name) : std::nullopt;
+}
+
+std::string said_of(std::string_view kind, std::string_view reason) {
+    std::string said = std::string(kind) + ": ";
+    for (const char c : reason.substr(0, reason.find(", request id"))) {
+        const bool digit = c >= '0' && c <= '9';
+        if (!digit || said.back() != '0') said += digit ? '0' : c;
+    }
+    return said;
 }
 
 std::optional<std::string_view> budget_end(const Budget& budget, const Spent& spent) {

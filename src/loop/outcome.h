@@ -70,10 +70,15 @@ std::int64_t pause_seconds(std::int64_t sleep_seconds, int failures_in_a_row);
 struct PastIteration {
     Outcome outcome = Outcome::accepted;
     std::string sign{};
+    std::string said{};  // by the agent, of why it could not work: class and text
 };
-// Whether the run has to pause: `environment`, at once; the third `infra` in a row; or the third failure in a row of
-// either class with the same sign. The sign, or the class where there is none; nullopt: it goes on.
+// Whether the run has to pause: `environment`, at once; the third failure in a row of either class of the surroundings;
+// or the third in a row of which the agent says the same. The sign, or the class where there is none, or what the agent
+// says; nullopt: it goes on.
 std::optional<std::string> circuit_breaker(std::span<const PastIteration> past);
+
+// PastIteration::said of a failure: what names this one request (`request id`, numbers) is not in it.
+std::string said_of(std::string_view kind, std::string_view reason);
 
 struct Budget {
     std::optional<std::int64_t> wall_s = std::nullopt, tpu_minutes = std::nullopt, tokens = std::nullopt;

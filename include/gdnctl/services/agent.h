@@ -135,6 +135,7 @@ struct AgentOutcome {
     AgentAction action = AgentAction::count;
     int exit_status = 0;      // the program's; 124 when a limit of ours ended it; 128+N for signal N; never 0 unless ok
     std::string reason;       // one line for people, secrets masked; empty when ok
+    bool explained = false;   // codex: `reason` is its own account of why the turn failed
     std::string stop_reason;  // with stop_loop: codex-config, codex-auth, codex-quota
     std::optional<std::chrono::milliseconds> retry_after;
     std::optional<WallTime> not_before;

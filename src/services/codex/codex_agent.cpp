@@ -230,6 +230,7 @@ private:
         outcome.action = verdict.action;
         outcome.exit_status = verdict.exit_status;
         outcome.reason = std::move(verdict.reason);
+        outcome.explained = verdict.explained;
         outcome.stop_reason = std::move(verdict.stop_reason);
         outcome.retry_after = verdict.retry_after;
         outcome.not_before = verdict.not_before;

@@ -245,6 +245,7 @@ Verdict judge(const Evidence& evidence) {
         return verdict;
     }
     judge_end(verdict, evidence);
+    verdict.explained = verdict.kind != AgentClass::ok && !evidence.failure.empty();
     add_times(verdict, evidence);
     return verdict;
 }

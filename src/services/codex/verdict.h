@@ -33,6 +33,7 @@ struct Verdict {
     AgentAction action = AgentAction::count;
     int exit_status = 1;
     std::string reason;
+    bool explained = false;  // `reason` is codex's own account of a failed turn
     std::string stop_reason;
     std::optional<std::chrono::milliseconds> retry_after;
     std::optional<WallTime> not_before;

@@ -102,43 +102,6 @@ TEST_CASE("engine: the pause does not grow after work that was judged, however o
     CHECK(world.state.failures == 4);
 }
 
-TEST_CASE("engine: a prompt that the model refuses in two iterations running ends the run") {
-    EngineWorld world;
-    world.settings.options.iterations = 6;
-    world.settings.options.max_failures = -1;
-    const auto refused = [](const AgentRequest&) { return ended(AgentClass::invalid_prompt, AgentAction::count, 1); };
-    ScriptedAgent agent({refused, world.commits("int speed = 2;\n"), refused, refused});
-    const RunEnd end = world.run(agent);
-    CHECK(end.reason == "agent-error");
-    CHECK(end.iteration == 4);
-    CHECK(end.rc == 1);
-}
-
-TEST_CASE(
-    "engine: three times the same trouble of the surroundings opens the circuit breaker, nothing is counted (failure "
-    "mode H)") {
-    EngineWorld world;
-    world.settings.options.iterations = 9;
-    world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::count_failure, [](const StageContext&) {
-        StageResult result;
-        result.verdict = StageVerdict::fail;
-        result.outcome = Outcome::infra;
-        result.sign = "ConnectionResetError";
-        return result;
-    }));
-    int speed = 1;
-    ScriptedAgent agent({[&](const AgentRequest& request) {
-        return world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
-    }});
-    const RunEnd end = world.run(agent);
-    CHECK(end.reason == "circuit-breaker");
-    CHECK(end.iteration == 3);
-    CHECK(end.rc == 4);
-    CHECK(world.state.failures == 0);
-    CHECK(world.head() == world.base);
-    CHECK_FALSE(world.ref("iter-003/head").empty());
-}
-
 TEST_CASE("engine: a branch that moved meanwhile: the work follows it and is judged again") {
     EngineWorld world;
     int judged = 0;

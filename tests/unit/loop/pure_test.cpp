@@ -250,6 +250,26 @@ TEST_CASE("circuit breaker: environment at once, the third infra in a row, never
     CHECK(circuit_breaker(Past{{Outcome::environment, ""}}) == "environment");
 }
 
+TEST_CASE("circuit breaker: the third failure in a row of which the agent says the same") {
+    using Past = std::vector<PastIteration>;
+    const PastIteration down{Outcome::agent_error, "server-error", "server-error: high demand"};
+    const PastIteration cut{Outcome::agent_error, "stream", "stream: disconnected"};
+    const PastIteration silent{Outcome::agent_error, "failed", ""}, red{Outcome::test_fail, ""};
+    CHECK_FALSE(circuit_breaker(Past{down, down}));
+    CHECK(circuit_breaker(Past{cut, down, down, down}) == "server-error: high demand");
+    CHECK_FALSE(circuit_breaker(Past{down, down, cut}));
+    CHECK_FALSE(circuit_breaker(Past{down, red, down, down}));
+    CHECK_FALSE(circuit_breaker(Past{silent, silent, silent, silent}));
+}
+
+TEST_CASE("circuit breaker: what names one request alone makes no other trouble of it") {
+    CHECK(said_of("server-error", "unexpected status 503 x: y, url: z, request id: 1f") ==
+          said_of("server-error", "unexpected status 503 x: y, url: z, request id: 2e"));
+    CHECK(said_of("rate-limit", "try again in 1.5s") == said_of("rate-limit", "try again in 12.25s"));
+    CHECK(said_of("failed", "boom") != said_of("failed", "bang"));
+    CHECK(said_of("failed", "boom") != said_of("stream", "boom"));
+}
+
 TEST_CASE("budgets: each has its own reason, and none is no end") {
     CHECK_FALSE(budget_end({}, {1'000'000, 1'000'000, 1'000'000, 1000}));
     CHECK(budget_end({.wall_s = 60}, {.wall_s = 60}) == "max-wall");

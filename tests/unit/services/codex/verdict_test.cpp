@@ -130,10 +130,12 @@ TEST_CASE("codex verdict: our own doing comes before all that the program says")
     evidence.thread_started = evidence.turn_failed = true;
     evidence.failure = "unexpected status 401 Unauthorized";
     CHECK(judge(evidence).kind == AgentClass::authentication);
+    CHECK(judge(evidence).explained);
     evidence.our_doing = AgentClass::token_limit;
     evidence.our_reason = "used 5 of 4 tokens";
     const auto verdict = judge(evidence);
     CHECK(verdict.kind == AgentClass::token_limit);
+    CHECK_FALSE(verdict.explained);
     CHECK(verdict.exit_status == 124);
     CHECK(verdict.action == AgentAction::count);
 }
