@@ -43,6 +43,14 @@ constexpr std::array<cli::Choice<IsolationChoice>, 3> k_isolations = {
      {"worktree", IsolationChoice::worktree, "in a checkout of its own; only accepted work moves the branch"},
      {"inplace", IsolationChoice::inplace, "in the checkout itself"}}};
 
+constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
+    {{"auto", StampMode::automatic, "commit with validation or performance, else off"},
+     {"commit", StampMode::commit, "entry and commit in a commit of their own"},
+     {"next-entry", StampMode::next_entry, "the same, but an entry of the agent's own is stamped with the next entry"},
+     {"notes", StampMode::notes, "in refs/notes/gdnctl alone: log and branch stay as they are"},
+     {"off", StampMode::off, "no entry, no stamp"},
+     {"inplace", StampMode::inplace, "the agent's entry is stamped in the checkout, which is dirty then"}}};
+
 void describe_agent(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Agent";
@@ -249,6 +257,11 @@ void describe_run(cli::Args& args, Options& options) {
                              .group = k_group,
                              .default_text = "the target's log",
                              .complete = cli::Complete::file});
+    args.option(o.stamp_mode, k_stamps,
+                {.names = "--stamp-mode",
+                 .value = "MODE",
+                 .help = "where an iteration's entry in the running log, and its commit, are put",
+                 .group = k_group});
     args.option(o.keep_iterations, {.names = "--keep-iterations",
                                     .value = "N",
                                     .help = "keep the files of that many iterations in the log directory",

@@ -133,6 +133,7 @@ private:
 
     // Nothing of an earlier run is moved before it is certain that this one can begin.
     Status begin_anew(const Artefacts& artefacts, const Transactions& git) {
+        GDNCTL_TRY(warn_of_detached(git));
         const fs::path file = artefacts.folder() / "journal.jsonl";
         GDNCTL_TRY_ASSIGN(const auto broken_off, broken_off_run(file));
         const bool refuses = m_plan.isolation == Isolation::inplace && !m_plan.options.allow_dirty &&
@@ -152,12 +153,21 @@ private:
         return {};
     }
 
+    static Status warn_of_detached(const Transactions& git) {
+        GDNCTL_TRY_ASSIGN(const GitHead head, git.repository().head());
+        if (head.branch.empty()) {
+            log::warning(
+                "HEAD is detached: accepted work is on no branch; git switch -c NAME before the run puts it on one");
+        }
+        return {};
+    }
+
     // A file STOP is there: nothing is touched.
     CodexLoopReport not_begun(const Artefacts& artefacts) const {
         log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
         RunState none;
         none.total = static_cast<int>(m_plan.options.iterations);
-        return report({"stop-file", 0, 0}, none, {});
+        return report_of(m_plan, {"stop-file", 0, 0}, none, {});
     }
 
     StopJob job_stopper() const {
@@ -319,8 +329,8 @@ private:
         parts.prepare = [&](const std::string& branch, std::span<const Record> records) {
             return sync.run(branch, records);
         };
-        RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log);
-        if (m_gates) {
+        RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log, m_plan.stamps);
+        if (m_plan.stamps != StampMode::off) {
             parts.log_entry = [&](int iteration, std::span<const Record>) {
                 return running_log.entry(m_journal->records(), iteration);
             };
@@ -352,32 +362,12 @@ private:
             log::warning("outlived the run, ended: {} ({})", left.command, left.id.pid);
         }
         forget_home();
-        return report(end, engine.state(), m_context.clock.monotonic() - begun);
+        return report_of(m_plan, end, engine.state(), m_context.clock.monotonic() - begun);
     }
 
     RunEnd without_tpu() const {
         if (!m_context.stop.stop_requested()) return {"dev-tpu-hold", 0, 1};
         return end_by_signal(stopped_error().kind, 0);
-    }
-
-    CodexLoopReport report(const RunEnd& end, const RunState& state, std::chrono::nanoseconds wall) const {
-        CodexLoopReport report;
-        report.reason = end.reason;
-        report.iteration = end.iteration;
-        report.rc = end.rc;
-        report.run = m_plan.run;
-        report.isolation = m_plan.isolation == Isolation::worktree ? "worktree" : "inplace";
-        report.log_dir = m_plan.log_dir.string();
-        report.iterations_total = state.total;
-        report.iterations_ended = state.ended;
-        report.failures = state.failures;
-        report.promotions = state.promotions;
-        report.outcomes = state.outcomes;
-        report.tokens = state.tokens;
-        report.agent_ms = state.agent_ms;
-        report.tpu_ms = state.tpu_ms;
-        report.wall_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
-        return report;
     }
 
     const CodexLoopRequest& m_request;

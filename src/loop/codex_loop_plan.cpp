@@ -50,8 +50,11 @@ void warn_of_unused(const LoopOptions& given, const LoopPlan& plan) {
     if (given.allow_dirty && given.dirty_policy == DirtyPolicy::stash) {
         log::warning("--allow-dirty: nothing is stashed, --dirty-policy is not used");
     }
-    if (!given.log_file.empty() && !plan.options.gates.used) {
-        log::warning("--hillclimb-log-file is not used: only runs with --validation-* or --perf-* write the log");
+    if (!given.log_file.empty() && plan.stamps == StampMode::off) {
+        log::warning("--hillclimb-log-file is not used: {}",
+                     given.stamp_mode == StampMode::off
+                         ? "--stamp-mode off writes no entry"
+                         : "only runs with --validation-*, --perf-* or --stamp-mode write the log");
     }
     if (given.max_tokens && given.agent == AgentKind::command) {
         log::warning("--max-tokens is never met: a command does not say how many tokens it used");
@@ -69,6 +72,29 @@ void warn_of_unused(const LoopOptions& given, const LoopPlan& plan) {
             log::warning("--worktree-link {}: there is no {}", link, (plan.root / link).string());
         }
     }
+}
+
+Result<StampMode> stamps_of(const LoopPlan& plan) {
+    const StampMode mode = plan.options.stamp_mode;
+    if (mode == StampMode::automatic) return plan.options.gates.used ? StampMode::commit : StampMode::off;
+    if (mode != StampMode::inplace) return mode;
+    if (plan.isolation != Isolation::inplace) {
+        return fail(ErrorKind::usage,
+                    "--stamp-mode inplace needs --isolation inplace: it edits the log in your checkout.",
+                    "leave it out: the stamp then goes into the log's own commit");
+    }
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
+    const RegressionPolicy policy = plan.gates.perf.regression_policy;
+    if (modes.perf &&
+        (policy == RegressionPolicy::revert_count_failure || policy == RegressionPolicy::revert_continue)) {
+        return fail(
+            ErrorKind::usage,
+            fmt::format("--stamp-mode inplace cannot go with --perf-regression-policy {}: the stamped log would "
+                        "be in the way of what it takes back.",
+                        to_text(policy)),
+            "leave it out: the stamp then goes into the log's own commit");
+    }
+    return mode;
 }
 
 }  // namespace
@@ -112,6 +138,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
         options.isolation == IsolationChoice::worktree ||
         (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
     plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
+    GDNCTL_TRY_ASSIGN(plan.stamps, stamps_of(plan));
     warn_of_unused(request.options, plan);
     plan.run = text::to_lower(format_compact_utc(context.clock.wall())) + "-" + random_hex(4);
     plan.loop_id = random_hex(32);
@@ -128,6 +155,7 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
                          {"directives", plan.directives.size()},
                          {"post_checks", options.post_checks},
                          {"gates", options.gates.used},
+                         {"stamp_mode", to_text(plan.stamps)},
                          {"resilient", options.resilient},
                          {"max_failures", options.max_failures},
                          {"hold_dev_tpu", options.hold.on}};
@@ -155,7 +183,8 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
         log::warning("{}: {} now, {} when the run began", what, now, then->get<std::string>());
     };
     const Json now = Json::parse(config_of(plan, request));
-    for (const char* what : {"target", "agent", "model", "prompt"}) differs(what, now[what].get<std::string>());
+    for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode"})
+        differs(what, now[what].get<std::string>());
     if (checks != was.end() && *checks != now["post_checks"]) log::warning("other post-checks than when the run began");
     const bool in_slot = run.word("isolation") == "worktree";
     const bool asked = options.isolation != IsolationChoice::automatic;
@@ -177,6 +206,27 @@ TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRe
     }
     settings.links = plan.options.worktree_links;
     return settings;
+}
+
+CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunState& state,
+                          std::chrono::nanoseconds wall) {
+    CodexLoopReport report;
+    report.reason = end.reason;
+    report.iteration = end.iteration;
+    report.rc = end.rc;
+    report.run = plan.run;
+    report.isolation = plan.isolation == Isolation::worktree ? "worktree" : "inplace";
+    report.log_dir = plan.log_dir.string();
+    report.iterations_total = state.total;
+    report.iterations_ended = state.ended;
+    report.failures = state.failures;
+    report.promotions = state.promotions;
+    report.outcomes = state.outcomes;
+    report.tokens = state.tokens;
+    report.agent_ms = state.agent_ms;
+    report.tpu_ms = state.tpu_ms;
+    report.wall_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+    return report;
 }
 
 Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context) {

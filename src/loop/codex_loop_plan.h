@@ -11,6 +11,7 @@
 #include "gdnctl/loop/presets.h"
 #include "gdnctl/loop/validation_options.h"
 #include "gdnctl/platform/context.h"
+#include "loop/engine.h"
 #include "loop/journal.h"
 #include "loop/transaction.h"
 
@@ -20,7 +21,8 @@ struct LoopPlan {
     LoopOptions options;  // as --resilient left them
     GateChoices gates;
     std::filesystem::path root, workdir, subfolder, log_dir;  // subfolder: of the root, where the agent works
-    std::string log;  // the running log, relative to the root; empty: there is none
+    std::string log;                    // the running log, relative to the root; empty: there is none
+    StampMode stamps = StampMode::off;  // never automatic
     Document prompt;
     std::vector<std::string> directives;
     Isolation isolation = Isolation::inplace;
@@ -39,6 +41,9 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
 
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
                                          std::filesystem::path slot);
+
+CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunState& state,
+                          std::chrono::nanoseconds wall);
 
 // Nothing is written, and no session of a model begins.
 Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context);

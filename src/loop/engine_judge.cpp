@@ -310,6 +310,11 @@ Result<GitLanding> Engine::log_commit(const Step& step) {
         GDNCTL_TRY_ASSIGN(const auto entry, m_parts.log_entry(step.iteration, open()));
         landing.kind = GitLanding::Kind::already;
         if (!entry) return landing;
+        if (!entry->noted.empty()) {
+            GDNCTL_TRY(m_parts.git.repository().add_note(entry->noted, entry->message));
+            log::info("{}", entry->said);
+            return landing;
+        }
         GDNCTL_TRY_ASSIGN(landing, m_parts.git.commit_log(step.iteration, branch, *entry, step.again));
         if (landing.kind == GitLanding::Kind::landed) log::info("{}", entry->said);
         if (landing.kind != GitLanding::Kind::moved) return landing;

@@ -188,6 +188,16 @@ Status check_log(const std::string& name, const std::string& text, const std::st
     return {};
 }
 
+Result<std::string> compose_note(Json record, int number, WallTime at) {
+    const runlog::IterationNumber iteration{number, {}};
+    record["iteration"] = number;
+    record["suffix"] = "";
+    record["id"] = runlog::make_record_id(parse_iso8601(text_at(record, "/started_at")).value_or(at), iteration);
+    runlog::make_public(record);
+    GDNCTL_TRY(runlog::check_record(record, "the iteration's record"));
+    return runlog::render_entry(record);
+}
+
 Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at) {
     GDNCTL_TRY_ASSIGN(const Document document, open_document(sources.text, sources.name));
     GDNCTL_TRY_ASSIGN(auto lines, runlog::parse_records(sources.records, sources.name));

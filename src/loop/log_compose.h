@@ -34,6 +34,9 @@ struct ComposedLog {
 // read: its limits, a fence that is not closed, records that are none).
 Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at);
 
+// The entry of a record as a text of its own, for a note. `number`: of the iteration in its run. Errors: bad_input.
+Result<std::string> compose_note(Json record, int number, WallTime at);
+
 // Whether entries can be added to a log with these records. Errors: those of compose_log(), with what is wrong.
 Status check_log(const std::string& name, const std::string& text, const std::string& records);
 

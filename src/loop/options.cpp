@@ -15,6 +15,17 @@ std::string_view to_text(HoldPolicy policy) { return policy == HoldPolicy::requi
 std::string_view to_text(SyncPolicy policy) {
     return policy == SyncPolicy::off ? "off" : policy == SyncPolicy::once ? "once" : "each-iteration";
 }
+std::string_view to_text(StampMode mode) {
+    switch (mode) {
+        case StampMode::automatic: return "auto";
+        case StampMode::commit: return "commit";
+        case StampMode::next_entry: return "next-entry";
+        case StampMode::notes: return "notes";
+        case StampMode::inplace: return "inplace";
+        case StampMode::off: break;
+    }
+    return "off";
+}
 std::string_view to_text(ConflictPolicy policy) { return policy == ConflictPolicy::fail ? "fail" : "skip"; }
 
 Status check_options(const LoopOptions& options) {

@@ -79,8 +79,9 @@ Result<std::filesystem::path> slot_folder(const std::filesystem::path& state_dir
 struct LogEntry {
     std::map<std::string, std::string> files;  // relative to the root: whole contents
     std::string message;
-    std::string tip = {};   // the commit that `files` go on top of; empty: whatever the branch has
-    std::string said = {};  // for people, once it is on the branch
+    std::string tip = {};    // the commit that `files` go on top of; empty: whatever the branch has
+    std::string said = {};   // for people, once it is on the branch
+    std::string noted = {};  // a commit: `message` becomes a note of it, and there is no log commit
 };
 
 class Transactions {
@@ -93,6 +94,7 @@ public:
 
     const std::filesystem::path& workdir() const;  // where the agent works
     GitCheckout& repository() { return m_repository; }
+    const GitCheckout& repository() const { return m_repository; }
     // executable_config() of the run's start (see GitCheckout), each entry as its SHA-256: addresses and helpers may
     // hold passwords, which a journal must not.
     Result<std::set<std::string>> trusted() const;

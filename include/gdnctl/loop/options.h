@@ -17,11 +17,15 @@ enum class StashRestorePolicy { warn_keep, fail };
 enum class HoldPolicy { required, best_effort };
 enum class ConflictPolicy { fail, skip };
 enum class IdeaChoice { automatic, off, warn, block };  // automatic: warn with gates, else off
+// Where an iteration's entry, and the commit in it, goes: see docs/codex-loop.md. automatic: commit with gates, else
+// off.
+enum class StampMode { automatic, commit, next_entry, notes, off, inplace };
 std::string_view to_text(Policy policy);
 std::string_view to_text(DirtyPolicy policy);
 std::string_view to_text(StashRestorePolicy policy);
 std::string_view to_text(HoldPolicy policy);
 std::string_view to_text(ConflictPolicy policy);
+std::string_view to_text(StampMode mode);
 
 struct HoldOptions {
     bool on = false;  // --hold-dev-tpu
@@ -64,6 +68,7 @@ struct LoopOptions {
     std::int64_t iterations = 0;
     std::string prompt_file, workdir;  // empty: looked up; the root of the repository
     std::string log_file;              // the running log; empty: the target's
+    StampMode stamp_mode = StampMode::automatic;
     std::string model = "gpt-5.3-codex";
     bool model_given = false;
     std::string codex_bin;

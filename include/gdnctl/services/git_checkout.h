@@ -168,6 +168,8 @@ public:
     // is none.
     Result<std::string> commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                      std::string_view message) const;
+    // Appends `text` to the note that refs/notes/gdnctl has of `commit`, once: not where its last line is in there.
+    Status add_note(std::string_view commit, std::string_view text) const;
     // `git fetch REMOTE BRANCH`, with any exit code, and nothing that the repository names is run by it. Errors:
     // timeout (after ten minutes), interrupted, terminated.
     Result<ProcessResult> fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const;

@@ -118,14 +118,20 @@ Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_v
 
 namespace {
 
-// `words`: the parents.
-Result<std::string> commit_tree(const git::Calls& calls, Words words, const std::string& tree,
-                                std::string_view message) {
+// Of a call that makes a commit, with `input`.
+Result<git::CallOptions> options_of_commit(const git::Calls& calls, std::string_view input) {
     git::CallOptions commit;
-    commit.input = message;
+    commit.input = input;
     // Who has named himself for his own commits alone has no name for ours.
     GDNCTL_TRY_ASSIGN(const ProcessResult identity, calls.run({"var", "GIT_COMMITTER_IDENT"}));
     commit.our_name = !identity.ok();
+    return commit;
+}
+
+// `words`: the parents.
+Result<std::string> commit_tree(const git::Calls& calls, Words words, const std::string& tree,
+                                std::string_view message) {
+    GDNCTL_TRY_ASSIGN(const git::CallOptions commit, options_of_commit(calls, message));
     words.insert(words.begin(), "commit-tree");
     words.insert(words.end(), {"-F", "-", tree});
     return calls.line(words, commit);
@@ -151,6 +157,15 @@ Result<std::string> GitCheckout::commit_files(std::string_view parent, const std
     GDNCTL_TRY(m_calls->done({"update-index", "-z", "--index-info"}, entries));
     GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"write-tree"}, index.options));
     return commit_tree(*m_calls, {"-p", std::string(parent)}, tree, message);
+}
+
+Status GitCheckout::add_note(std::string_view commit, std::string_view text) const {
+    const std::string ref = "--ref=refs/notes/gdnctl";
+    const auto line = text::trim(text.substr(text.find_last_of('\n', text.find_last_not_of('\n')) + 1));
+    GDNCTL_TRY_ASSIGN(const ProcessResult present, m_calls->run({"notes", ref, "show", std::string(commit)}));
+    if (present.ok() && ("\n" + present.out).find(fmt::format("\n{}\n", line)) != std::string::npos) return {};
+    GDNCTL_TRY_ASSIGN(git::CallOptions note, options_of_commit(*m_calls, text));
+    return m_calls->done({"notes", ref, "append", "-F", "-", std::string(commit)}, note);
 }
 
 Result<std::string> GitCheckout::commit_merge(std::string_view tree, std::string_view ours, std::string_view theirs,
