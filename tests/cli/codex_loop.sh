@@ -234,7 +234,7 @@ test_options_that_change_nothing_are_told() {
   repo && agent "$works"
   loop 0 --iterations 1 --allow-dirty --dirty-policy stash --hillclimb-log-file nope.md --worktree-link .venv
   err_has '[gdnctl] --allow-dirty: nothing is stashed, --dirty-policy is not used'
-  err_has '[gdnctl] --hillclimb-log-file is not used: only runs with --validation-* or --perf-* write the log'
+  err_has '[gdnctl] --hillclimb-log-file is not used: only runs with --validation-*, --perf-* or --stamp-mode write the log'
   err_has '[gdnctl] --worktree-link .venv is not used: iterations work in place'
   loop 0 --iterations 1 --isolation worktree --worktree-link .venv --resilient --allow-dirty
   err_has "[gdnctl] --worktree-link .venv: there is no $PWD/.venv"
