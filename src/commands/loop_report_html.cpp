@@ -25,7 +25,7 @@ body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, s
 h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
 p { margin: .3rem 0; } .wide { overflow-x: auto; } .soft { color: var(--soft); }
 table { border-collapse: collapse; } td, th { padding: .25rem 1rem .25rem 0; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--line); } th { color: var(--soft); font-weight: 600; }
+  border-bottom: 1px solid var(--line); } th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 dl { display: flex; flex-wrap: wrap; gap: .4rem 2.2rem; margin: 1rem 0; } dl div { min-width: 6rem; }
 dt { color: var(--soft); font-size: .85em; } dd { margin: 0; font-size: 1.15em; font-variant-numeric: tabular-nums; }
