@@ -291,3 +291,10 @@ def failures_in_a_row_under_resilient(t):
     done = t.loop("500+cut+improve+failed-prompt+improve", "--resilient", iterations=3)
     equal("classes", done.classes(), ["server-error", "stream", "ok", "invalid-prompt", "ok"])
     equal("outcomes", t.outcomes(), ["accepted", "agent-error", "accepted"])
+
+
+@case
+def the_same_words_at_the_end_of_three_iterations(t):
+    done = t.loop("500+500+cut+500+500+500+improve", "--max-failures", "-1", iterations=9, reason="circuit-breaker", code=4)
+    equal("classes", done.classes(), ["server-error"] * 2 + ["stream"] + ["server-error"] * 3)
+    done.says("trouble that no further iteration can mend: server-error: ")
