@@ -147,7 +147,7 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
     if (auto zeros = match_zeros(evidence)) return *zeros;
     const auto rearranged = match_rearranged(r, evidence, threads);
     const auto lanes = wrong_lanes(r, errors);
-    if (lanes.empty()) return match_pattern(r, evidence, errors, place);
+    if (lanes.empty()) return match_pattern(r, evidence, errors, place, threads);
     std::vector<Hint> hints = rearranged;
     const LaneSearch search(r, evidence);
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
@@ -180,7 +180,7 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
         hints.push_back({std::string(m.hypothesis->stage), "matches if " + m.hypothesis->text + m.where + chunk_note,
                          m.improvement});
     }
-    return hints.empty() ? match_pattern(r, evidence, errors, place) : from_hints(std::move(hints));
+    return hints.empty() ? match_pattern(r, evidence, errors, place, threads) : from_hints(std::move(hints));
 }
 
 }  // namespace gdnctl::oracle

@@ -241,6 +241,8 @@ double ChunkParts::decay(std::size_t i, std::size_t j) const {
     return stretch[i] == stretch[j] ? std::exp(sum[i] - sum[j]) : 0;
 }
 
+ChunkParts chunk_parts(const Lane& lane, std::size_t first) { return honest_parts(lane, first, 0, {}); }
+
 Lane prepare_lane(const LaneInputs& inputs, const GdnContract& c) {
     Lane lane{inputs, 1};
     normalise(lane.q, lane.dk, c, lane.qk_dtype);

@@ -62,6 +62,8 @@ struct ChunkParts {
     std::vector<int> stretch;  // closed gates up to row i
 };
 using ChunkEdit = std::function<void(ChunkParts&)>;
+// Those of the chunk that begins at token `first` of the lane, as they should be.
+ChunkParts chunk_parts(const Lane& lane, std::size_t first);
 
 // K K^T and Q K^T of a lane's chunks, for lanes that have the same keys (and queries).
 struct LaneGrams {

@@ -45,7 +45,7 @@ public:
 
     // Chunks [first, first + count) of a lane.
     Window window(std::size_t n, std::size_t head, std::size_t chunk, std::size_t first, std::size_t count,
-                  std::optional<std::size_t> only) const {
+                  std::optional<std::size_t> only, std::size_t columns = k_columns) const {
         Window w;
         const GdnSequence s = m_r.problem.sequences[n];
         const auto length = static_cast<std::size_t>(s.end - s.begin);
@@ -57,7 +57,7 @@ public:
         w.ends = m_evidence.state && state_is_finite(n, head) && w.place.begin + w.place.tokens == length;
         w.place.columns.resize(static_cast<std::size_t>(m_r.problem.dims.dv));
         std::iota(w.place.columns.begin(), w.place.columns.end(), 0);
-        w.place.columns = worst_columns(w, k_columns);
+        w.place.columns = worst_columns(w, columns);
         const auto own = key_head_of(static_cast<std::int64_t>(head), m_r.problem.dims, m_r.contract.value.head_map);
         w.inputs = lane_inputs(w.place, static_cast<std::size_t>(own), chunk, state_before(w.place));
         w.grams = grams_of(prepare_lane(w.inputs, m_r.contract.value));
@@ -144,19 +144,68 @@ public:
         return best;
     }
 
+    // Where the window's values lie in the dump's tensors.
+    std::size_t group(const Window& w) const {
+        return w.place.sequence * static_cast<std::size_t>(m_r.problem.dims.Hv) + w.place.head;
+    }
+
+    std::vector<std::size_t> out_at(const Window& w) const {
+        const auto heads = static_cast<std::size_t>(m_r.problem.dims.Hv);
+        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
+        const std::size_t row = static_cast<std::size_t>(m_r.problem.sequences[w.place.sequence].begin) + w.place.begin;
+        std::vector<std::size_t> at;
+        for (std::size_t t = 0; t < w.place.tokens; ++t) {
+            for (const std::size_t column : w.place.columns)
+                at.push_back(((row + t) * heads + w.place.head) * dv + column);
+        }
+        return at;
+    }
+
+    std::vector<std::size_t> state_at(const Window& w) const {
+        const auto dk = static_cast<std::size_t>(m_r.problem.dims.dk);
+        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
+        std::vector<std::size_t> at;
+        for (std::size_t x = 0; x < dk; ++x) {
+            for (const std::size_t column : w.place.columns) at.push_back((group(w) * dk + x) * dv + column);
+        }
+        return at;
+    }
+
 private:
     // What every explanation leaves of the error, at most; with room for sums in another order.
     static constexpr double k_least_gain = 0.334;
 
     std::optional<LaneResult> act_out(const Window& w, const Hypothesis& h) const {
+        if (w.only && !h.chunk) return act_out_inputs(w, h);
         Hypothesis acted = h;
         if (w.only) {
-            if (!h.chunk) return std::nullopt;
             acted.chunk = [&h, only = *w.only](ChunkParts& c) {
                 if (c.index == only) h.chunk(c);
             };
         }
         return acted.act_out(w.inputs, m_r.contract.value, w.place, &w.grams);
+    }
+
+    // A mistake in what the inputs mean, made with the tokens of one chunk alone.
+    std::optional<LaneResult> act_out_inputs(const Window& w, const Hypothesis& h) const {
+        LaneInputs inputs = w.inputs;
+        GdnContract contract = m_r.contract.value;
+        if (h.gate_is_factor || (h.given && !h.given(inputs, contract, w.place))) return std::nullopt;
+        Lane faulty = prepare_lane(inputs, contract);
+        if (h.prepared) h.prepared(faulty);
+        Lane lane = prepare_lane(w.inputs, m_r.contract.value);
+        const std::size_t first = *w.only * w.chunk - w.place.begin;
+        const std::size_t end = std::min(first + w.chunk, lane.tokens);
+        const auto take = [&](std::vector<double>& to, const std::vector<double>& from, std::size_t width) {
+            for (std::size_t i = first * width; i < end * width; ++i) to[i] = from[i];
+        };
+        for (double& q : faulty.q) q *= faulty.scale / lane.scale;
+        take(lane.q, faulty.q, lane.dk);
+        take(lane.k, faulty.k, lane.dk);
+        take(lane.v, faulty.v, lane.columns);
+        take(lane.gate, faulty.gate, 1);
+        take(lane.beta, faulty.beta, 1);
+        return run_lane<double>(lane, {}, &w.grams);
     }
 
     // 1: right before and after; 0: not explained.
@@ -193,32 +242,6 @@ private:
             if (!std::isfinite((*e.got)[i]) && std::isfinite((*e.want)[i])) return false;
         }
         return true;
-    }
-
-    std::size_t group(const Window& w) const {
-        return w.place.sequence * static_cast<std::size_t>(m_r.problem.dims.Hv) + w.place.head;
-    }
-
-    std::vector<std::size_t> out_at(const Window& w) const {
-        const auto heads = static_cast<std::size_t>(m_r.problem.dims.Hv);
-        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
-        const std::size_t row = static_cast<std::size_t>(m_r.problem.sequences[w.place.sequence].begin) + w.place.begin;
-        std::vector<std::size_t> at;
-        for (std::size_t t = 0; t < w.place.tokens; ++t) {
-            for (const std::size_t column : w.place.columns)
-                at.push_back(((row + t) * heads + w.place.head) * dv + column);
-        }
-        return at;
-    }
-
-    std::vector<std::size_t> state_at(const Window& w) const {
-        const auto dk = static_cast<std::size_t>(m_r.problem.dims.dk);
-        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
-        std::vector<std::size_t> at;
-        for (std::size_t x = 0; x < dk; ++x) {
-            for (const std::size_t column : w.place.columns) at.push_back((group(w) * dk + x) * dv + column);
-        }
-        return at;
     }
 
     static double compare(const Evidence& e, const std::vector<std::size_t>& at, const std::vector<double>& acted,

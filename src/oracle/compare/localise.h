@@ -58,8 +58,11 @@ void match_rounding(const Evidence& evidence, std::string_view tensor, std::vect
 // Factors of the terms of the lane's first wrong chunk that make it right; nullopt: none do.
 std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,
                                             const LaneErrors& errors);
+// The stages at which some change makes the lane's first wrong chunks right, whatever the change is; nullopt: none.
+std::optional<Diagnosis> match_stages(const GdnReference& reference, const ForwardEvidence& evidence,
+                                      const LaneErrors& errors, int threads);
 // What the pattern of errors says when no known mistake fits.
 Diagnosis match_pattern(const GdnReference& reference, const ForwardEvidence& evidence,
-                        const std::vector<LaneErrors>& errors, const FaultPlace& place);
+                        const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);
 
 }  // namespace gdnctl::oracle

@@ -25,11 +25,12 @@ Diagnosis guess(std::vector<std::string> stages, std::string text) {
 class PatternSearch {
 public:
     PatternSearch(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
-                  const FaultPlace& place)
+                  const FaultPlace& place, int threads)
         : m_r(r),
           m_evidence(evidence),
           m_errors(errors),
           m_place(place),
+          m_threads(threads),
           m_heads(static_cast<std::size_t>(r.problem.dims.Hv)),
           m_dv(static_cast<std::size_t>(r.problem.dims.dv)),
           m_chunk(static_cast<std::size_t>(r.contract.value.chunk)) {
@@ -59,6 +60,7 @@ public:
         if (auto d = unwritten()) return *d;
         if (auto d = few_places()) return *d;
         if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads)) return *d;
         if (auto d = rounding()) return *d;
         return by_place();
     }
@@ -204,6 +206,7 @@ private:
     const ForwardEvidence& m_evidence;
     const std::vector<LaneErrors>& m_errors;
     const FaultPlace& m_place;
+    int m_threads;
     std::size_t m_heads, m_dv, m_chunk;
     const LaneErrors* m_lane = nullptr;
     double m_score = -1;
@@ -285,8 +288,8 @@ Diagnosis PatternSearch::by_place() const {
 }  // namespace
 
 Diagnosis match_pattern(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
-                        const FaultPlace& place) {
-    return PatternSearch(r, evidence, errors, place).run();
+                        const FaultPlace& place, int threads) {
+    return PatternSearch(r, evidence, errors, place, threads).run();
 }
 
 }  // namespace gdnctl::oracle

@@ -26,7 +26,36 @@ GDNCTL_RANGES_CHECKED void add_rows(Real* to, std::size_t width, Real sign, cons
     }
 }
 
+inline GDNCTL_RANGES_CHECKED double sum_of_products(const double* a, const double* b, std::size_t count) {
+    // Four sums at once: they need not wait for each other.
+    double sums[4] = {0, 0, 0, 0};
+    std::size_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        sums[0] += a[i] * b[i];
+        sums[1] += a[i + 1] * b[i + 1];
+        sums[2] += a[i + 2] * b[i + 2];
+        sums[3] += a[i + 3] * b[i + 3];
+    }
+    for (; i < count; ++i) sums[0] += a[i] * b[i];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+inline GDNCTL_RANGES_CHECKED void scaled_difference(double* a, const double* b, double factor, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) a[i] = (a[i] - b[i]) * factor;
+}
+
 }  // namespace sums_detail
+
+inline double inner(std::span<const double> a, std::span<const double> b) {
+    assert(a.size() == b.size());
+    return sums_detail::sum_of_products(a.data(), b.data(), a.size());
+}
+
+// a = (a - b) factor
+inline void scale_difference(std::span<double> a, std::span<const double> b, double factor) {
+    assert(a.size() == b.size());
+    sums_detail::scaled_difference(a.data(), b.data(), factor, a.size());
+}
 
 // to += sign * sum_i factors_i rows_i, in this order; `rows` has as many values as `to` for each factor. A factor of 0
 // leaves its row out, NaN or not.

@@ -1,0 +1,96 @@
+#include "oracle/compare/stage_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "oracle/compare/localise.h"
+#include "oracle/kernels/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct Suspect {
+    const Suspicion* suspicion = nullptr;
+    Explanation explanation;
+};
+
+bool right_enough(const Section& s, std::size_t index, const Reals& errors) {
+    const double left = rms_of(errors);
+    if (left <= 2 * k_ok_band) return true;
+    return explains(rms_of(honest_errors(s, index, s.truths[index])), 4 * left);
+}
+
+// Whether the chunk after one that is explained is right from there, or wrong in the same way.
+bool holds_on(const Section& s, std::size_t next, const Suspicion& suspicion, const Explanation& e) {
+    if (next >= s.parts.size()) return true;
+    if (suspicion.carries) return true;
+    if (right_enough(s, next, honest_errors(s, next, e.state))) return true;
+    return suspicion.attempt(s, next, e.state).has_value();
+}
+
+std::optional<Explanation> asked(const Section& s, const Suspicion& suspicion) {
+    if (suspicion.carries && s.wrong == 0) return std::nullopt;
+    if (!suspicion.carries && s.wrong == s.parts.size()) return std::nullopt;
+    const std::size_t index = suspicion.carries ? s.wrong - 1 : s.wrong;
+    auto e = suspicion.attempt(s, index, s.truths[index]);
+    if (e && !holds_on(s, s.wrong + 1, suspicion, *e)) e.reset();
+    return e;
+}
+
+Diagnosis named(std::vector<Suspect> found) {
+    double best = HUGE_VAL;
+    for (const Suspect& f : found) best = std::min(best, f.explanation.after);
+    std::erase_if(found, [&](const Suspect& f) { return f.explanation.after > std::max(10 * best, 2.0); });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Suspect& a, const Suspect& b) { return a.explanation.numbers < b.explanation.numbers; });
+    const std::size_t fewest = found.front().explanation.numbers;
+    Diagnosis d;
+    for (const Suspect& f : found) {
+        for (const std::string& stage : f.suspicion->stages) {
+            if (std::find(d.stages.begin(), d.stages.end(), stage) == d.stages.end()) d.stages.push_back(stage);
+        }
+        if (f.explanation.numbers > fewest + fewest / 4) continue;
+        const Explanation& e = f.explanation;
+        d.hints.push_back({f.suspicion->stages.front(),
+                           e.numbers == 0 ? fmt::format("matches if {}", e.text)
+                                          : fmt::format("matches if {} ({} numbers found)", e.text, e.numbers),
+                           e.before / std::max(e.after, 0.25)});
+    }
+    d.stage = d.stages.front();
+    return d;
+}
+
+}  // namespace
+
+std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEvidence& evidence, const LaneErrors& errors,
+                                      int threads) {
+    const auto lanes = wrong_lanes(r, {errors});
+    if (lanes.empty()) return std::nullopt;
+    const bool out_wrong =
+        std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
+    const LaneSearch search(r, evidence);
+    const auto few = make_section(search, r, evidence, lanes.front(), out_wrong, k_columns);
+    const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
+    const auto all = make_section(search, r, evidence, lanes.front(), out_wrong, dv);
+    if (!few || !all) return std::nullopt;
+    static const std::vector<Suspicion> k_suspicions = [] {
+        auto list = move_suspicions();
+        for (Suspicion& s : factor_suspicions()) list.push_back(std::move(s));
+        return list;
+    }();
+    std::vector<std::optional<Explanation>> found(k_suspicions.size());
+    run_tasks(found.size(), threads, [&] {
+        return [&](std::size_t i) { found[i] = asked(k_suspicions[i].all_columns ? *all : *few, k_suspicions[i]); };
+    });
+    std::vector<Suspect> suspects;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (found[i]) suspects.push_back({&k_suspicions[i], std::move(*found[i])});
+    }
+    if (suspects.empty()) return std::nullopt;
+    return named(std::move(suspects));
+}
+
+}  // namespace gdnctl::oracle
