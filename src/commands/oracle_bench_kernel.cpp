@@ -71,7 +71,7 @@ Status ForeignPass::before(Given given) {
     const bool first = !m_first;
     const bool drawn = !first && m_task.fresh != nullptr;
     if (drawn && given == Given::fresh) {
-        m_task.fresh->draw(secret_seed());
+        GDNCTL_TRY(m_task.fresh->draw(secret_seed()));
         m_inputs = m_pass == oracle::Pass::backward ? m_task.fresh->with_cotangents() : m_task.fresh->file();
     }
     m_disguise = {};
@@ -102,10 +102,20 @@ Status ForeignPass::after() {
     if (m_fault) return {};
     apply(m_disguise, outputs, m_task.reference.contract.value.state_layout);
     if (!m_first) return judge_first(std::move(outputs));
-    if (m_report.verdict != oracle::Verdict::ok) return {};  // it has no time anyway
+    if (m_report.verdict != oracle::Verdict::ok) return complain(outputs);
     if (m_task.fresh != nullptr) return judge_fresh(outputs);
     if (same_bytes(*m_first, outputs)) return {};
     note_later(judged(outputs, m_task.reference));
+    return {};
+}
+
+Status ForeignPass::complain(const oracle::TensorFile& outputs) {
+    if (!m_task.complaint) return {};  // it has no time anyway
+    if (m_task.fresh != nullptr && m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
+    GDNCTL_TRY_ASSIGN(const std::string why, m_task.complaint(outputs));
+    if (!why.empty()) {
+        m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
+    }
     return {};
 }
 
@@ -127,7 +137,12 @@ Status ForeignPass::judge_first(oracle::TensorFile outputs) {
 Status ForeignPass::judge_fresh(const oracle::TensorFile& outputs) {
     if (m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
     GDNCTL_TRY_ASSIGN(const auto reference, m_task.fresh->reference(m_task.threads));
-    note_later(judged(outputs, reference));
+    const auto verdict = judged(outputs, reference);
+    if (!verdict.fault && verdict.report.verdict == oracle::Verdict::unstable_input) return {};
+    if (!verdict.fault && verdict.report.verdict == oracle::Verdict::suspect && m_task.complaint) {
+        return complain(outputs);
+    }
+    note_later(verdict);
     return {};
 }
 
@@ -137,8 +152,9 @@ void ForeignPass::note_later(const oracle::KernelVerdict& verdict) {
     m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
 }
 
-Result<double> ForeignPass::seconds_of(Given given, Clock& clock) {
+Result<double> ForeignPass::seconds_of(Given given, Clock& clock, const std::function<void()>& chill) {
     GDNCTL_TRY(before(given));
+    if (chill) chill();
     const auto start = clock.monotonic();
     run();
     const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
@@ -146,7 +162,7 @@ Result<double> ForeignPass::seconds_of(Given given, Clock& clock) {
     return seconds;
 }
 
-Status ForeignPass::check_memory_of_results(Clock& clock) {
+Status ForeignPass::check_memory_of_results(Clock& clock, const std::function<void()>& chill) {
     constexpr int k_needed = 5;         // noise makes an honest kernel look so once, not as often as that
     constexpr int k_spared = 2;         // and hides one that is not once
     constexpr double k_least = 200e-6;  // less may be the start of a processor that slept
@@ -154,11 +170,11 @@ Status ForeignPass::check_memory_of_results(Clock& clock) {
     double fresh = std::numeric_limits<double>::infinity();
     double again = fresh;
     for (int faster = 0, not_faster = 0; faster < k_needed;) {
-        GDNCTL_TRY_ASSIGN(const double now, seconds_of(Given::fresh, clock));
+        GDNCTL_TRY_ASSIGN(const double now, seconds_of(Given::fresh, clock, chill));
         fresh = std::min(fresh, now);
         again = std::numeric_limits<double>::infinity();
         for (const Given given : {Given::again, Given::again, Given::again_with_other_signs}) {
-            GDNCTL_TRY_ASSIGN(const double seconds, seconds_of(given, clock));
+            GDNCTL_TRY_ASSIGN(const double seconds, seconds_of(given, clock, chill));
             again = std::min(again, seconds);
         }
         const bool known = 2 * again < fresh && fresh - again > k_least;

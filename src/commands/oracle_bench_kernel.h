@@ -26,7 +26,10 @@ struct Task {
     std::function<oracle::TensorFile()> with_cotangents = {};  // empty: nothing but the forward is wanted
     // Of the same shape and dtypes, to be drawn anew for each run but the first; nullptr: all runs have `inputs`, each
     // with other signs.
-    oracle::BenchInputs* fresh = nullptr;
+    oracle::FreshInputs* fresh = nullptr;
+    // Where a run is not OK, but the first was not either, or it is no more than suspect: what is wrong with its
+    // outputs all the same, empty if nothing is. Empty: what is not OK has no time.
+    std::function<Result<std::string>(const oracle::TensorFile& outputs)> complaint = {};
 };
 
 // One pass of one kernel as a subject: each run with inputs of its own (so that no result can be kept from run to run),
@@ -41,7 +44,8 @@ public:
     // This object and the task's parts must outlive the subject.
     Subject subject(std::string name, double flop);
     // After all rounds: whether inputs that it has seen cost it as much as fresh ones. If not, that is its fault.
-    Status check_memory_of_results(Clock& clock);
+    // `chill` is called before each run; may be empty.
+    Status check_memory_of_results(Clock& clock, const std::function<void()>& chill = {});
 
     oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
@@ -69,9 +73,10 @@ private:
     Status after();
     oracle::KernelVerdict judged(const oracle::TensorFile& outputs, const oracle::GdnReference& reference) const;
     void note_later(const oracle::KernelVerdict& verdict);
+    Status complain(const oracle::TensorFile& outputs);
     Status judge_first(oracle::TensorFile outputs);
     Status judge_fresh(const oracle::TensorFile& outputs);
-    Result<double> seconds_of(Given given, Clock& clock);
+    Result<double> seconds_of(Given given, Clock& clock, const std::function<void()>& chill);
 
     oracle::Pass m_pass;
     Task m_task;

@@ -153,6 +153,42 @@ test_results_that_depend_on_the_call() {
     out_has 'INCORRECT_NUMERICAL UNSTEADY'
 }
 
+# The fixture that keeps results; SEEN says when it takes inputs for ones that it has had.
+kept() { cc -O2 -shared -fPIC -w -I "$REPO/include" -I "$FIXTURES/kernels" "-DSEEN(a,b,n)=$1" -o kept.so "$FIXTURES/kernels/kept.c" -lm || fail "the test's kernel does not compile"; }
+
+test_results_of_earlier_runs_are_not_timed() {
+    dataset
+    # By the size of values, whatever their signs.
+    kept 'same_sizes(a,b,n)'
+    expect 1 evaluate --definition "$PREFILL" --kernel lib:kept.so --traces t.jsonl
+    out_has 'RUNTIME_ERROR       CACHED'
+    out_has 'inputs that it has seen, signs aside, take'
+    last_trace t.jsonl | jq -e '.evaluation | .status == "RUNTIME_ERROR" and .performance == null' >/dev/null || fail "the trace"
+    kept 1
+    for definition in "$DECODE" "$MTP"; do
+        expect 1 evaluate --definition "$definition" --kernel lib:kept.so
+        out_has 'INCORRECT_NUMERICAL UNSTEADY'
+        out_has 'another result in a later run: final_state is'
+    done
+    kept 0
+    expect 0 evaluate --definition "$MTP" --kernel lib:kept.so
+}
+
+test_later_runs_that_pass_by_the_rule_alone_are_checked() {
+    dataset
+    almost='float *s = c->final_state.data; for (int i = 0; i < 524288; ++i) s[i] *= 1.001F;'
+    spoiled "$almost"
+    expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c
+    out_has 'PASSED              WRONG'
+    spoiled "$almost static int n; if (++n > 4) s[0] = s[1] = 4000;"
+    expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c --iterations 8
+    out_has 'PASSED              WRONG'
+    spoiled "$almost static int n; for (int i = 0; n > 4 \&\& i < 65536; ++i) s[i] = 4000; ++n;"
+    expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c --iterations 8
+    out_has 'INCORRECT_NUMERICAL UNSTEADY'
+    out_has 'of 528384 values beyond both tolerances'
+}
+
 test_what_the_rule_lets_pass_is_named() {
     dataset
     edit "ds/workloads/gdn/$DECODE.jsonl" '.workload.inputs.scale.value = 1e-5'

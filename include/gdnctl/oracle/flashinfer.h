@@ -145,14 +145,16 @@ struct WorkloadInputs {
     TensorFile file;                      // as read_problem takes it under the contract `flashinfer`
     std::vector<std::int64_t> state_row;  // of each sequence: the row of the state input it starts from
     std::vector<std::string> warnings;
-    bool has_random = false;  // some inputs are our own random numbers
+    std::vector<std::string> random;  // inputs that are our own random numbers
 };
 
 // `loaded`: the tensors of the inputs that come from safetensors files, by input name. What is random, or not named, is
 // N(0,1) from a stream of this workload and input: other numbers than FlashInfer-Bench's, and the same each time.
-// Errors: a tensor of another shape or dtype, sequences that do not fit, random offsets or indices.
+// With a seed it is N(0,1) of that seed. Errors: a tensor of another shape or dtype, sequences that do not fit, random
+// offsets or indices.
 Result<WorkloadInputs> make_workload_inputs(const GdnDefinition& definition, const Workload& workload,
-                                            const std::map<std::string, Tensor>& loaded);
+                                            const std::map<std::string, Tensor>& loaded,
+                                            std::optional<std::uint64_t> seed = std::nullopt);
 
 // FlashInfer-Bench's rule on the outputs of one call.
 struct RuleResult {

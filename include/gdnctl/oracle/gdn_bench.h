@@ -9,6 +9,7 @@
 
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/forward32.h"
+#include "gdnctl/oracle/fresh_inputs.h"
 #include "gdnctl/oracle/gdn_compare.h"
 #include "gdnctl/oracle/gdn_problem.h"
 
@@ -27,22 +28,16 @@ double nominal_decode_bytes(const GdnDims& dims);
 // Runs fp32 multiply-adds in registers on `threads` threads, `steps` steps each; returns the operations done.
 double run_multiply_adds(std::size_t steps, int threads, Isa isa);
 
-enum class Pass { forward, backward, decode };
-std::string_view name_of(Pass pass);
-
 // One set of inputs as kernels take it and as the oracle judges it. Keys and queries have length 1 and no l2norm is
 // done, g = -0.1 |N|, beta in U(0,1), an initial state; no denormals.
-class BenchInputs {
+class BenchInputs : public FreshInputs {
 public:
     // With bf16 storage q, k, v, out, d_out, dq, dk and dv are that. Errors: as read_problem.
     static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed, Storage storage = Storage::f32);
 
-    // Other values everywhere, cotangents too where there are any: of the same kind (but uniform instead of normal),
-    // and as independent of the last ones as of any.
-    void draw(std::uint64_t seed);
-    // How far outputs (gradients, of a backward) are from what our fp32 kernels make of these inputs. Up to 1, two
-    // honest fp32 results may differ; beyond, only the truth can tell. Infinity: something is missing or not finite.
-    double distance(const TensorFile& outputs, Pass pass, int threads);
+    // Uniform values instead of normal ones, cotangents too where there are any.
+    Status draw(std::uint64_t seed) override;
+    double distance(const TensorFile& outputs, Pass pass, int threads) override;
 
     // Multiplies an array as large as all states by -1, as often as there are tokens in a row of the batch: the least
     // that decoding them can take.
@@ -62,8 +57,8 @@ public:
     void decode(int threads, Isa isa, bool deferred);
 
     // The same as tensors by name, and with the cotangents of the backward passes.
-    const TensorFile& file() const;
-    TensorFile with_cotangents() const;
+    const TensorFile& file() const override;
+    TensorFile with_cotangents() const override;
 
     void poison_outputs();  // fills them, and the gradients, with NaN
     std::uint64_t checksum() const { return m_checksum; }
@@ -71,7 +66,7 @@ public:
     std::uint64_t gradients_checksum() const;
 
     // Truth and budget: takes a while.
-    Result<GdnReference> reference(int threads) const;
+    Result<GdnReference> reference(int threads) const override;
     TensorFile outputs(const GdnReference& reference) const;
     // The worst gradient's RMS error, relative to the exact one and in units of k_gradient_budget; dg is judged beside
     // dbeta. Takes a while.

@@ -26,7 +26,7 @@ enum class KernelFaultKind {
     wrong_shape,    // outputs of another shape or dtype, or none (programs only)
     non_finite,     // NaN or infinity where the truth is finite
     unsteady,       // the same inputs gave another result in a later call
-    cached,         // inputs that it has seen cost it less than fresh ones (oracle bench)
+    cached,         // inputs that it has seen cost it less than fresh ones, where it is timed
     out_of_bounds,  // touched memory beside its arrays, or wrote to its inputs
     crashed,
     memory_limit,

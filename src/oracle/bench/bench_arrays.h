@@ -55,6 +55,10 @@ struct BenchArray {
     }
 };
 
+// The largest of both errors (root mean square, and of one value) in units of what two honest results may differ by;
+// infinity where something is not finite or has another size. What `want` stores says what is honest.
+double distance_of(const Tensor* got, const BenchArray& want);
+
 struct BenchInputs::Arrays {
     TensorFile file;
     GdnDims dims;

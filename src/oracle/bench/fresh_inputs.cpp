@@ -49,7 +49,8 @@ void put(BenchArray& array, Tensor& tensor) {
     for (std::size_t i = 0; i < array.size; ++i) array.set(i, static_cast<float>(element(tensor, i)));
 }
 
-// The largest of both errors, in units of what is allowed; infinity where something is not finite or has another size.
+}  // namespace
+
 double distance_of(const Tensor* got, const BenchArray& want) {
     constexpr double k_infinite = std::numeric_limits<double>::infinity();
     if (got == nullptr || got->count() != want.size) return k_infinite;
@@ -84,9 +85,7 @@ double distance_of(const Tensor* got, const BenchArray& want) {
     return std::max(rms / allowed.rms, worst / allowed.largest) / size;
 }
 
-}  // namespace
-
-void BenchInputs::draw(std::uint64_t seed) {
+Status BenchInputs::draw(std::uint64_t seed) {
     Arrays& a = *m_arrays;
     Random random(seed, 0);
     const auto width = static_cast<std::size_t>(a.dims.dk);
@@ -110,9 +109,10 @@ void BenchInputs::draw(std::uint64_t seed) {
         }
     }
     a.saved = false;
-    if (a.d_out.size == 0) return;
+    if (a.d_out.size == 0) return {};
     draw_values(a.d_out, random, 1);
     draw_values(a.d_state, random, 1);
+    return {};
 }
 
 double BenchInputs::distance(const TensorFile& outputs, Pass pass, int threads) {

@@ -38,11 +38,10 @@ std::int64_t axis_of(const GdnDefinition& d, const Workload& w, std::string_view
 }
 
 // All of this input's values, or those of some rows of it: row i of the result is row rows[i].
-Tensor random_tensor(const Workload& w, const TensorSpec& spec, const Shape& shape,
+Tensor random_tensor(std::uint64_t seed, const TensorSpec& spec, const Shape& shape,
                      const std::vector<std::int64_t>& rows) {
     const std::size_t count = element_count(shape).value_or(0);
     const std::size_t width = rows.empty() ? count : count / rows.size();
-    const std::uint64_t seed = hash_of(w.uuid);
     const std::uint64_t stream = hash_of(spec.name);
     std::vector<double> values;
     values.reserve(count);
@@ -69,8 +68,9 @@ Tensor chosen_rows(const Tensor& tensor, const std::vector<std::int64_t>& rows) 
 // One workload's inputs being gathered.
 class Gatherer {
 public:
-    Gatherer(const GdnDefinition& definition, const Workload& workload, const std::map<std::string, Tensor>& loaded)
-        : m_definition(definition), m_workload(workload), m_loaded(loaded) {}
+    Gatherer(const GdnDefinition& definition, const Workload& workload, const std::map<std::string, Tensor>& loaded,
+             std::uint64_t seed)
+        : m_definition(definition), m_workload(workload), m_loaded(loaded), m_seed(seed) {}
 
     Result<WorkloadInputs> all() {
         GDNCTL_TRY_ASSIGN(const WorkloadSize size, workload_size(m_definition, m_workload));
@@ -136,9 +136,9 @@ private:
         if (!is_floating(dtype_of(spec.dtype))) {
             return bad(m_workload, fmt::format("{} must come from a file: random ones mean nothing", spec.name));
         }
-        m_result.has_random = true;
+        m_result.random.push_back(spec.name);
         if (is_state) shape.front() = static_cast<std::int64_t>(m_result.state_row.size());
-        return random_tensor(m_workload, spec, shape, is_state ? m_result.state_row : std::vector<std::int64_t>());
+        return random_tensor(m_seed, spec, shape, is_state ? m_result.state_row : std::vector<std::int64_t>());
     }
 
     // Recorded decode workloads hold a and b without the axis of the one token.
@@ -164,6 +164,7 @@ private:
     const GdnDefinition& m_definition;
     const Workload& m_workload;
     const std::map<std::string, Tensor>& m_loaded;
+    std::uint64_t m_seed;
     WorkloadInputs m_result;
 };
 
@@ -235,8 +236,9 @@ Result<WorkloadSize> workload_size(const GdnDefinition& d, const Workload& w) {
 }
 
 Result<WorkloadInputs> make_workload_inputs(const GdnDefinition& definition, const Workload& workload,
-                                            const std::map<std::string, Tensor>& loaded) {
-    return Gatherer(definition, workload, loaded).all();
+                                            const std::map<std::string, Tensor>& loaded,
+                                            std::optional<std::uint64_t> seed) {
+    return Gatherer(definition, workload, loaded, seed.value_or(hash_of(workload.uuid))).all();
 }
 
 }  // namespace gdnctl::oracle::flashinfer

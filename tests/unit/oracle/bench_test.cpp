@@ -152,7 +152,7 @@ TEST_CASE("bench: fresh inputs are others each time, and our kernels' results ar
         REQUIRE(inputs);
         for (const std::uint64_t seed : {7U, 8U}) {
             const TensorFile before = inputs->with_cotangents();
-            inputs->draw(seed);
+            REQUIRE(inputs->draw(seed));
             const TensorFile now = inputs->with_cotangents();
             REQUIRE(now.tensors.size() == 8);
             for (std::size_t i = 0; i < now.tensors.size(); ++i) {
