@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -116,8 +115,7 @@ private:
                 wanted.outputs.tensors.push_back({"pool", m_contender.program()->pool(m_inputs.file)});
             }
         }
-        m_wanted = std::move(wanted.outputs);
-        m_rule = oracle::flashinfer::apply_rule(got.outputs, m_wanted);
+        m_rule = oracle::flashinfer::apply_rule(got.outputs, wanted.outputs);
         m_judged = true;
         GDNCTL_TRY_ASSIGN(const auto verdict,
                           oracle::judge_kernel(kernel, m_inputs.file, m_reference, m_options.threads, k_seed));
@@ -130,33 +128,7 @@ private:
         return {};
     }
 
-    // A program times itself; what its last run gave, or the first that gave something else, is judged again.
-    Status time_program(SolutionKernel& program) {
-        std::vector<double> medians;
-        GDNCTL_TRY_ASSIGN(const auto run, program.run_trials(m_inputs.file, m_reference.contract, m_options.threads,
-                                                             m_options.trials, medians));
-        m_item.fault = run.fault;
-        if (run.fault) return {};
-        GDNCTL_TRY_ASSIGN(const auto report, oracle::judge(m_reference, run.outputs, {}));
-        const RuleResult rule = oracle::flashinfer::apply_rule(run.outputs, m_wanted);
-        if (rule.status != m_rule.status || report.verdict != m_item.verdict) {
-            m_item.fault = KernelFault{
-                KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", report.reason), {}};
-            return {};
-        }
-        GDNCTL_TRY_ASSIGN(const auto kernel, OwnKernel::make(k_timed_reference, m_reference, m_options.threads));
-        oracle_bench::Subject first = kernel->subject();
-        oracle_bench::Subject second = kernel->subject();
-        GDNCTL_TRY_ASSIGN(m_latencies, measure(
-                                           first, second, m_options.trials, make_chill(), [] { return false; },
-                                           m_context.clock, m_context.stop));
-        m_latencies.solution_ms =
-            std::accumulate(medians.begin(), medians.end(), 0.0) / static_cast<double>(medians.size());
-        return {};
-    }
-
     Status time() {
-        if (m_contender.program() != nullptr) return time_program(*m_contender.program());
         std::unique_ptr<oracle_bench::ForeignKernel> foreign;
         std::unique_ptr<oracle_bench::ForeignPass> forward;
         std::unique_ptr<OwnKernel> own;
@@ -165,15 +137,19 @@ private:
         // What a kernel writes itself, before it is laid out as the contract has it.
         m_reference.problem.packed = false;
         m_reference.contract.value.state_layout = oracle::StateLayout::key_value;
-        if (oracle_kernel::is_library(spelling)) {
-            GDNCTL_TRY_ASSIGN(foreign, oracle_bench::ForeignKernel::open(spelling, m_options.limits, m_context));
+        if (m_contender.program() != nullptr || oracle_kernel::is_library(spelling)) {
             GDNCTL_TRY_ASSIGN(
                 m_fresh, FreshWorkload::make(m_definition, m_item.trace.workload, std::move(m_loaded), m_contract));
             const oracle::TensorFile as_called = m_fresh->file();  // the workload's own values until it is drawn
-            GDNCTL_TRY_ASSIGN(auto passes,
-                              foreign->passes({as_called, m_reference, m_options.threads, {}, &*m_fresh, rule()}));
-            forward = std::move(passes.front());
-            subject = forward->subject(spelling, 0);
+            const oracle_bench::Task task{as_called, m_reference, m_options.threads, {}, &*m_fresh, rule()};
+            if (m_contender.program() != nullptr) {
+                forward = m_contender.program()->timed(task, *m_fresh);
+            } else {
+                GDNCTL_TRY_ASSIGN(foreign, oracle_bench::ForeignKernel::open(spelling, m_options.limits, m_context));
+                GDNCTL_TRY_ASSIGN(auto passes, foreign->passes(task));
+                forward = std::move(passes.front());
+            }
+            subject = forward->subject(m_contender.name(), 0);
         } else {
             GDNCTL_TRY_ASSIGN(own, OwnKernel::make(spelling, m_reference, m_options.threads));
             subject = own->subject();
@@ -277,7 +253,6 @@ private:
     oracle::ResolvedContract m_contract;
     std::optional<FreshWorkload> m_fresh;  // what a kernel of others is timed on
     oracle::GdnReference m_reference;
-    oracle::TensorFile m_wanted;
     RuleResult m_rule;
     bool m_judged = false;
     Latencies m_latencies;
@@ -301,8 +276,8 @@ Result<Contender> Contender::from_solution(const oracle::flashinfer::Solution& s
         GDNCTL_TRY(atomic_replace(path, source.content));
     }
     if (solution.entry_function != k_own_entry) {
-        GDNCTL_TRY_ASSIGN(c.m_fault, build_solution(solution, definition, c.m_sources.path(), context));
-        auto program = std::make_unique<SolutionKernel>(solution.name, c.m_sources.path(), definition, limits, context);
+        GDNCTL_TRY_ASSIGN(c.m_fault, build_solution(solution, c.m_sources.path(), context));
+        auto program = std::make_unique<SolutionKernel>(solution, c.m_sources.path(), definition, limits, context);
         c.m_program = program.get();
         c.m_kernel = std::move(program);
         return c;

@@ -1,31 +1,30 @@
 // A solution by FlashInfer-Bench's own convention: a function of tvm-ffi's C interface that gets the definition's
-// inputs and then its outputs. It is compiled with a program around it, and run as programs (cmd:) are.
+// inputs and then its outputs. It is compiled into a library, and called in a child process as kernels of ours are.
 #pragma once
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "commands/oracle_flashinfer_time.h"
+#include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_kernel_process.h"
 #include "gdnctl/oracle/flashinfer.h"
+#include "gdnctl/oracle/fresh_workload.h"
 #include "gdnctl/oracle/kernel_under_test.h"
 #include "gdnctl/platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 
-// Compiles the sources in `folder` into `folder`/solution. nullopt: done; a fault: the compiler's refusal. Errors:
+// Compiles the sources in `folder` into `folder`/solution.so. nullopt: done; a fault: the compiler's refusal. Errors:
 // local_io, no compiler.
-oracle_kernel::Faulted build_solution(const oracle::flashinfer::Solution& solution,
-                                      const oracle::flashinfer::GdnDefinition& definition,
-                                      const std::filesystem::path& folder, const Context& context);
+oracle_kernel::Faulted build_solution(const oracle::flashinfer::Solution& solution, const std::filesystem::path& folder,
+                                      const Context& context);
 
 class SolutionKernel : public oracle::KernelUnderTest {
 public:
-    // `definition` and `context` must outlive the kernel.
-    SolutionKernel(std::string name, const std::filesystem::path& folder,
+    // `definition` and `context` must outlive the kernel. What is called is `folder`/solution.so.
+    SolutionKernel(const oracle::flashinfer::Solution& solution, const std::filesystem::path& folder,
                    const oracle::flashinfer::GdnDefinition& definition, const oracle_kernel::Limits& limits,
                    const Context& context);
 
@@ -33,29 +32,33 @@ public:
     void use_pool(std::vector<std::int64_t> rows, std::int64_t states);
 
     std::string name() const override { return m_name; }
-    bool worth_repeating() const override { return !m_program || m_program->worth_repeating(); }
-    std::string network() const override { return m_program ? m_program->network() : std::string(); }
+    bool worth_repeating() const override { return true; }
+    std::string network() const override;
     Result<oracle::KernelRun> run(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
                                   int threads) override;
 
-    // The same with trials; `medians` gets one figure each. The outputs are those of the last run, or of the first that
-    // gave something else than the first of all.
-    Result<oracle::KernelRun> run_trials(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
-                                         int threads, const TrialOptions& trials, std::vector<double>& medians);
+    // The same to be timed, in another child: each run on the inputs that `fresh` holds, with outputs as a call of ours
+    // has them. This object, `fresh` and the parts of the task must outlive it.
+    std::unique_ptr<oracle_bench::ForeignPass> timed(const oracle_bench::Task& task,
+                                                     const oracle::FreshWorkload& fresh) const;
+
+    // What it is called with for `inputs`, which have the states that sequences start from instead of a pool.
+    oracle_kernel::SolutionCall call_for(const oracle::TensorFile& inputs) const;
+    // From what such a call wrote to `out` and `final_state` in the contract's layout, and the `pool` of mtp.
+    Status name_outputs(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads,
+                        oracle::TensorFile& outputs) const;
 
     // The pool of an mtp workload, as solutions get it: what their `pool` has to be.
     oracle::Tensor pool(const oracle::TensorFile& inputs) const;
 
 private:
-    oracle::TensorFile asked(const oracle::TensorFile& inputs) const;
-    Status name_outputs(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads,
-                        oracle::KernelRun& run) const;
-
-    std::string m_name, m_spelling;
+    std::string m_name, m_entry;
+    std::filesystem::path m_library;
     const oracle::flashinfer::GdnDefinition& m_definition;
     oracle_kernel::Limits m_limits;
     const Context& m_context;
-    std::unique_ptr<oracle::KernelUnderTest> m_program;
+    oracle_kernel::KernelProcess m_process;
+    bool m_opened = false;
     std::vector<std::int64_t> m_rows;
     std::int64_t m_states = 0;
 };

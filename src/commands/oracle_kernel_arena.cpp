@@ -30,7 +30,14 @@ std::uint64_t page_size() {
 
 std::uint64_t rounded_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
-std::uint32_t abi_dtype(DType dtype) { return dtype == DType::bf16 ? GDN_BF16 : GDN_F32; }
+std::uint32_t abi_dtype(DType dtype) {
+    switch (dtype) {
+        case DType::bf16: return GDN_BF16;
+        case DType::i32: return k_int32;
+        case DType::i64: return k_int64;
+        default: return GDN_F32;
+    }
+}
 
 Place place_for(std::uint64_t& end, std::uint64_t bytes, DType dtype, const oracle::Shape& shape) {
     Place p;
@@ -80,6 +87,16 @@ std::vector<Range> ranges_of(Slot slot, const Place& place, const KernelCall& ca
     return ranges;
 }
 
+// Values, or nothing, with what can be told from results beside them.
+void put_array(std::byte* base, const Place& p, const void* bytes, std::size_t count) {
+    std::byte* page = base + p.page;
+    std::fill_n(page, p.begin, k_beside);
+    if (count > 0) std::memcpy(page + p.begin, bytes, count);
+    std::fill(page + p.begin + p.bytes, page + p.page_bytes, k_beside);
+}
+
+std::size_t width_of(const Place& p) { return p.dtype == GDN_BF16 ? 2 : 4; }
+
 std::uint32_t entry_of(oracle::KernelPass pass) {
     switch (pass) {
         case oracle::KernelPass::forward: return GDN_FORWARD;
@@ -95,9 +112,29 @@ const Place& place_of(const Header& header, Slot slot) { return header.places[st
 }  // namespace
 
 std::string_view name_of(Slot slot) {
-    constexpr std::array<std::string_view, k_slots> k_names = {
-        "q",           "k",  "v",  "g",  "beta", "initial_state", "cu_seqlens",     "d_out", "d_final_state", "out",
-        "final_state", "dq", "dk", "dv", "dg",   "dbeta",         "d_initial_state"};
+    constexpr std::array<std::string_view, k_slots> k_names = {"q",
+                                                               "k",
+                                                               "v",
+                                                               "g",
+                                                               "beta",
+                                                               "initial_state",
+                                                               "cu_seqlens",
+                                                               "d_out",
+                                                               "d_final_state",
+                                                               "A_log",
+                                                               "a",
+                                                               "dt_bias",
+                                                               "b",
+                                                               "initial_state_indices",
+                                                               "out",
+                                                               "final_state",
+                                                               "dq",
+                                                               "dk",
+                                                               "dv",
+                                                               "dg",
+                                                               "dbeta",
+                                                               "d_initial_state",
+                                                               "intermediate_states_buffer"};
     return k_names[static_cast<std::size_t>(slot)];
 }
 
@@ -160,14 +197,37 @@ Header lay_out(const KernelCall& call, int threads) {
     return h;
 }
 
+Header lay_out(const SolutionCall& call) {
+    Header h;
+    h.scale = call.scale;
+    std::uint64_t end = rounded_up(sizeof(Header), page_size());
+    for (const auto& [what, tensor] : call.arguments) {
+        h.argument[h.arguments++] = what;
+        if (what >= k_slots) continue;
+        const std::size_t bytes = oracle::element_count(tensor.shape).value_or(0) * size_of(tensor.dtype);
+        h.places[what] = place_for(end, bytes, tensor.dtype, tensor.shape);
+    }
+    h.bytes = end;
+    return h;
+}
+
+void fill(std::byte* base, const Header& header, const SolutionCall& call) {
+    std::memcpy(base, &header, sizeof header);
+    for (const auto& [what, tensor] : call.arguments) {
+        if (what >= k_slots) continue;
+        const Place& p = header.places[what];
+        put_array(base, p, tensor.bytes.data(), tensor.bytes.size());
+        if (!is_output(static_cast<Slot>(what))) continue;
+        const std::size_t count = p.bytes / width_of(p);
+        if (p.dtype == GDN_BF16) poison_rows(array_at(base, p), 0, count, k_poison_bf16);
+        if (p.dtype == GDN_F32) poison_rows(array_at(base, p), 0, count, k_poison_f32);
+    }
+}
+
 void fill(std::byte* base, const Header& header, const KernelCall& call) {
     std::memcpy(base, &header, sizeof header);
     const auto put = [&](Slot slot, const void* bytes, std::size_t count) {
-        const Place& p = place_of(header, slot);
-        std::byte* page = base + p.page;
-        std::fill_n(page, p.begin, k_beside);
-        if (count > 0) std::memcpy(page + p.begin, bytes, count);
-        std::fill(page + p.begin + p.bytes, page + p.page_bytes, k_beside);
+        put_array(base, place_of(header, slot), bytes, count);
     };
     const auto put_tensor = [&](Slot slot, const oracle::Tensor& t) { put(slot, t.bytes.data(), t.bytes.size()); };
     put_tensor(Slot::q, call.q);
@@ -248,6 +308,14 @@ Unwritten count_unwritten(const std::byte* base, const Header& header, Slot slot
                                             : count_equal(array, r.first, r.last, k_poison_f32);
     }
     return result;
+}
+
+Unwritten count_unwritten(const std::byte* base, const Header& header, Slot slot) {
+    const Place& p = place_of(header, slot);
+    const std::byte* array = base + p.page + p.begin;
+    const std::size_t all = p.bytes / width_of(p);
+    return {p.dtype == GDN_BF16 ? count_equal(array, 0, all, k_poison_bf16) : count_equal(array, 0, all, k_poison_f32),
+            all};
 }
 
 }  // namespace gdnctl::commands::oracle_kernel

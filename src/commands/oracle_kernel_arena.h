@@ -25,6 +25,11 @@ enum class Slot : std::uint32_t {
     cu_seqlens,
     d_out,
     d_final_state,
+    a_log,  // of solutions by FlashInfer-Bench's convention
+    a,
+    dt_bias,
+    b,
+    initial_state_indices,
     out,  // from here on outputs
     final_state,
     dq,
@@ -33,10 +38,13 @@ enum class Slot : std::uint32_t {
     dg,
     dbeta,
     d_initial_state,
+    intermediate_states_buffer,
 };
-inline constexpr std::size_t k_slots = 17;
+inline constexpr std::size_t k_slots = 23;
 std::string_view name_of(Slot slot);
 constexpr bool is_output(Slot slot) { return slot >= Slot::out; }
+
+inline constexpr std::uint32_t k_int32 = 100, k_int64 = 101;  // beside the dtypes of gdn/gdn_kernel.h
 
 // Where an array lies. It ends at most 63 bytes before its last page does and begins at a multiple of 64.
 struct Place {
@@ -44,10 +52,14 @@ struct Place {
     std::uint64_t page_bytes = 0;  // whole pages; 0: there is no such array
     std::uint64_t begin = 0;       // offset of the array from `page`
     std::uint64_t bytes = 0;
-    std::uint32_t dtype = 0;  // GDN_F32, ...
+    std::uint32_t dtype = 0;  // GDN_F32, ..., k_int32, k_int64
     std::uint32_t rank = 0;
-    std::array<std::int64_t, 4> shape = {};
+    std::array<std::int64_t, 5> shape = {};
 };
+
+// An argument of a solution: a slot, or one of these.
+inline constexpr std::uint32_t k_scale_argument = 1000, k_no_argument = 1001;
+inline constexpr std::size_t k_most_arguments = 16;
 
 // At the start of the shared memory.
 struct Header {
@@ -65,6 +77,18 @@ struct Header {
     std::uint64_t bytes = 0;  // of the whole memory
     std::int64_t steps = 0;   // of KernelCall
     std::uint64_t step_seed = 0;
+    std::uint32_t arguments = 0;  // of a solution; 0: a kernel of gdn/gdn_kernel.h
+    std::array<std::uint32_t, k_most_arguments> argument = {};
+};
+
+// One call of a solution by FlashInfer-Bench's convention: what it gets, in order.
+struct SolutionCall {
+    struct Argument {
+        std::uint32_t what = k_no_argument;  // a slot, or one of the above
+        oracle::Tensor tensor = {};          // of an output: dtype and shape, no values
+    };
+    std::vector<Argument> arguments;
+    double scale = 0;
 };
 
 // Where each step of a decode lies among the steps in memory: shuffled, so that no call knows where the next token is.
@@ -103,10 +127,12 @@ struct Reply {
 
 // Lays out the arrays of a call: places and sizes, no contents.
 Header lay_out(const oracle::KernelCall& call, int threads);
+Header lay_out(const SolutionCall& call);
 
 // Copies header and inputs into the memory at `base`, and fills outputs and all that lies beside arrays with what can
 // be told from results.
 void fill(std::byte* base, const Header& header, const oracle::KernelCall& call);
+void fill(std::byte* base, const Header& header, const SolutionCall& call);
 void poison_outputs(std::byte* base, const Header& header, const oracle::KernelCall& call);
 
 // The output arrays that this call has.
@@ -123,5 +149,7 @@ struct Unwritten {
 };
 // Elements that have to be written and still hold the poison.
 Unwritten count_unwritten(const std::byte* base, const Header& header, Slot slot, const oracle::KernelCall& call);
+// The same of an output of a solution, all of which has to be written.
+Unwritten count_unwritten(const std::byte* base, const Header& header, Slot slot);
 
 }  // namespace gdnctl::commands::oracle_kernel

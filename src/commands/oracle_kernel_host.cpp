@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "commands/oracle_kernel_arena.h"
+#include "commands/oracle_solution_entry.h"
 #include "gdn/gdn_kernel.h"
 #include "gdnctl/platform/exec_words.h"
 #include "gdnctl/platform/fd.h"
@@ -24,7 +25,7 @@ namespace {
 
 using namespace oracle_kernel;
 
-constexpr std::string_view k_modes[] = {"lib", "program"};
+constexpr std::string_view k_modes[] = {"lib", "solution", "program"};
 constexpr std::size_t k_workspace = k_slots;  // index of the workspace among the mapped pieces
 
 // --- what a signal handler may look at
@@ -89,8 +90,12 @@ void watch_faults() {
 
 class Host {
 public:
-    Host(UniqueFd asks, UniqueFd memory, std::string kernel)
-        : m_asks(std::move(asks)), m_memory(std::move(memory)), m_path(std::move(kernel)) {}
+    // `entry`: the function of a solution; empty: a kernel of gdn/gdn_kernel.h.
+    Host(UniqueFd asks, UniqueFd memory, std::string kernel, std::string entry)
+        : m_asks(std::move(asks)),
+          m_memory(std::move(memory)),
+          m_path(std::move(kernel)),
+          m_solution_entry(std::move(entry)) {}
 
     // Until nobody asks any more.
     void serve(NetworkBarrier barrier) {
@@ -104,7 +109,9 @@ public:
                 reply = map();
             } else {
                 reply.answer = Answer::done;
-                reply.value = m_order.empty() ? m_entry(&m_call) : call_steps();
+                reply.value = !m_solution_entry.empty() ? m_solution.call()
+                              : m_order.empty()         ? m_entry(&m_call)
+                                                        : call_steps();
             }
             send(reply);
         }
@@ -129,6 +136,12 @@ private:
     Reply load() {
         void* library = dlopen(m_path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) return said(Answer::refused, fmt::format("cannot be loaded: {}", dlerror()));
+        Reply reply;
+        reply.answer = Answer::loaded;
+        if (!m_solution_entry.empty()) {
+            const std::string problem = m_solution.load(library, m_solution_entry);
+            return problem.empty() ? reply : said(Answer::refused, problem);
+        }
         m_kernel = static_cast<const gdn_kernel_info*>(dlsym(library, "gdn_kernel"));
         if (m_kernel == nullptr) {
             return said(Answer::refused,
@@ -139,8 +152,6 @@ private:
                         fmt::format("was compiled for version {} of gdn/gdn_kernel.h, this gdnctl speaks version {}",
                                     m_kernel->abi_version, GDN_ABI_VERSION));
         }
-        Reply reply;
-        reply.answer = Answer::loaded;
         reply.value = static_cast<std::int32_t>(m_kernel->dtypes);
         reply.entries = (m_kernel->forward != nullptr ? 1U << GDN_FORWARD : 0U) |
                         (m_kernel->backward != nullptr ? 1U << GDN_BACKWARD : 0U) |
@@ -233,16 +244,19 @@ private:
         return m_kernel->workspace(&shapes, entry);
     }
 
+    int (*entry_of(std::uint32_t entry) const)(const gdn_call*) {
+        return entry == GDN_BACKWARD ? m_kernel->backward : entry == GDN_DECODE ? m_kernel->decode : m_kernel->forward;
+    }
+
     // Maps header and arrays. The old arrays go last, so that no new one has the address of an old one.
     Reply map() {
         Header h;
         if (pread(m_memory.get(), &h, sizeof h, 0) != static_cast<ssize_t>(sizeof h)) {
             return said(Answer::failed, "cannot read the shared memory");
         }
-        m_entry = h.entry == GDN_BACKWARD ? m_kernel->backward
-                  : h.entry == GDN_DECODE ? m_kernel->decode
-                                          : m_kernel->forward;
-        if (m_entry == nullptr) return said(Answer::refused, "has no such entry point");
+        const bool is_solution = !m_solution_entry.empty();
+        if (!is_solution) m_entry = entry_of(h.entry);
+        if (!is_solution && m_entry == nullptr) return said(Answer::refused, "has no such entry point");
         std::vector<GuardedPiece> pieces;
         for (std::size_t i = 0; i < k_slots; ++i) {
             const Place& p = h.places[i];
@@ -250,9 +264,13 @@ private:
         }
         auto mapped = GuardedMapping::map(m_memory.get(), pieces);
         if (!mapped) return said(Answer::failed, mapped.error().message);
-        describe_call(h, *mapped);
+        if (is_solution) {
+            m_solution.describe(h, *mapped);
+        } else {
+            describe_call(h, *mapped);
+        }
         m_order = step_order(h.steps, h.step_seed);
-        const std::size_t wanted = workspace_size(h.entry);
+        const std::size_t wanted = is_solution ? 0 : workspace_size(h.entry);
         const std::size_t room = (wanted + 63) / 64 * 64;
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
         auto workspace = GuardedMapping::map(-1, {&space, 1});
@@ -279,7 +297,8 @@ private:
     }
 
     UniqueFd m_asks, m_memory;
-    std::string m_path;
+    std::string m_path, m_solution_entry;
+    SolutionEntry m_solution;
     const gdn_kernel_info* m_kernel = nullptr;
     int (*m_entry)(const gdn_call*) = nullptr;
     GuardedMapping m_mapping, m_workspace;
@@ -303,7 +322,11 @@ Result<ExitCode> serve_library(const Options& options) {
     give_up_privileges();
     const NetworkBarrier barrier = block_network();
     watch_faults();
-    Host(std::move(asks), std::move(memory), options.kernel).serve(barrier);
+    const bool is_solution = options.mode == "solution";
+    const std::size_t colon = is_solution ? options.kernel.find(':') : std::string::npos;
+    const std::string entry = is_solution ? options.kernel.substr(0, colon) : std::string();
+    const std::string path = is_solution ? options.kernel.substr(colon + 1) : options.kernel;
+    Host(std::move(asks), std::move(memory), path, entry).serve(barrier);
     return ExitCode::ok;
 }
 
@@ -334,7 +357,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& /*context*/) {
     dup2(STDERR_FILENO, STDOUT_FILENO);  // what a kernel prints is for people
-    return options.mode == "lib" ? serve_library(options) : become_program(options);
+    return options.mode == "program" ? become_program(options) : serve_library(options);
 }
 
 }  // namespace gdnctl::commands::oracle_kernel_host

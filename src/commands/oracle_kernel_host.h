@@ -10,9 +10,10 @@
 namespace gdnctl::commands::oracle_kernel_host {
 
 struct Options {
-    std::string mode;    // "lib" or "program"
-    std::string folder;  // lib: ask, answer, memory; program: inputs.safetensors, outputs.safetensors, network
-    std::string kernel;  // lib: path of the shared object; program: shell words
+    std::string mode;  // "lib", "solution" or "program"
+    std::string
+        folder;  // lib, solution: ask, answer, memory; program: inputs.safetensors, outputs.safetensors, network
+    std::string kernel;  // lib: path of the shared object; solution: FUNCTION:PATH; program: shell words
 };
 
 void describe(cli::Args& args, Options& options);

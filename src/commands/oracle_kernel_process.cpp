@@ -106,7 +106,8 @@ Faulted KernelProcess::start() {
         return tl::unexpected(file_error(ErrorKind::local_io, "set up", folder, errno));
     }
     ProcessSpec spec;
-    spec.argv = {self_path(), "__kernel-host", "lib", folder.string(), m_library.string()};
+    spec.argv = {self_path(), "__kernel-host", m_entry.empty() ? "lib" : "solution", folder.string(),
+                 m_entry.empty() ? m_library.string() : m_entry + ":" + m_library.string()};
     spec.cwd = m_context.cwd;
     spec.env = kernel_environment(m_context);
     spec.clean_env = true;
@@ -232,6 +233,14 @@ Faulted KernelProcess::prepare(const oracle::KernelCall& call, int threads) {
     return ask(Ask::map, Answer::mapped, reply);
 }
 
+Faulted KernelProcess::prepare(const SolutionCall& call) {
+    m_header = lay_out(call);
+    GDNCTL_TRY(m_memory.resize(m_header.bytes));
+    fill(m_memory.data(), m_header, call);
+    Reply reply;
+    return ask(Ask::map, Answer::mapped, reply);
+}
+
 Faulted KernelProcess::call() {
     Reply reply;
     const auto start = m_context.clock.monotonic();
@@ -239,6 +248,9 @@ Faulted KernelProcess::call() {
     m_seconds = std::chrono::duration<double>(m_context.clock.monotonic() - start).count();
     if (fault) return fault;
     if (reply.value == GDN_OK) return std::nullopt;
+    if (!m_entry.empty()) {
+        return fault_of(KernelFaultKind::refused, fmt::format("the solution returned {}", reply.value));
+    }
     if (reply.value == GDN_UNSUPPORTED) {
         return fault_of(KernelFaultKind::unsupported, "the kernel says that it does not do this case");
     }
@@ -246,6 +258,18 @@ Faulted KernelProcess::call() {
 }
 
 Faulted KernelProcess::collect(const oracle::KernelCall& call, oracle::TensorFile& outputs) {
+    return collect([&](Slot slot) { return count_unwritten(m_memory.data(), m_header, slot, call); }, outputs);
+}
+
+Faulted KernelProcess::collect(const SolutionCall& /*call*/, oracle::TensorFile& outputs) {
+    const auto unwritten = [this](Slot slot) {
+        if (slot == Slot::intermediate_states_buffer) return Unwritten{};
+        return count_unwritten(m_memory.data(), m_header, slot);
+    };
+    return collect(unwritten, outputs);
+}
+
+Faulted KernelProcess::collect(const std::function<Unwritten(Slot)>& unwritten, oracle::TensorFile& outputs) {
     const pid_t group = m_gone ? 0 : -m_pid;
     if (group != 0) kill(group, SIGSTOP);
     const std::byte* memory = m_memory.data();
@@ -253,7 +277,7 @@ Faulted KernelProcess::collect(const oracle::KernelCall& call, oracle::TensorFil
     std::optional<KernelFault> fault;
     if (!beside.empty()) fault = fault_of(KernelFaultKind::out_of_bounds, beside);
     for (const Slot slot : outputs_of(m_header)) {
-        const Unwritten left = count_unwritten(memory, m_header, slot, call);
+        const Unwritten left = unwritten(slot);
         if (fault || left.count == 0) continue;
         fault = fault_of(KernelFaultKind::incomplete,
                          fmt::format("{} of {} values of {} are as they were before the call: never written, or "

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -29,9 +30,10 @@ using Faulted = Result<std::optional<oracle::KernelFault>>;
 
 class KernelProcess {
 public:
-    // `library`: absolute path of a shared object. Nothing happens before open().
-    KernelProcess(const Context& context, std::filesystem::path library, Limits limits)
-        : m_context(context), m_library(std::move(library)), m_limits(limits) {}
+    // `library`: absolute path of a shared object; `entry`: the function of a solution by FlashInfer-Bench's
+    // convention, empty for a kernel of gdn/gdn_kernel.h. Nothing happens before open().
+    KernelProcess(const Context& context, std::filesystem::path library, Limits limits, std::string entry = {})
+        : m_context(context), m_library(std::move(library)), m_entry(std::move(entry)), m_limits(limits) {}
     KernelProcess(const KernelProcess&) = delete;
     KernelProcess& operator=(const KernelProcess&) = delete;
     ~KernelProcess() { close(); }
@@ -45,18 +47,22 @@ public:
 
     // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
     Faulted prepare(const oracle::KernelCall& call, int threads);
+    Faulted prepare(const SolutionCall& call);
     // Calls the kernel. Our clock, from the question to the answer.
     Faulted call();
     double seconds() const { return m_seconds; }
     // Whether the outputs of the last call are whole; then they can be read, by the names of gdn/gdn_kernel.h. The
     // child stands still meanwhile, so that nothing is written after the answer.
     Faulted collect(const oracle::KernelCall& call, oracle::TensorFile& outputs);
+    // The same of a solution, which may leave the buffer of states alone.
+    Faulted collect(const SolutionCall& call, oracle::TensorFile& outputs);
 
     // Ends the child.
     void close();
 
 private:
     Faulted start();
+    Faulted collect(const std::function<Unwritten(Slot)>& unwritten, oracle::TensorFile& outputs);
     Faulted ask(Ask question, Answer expected, Reply& reply);
     Result<Reply> await(std::optional<oracle::KernelFault>& fault);
     // Joins the thread that waits for the child; what became of it.
@@ -67,6 +73,7 @@ private:
 
     const Context& m_context;
     std::filesystem::path m_library;
+    std::string m_entry;
     Limits m_limits;
     Folder m_folder;
     SharedMemory m_memory;

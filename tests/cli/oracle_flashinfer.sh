@@ -79,10 +79,14 @@ test_solutions_by_the_convention_of_flashinfer_bench() {
     out_has 'INCORRECT_NUMERICAL WRONG'
     wrong 'out[B * T * Hv * D + 64] = 1;'
     expect 1 evaluate --solution decode
-    out_has 'RUNTIME_ERROR       CRASHED'
+    out_has 'RUNTIME_ERROR       OUT_OF_BOUNDS'
+    out_has 'behind the end of out'
     wrong '*(float *)in(args, 3) = 1;'
     expect 1 evaluate --solution decode
-    out_has 'RUNTIME_ERROR       CRASHED'
+    out_has 'wrote to its input initial_state, at byte 0'
+    wrong 'memset(out, 0xd1, 2); ((char *)out)[1] = 0x7f;'
+    expect 1 evaluate --solution decode
+    out_has 'INCORRECT_NUMERICAL INCOMPLETE'
     wrong 'static int n; if (++n > 1) out[5] = 0x4000;'
     expect 1 evaluate --solution decode
     out_has 'INCORRECT_NUMERICAL UNSTEADY'
@@ -172,6 +176,23 @@ test_results_of_earlier_runs_are_not_timed() {
     done
     kept 0
     expect 0 evaluate --definition "$MTP" --kernel lib:kept.so
+}
+
+test_a_solution_that_keeps_its_results_is_refused() {
+    dataset
+    keeping() {
+        { printf '#define __tvm_ffi_run computed\n#define SEEN(a, b, n) %s\n' "$1"; cat ds/solution/recurrence.c ds/solution/kept.c; } >kernel.c
+        own_convention kept "$DECODE" kernel.c
+    }
+    keeping 1
+    expect 1 evaluate --solution kept
+    out_has 'INCORRECT_NUMERICAL UNSTEADY'
+    out_has 'another result in a later run: final_state is'
+    keeping 'same_sizes(a, b, n)'
+    expect 1 evaluate --solution kept
+    out_has 'RUNTIME_ERROR       CACHED'
+    keeping 0
+    expect 0 evaluate --solution kept
 }
 
 test_later_runs_that_pass_by_the_rule_alone_are_checked() {
