@@ -13,6 +13,9 @@ namespace gdnctl::oracle {
 
 // `d_out` and `d_final_state` of the file; nullopt when it has neither. One that is missing beside the other is 0.
 // Errors are bad_input: a wrong shape or dtype.
+// Whether gradients can be told: bad_input where q and k are repeated, because those of a key head belong to several.
+Status check_gradients(const GdnProblem& problem);
+
 Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, const GdnProblem& problem,
                                                      const GdnContract& contract);
 

@@ -40,6 +40,9 @@ struct GdnProblem {
     // Tokens of each value head of each sequence, [N, Hv], where they differ; else empty, and all are the sequence's.
     // The tokens after them are masked already: their q, k, v, beta and decay are 0.
     std::vector<std::int64_t> head_lengths = {};
+    // Value heads of one key head end apart: q and k are repeated for each value head, so that each has its own zeros
+    // after its end. Hk is then Hv, whatever the tensors have.
+    bool repeated_keys = false;
 
     // Whether a value head has no such token at a row inside a sequence.
     bool masks(std::size_t sequence, std::size_t head, std::int64_t row) const {

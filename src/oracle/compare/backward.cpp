@@ -271,6 +271,7 @@ double rms_difference(const std::vector<double>& got, const std::vector<double>&
 Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile& dump, int threads) {
     if (!has_gradient(dump)) return {};
     const GdnProblem& p = r.problem;
+    GDNCTL_TRY(check_gradients(p));
     GdnBackward b;
     GDNCTL_TRY_ASSIGN(b.cotangents.d_out, cotangent(inputs, dump, "d_out", out_shape(p)));
     GDNCTL_TRY_ASSIGN(b.cotangents.d_final_state,

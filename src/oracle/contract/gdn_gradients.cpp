@@ -35,8 +35,16 @@ Result<std::vector<double>> values_or_zeros(const Tensor* tensor, std::string_vi
 
 }  // namespace
 
+Status check_gradients(const GdnProblem& p) {
+    if (!p.repeated_keys) return {};
+    return fail(ErrorKind::bad_input,
+                "value heads that share a key head have different lengths: results are judged, gradients are not",
+                "give q, k, dq and dk for each value head, as the kernel sees them");
+}
+
 Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, const GdnProblem& p,
                                                      const GdnContract& contract) {
+    GDNCTL_TRY(check_gradients(p));
     GDNCTL_TRY_ASSIGN(const Tensor* d_out, find_gdn_tensor(file, "d_out"));
     GDNCTL_TRY_ASSIGN(const Tensor* d_state, find_gdn_tensor(file, "d_final_state"));
     if (d_out == nullptr && d_state == nullptr) return std::nullopt;

@@ -204,8 +204,43 @@ double gate_of_none(GateKind kind) {
 
 double beta_of_none(BetaKind kind) { return kind == BetaKind::prob ? 0 : -std::numeric_limits<double>::infinity(); }
 
-// Zeros where heads end before their sequence does. q and k are a key head's: its value heads must end together.
-Status mask_heads(const GdnContract& c, GdnProblem& p) {
+// Whether value heads of one key head end apart.
+bool groups_end_apart(const GdnContract& c, const GdnProblem& p) {
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    for (std::size_t first = 0; first < p.head_lengths.size(); first += Hv) {
+        std::vector<std::int64_t> length(Hk, -1);  // of each key head's first value head
+        for (std::size_t h = 0; h < Hv; ++h) {
+            auto& seen =
+                length[static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(h), p.dims, c.head_map))];
+            if (seen >= 0 && seen != p.head_lengths[first + h]) return true;
+            seen = p.head_lengths[first + h];
+        }
+    }
+    return false;
+}
+
+void repeat_keys(const GdnContract& c, GdnProblem& p) {
+    const auto dk = static_cast<std::size_t>(p.dims.dk);
+    for (std::vector<double>* x : {&p.q, &p.k}) {
+        std::vector<double> repeated;
+        repeated.reserve(static_cast<std::size_t>(p.rows() * p.dims.Hv) * dk);
+        for (std::int64_t row = 0; row < p.rows(); ++row) {
+            for (std::int64_t h = 0; h < p.dims.Hv; ++h) {
+                const std::int64_t run = row * p.dims.Hk + key_head_of(h, p.dims, c.head_map);
+                const auto from = x->begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(run) * dk);
+                repeated.insert(repeated.end(), from, from + static_cast<std::ptrdiff_t>(dk));
+            }
+        }
+        *x = std::move(repeated);
+    }
+    p.dims.Hk = p.dims.Hv;
+    p.repeated_keys = true;
+}
+
+// Zeros where heads end before their sequence does.
+void mask_heads(const GdnContract& c, GdnProblem& p) {
+    if (groups_end_apart(c, p)) repeat_keys(c, p);
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
     const auto Hk = static_cast<std::size_t>(p.dims.Hk);
     const auto dk = static_cast<std::size_t>(p.dims.dk);
@@ -217,17 +252,6 @@ Status mask_heads(const GdnContract& c, GdnProblem& p) {
         const std::size_t n = lane / Hv;
         const std::size_t h = lane % Hv;
         const auto key = static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(h), p.dims, c.head_map));
-        for (std::size_t other = 0; other < h; ++other) {
-            if (p.head_lengths[n * Hv + other] == p.head_lengths[lane] ||
-                key_head_of(static_cast<std::int64_t>(other), p.dims, c.head_map) != static_cast<std::int64_t>(key)) {
-                continue;
-            }
-            return fail(ErrorKind::bad_input,
-                        fmt::format("value heads {} and {} of batch row {} share key head {} and have different "
-                                    "lengths: its q and k cannot be masked for one of them",
-                                    other, h, n, key),
-                        "repeat q and k for each value head, as the kernel sees them");
-        }
         for (std::int64_t at = p.sequences[n].begin + p.head_lengths[lane]; at < p.sequences[n].end; ++at) {
             const auto row = static_cast<std::size_t>(at);
             clear(p.q, row * Hk + key, dk);
@@ -237,7 +261,6 @@ Status mask_heads(const GdnContract& c, GdnProblem& p) {
             p.beta[row * Hv + h] = beta_of_none(c.beta_kind);
         }
     }
-    return {};
 }
 
 }  // namespace
@@ -267,7 +290,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY_ASSIGN(p.k, floating_values(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(p.v, floating_values(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));
-    GDNCTL_TRY(mask_heads(contract.value, p));
+    mask_heads(contract.value, p);
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
     if (state != nullptr) {
         const StateLayout layout = contract.value.state_layout;

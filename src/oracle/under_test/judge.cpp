@@ -138,7 +138,9 @@ Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& in
     if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
 
     const StateLayout layout = contract.value.state_layout;
-    const Disguise disguise(reference.problem.dims, contract.value.head_map, seed);
+    // Signs are by the heads of the file's tensors.
+    const bool repeated = reference.problem.repeated_keys;
+    const Disguise disguise = repeated ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
     TensorFile other = inputs;
     apply(disguise, other, layout);
     GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run_pass(pass, other, contract, 1));

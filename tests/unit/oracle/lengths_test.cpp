@@ -102,11 +102,6 @@ TEST_CASE("lengths: the truth is that of zeroed tokens") {
 TEST_CASE("lengths: what cannot be meant is refused") {
     CHECK(error_of(with_sequences("lengths", {50, 51}, {2})) ==
           "tensor 'lengths': length 51 of batch row 1 is not within the 50 tokens");
-    // Value heads 0 and 1 share key head 0.
-    CHECK(
-        error_of(with_sequences("lengths", {50, 50, 50, 50, 23, 22, 23, 23}, {2, 4})) ==
-        "value heads 0 and 1 of batch row 1 share key head 0 and have different lengths: its q and k cannot be masked "
-        "for one of them");
     CHECK(error_of(with_sequences("lengths", {1, 2, 3}, {3})).find("expected [B,Hv], [B*Hv] or [B]") !=
           std::string::npos);
     constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
@@ -151,6 +146,56 @@ TEST_CASE("lengths: of each head are zeros written out, in every form, for resul
             CHECK(other.truth.out == r.truth.out);
             CHECK(other.truth.final_state == r.truth.final_state);
         }
+    }
+}
+
+TEST_CASE("lengths: value heads of one key head that end apart are judged as with keys of their own") {
+    for (const char* map : {"head_map=interleaved", "head_map=tiled"}) {
+        CAPTURE(map);
+        GdnCase c = padded_case();
+        c.contract = {map, "chunk=16"};
+        const std::vector<std::int64_t> lengths = {50, 50, 50, 50, 23, 7, 0, 23};
+        const TensorFile inputs = [&] {
+            TensorFile file = make_inputs(c);
+            file.tensors.push_back({"lengths", from_i64(lengths, {2, 4})});
+            return file;
+        }();
+        const GdnReference r = reference_for(inputs);
+        CHECK(r.problem.dims.Hk == 4);
+        CHECK(r.problem.repeated_keys);
+        // The same with q and k written out.
+        TensorFile repeated = inputs;
+        for (NamedTensor& entry : repeated.tensors) {
+            if (entry.name != "q" && entry.name != "k") continue;
+            const auto values = to_f64(entry.tensor);
+            std::vector<double> all;
+            for (std::size_t row = 0; row < 100; ++row) {
+                for (std::size_t h = 0; h < 4; ++h) {
+                    const std::size_t key = std::string(map) == "head_map=tiled" ? h % 2 : h / 2;
+                    for (std::size_t i = 0; i < 16; ++i) all.push_back(values[(row * 2 + key) * 16 + i]);
+                }
+            }
+            entry.tensor = from_f64(all, {2, 50, 4, 16}, entry.tensor.dtype);
+        }
+        const GdnReference written = reference_for(repeated);
+        CHECK_FALSE(written.problem.repeated_keys);
+        CHECK(r.truth.out == written.truth.out);
+        CHECK(r.truth.final_state == written.truth.final_state);
+        for (std::size_t i = (50 + 7) * 4UL * 8 + 8; i < r.truth.out.size(); i += 4UL * 8) CHECK(r.truth.out[i] == 0);
+        CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::ok);
+        // Nothing masked is wrong.
+        GdnOutputs ignored = reference_for(make_inputs(c)).truth;
+        CHECK(judged(r, outputs_of(r, ignored)).verdict == Verdict::wrong);
+        // Gradients of a key head belong to several value heads.
+        GdnReference with = r;
+        TensorFile gradients = outputs_of(r, r.truth);
+        gradients.tensors.push_back({"dq", from_f64(std::vector<double>(3200), {2, 50, 2, 16}, DType::f32)});
+        const auto refused = add_backward(with, inputs, gradients, 1);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().message ==
+              "value heads that share a key head have different lengths: results are judged, gradients are not");
+        CHECK_FALSE(read_cotangents(inputs, r.problem, r.contract.value));
+        CHECK(read_cotangents(repeated, written.problem, written.contract.value));
     }
 }
 
