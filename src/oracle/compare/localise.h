@@ -58,6 +58,9 @@ void match_rounding(const Evidence& evidence, std::string_view tensor, std::vect
 // Factors of the terms of the lane's first wrong chunk that make it right; nullopt: none do.
 std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,
                                             const LaneErrors& errors);
+// Whether values of out are right but elsewhere, or each mapped to another; nullopt: no.
+std::optional<Diagnosis> match_finished(const GdnReference& reference, const ForwardEvidence& evidence,
+                                        const LaneErrors& errors);
 // The stages at which some change makes the lane's first wrong chunks right, whatever the change is; nullopt: none.
 std::optional<Diagnosis> match_stages(const GdnReference& reference, const ForwardEvidence& evidence,
                                       const LaneErrors& errors, int threads);

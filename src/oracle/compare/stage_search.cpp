@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "oracle/compare/localise.h"
+#include "oracle/compare/stage_spans.h"
 #include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
@@ -63,6 +64,36 @@ Diagnosis named(std::vector<Suspect> found) {
     return d;
 }
 
+Diagnosis likely(std::vector<std::string> stages, std::string text) {
+    Diagnosis d{stages.front(), {}, {{stages.front(), std::move(text), 1}}};
+    d.stages = std::move(stages);
+    return d;
+}
+
+// Which product the errors are made of, where no class of changes explains them.
+std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors) {
+    const ErrorSpans spans = spans_of(s);
+    const bool right_after = errors.final_state ? *errors.final_state <= k_ok_band : spans.alone;
+    if (spans.sums_of_u) {
+        const std::string_view text = "the errors of each token are sums of the rows of U up to it";
+        if (!errors.final_state && !spans.alone && !spans.writes)
+            return likely({"solve", "intra", "decay"}, fmt::format("{}: M or P is wrong, there is no state that "
+                                                                   "could tell which",
+                                                                   text));
+        if (right_after) return likely({"intra", "decay", "output"}, fmt::format("{}: P is wrong", text));
+        return likely({"solve", "wu", "decay"}, fmt::format("{}, and so is the state wrong: M is", text));
+    }
+    if (spans.sums_of_v && !right_after)
+        return likely({"wu", "layout"}, "the errors of each token are sums of the rows of V up to it");
+    if (spans.sums_of_ks && !right_after)
+        return likely({"wu", "gate"}, "the errors of each token are sums of the rows of K S up to it");
+    if (spans.state_before) return likely({"carry", "layout"}, "the state handed to the chunk is wrong, and no more");
+    if (spans.alone && right_after)
+        return likely({"output", "intra", "tile"}, "out alone is wrong: the state is right after the chunk");
+    if (spans.writes) return likely({"wu", "solve", "beta"}, "what the chunk writes is wrong, and no more");
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEvidence& evidence, const LaneErrors& errors,
@@ -89,8 +120,9 @@ std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEviden
     for (std::size_t i = 0; i < found.size(); ++i) {
         if (found[i]) suspects.push_back({&k_suspicions[i], std::move(*found[i])});
     }
-    if (suspects.empty()) return std::nullopt;
-    return named(std::move(suspects));
+    if (!suspects.empty()) return named(std::move(suspects));
+    if (auto d = match_finished(r, evidence, errors)) return d;
+    return by_spans(*all, errors);
 }
 
 }  // namespace gdnctl::oracle
