@@ -7,12 +7,11 @@
 
 #include "oracle/compare/hypotheses.h"
 #include "oracle/compare/localise.h"
+#include "oracle/compare/open_chunk.h"
 
 namespace gdnctl::oracle {
 
 namespace {
-
-using Reals = std::vector<double>;
 
 double dot(const Reals& a, const Reals& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
@@ -179,9 +178,12 @@ private:
         f = fitted(by_source, m_target);
         if (!explains(distance(combined(by_source, f)))) return std::nullopt;
         const std::string text = fmt::format("U is solved from {:.4g} V - {:.4g} K S", f[1], f[2]);
-        // A state that is too small or large throughout looks alike: both of its readers have the same factor.
-        if (m_first > 0 && moved(f[0]) && std::fabs(f[0] - f[2]) < 1e-3)
-            return named({"carry", "wu"}, text + fmt::format(", and the state is {:.4g} times the truth", f[0]));
+        // A state that is too small or large throughout looks alike: both of its readers have the same factor. And so
+        // do sums of gates that are all too large.
+        if (moved(f[0]) && std::fabs(f[0] - f[2]) < 1e-3) {
+            return named({"carry", "wu", "gate"},
+                         text + fmt::format(", and the state is {:.4g} times the truth", f[0]));
+        }
         return named({"wu", "beta", "solve"}, text);
     }
 

@@ -121,7 +121,7 @@ private:
     // Whether each value depends on the right one alone: then neighbours in size have nearly the same error.
     std::optional<Diagnosis> mapped() const {
         std::vector<std::pair<double, double>> pairs;  // right value, error
-        for (Index row = m_begin; row < m_end; ++row) {
+        for (const Index row : m_wrong) {
             for (Index i = at(row, m_head); i < at(row, m_head) + m_dv; ++i)
                 pairs.emplace_back((*m_out.want)[i], (*m_out.got)[i] - (*m_out.want)[i]);
         }

@@ -64,6 +64,9 @@ std::optional<Diagnosis> match_finished(const GdnReference& reference, const For
 // The stages at which some change makes the lane's first wrong chunks right, whatever the change is; nullopt: none.
 std::optional<Diagnosis> match_stages(const GdnReference& reference, const ForwardEvidence& evidence,
                                       const LaneErrors& errors, int threads);
+// The stages that are left when all that leave other errors are excluded; nullopt: too many.
+std::optional<Diagnosis> exclude_stages(const GdnReference& reference, const ForwardEvidence& evidence,
+                                        const LaneErrors& errors);
 // What the pattern of errors says when no known mistake fits.
 Diagnosis match_pattern(const GdnReference& reference, const ForwardEvidence& evidence,
                         const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);

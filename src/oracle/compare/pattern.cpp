@@ -61,7 +61,9 @@ public:
         if (auto d = few_places()) return *d;
         if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
         if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads)) return *d;
+        if (auto d = few_columns()) return *d;
         if (auto d = rounding()) return *d;
+        if (auto d = exclude_stages(m_r, m_evidence, *m_lane)) return *d;
         return by_place();
     }
 
@@ -145,31 +147,43 @@ private:
                      fmt::format("out is 0 in {} rows of the lane: they were never written", zero_rows));
     }
 
-    // One element, one token, or some columns only.
-    std::optional<Diagnosis> few_places() const {
-        if (!m_evidence.out || !m_out_wrong) return state_columns();
+    struct WrongPlaces {
+        std::size_t rows = 0, columns = 0, elements = 0;
+    };
+    WrongPlaces wrong_places() const {
+        WrongPlaces places;
         std::vector<bool> columns(m_dv, false);
-        std::size_t rows = 0;
-        std::size_t elements = 0;
         for (std::size_t row = m_begin; row < m_end; ++row) {
             bool any = false;
             for (std::size_t column = 0; column < m_dv; ++column) {
                 if (!wrong(row, column)) continue;
                 any = true;
                 columns[column] = true;
-                ++elements;
+                ++places.elements;
             }
-            rows += any ? 1 : 0;
+            places.rows += any ? 1 : 0;
         }
-        const auto wide = static_cast<std::size_t>(std::count(columns.begin(), columns.end(), true));
-        if (elements > 0 && elements <= 3) return guess({"tile"}, fmt::format("{} elements alone are wrong", elements));
-        if (rows == 1 && m_end - m_begin > 1 && !m_state_wrong) {
+        places.columns = static_cast<std::size_t>(std::count(columns.begin(), columns.end(), true));
+        return places;
+    }
+
+    // A few elements, or one token.
+    std::optional<Diagnosis> few_places() const {
+        if (!m_evidence.out || !m_out_wrong) return state_columns();
+        const WrongPlaces places = wrong_places();
+        if (places.elements > 0 && places.elements <= 3)
+            return guess({"tile"}, fmt::format("{} elements alone are wrong", places.elements));
+        if (places.rows == 1 && m_end - m_begin > 1 && !m_state_wrong) {
             return guess({"tile", "intra", "output"}, "one token alone is wrong, and nothing that comes from it");
         }
-        if (m_dv >= 8 && wide * 2 <= m_dv) {
-            return guess({"tile"}, fmt::format("{} of {} columns of v are wrong, the others right", wide, m_dv));
-        }
         return std::nullopt;
+    }
+
+    std::optional<Diagnosis> few_columns() const {
+        if (!m_evidence.out || !m_out_wrong) return std::nullopt;
+        const std::size_t wide = wrong_places().columns;
+        if (m_dv < 8 || wide * 2 > m_dv) return std::nullopt;
+        return guess({"tile"}, fmt::format("{} of {} columns of v are wrong, the others right", wide, m_dv));
     }
 
     std::optional<Diagnosis> state_columns() const {
@@ -232,7 +246,7 @@ std::optional<Diagnosis> PatternSearch::rounding() const {
         if (row_size > 0) relative.push_back(std::sqrt(row_error / row_size));
     }
     const double whole = size > 0 ? std::sqrt(error / size) : HUGE_VAL;
-    if (relative.empty() || whole > 0.03 || whole < 1e-7) return std::nullopt;
+    if (relative.empty() || whole > 0.01 || whole < 1e-7) return std::nullopt;
     const auto alike =
         std::count_if(relative.begin(), relative.end(), [&](double x) { return x > whole / 6 && x < whole * 6; });
     if (static_cast<double>(alike) < 0.75 * static_cast<double>(relative.size())) return std::nullopt;

@@ -117,6 +117,7 @@ private:
                 c.read[i] *= std::exp(d);
                 shift_write(c, i, d);
             });
+        m_all.back().scans = true;
         add({"gate", "decay"}, "the sums of gates are others in some tokens, but not where the chunk writes", tokens_of,
             [](OpenChunk& c, const FitPlace&, Index i, double d) {
                 shift_rows(c.M, c.rows, i, d);

@@ -8,11 +8,7 @@
 
 namespace gdnctl::oracle {
 
-namespace {
-
-// Solves (a + damping diag(a)) x = b by Cholesky, with a little more on the diagonal so that numbers without effect
-// stay 0. Empty: it cannot be done.
-Reals damped_solution(const std::vector<Reals>& a, const Reals& b, double damping) {
+Reals damped_solution(const std::vector<Reals>& a, const Reals& b, double damping, double* log_determinant) {
     const std::size_t n = b.size();
     double largest = 0;
     for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, a[i][i]);
@@ -25,6 +21,7 @@ Reals damped_solution(const std::vector<Reals>& a, const Reals& b, double dampin
                 sum += damping * a[i][i] + 1e-13 * largest;
                 if (!(sum > 0)) return {};
                 l[i][i] = std::sqrt(sum);
+                if (log_determinant != nullptr) *log_determinant += std::log(sum);
             } else {
                 l[i][j] = sum / l[j][j];
             }
@@ -39,6 +36,8 @@ Reals damped_solution(const std::vector<Reals>& a, const Reals& b, double dampin
     }
     return x;
 }
+
+namespace {
 
 class Fitter {
 public:
@@ -59,24 +58,20 @@ public:
 
     std::optional<Explanation> run() {
         const std::size_t count = m_family.count(m_place);
-        OpenChunk c = m_base;
-        Reals errors = errors_of(c);
-        const double before = rms_of(errors);
+        const double before = rms_of(errors_of(m_base));
         if (count == 0 || count > k_most || !(before > 0) || !std::isfinite(before)) return std::nullopt;
+        OpenChunk c = m_base;
         Reals numbers(count, 0);
-        double now = before;
-        double damping = 0;
-        for (int step = 0; step < k_steps; ++step) {
-            const double last = now;
-            if (!improve(c, errors, now, numbers, damping)) break;
-            const bool hopeless = (step >= 2 && now > 0.6 * before) || (step >= 5 && now > 0.2 * before);
-            if (hopeless) return std::nullopt;
-            if (now > 0.9 * last && explains(before, now)) break;
-            if (now < 0.05) break;
+        double after = stepped(c, numbers, before);
+        if (!explains(before, after) && m_family.scans) {
+            c = m_base;
+            numbers.assign(count, 0);
+            scan(c, numbers);
+            after = stepped(c, numbers, before);
         }
-        if (!explains(before, now)) return std::nullopt;
+        if (!explains(before, after)) return std::nullopt;
         const Reals U = solved(c, right_hand_side(c));
-        Explanation e{before, now, 0, state_after(c, U), {}};
+        Explanation e{before, after, 0, state_after(c, U), {}};
         describe(numbers, e);
         return e;
     }
@@ -93,6 +88,54 @@ private:
         if (!m_family.carries && !m_s.out.empty()) add_out_errors(m_s, m_index, out_of(c, U), errors);
         if (m_s.knows_state_after(m_index)) add_state_errors(m_s, state_after(c, U), errors);
         return errors;
+    }
+
+    // Steps from c on, as long as there is hope. The error that is left.
+    double stepped(OpenChunk& c, Reals& numbers, double before) const {
+        Reals errors = errors_of(c);
+        double now = rms_of(errors);
+        double damping = 0;
+        for (int step = 0; step < k_steps; ++step) {
+            const double last = now;
+            if (!improve(c, errors, now, numbers, damping)) break;
+            const bool hopeless = (step >= 2 && now > 0.6 * before) || (step >= 5 && now > 0.2 * before);
+            if (hopeless || now < 0.05 || (now > 0.9 * last && explains(before, now))) break;
+        }
+        return now;
+    }
+
+    // Each token's number from the token's own row of out, those before it being found.
+    void scan(OpenChunk& c, Reals& numbers) const {
+        const auto row_error = [&](const OpenChunk& tried, std::size_t i) {
+            Reals errors;
+            add_out_errors(m_s, m_index, out_of(tried, solved(tried, right_hand_side(tried))), errors);
+            return rms_of({errors.begin() + static_cast<std::ptrdiff_t>(i * c.columns),
+                           errors.begin() + static_cast<std::ptrdiff_t>((i + 1) * c.columns)});
+        };
+        for (std::size_t i = 0; i < c.rows && !m_s.out.empty(); ++i) {
+            double best = row_error(c, i);
+            const OpenChunk start = c;
+            double number = 0;
+            const auto try_at = [&](double d) {
+                OpenChunk tried = start;
+                m_family.nudge(tried, m_place, i, d);
+                const double error = row_error(tried, i);
+                if (!(error < best)) return false;
+                best = error;
+                number = d;
+                c = std::move(tried);
+                return true;
+            };
+            for (double d = 0.05; d < 20 && best > 1; d *= 1.6) {
+                try_at(d);
+                try_at(-d);
+            }
+            double step = 0.25 * std::fabs(number);
+            for (int more = 0; more < 24 && step > 0 && best > 1; ++more) {
+                if (!try_at(number + step) && !try_at(number - step)) step /= 2.5;
+            }
+            numbers[i] += number;
+        }
     }
 
     // One step. false: there is none that makes it better.

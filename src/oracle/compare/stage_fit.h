@@ -22,7 +22,12 @@ struct Family {
     std::size_t (*count)(const FitPlace&);
     std::function<void(OpenChunk& c, const FitPlace&, std::size_t i, double d)> nudge;
     bool carries = false;
+    bool scans = false;  // number i is tried at many sizes against row i, where steps alone lead nowhere
 };
+
+// Solves (a + damping diag(a)) x = b by Cholesky, with a little more on the diagonal so that numbers without effect
+// stay 0. Empty: it cannot be done.
+Reals damped_solution(const std::vector<Reals>& a, const Reals& b, double damping, double* log_determinant = nullptr);
 
 std::optional<Explanation> fit(const Family& family, const Section& s, std::size_t index, const Reals& state);
 

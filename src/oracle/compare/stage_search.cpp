@@ -70,27 +70,31 @@ Diagnosis likely(std::vector<std::string> stages, std::string text) {
     return d;
 }
 
+// M, P or Gamma, which all leave sums of rows of U.
+Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
+    const std::string what = "the errors of each token are sums of the rows of U up to it";
+    const bool state_right = errors.final_state && *errors.final_state <= k_ok_band;
+    if (state_right || (spans.alone && spans.writes != Answer::yes))
+        return likely({"intra", "decay", "output"}, what + ", and the state is right: P is wrong");
+    if (spans.writes == Answer::yes) return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: M is");
+    const EntryPrices prices = entry_prices(s);
+    if (!errors.final_state && prices.p < std::min(prices.m, prices.both))
+        return likely({"intra", "decay", "solve"}, what + ": P is wrong, or M (there is no state that could tell)");
+    if (prices.both < prices.m)
+        return likely({"decay", "solve", "gate"}, what + ", and so is the state wrong: Gamma is, or M");
+    return likely({"solve", "decay", "wu"}, what + ", and so is the state wrong: M is");
+}
+
 // Which product the errors are made of, where no class of changes explains them.
-std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors) {
-    const ErrorSpans spans = spans_of(s);
+std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
+    if (spans.sums_of_u == Answer::yes) return by_entries(s, errors, spans);
     const bool right_after = errors.final_state ? *errors.final_state <= k_ok_band : spans.alone;
-    if (spans.sums_of_u) {
-        const std::string_view text = "the errors of each token are sums of the rows of U up to it";
-        if (!errors.final_state && !spans.alone && !spans.writes)
-            return likely({"solve", "intra", "decay"}, fmt::format("{}: M or P is wrong, there is no state that "
-                                                                   "could tell which",
-                                                                   text));
-        if (right_after) return likely({"intra", "decay", "output"}, fmt::format("{}: P is wrong", text));
-        return likely({"solve", "wu", "decay"}, fmt::format("{}, and so is the state wrong: M is", text));
-    }
-    if (spans.sums_of_v && !right_after)
+    if (spans.sums_of_v == Answer::yes && !right_after)
         return likely({"wu", "layout"}, "the errors of each token are sums of the rows of V up to it");
-    if (spans.sums_of_ks && !right_after)
+    if (spans.sums_of_ks == Answer::yes && !right_after)
         return likely({"wu", "gate"}, "the errors of each token are sums of the rows of K S up to it");
-    if (spans.state_before) return likely({"carry", "layout"}, "the state handed to the chunk is wrong, and no more");
-    if (spans.alone && right_after)
-        return likely({"output", "intra", "tile"}, "out alone is wrong: the state is right after the chunk");
-    if (spans.writes) return likely({"wu", "solve", "beta"}, "what the chunk writes is wrong, and no more");
+    if (spans.state_before == Answer::yes && !spans.alone)
+        return likely({"carry", "layout"}, "the state handed to the chunk is wrong, and no more");
     return std::nullopt;
 }
 
@@ -122,7 +126,34 @@ std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEviden
     }
     if (!suspects.empty()) return named(std::move(suspects));
     if (auto d = match_finished(r, evidence, errors)) return d;
-    return by_spans(*all, errors);
+    if (all->out.empty() || all->wrong >= all->parts.size()) return std::nullopt;
+    return by_spans(*all, errors, spans_of(*all));
+}
+
+std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvidence& evidence,
+                                        const LaneErrors& errors) {
+    const auto lanes = wrong_lanes(r, {errors});
+    const bool out_wrong =
+        std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
+    if (lanes.empty() || !out_wrong) return std::nullopt;
+    const LaneSearch search(r, evidence);
+    const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
+    const auto s = make_section(search, r, evidence, lanes.front(), out_wrong, dv);
+    if (!s || s->out.empty()) return std::nullopt;
+    const ErrorSpans spans = spans_of(*s);
+    if (spans.writes == Answer::yes && !spans.alone)
+        return likely({"wu", "solve", "beta"}, "what the chunk writes is wrong, and no more");
+    if (errors.final_state ? *errors.final_state <= k_ok_band : spans.alone) {
+        if (spans.sums_of_u == Answer::no)
+            return likely({"output", "intra", "scale", "tile"},
+                          "the final state is right, and the errors of out are no sums of rows of U: what is read "
+                          "from the state, or out itself, is wrong");
+        return std::nullopt;
+    }
+    if (s->wrong == 0 && spans.sums_of_u == Answer::no && spans.state_before != Answer::yes)
+        return likely({"wu", "layout", "l2norm", "beta"},
+                      "the state is wrong too, and the errors are no sums of rows of U: neither M nor P explains them");
+    return std::nullopt;
 }
 
 }  // namespace gdnctl::oracle

@@ -41,20 +41,22 @@ Reals row_of(const Reals& rows, Index i, Index width) {
     return {at, at + static_cast<std::ptrdiff_t>(width)};
 }
 
-// Whether each row of the errors is a sum of those rows of `terms` up to it. Of rows that could be any such sum by
-// chance nothing is asked.
-bool made_of(const Reals& errors, const Reals& terms, Index rows, Index width) {
+// Whether each row of the errors is a sum of those rows of `terms` up to it. Of rows that could be any such sum nothing
+// is asked.
+Answer made_of(const Reals& errors, const Reals& terms, Index rows, Index width) {
+    constexpr Index k_spare = 4;
     Span span;
     Reals asked;
     Reals left;
-    for (Index i = 0; i < rows && 2 * (i + 1) <= width; ++i) {
+    for (Index i = 0; i < rows && i + 1 + k_spare <= width; ++i) {
         span.add(row_of(terms, i, width));
         Reals error = row_of(errors, i, width);
         asked.insert(asked.end(), error.begin(), error.end());
         span.leave(error);
         left.insert(left.end(), error.begin(), error.end());
     }
-    return rms_of(asked) > k_ok_band && explains(rms_of(asked), rms_of(left));
+    if (!(rms_of(asked) > k_ok_band)) return Answer::unknown;
+    return explains(rms_of(asked), rms_of(left)) ? Answer::yes : Answer::no;
 }
 
 // What the chunks from `index` on make of a state that is off by the unit matrix, appended row by row.
@@ -85,10 +87,11 @@ Reals errors_from(const Section& s, Index index) {
     return errors;
 }
 
-// Whether the errors are `map` [rows, numbers] times anything.
-bool image_of(const Reals& map, Index numbers, const Reals& errors, Index width) {
+// What is left of the errors where they are `map` [rows, numbers] times anything; infinite: more than an explanation
+// leaves, NaN: too few errors to tell.
+double left_of(const Reals& map, Index numbers, const Reals& errors, Index width) {
     const Index rows = errors.size() / width;
-    if (rows < numbers + numbers / 4) return false;
+    if (rows < numbers + numbers / 4) return std::nan("");
     Span span;
     for (Index x = 0; x < numbers; ++x) {
         Reals column(rows);
@@ -102,15 +105,44 @@ bool image_of(const Reals& map, Index numbers, const Reals& errors, Index width)
         span.leave(column);
         left.insert(left.end(), column.begin(), column.end());
     }
-    const double chance = std::sqrt(static_cast<double>(rows) / static_cast<double>(rows - numbers));
-    return explains(rms_of(errors), chance * rms_of(left));
+    const double rest = std::sqrt(static_cast<double>(rows) / static_cast<double>(rows - numbers)) * rms_of(left);
+    return explains(rms_of(errors), rest) ? rest : HUGE_VAL;
+}
+
+Answer answer_of(double left, double other) {
+    if (std::isnan(left)) return Answer::unknown;
+    return std::isfinite(left) && !(other < left / 3) ? Answer::yes : Answer::no;
+}
+
+double left_by_state(const Section& s, const Reals& errors) {
+    const OpenChunk& c = s.honest[s.wrong];
+    Reals unit(c.dk * c.dk, 0);
+    for (Index x = 0; x < c.dk; ++x) unit[x * c.dk + x] = 1;
+    Reals map;
+    add_followers(s, s.wrong, std::move(unit), c.dk, map);
+    return left_of(map, c.dk, errors, c.columns);
+}
+
+double left_by_writes(const Section& s, const Reals& errors) {
+    OpenChunk c = s.honest[s.wrong];
+    c.columns = c.rows;
+    c.state.assign(c.dk * c.rows, 0);
+    Reals unit(c.rows * c.rows, 0);
+    for (Index i = 0; i < c.rows; ++i) unit[i * c.rows + i] = 1;
+    Reals map;
+    for (const double x : times_p(c, unit)) map.push_back(x / s.out_unit);
+    Reals after = state_after(c, unit);
+    if (s.knows_state_after(s.wrong)) {
+        for (const double x : after) map.push_back(x / s.state_unit);
+    }
+    add_followers(s, s.wrong + 1, std::move(after), c.rows, map);
+    return left_of(map, c.rows, errors, s.lane.columns);
 }
 
 }  // namespace
 
 ErrorSpans spans_of(const Section& s) {
     ErrorSpans found;
-    if (s.out.empty() || s.wrong >= s.parts.size()) return found;
     const OpenChunk& c = s.honest[s.wrong];
     const Reals errors = errors_from(s, s.wrong);
     const Reals U = solved(c, right_hand_side(c));
@@ -119,26 +151,10 @@ ErrorSpans spans_of(const Section& s) {
     found.sums_of_v = made_of(own, c.v, c.rows, c.columns);
     found.sums_of_ks = made_of(own, c.KS, c.rows, c.columns);
     found.alone = rms_of(errors_from(s, s.wrong + 1)) <= k_ok_band;
-    Reals map;
-    if (s.wrong > 0) {
-        Reals unit(c.dk * c.dk, 0);
-        for (Index x = 0; x < c.dk; ++x) unit[x * c.dk + x] = 1;
-        add_followers(s, s.wrong, std::move(unit), c.dk, map);
-        found.state_before = image_of(map, c.dk, errors, c.columns);
-    }
-    OpenChunk writes = c;
-    writes.columns = c.rows;
-    writes.state.assign(c.dk * c.rows, 0);
-    Reals unit(c.rows * c.rows, 0);
-    for (Index i = 0; i < c.rows; ++i) unit[i * c.rows + i] = 1;
-    map.clear();
-    for (const double x : times_p(writes, unit)) map.push_back(x / s.out_unit);
-    Reals after = state_after(writes, unit);
-    if (s.knows_state_after(s.wrong)) {
-        for (const double x : after) map.push_back(x / s.state_unit);
-    }
-    add_followers(s, s.wrong + 1, std::move(after), c.rows, map);
-    found.writes = image_of(map, c.rows, errors, c.columns);
+    const double state = left_by_state(s, errors);
+    const double writes = left_by_writes(s, errors);
+    found.state_before = answer_of(state, writes);
+    found.writes = answer_of(writes, state);
     return found;
 }
 

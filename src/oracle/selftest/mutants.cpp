@@ -316,6 +316,7 @@ std::vector<Mutant> all_mutants() {
 }
 
 GdnOutputs run_mutant(const GdnReference& r, const Mutant* mutant, const MutantScope& scope, int threads) {
+    if (mutant != nullptr && mutant->kernel) return mutant->kernel(r, scope, threads);
     const GdnProblem& p = r.problem;
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const auto dk = static_cast<std::size_t>(p.dims.dk);

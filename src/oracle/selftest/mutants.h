@@ -20,13 +20,17 @@ struct Mutant {
     std::vector<std::string> stages;                              // any of these is right
     Hypothesis fault;                                             // acted out in fp32 on each lane in scope
     std::function<void(GdnOutputs&, const GdnReference&)> after;  // spoils the finished outputs instead
-    bool whole_only = false;                                      // has no meaning in one chunk alone
+    // Another kernel than ours, spoilt by itself.
+    std::function<GdnOutputs(const GdnReference&, const MutantScope&, int threads)> kernel;
+    bool whole_only = false;  // has no meaning in one chunk alone
     bool needs_state = false, needs_tail = false;
 };
 
 std::vector<Mutant> all_mutants();
 // Faults that no hypothesis of the search acts out.
 std::vector<Mutant> unexpected_mutants();
+// Every step of another kernel spoilt in every one of some ways.
+std::vector<Mutant> tapped_mutants();
 
 // The outputs of a mutant (or of the honest kernel, without one) on a problem.
 GdnOutputs run_mutant(const GdnReference& reference, const Mutant* mutant, const MutantScope& scope, int threads);
