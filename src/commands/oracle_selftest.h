@@ -13,6 +13,7 @@ namespace gdnctl::commands::oracle_selftest {
 struct Options {
     std::optional<std::string> op;
     std::int64_t threads = 0;
+    bool every_step = false;
 };
 
 void describe(cli::Args& args, Options& options);

@@ -144,16 +144,14 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvid
     if (spans.writes == Answer::yes && !spans.alone)
         return likely({"wu", "solve", "beta"}, "what the chunk writes is wrong, and no more");
     if (errors.final_state ? *errors.final_state <= k_ok_band : spans.alone) {
-        if (spans.sums_of_u == Answer::no)
-            return likely({"output", "intra", "scale", "tile"},
-                          "the final state is right, and the errors of out are no sums of rows of U: what is read "
-                          "from the state, or out itself, is wrong");
-        return std::nullopt;
+        if (spans.sums_of_u != Answer::no) return std::nullopt;
+        return likely({"output", "intra", "scale", "tile"},
+                      "the final state is right, and the errors of out are no sums of rows of U: what is read from the "
+                      "state, or out itself, is wrong");
     }
-    if (s->wrong == 0 && spans.sums_of_u == Answer::no && spans.state_before != Answer::yes)
-        return likely({"wu", "layout", "l2norm", "beta"},
-                      "the state is wrong too, and the errors are no sums of rows of U: neither M nor P explains them");
-    return std::nullopt;
+    if (s->wrong != 0 || spans.sums_of_u != Answer::no || spans.state_before == Answer::yes) return std::nullopt;
+    return likely({"wu", "layout", "l2norm", "beta"},
+                  "the state is wrong too, and the errors are no sums of rows of U: neither M nor P explains them");
 }
 
 }  // namespace gdnctl::oracle

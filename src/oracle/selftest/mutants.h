@@ -31,6 +31,8 @@ std::vector<Mutant> all_mutants();
 std::vector<Mutant> unexpected_mutants();
 // Every step of another kernel spoilt in every one of some ways.
 std::vector<Mutant> tapped_mutants();
+// The same in ways that were written when the search was done.
+std::vector<Mutant> later_tapped_mutants();
 
 // The outputs of a mutant (or of the honest kernel, without one) on a problem.
 GdnOutputs run_mutant(const GdnReference& reference, const Mutant* mutant, const MutantScope& scope, int threads);

@@ -5,6 +5,7 @@
 #include "gdnctl/oracle/gdn_selftest.h"
 #include "oracle/selftest/backward_selftest.h"
 #include "oracle/selftest/mutants.h"
+#include "oracle/selftest/tapped_kernel.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;
@@ -135,4 +136,50 @@ TEST_CASE("stage: columns of out that are exchanged") {
     CHECK(std::find(report.stages.begin(), report.stages.end(), "output") != report.stages.end());
     REQUIRE_FALSE(report.hints.empty());
     CHECK(report.hints.front().text.find("halves exchanged") != std::string::npos);
+}
+
+TEST_CASE("stage: values of out of other tokens, and values that are clipped") {
+    GdnOutputs late = small_lanes().truth;
+    const auto row = static_cast<std::ptrdiff_t>(4 * 16);
+    std::copy_backward(late.out.begin(), late.out.end() - row, late.out.end());
+    GdnReport report = report_on(late);
+    CHECK(report.stage == "layout");
+    REQUIRE_FALSE(report.hints.empty());
+    CHECK(report.hints.front().text.find("at other tokens: token 1 holds that of 0") != std::string::npos);
+    GdnOutputs clipped = small_lanes().truth;
+    double largest = 0;
+    for (const double x : clipped.out) largest = std::max(largest, std::fabs(x));
+    for (double& x : clipped.out) x = std::clamp(x, -largest / 4, largest / 4);
+    report = report_on(clipped);
+    CHECK(report.stage == "output");
+    REQUIRE_FALSE(report.hints.empty());
+    CHECK(report.hints.front().text.find("depends on the right one alone") != std::string::npos);
+}
+
+TEST_CASE("stage: M, P and Gamma that are wrong in no order are told apart") {
+    const auto noise = [](Row i, Row j) { return 1 + 0.1 * std::sin(static_cast<double>(7 * i * i + 13 * j * j + i)); };
+    const auto spoil = [noise](ChunkParts& c, bool m, bool p) {
+        for (Row i = 0; i < c.rows; ++i) {
+            for (Row j = 0; j <= i; ++j) {
+                if (m) c.M[i * c.rows + j] *= noise(i, j);
+                if (p) c.P[i * c.rows + j] *= noise(i, j);
+            }
+        }
+    };
+    expect_stage([spoil](ChunkParts& c) { spoil(c, true, false); }, "solve", "sums of the rows of U");
+    expect_stage([spoil](ChunkParts& c) { spoil(c, false, true); }, "intra", "sums of the rows of U");
+    expect_stage([spoil](ChunkParts& c) { spoil(c, true, true); }, "decay", "sums of the rows of U");
+}
+
+TEST_CASE("stage: what is left where every other stage is excluded") {
+    const auto noise = [](std::vector<double>& x, Row, Row) {
+        for (Row i = 0; i < x.size(); ++i) x[i] *= 1 + 0.3 * std::sin(static_cast<double>(11 * i * i + i));
+    };
+    const std::pair<Tap, std::string_view> steps[] = {{Tap::Uu, "wu"}, {Tap::QS, "output"}};
+    for (const auto& [tap, stage] : steps) {
+        const GdnReport report = report_on(run_tapped(small_lanes(), tap, noise, {}, 2));
+        CHECK(report.stage == stage);
+    }
+    const GdnReport report = report_on(run_tapped(small_lanes(), Tap::state, noise, {{1}, 0}, 2));
+    CHECK(report.stage == "carry");
 }
