@@ -22,6 +22,12 @@ Reals gram_of(const Reals& a, const Reals& b, std::size_t rows, std::size_t dk) 
     return product(a, transposed, dk, rows);
 }
 
+// Row i of `to` += factor times that of `from`.
+void add_row(Reals& to, double factor, const Reals& from, std::size_t i, std::size_t width) {
+    add_rows<double>(std::span(to).subspan(i * width, width), 1, std::span<const double>(&factor, 1),
+                     std::span(from).subspan(i * width, width));
+}
+
 }  // namespace
 
 Reals product(const Reals& rows, const Reals& matrix, std::size_t inner, std::size_t columns) {
@@ -72,11 +78,10 @@ OpenChunk open_chunk(const ChunkParts& parts, const KeyUses& uses, Reals state) 
 }
 
 Reals right_hand_side(const OpenChunk& c) {
-    Reals rhs(c.v.size());
+    Reals rhs(c.v.size(), 0);
     for (std::size_t i = 0; i < c.rows; ++i) {
-        for (std::size_t at = i * c.columns; at < (i + 1) * c.columns; ++at) {
-            rhs[at] = c.write[i] * c.v[at] - c.forget[i] * c.KS[at];
-        }
+        add_row(rhs, c.write[i], c.v, i, c.columns);
+        add_row(rhs, -c.forget[i], c.KS, i, c.columns);
     }
     return rhs;
 }
@@ -99,9 +104,7 @@ Reals times_p(const OpenChunk& c, const Reals& U) {
 }
 
 void add_read(const OpenChunk& c, Reals& out) {
-    for (std::size_t i = 0; i < c.rows; ++i) {
-        for (std::size_t at = i * c.columns; at < (i + 1) * c.columns; ++at) out[at] += c.read[i] * c.QS[at];
-    }
+    for (std::size_t i = 0; i < c.rows; ++i) add_row(out, c.read[i], c.QS, i, c.columns);
 }
 
 Reals out_of(const OpenChunk& c, const Reals& U) {

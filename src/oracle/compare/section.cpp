@@ -1,4 +1,5 @@
 #include <cmath>
+#include <span>
 
 #include "oracle/compare/stage_search.h"
 #include "oracle/compare/sums.h"
@@ -36,12 +37,16 @@ std::unique_ptr<Section> make_section(const LaneSearch& search, const GdnReferen
 }
 
 void add_out_errors(const Section& s, std::size_t index, const Reals& out, Reals& errors) {
-    const std::size_t at = s.parts[index].first * s.lane.columns;
-    for (std::size_t i = 0; i < out.size(); ++i) errors.push_back((out[i] - s.out[at + i]) / s.out_unit);
+    const std::size_t begin = errors.size();
+    errors.insert(errors.end(), out.begin(), out.end());
+    scale_difference(std::span(errors).subspan(begin),
+                     std::span(s.out).subspan(s.parts[index].first * s.lane.columns, out.size()), 1 / s.out_unit);
 }
 
 void add_state_errors(const Section& s, const Reals& state, Reals& errors) {
-    for (std::size_t i = 0; i < state.size(); ++i) errors.push_back((state[i] - s.state[i]) / s.state_unit);
+    const std::size_t begin = errors.size();
+    errors.insert(errors.end(), state.begin(), state.end());
+    scale_difference(std::span(errors).subspan(begin), s.state, 1 / s.state_unit);
 }
 
 double rms_of(const Reals& errors) {
