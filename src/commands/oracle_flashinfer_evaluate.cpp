@@ -91,7 +91,7 @@ private:
         GDNCTL_TRY(oracle_files::check_memory(size.dims, static_cast<std::size_t>(size.sequences)));
         GDNCTL_TRY_ASSIGN(m_loaded, dataset.tensors(workload));
         GDNCTL_TRY_ASSIGN(m_inputs, make_workload_inputs(m_definition, workload, m_loaded));
-        if (m_contender.program() != nullptr) m_contender.program()->use_pool(m_inputs.state_row, size.states);
+        if (m_contender.solution() != nullptr) m_contender.solution()->use_pool(m_inputs.state_row, size.states);
         for (const std::string& warning : m_inputs.warnings) log::warning("{}", warning);
         GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract("flashinfer", {}, {}));
         auto problem = oracle::read_problem(m_inputs.file, contract);
@@ -111,8 +111,8 @@ private:
         if (m_definition.stage == Stage::mtp) {
             // What that definition calls its final state is the pool as it was.
             std::erase_if(wanted.outputs.tensors, [](const auto& t) { return t.name == "final_state"; });
-            if (m_contender.program() != nullptr) {
-                wanted.outputs.tensors.push_back({"pool", m_contender.program()->pool(m_inputs.file)});
+            if (m_contender.solution() != nullptr) {
+                wanted.outputs.tensors.push_back({"pool", m_contender.solution()->pool(m_inputs.file)});
             }
         }
         m_rule = oracle::flashinfer::apply_rule(got.outputs, wanted.outputs);
@@ -137,13 +137,13 @@ private:
         // What a kernel writes itself, before it is laid out as the contract has it.
         m_reference.problem.packed = false;
         m_reference.contract.value.state_layout = oracle::StateLayout::key_value;
-        if (m_contender.program() != nullptr || oracle_kernel::is_library(spelling)) {
+        if (m_contender.solution() != nullptr || oracle_kernel::is_library(spelling)) {
             GDNCTL_TRY_ASSIGN(
                 m_fresh, FreshWorkload::make(m_definition, m_item.trace.workload, std::move(m_loaded), m_contract));
             const oracle::TensorFile as_called = m_fresh->file();  // the workload's own values until it is drawn
             const oracle_bench::Task task{as_called, m_reference, m_options.threads, {}, &*m_fresh, rule()};
-            if (m_contender.program() != nullptr) {
-                forward = m_contender.program()->timed(task, *m_fresh);
+            if (m_contender.solution() != nullptr) {
+                forward = m_contender.solution()->timed(task, *m_fresh);
             } else {
                 GDNCTL_TRY_ASSIGN(foreign, oracle_bench::ForeignKernel::open(spelling, m_options.limits, m_context));
                 GDNCTL_TRY_ASSIGN(auto passes, foreign->passes(task));
@@ -277,9 +277,9 @@ Result<Contender> Contender::from_solution(const oracle::flashinfer::Solution& s
     }
     if (solution.entry_function != k_own_entry) {
         GDNCTL_TRY_ASSIGN(c.m_fault, build_solution(solution, c.m_sources.path(), context));
-        auto program = std::make_unique<SolutionKernel>(solution, c.m_sources.path(), definition, limits, context);
-        c.m_program = program.get();
-        c.m_kernel = std::move(program);
+        auto kernel = std::make_unique<SolutionKernel>(solution, c.m_sources.path(), definition, limits, context);
+        c.m_solution = kernel.get();
+        c.m_kernel = std::move(kernel);
         return c;
     }
     GDNCTL_TRY(c.open_library("src:" + (c.m_sources.path() / solution.entry_file).string(), limits, context));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "commands/oracle_flashinfer_dataset.h"
-#include "commands/oracle_flashinfer_program.h"
+#include "commands/oracle_flashinfer_solution.h"
 #include "commands/oracle_flashinfer_time.h"
 #include "commands/oracle_kernel.h"
 #include "gdnctl/oracle/flashinfer.h"
@@ -34,7 +34,7 @@ public:
     const std::optional<oracle::KernelFault>& build_fault() const { return m_fault; }
     oracle::KernelUnderTest& kernel() const { return *m_kernel; }
     // nullptr: the kernel is one of gdn/gdn_kernel.h, or our own.
-    SolutionKernel* program() const { return m_program; }
+    SolutionKernel* solution() const { return m_solution; }
 
 private:
     Status open_library(const std::string& source, const oracle_kernel::Limits& limits, const Context& context);
@@ -44,7 +44,7 @@ private:
     std::optional<oracle_kernel::Library> m_library;
     std::optional<oracle::KernelFault> m_fault;
     std::unique_ptr<oracle::KernelUnderTest> m_kernel;
-    SolutionKernel* m_program = nullptr;  // m_kernel, if it is one
+    SolutionKernel* m_solution = nullptr;  // m_kernel, if it is one
 };
 
 struct EvaluateOptions {

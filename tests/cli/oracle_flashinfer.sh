@@ -100,6 +100,22 @@ test_solutions_by_the_convention_of_flashinfer_bench() {
     out_has '__tvm_ffi_run'
 }
 
+test_a_prefill_by_that_convention() {
+    dataset
+    { echo '#define __tvm_ffi_run computed'; cat ds/solution/recurrence.c ds/solution/prefill.c; } >kernel.c
+    own_convention prefill "$PREFILL" kernel.c
+    expect 0 evaluate --solution prefill
+    out_has 'PASSED              OK'
+    sed -i 's/if (cu\[n + 1\] == cu\[n\]) memset/if (0) memset/' kernel.c
+    own_convention prefill "$PREFILL" kernel.c
+    expect 1 evaluate --solution prefill
+    out_has 'INCORRECT_NUMERICAL WRONG'
+    sed -i 's/if (count != 12) return -1;/((int64_t *)((DLTensor *)args[8].v_ptr)->data)[1] = 3;/' kernel.c
+    own_convention prefill "$PREFILL" kernel.c
+    expect 1 evaluate --solution prefill
+    out_has 'wrote to its input cu_seqlens, at byte 8'
+}
+
 test_prefill_with_an_empty_sequence_and_mtp_from_a_pool() {
     dataset
     for definition in "$PREFILL" "$MTP"; do

@@ -1,4 +1,4 @@
-#include "commands/oracle_flashinfer_program.h"
+#include "commands/oracle_flashinfer_solution.h"
 
 #include <algorithm>
 #include <cstring>
