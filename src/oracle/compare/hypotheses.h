@@ -48,6 +48,9 @@ const std::vector<Hypothesis>& forward_hypotheses();
 // The initial state of each other lane of the problem in place of a lane's own.
 std::vector<Hypothesis> state_hypotheses(const GdnProblem& problem);
 
+// One input of each other head in place of a lane's own.
+std::vector<Hypothesis> head_hypotheses(const GdnProblem& problem);
+
 std::vector<Hypothesis> input_hypotheses();
 std::vector<Hypothesis> chunk_hypotheses();
 

@@ -35,6 +35,7 @@ class LaneSearch {
 public:
     LaneSearch(const GdnReference& r, const ForwardEvidence& evidence)
         : m_r(r), m_evidence(evidence), m_states(state_hypotheses(r.problem)) {
+        for (Hypothesis& h : head_hypotheses(r.problem)) m_states.push_back(std::move(h));
         for (const Hypothesis& h : forward_hypotheses()) m_all.push_back(&h);
         for (const Hypothesis& h : m_states) m_all.push_back(&h);
     }
@@ -288,7 +289,7 @@ private:
 
     const GdnReference& m_r;
     const ForwardEvidence& m_evidence;
-    std::vector<Hypothesis> m_states;
+    std::vector<Hypothesis> m_states;  // of which the head may differ from lane to lane
     std::vector<const Hypothesis*> m_all;
 };
 

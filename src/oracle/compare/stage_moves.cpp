@@ -17,6 +17,7 @@ struct Change {
     std::string what;
     std::function<void(Reals&, Index width)> apply;
     bool rounds = false;
+    int tokens_on = 0;  // every row goes to the next token (1) or to the one before (-1)
 };
 
 template <class From>
@@ -62,7 +63,9 @@ std::vector<Change> column_changes() {
 std::vector<Change> row_changes() {
     std::vector<Change> all;
     all.push_back(rows_change("is that of the token before", [](Index i, Index n) { return i == 0 ? n : i - 1; }));
+    all.back().tokens_on = 1;
     all.push_back(rows_change("is that of the next token", [](Index i, Index) { return i + 1; }));
+    all.back().tokens_on = -1;
     all.push_back(rows_change("has the tokens of each pair exchanged",
                               [](Index i, Index n) { return (i ^ 1U) < n ? i ^ 1U : i; }));
     all.push_back(rows_change("has its tokens in reverse order", [](Index i, Index n) { return n - 1 - i; }));
@@ -178,10 +181,26 @@ private:
         return x;
     }
 
+    // The row that comes from the next chunk, or from the one before.
+    void add_neighbour(Reals& rows, const Reals& all, Index width) const {
+        const Index first = m_s.parts[m_index].first;
+        const auto take = [&](Index from, Index to) {
+            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(from * width), width,
+                        rows.begin() + static_cast<std::ptrdiff_t>(to * width));
+        };
+        if (m_change.tokens_on == 1 && first > 0) take(first - 1, 0);
+        const Index end = first + m_chunk.rows;
+        if (m_change.tokens_on == -1 && end < m_s.lane.tokens) take(end, m_chunk.rows - 1);
+    }
+
     void open(const Reals& state) {
         const Reals read = changed(state, Point::state_read);
         KeyUses uses = key_uses(m_s.lane, m_s.parts[m_index].first, m_chunk.rows);
-        for (Reals KeyUses::* use : m_site.uses) m_change.apply(uses.*use, m_chunk.dk);
+        for (Reals KeyUses::* use : m_site.uses) {
+            m_change.apply(uses.*use, m_chunk.dk);
+            const bool of_q = use == &KeyUses::query_state || use == &KeyUses::query_gram;
+            add_neighbour(uses.*use, of_q ? m_s.lane.q : m_s.lane.k, m_chunk.dk);
+        }
         if (m_site.point == Point::keys) {
             m_chunk = open_chunk(m_s.parts[m_index], uses, read);
         } else if (read != m_chunk.state) {
@@ -192,6 +211,7 @@ private:
         m_chunk.M = changed(std::move(m_chunk.M), Point::M);
         m_chunk.P = changed(std::move(m_chunk.P), Point::P);
         m_chunk.v = changed(std::move(m_chunk.v), Point::v);
+        if (m_site.point == Point::v) add_neighbour(m_chunk.v, m_s.lane.v, m_chunk.columns);
         m_chunk.KS = changed(std::move(m_chunk.KS), Point::KS);
         m_chunk.QS = changed(std::move(m_chunk.QS), Point::QS);
     }

@@ -145,13 +145,15 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvid
         return likely({"wu", "solve", "beta"}, "what the chunk writes is wrong, and no more");
     if (errors.final_state ? *errors.final_state <= k_ok_band : spans.alone) {
         if (spans.sums_of_u != Answer::no) return std::nullopt;
-        return likely({"output", "intra", "scale", "tile"},
+        return likely({"output", "intra", "layout", "l2norm", "scale", "tile"},
                       "the final state is right, and the errors of out are no sums of rows of U: what is read from the "
-                      "state, or out itself, is wrong");
+                      "state, q, or out itself is wrong");
     }
     if (s->wrong != 0 || spans.sums_of_u != Answer::no || spans.state_before == Answer::yes) return std::nullopt;
-    return likely({"wu", "layout", "l2norm", "beta"},
-                  "the state is wrong too, and the errors are no sums of rows of U: neither M nor P explains them");
+    return likely(
+        {"wu", "layout", "l2norm", "beta"},
+        "the state is wrong too, and the errors are no sums of rows of U: neither M nor P explains them, but k, v, "
+        "or what is written does");
 }
 
 }  // namespace gdnctl::oracle

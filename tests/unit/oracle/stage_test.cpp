@@ -183,3 +183,20 @@ TEST_CASE("stage: what is left where every other stage is excluded") {
     const GdnReport report = report_on(run_tapped(small_lanes(), Tap::state, noise, {{1}, 0}, 2));
     CHECK(report.stage == "carry");
 }
+
+TEST_CASE("stage: one input of another head, and one that is a token late") {
+    GdnProblem p = small_lanes().problem;
+    const std::vector<double> v = p.v;
+    for (Row at = 0; at < v.size(); ++at) p.v[at] = v[at / 64 * 64 + (at + 16) % 64];
+    GdnReport report = report_on(run_recurrent64(p, small_lanes().contract.value, 2));
+    CHECK(report.stage == "head_map");
+    REQUIRE_FALSE(report.hints.empty());
+    CHECK(report.hints.front().text.find("v alone is that of value head") != std::string::npos);
+    p = small_lanes().problem;
+    std::copy_backward(p.q.begin(), p.q.end() - 2 * 16, p.q.end());
+    std::fill_n(p.q.begin(), 2 * 16, 0.0);
+    report = report_on(run_recurrent64(p, small_lanes().contract.value, 2));
+    CHECK(report.stage == "layout");
+    REQUIRE_FALSE(report.hints.empty());
+    CHECK(report.hints.front().text.find("q is that of the token before") != std::string::npos);
+}
