@@ -193,8 +193,9 @@ TEST_CASE("stage: one input of another head, and one that is a token late") {
     REQUIRE_FALSE(report.hints.empty());
     CHECK(report.hints.front().text.find("v alone is that of value head") != std::string::npos);
     p = small_lanes().problem;
-    std::copy_backward(p.q.begin(), p.q.end() - 2 * 16, p.q.end());
-    std::fill_n(p.q.begin(), 2 * 16, 0.0);
+    constexpr std::ptrdiff_t token = 32;  // two key heads
+    std::copy_backward(p.q.begin(), p.q.end() - token, p.q.end());
+    std::fill_n(p.q.begin(), token, 0.0);
     report = report_on(run_recurrent64(p, small_lanes().contract.value, 2));
     CHECK(report.stage == "layout");
     REQUIRE_FALSE(report.hints.empty());
