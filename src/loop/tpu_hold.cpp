@@ -111,6 +111,7 @@ Status TpuHold::allocate(const std::string& cluster, int attempt) {
     for (const auto& [name, value] : m_settings.environment) spec.env[name] = value;
     spec.merge_stderr = true;
     spec.grace = k_term_grace;
+    spec.death_signal = SIGINT;  // it releases then, whatever becomes of us
     spec.stop = m_child->stop.get_token();
     spec.on_start = [child = m_child.get()](pid_t pid) { child->pid = pid; };
     log::info("$ {}", text::shell_join(spec.argv));

@@ -8,6 +8,7 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/signals.h"
 
 namespace gdnctl::loop {
 
@@ -220,7 +221,7 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     spec.stop = order.stop;
     log::info("$ {}", text::shell_join(spec.argv));
     GDNCTL_TRY_ASSIGN(const ProcessResult result, m_process.run(spec));
-    if (order.stop.stop_requested()) return fail(ErrorKind::interrupted, "stopped while waiting for a job");
+    if (order.stop.stop_requested()) return tl::unexpected(stopped_error());
     constexpr int k_time = 124, k_lost = 4;
     const bool limited = result.end == ProcessResult::End::wall_limit;
     const int rc = limited ? k_time : result.end == ProcessResult::End::exited ? result.exit_code : k_lost;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/platform/signals.h"
 
 namespace gdnctl::loop {
 
@@ -87,9 +88,7 @@ Result<JobEnd> Ladder::climb(std::int64_t attempts, std::chrono::seconds pause) 
         if (m_world.asked_to_stop && m_world.asked_to_stop()) return end;
         log::warning("{} failed (attempt {}{}): {}; again in {} s", to_text(m_kind), attempt,
                      attempts < 0 ? "" : fmt::format("/{}", attempts), end.failure->sign, pause.count());
-        if (!m_world.clock.sleep_for(pause, m_world.stop)) {
-            return fail(ErrorKind::interrupted, fmt::format("stopped while waiting to repeat {}", to_text(m_kind)));
-        }
+        if (!m_world.clock.sleep_for(pause, m_world.stop)) return tl::unexpected(stopped_error());
     }
 }
 

@@ -54,7 +54,7 @@ public:
         : m_spec(spec),
           m_clock(clock),
           m_leader(started.pid),
-          m_group(started.pid),
+          m_group(started.pid, spec.death_signal),
           m_in(std::move(started.in)),
           m_out_fd(std::move(started.out)),
           m_err_fd(std::move(started.err)),

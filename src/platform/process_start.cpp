@@ -133,6 +133,7 @@ struct ChildPlan {
     char* const* environment;
     const char* folder;  // nullptr: ours
     int in, out, err, report;
+    int death_signal;
     bool new_session;
     bool survives_size_limit;
     pid_t parent;
@@ -154,7 +155,7 @@ GDNCTL_IN_CHILD void become_program(void* argument) {
     } else {
         setpgid(0, 0);
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    prctl(PR_SET_PDEATHSIG, plan.death_signal, 0, 0, 0);
     if (getppid() != plan.parent) _exit(127);  // we died before the line above
     struct sigaction plain{};
     plain.sa_handler = SIG_DFL;
@@ -225,6 +226,7 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
                    out,
                    spec.merge_stderr ? out : child.err.get(),
                    report_write.get(),
+                   spec.death_signal,
                    spec.new_session,
                    spec.survives_size_limit,
                    getpid()};

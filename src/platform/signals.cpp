@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <mutex>
 
 #include <pthread.h>
@@ -19,20 +21,32 @@ namespace {
 // Everything that the handler touches is lock-free and never destroyed.
 std::atomic<int> g_first_signal{0};
 std::atomic<int> g_wake_fd{-1};
-std::array<std::atomic<pid_t>, 64> g_groups{};
+std::atomic<std::int64_t> g_first_ms{0};
+std::array<std::atomic<std::int64_t>, 64> g_groups{};  // pid, and above it the signal that it gets; 0: free
 
-void die_at_once() {
+constexpr int k_signal_shift = 32;
+// Who ends a whole process group and a wrapper in it that hands signals on send two at once, and mean one.
+constexpr std::int64_t k_one_signal_ms = 1000;
+
+std::int64_t milliseconds_now() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void die_at_once(int signal) {
     for (const auto& slot : g_groups) {
-        const pid_t group = slot.load();
-        if (group > 1) kill(-group, SIGKILL);
+        const std::int64_t entry = slot.load();
+        const auto group = static_cast<pid_t>(entry & 0xffffffff);
+        if (group > 1) kill(-group, static_cast<int>(entry >> k_signal_shift));
     }
     struct sigaction plain{};
     plain.sa_handler = SIG_DFL;
-    sigaction(SIGINT, &plain, nullptr);
+    sigaction(signal, &plain, nullptr);
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    raise(SIGINT);
+    sigaddset(&set, signal);
+    raise(signal);
     pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
@@ -40,7 +54,9 @@ extern "C" void handle_signal(int signal) {
     const int saved_errno = errno;
     int none = 0;
     const bool first = g_first_signal.compare_exchange_strong(none, signal);
-    if (!first && signal == SIGINT) die_at_once();
+    if (first) g_first_ms.store(milliseconds_now());
+    const bool later = milliseconds_now() - g_first_ms.load() >= k_one_signal_ms;
+    if (!first && (signal == SIGINT || (signal == SIGTERM && later))) die_at_once(signal);
     const std::uint64_t one = 1;
     // A full counter means that the watcher has been woken already.
     [[maybe_unused]] const ssize_t n = write(g_wake_fd.load(), &one, sizeof one);
@@ -124,16 +140,16 @@ Error stopped_error() {
     return {ErrorKind::interrupted, signal == SIGHUP ? "interrupted: the terminal was closed" : "interrupted", {}, {}};
 }
 
-KilledWithUs::KilledWithUs(pid_t group) : m_group(group) {
+KilledWithUs::KilledWithUs(pid_t group, int signal) : m_entry(std::int64_t{signal} << k_signal_shift | group) {
     for (auto& slot : g_groups) {
-        pid_t none = 0;
-        if (slot.compare_exchange_strong(none, group)) return;
+        std::int64_t none = 0;
+        if (slot.compare_exchange_strong(none, m_entry)) return;
     }
 }
 
 KilledWithUs::~KilledWithUs() {
     for (auto& slot : g_groups) {
-        pid_t mine = m_group;
+        std::int64_t mine = m_entry;
         if (slot.compare_exchange_strong(mine, 0)) return;
     }
 }

@@ -1,20 +1,23 @@
-// What the signal handler and process.cpp share: groups that a second SIGINT takes along.
+// What the signal handler and process.cpp share: groups that a second signal takes along.
 #pragma once
+
+#include <cstdint>
 
 #include <sys/types.h>
 
 namespace gdnctl {
 
-// Registers the process group for the duration of the object. Any number may be tried, 64 at a time are kept.
+// Registers the process group, and what it gets then, for the duration of the object. Any number may be tried, 64 at a
+// time are kept.
 class KilledWithUs {
 public:
-    explicit KilledWithUs(pid_t group);
+    KilledWithUs(pid_t group, int signal);
     ~KilledWithUs();
     KilledWithUs(const KilledWithUs&) = delete;
     KilledWithUs& operator=(const KilledWithUs&) = delete;
 
 private:
-    pid_t m_group;
+    std::int64_t m_entry;
 };
 
 }  // namespace gdnctl

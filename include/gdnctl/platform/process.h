@@ -27,6 +27,7 @@ struct ProcessSpec {
     std::map<std::string, std::optional<std::string>> env;
     bool clean_env = false;
 
+    int death_signal = 9;      // what it gets when this program dies by whatever: SIGINT lets it put things in order
     bool new_session = false;  // setsid() instead of a process group of its own: no controlling terminal
     // A limit on the size of files is an error of its writes (EFBIG) and not its death (SIGXFSZ).
     bool survives_size_limit = false;

@@ -12,7 +12,8 @@ namespace gdnctl {
 // calls return the same token. A signal that was ignored when the program started (nohup, a background job of a plain
 // shell) stays ignored. SIGPIPE is ignored from here on, so that a write to a closed pipe is an error and not a death.
 //
-// A second SIGINT kills this program at once, and with it the children that Process started.
+// A second SIGINT, or a SIGTERM that comes a second or more after the first signal, kills this program at once, and
+// with it the children that Process started; each gets its ProcessSpec::death_signal.
 //
 // Blocking system calls of the main thread return EINTR; the token is stopped a moment later by a thread of its own,
 // because nothing that a stop request runs is allowed in a signal handler.

@@ -14,6 +14,7 @@
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/process.h"
 #include "support/faults.h"
+#include "support/scratch.h"
 
 using namespace gdnctl;
 using namespace std::chrono_literals;
@@ -97,6 +98,44 @@ TEST_CASE("signals: a second SIGINT kills at once, and the children with us") {
     }
     const auto info = process_info(child);
     CHECK((!info || info->dead()));
+}
+
+TEST_CASE("signals: a second SIGTERM kills at once, but not the copy that a wrapper hands on") {
+    const auto copy = in_child([] {
+        plain_signals();
+        (void)stop_on_signals();
+        raise(SIGTERM);
+        raise(SIGTERM);
+        return 0;
+    });
+    CHECK(copy.exit_code == 0);
+    const auto end = in_child([] {
+        plain_signals();
+        (void)stop_on_signals();
+        raise(SIGTERM);
+        system_clock().sleep_for(1100ms, {});
+        raise(SIGTERM);
+        return 0;
+    });
+    CHECK(end.exit_code == -SIGTERM);
+}
+
+TEST_CASE("signals: a child may ask for another signal than the kill when we die") {
+    const test::Scratch scratch;
+    const std::string file = (scratch / "released").string();
+    const auto end = in_child([&] {
+        plain_signals();
+        ProcessSpec spec;
+        spec.argv = {"/bin/sh", "-c", "trap 'echo it >" + file + "; exit' INT; echo up; while :; do sleep 0.05; done"};
+        spec.death_signal = SIGINT;
+        (void)stop_on_signals();
+        spec.on_stdout_line = [](std::string_view) { raise(SIGKILL); };
+        (void)system_process().run(spec);
+        return 0;
+    });
+    CHECK(end.exit_code == -SIGKILL);
+    for (int i = 0; i < 500 && !std::filesystem::exists(file); ++i) system_clock().sleep_for(10ms, {});
+    CHECK(std::filesystem::exists(file));
 }
 
 TEST_CASE("signals: SIGINT while a child runs ends the child and its family") {

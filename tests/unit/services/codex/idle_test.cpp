@@ -32,6 +32,18 @@ AgentOutcome attempt(CodexWorld& world, FakeClock& clock, const std::function<vo
 
 }  // namespace
 
+TEST_CASE("codex: a final message that breaks the schema is no success") {
+    CodexWorld world;
+    world.settings.output_schema =
+        world.scratch.file("schema.json", R"({"type":"object","required":["outcome"],"properties":{"outcome":{}}})");
+    const std::string turn = "thread\nmessage {}\ncompleted 1 0 1 0";
+    CHECK(world.run(fmt::format(fmt::runtime(turn), R"({"outcome":"kept"})")).ok());
+    const auto prose = world.run(fmt::format(fmt::runtime(turn), "I kept it."));
+    CHECK(prose.kind == AgentClass::protocol);
+    CHECK(prose.exit_status == 1);
+    CHECK(prose.reason.find("final message") != std::string::npos);
+}
+
 TEST_CASE("codex idle: events are signs of life, lost connections and stray lines are not") {
     CodexWorld world;
     FakeClock clock;
