@@ -55,6 +55,21 @@ test_the_commit_of_an_agents_entry_follows_with_the_next_entry() {
   [ -z "$(git status --porcelain -uno)" ] || fail 'the tree is dirty'
 }
 
+test_a_log_commit_names_run_record_work_and_code() {
+  world && agent ok bad
+  gated 0 --iterations 2
+  local run id
+  run=$(sed -n '1s/.*"run":"\([^"]*\)".*/\1/p' $logs/journal.jsonl)
+  for n in 1 2; do
+    id=$(sed -n "${n}p" log.records.jsonl | grep -oE '"id":"[0-9]{8}T[0-9]{6}Z-[0-9]+"' | cut -d'"' -f4)
+    git log -1 --format=%B "HEAD~$((2 - n))" >"$WORK/message"
+    grep -qx "Gdnctl-Run: $run $n" "$WORK/message" || fail "run of $n"
+    grep -qx "Gdnctl-Log: $id" "$WORK/message" || fail "record of $n"
+    grep -qx "Gdnctl-Code: $(work 1)" "$WORK/message" || fail "code of $n"
+    [ "$(grep -c "^Gdnctl-Stamps: $(work 1)\$" "$WORK/message")" = $((2 - n)) ] || fail "work of $n"
+  done
+}
+
 test_the_last_entry_of_a_run_keeps_this_commit_when_it_is_stamped_with_the_next() {
   world && agent ok+own
   gated 0 --iterations 1 --stamp-mode next-entry

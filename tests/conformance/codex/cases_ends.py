@@ -115,7 +115,7 @@ def has_users_work(t):
 def signals_in_the_middle_of_a_tool_call(t, *words):
     # Each command of codex has a session of its own.
     for scenario, number, reason, code in (("long", signal.SIGINT, "interrupted", 130), ("background", signal.SIGTERM, "terminated", 143),
-                                           ("background", signal.SIGHUP, "terminated", 143), ("dirty-then-long", signal.SIGINT, "interrupted", 130)):
+                                           ("background", signal.SIGHUP, "interrupted", 130), ("dirty-then-long", signal.SIGINT, "interrupted", 130)):
         with_users_work(t)
         under_way = t.begin(scenario, *words)
         t.until("the tool call", lambda: t.left_of("sleep 300"))
@@ -123,9 +123,6 @@ def signals_in_the_middle_of_a_tool_call(t, *words):
         demand(sessions, "the tool's command has no session of its own")
         started = time.monotonic()
         under_way.process.send_signal(number)
-        if number == signal.SIGHUP:
-            code, reason = under_way.end().process.returncode, under_way.err.rsplit("reason=", 1)[1].split()[0]
-            demand((code, reason) in ((130, "interrupted"), (143, "terminated"), (129, "terminated")), (code, reason))
         under_way.demands(reason, code, 1)
         demand(time.monotonic() - started < 15, "that took too long")
         under_way.says("iteration 1 is open: --resume finishes or repeats it")

@@ -203,6 +203,9 @@ TEST_CASE("outcome: each known sign names its class; trouble of the surroundings
     CHECK(class_of("XLA compilation failed") == "compile");
     CHECK(class_of("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem") == "oom");
     CHECK(class_of("jax.errors: Mosaic failed to compile TPU kernel") == "compile");
+    CHECK(class_of("jaxlib.MosaicError: bad layout") == "compile");
+    CHECK(class_of("XlaRuntimeError: INTERNAL: during codegen") == "compile");
+    CHECK(class_of("UNIMPLEMENTED: dynamic slice") == "compile");
     CHECK(class_of("RESOURCE_EXHAUSTED\nssh: Could not resolve hostname x") == "infra");
     CHECK(class_of("2 failed, 85 passed") == "none");
     for (const char* usual : {"No GPU/TPU found, falling back to CPU.", "jaxlib is not installed. Falling back to cpu.",
