@@ -103,6 +103,40 @@ TEST_CASE(
     CHECK_FALSE(world.ref("iter-003/head").empty());
 }
 
+TEST_CASE("engine: a TPU that was held for as long as --max-tpu-minutes ends the run") {
+    EngineWorld world;
+    world.settings.options.iterations = 9;
+    world.settings.budget.tpu_minutes = 3;
+    std::int64_t held = 0;
+    world.held_ms = [&] { return held; };
+    int speed = 1;
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        held += 80'000;
+        return world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
+    }});
+    const RunEnd end = world.run(agent);
+    CHECK(end.reason == "max-tpu-minutes");
+    CHECK(end.iteration == 3);
+    CHECK(end.rc == 0);
+    CHECK(world.state.tpu_ms == 240'000);
+}
+
+TEST_CASE("engine: where a window of the provider is used up, the next attempt waits for its reset") {
+    EngineWorld world;
+    world.settings.options.iterations = 2;
+    const auto reset = world.clock.wall() + std::chrono::hours(1);
+    int speed = 1;
+    ScriptedAgent agent({[&](const AgentRequest& request) {
+        AgentOutcome outcome = world.commits("int speed = " + std::to_string(++speed) + ";\n")(request);
+        if (speed == 2) outcome.rate_windows = {{94.9, reset + std::chrono::hours(9)}, {95, reset}};
+        if (speed == 3) CHECK(world.clock.wall() >= reset);
+        return outcome;
+    }});
+    CHECK(world.run(agent).reason == "completed");
+    CHECK(speed == 3);
+    CHECK(world.clock.wall() < reset + std::chrono::hours(1));
+}
+
 }  // namespace
 
 }  // namespace gdnctl::loop

@@ -100,6 +100,7 @@ struct EngineWorld : LoopWorld {
         parts.log_entry = log_entry;
         if (directive) parts.directives.emplace_back([&](std::span<const Record>) { return std::vector{directive()}; });
         parts.room = room;
+        parts.held_ms = held_ms;
         parts.stop = stop.get_token();
         Engine engine(settings, std::move(parts));
         const RunEnd end = engine.run(resumed);
@@ -112,6 +113,7 @@ struct EngineWorld : LoopWorld {
     std::function<Result<std::optional<LogEntry>>(int, std::span<const Record>)> log_entry;
     std::function<std::string()> directive;
     std::function<Status()> room;
+    std::function<std::int64_t()> held_ms;
     std::stop_source stop;
     int stop_after_look = 0;  // 0: never
     RunState state;

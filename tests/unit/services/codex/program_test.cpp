@@ -101,6 +101,30 @@ TEST_CASE("codex program: behind npm's wrapper, and on PATH") {
     CHECK(world.run("thread\nmessage done\ncompleted 1 0 1 0").ok());
 }
 
+TEST_CASE("codex program: of several the first that takes the effort, else the first that does not say") {
+    CodexWorld world;
+    const auto script = [&](const char* name, const std::string& efforts) {
+        const std::string models = "{\"models\":[{\"slug\":\"m\",\"supported_reasoning_levels\":[" + efforts + "]}]}";
+        const auto file = world.scratch.file(
+            name, "#!/bin/sh\ncase $1 in debug) " +
+                      (efforts.empty() ? std::string("exit 2") : "echo '" + models + "'") + ";; *) echo v;; esac\n");
+        std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+        return file;
+    };
+    const auto lacks = script("given/codex", R"({"effort":"low"})");
+    const auto on_path = script("path/codex", R"({"effort":"low"},{"effort":"xhigh"})");
+    auto wanted = wanted_in(world);
+    wanted.program = lacks;
+    wanted.environment["PATH"] = on_path.parent_path().string() + ":/usr/bin:/bin";
+    CHECK(find_codex(wanted, system_process())->path == on_path);
+    (void)script("path/codex", "");
+    CHECK(find_codex(wanted, system_process())->path == on_path);
+    (void)script("path/codex", R"({"effort":"medium"})");
+    const auto none = find_codex(wanted, system_process());
+    REQUIRE_FALSE(none);
+    CHECK(none.error().message.find(lacks.string() + ": low; " + on_path.string() + ": medium") != std::string::npos);
+}
+
 TEST_CASE("codex preflight: effort, model, profile, schema and words are refused without a request") {
     CodexWorld world;
     const auto program = find_codex(wanted_in(world), system_process());
