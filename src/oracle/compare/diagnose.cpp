@@ -177,8 +177,10 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
         std::erase_if(found, starts("q and k are those of"));
     }
     for (const Match& m : found) {
-        hints.push_back({std::string(m.hypothesis->stage), "matches if " + m.hypothesis->text + m.where + chunk_note,
-                         m.improvement});
+        const bool once = m.hypothesis->stage == "carry" && !m.where.empty();
+        const std::string segment = once ? segment_note(lanes.front().first_chunk) : std::string();
+        hints.push_back({std::string(m.hypothesis->stage),
+                         "matches if " + m.hypothesis->text + m.where + chunk_note + segment, m.improvement});
     }
     return hints.empty() ? match_pattern(r, evidence, errors, place, threads) : from_hints(std::move(hints));
 }

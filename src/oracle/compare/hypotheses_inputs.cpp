@@ -245,7 +245,7 @@ void add_betas(Hypotheses& all) {
 
 void add_gates(Hypotheses& all) {
     add(all, "gate", "g is taken for alpha: its exp is never computed",
-        [](LaneInputs&, GdnContract& c, const LanePlace&) { return c.g_kind == GateKind::log; });
+        [](LaneInputs&, GdnContract& c, const LanePlace&) { return c.g_kind != GateKind::alpha; });
     all.back().gate_is_factor = true;
     add(all, "gate", "alpha is taken for g: exp is applied to it", [](LaneInputs&, GdnContract& c, const LanePlace&) {
         const bool alpha = c.g_kind == GateKind::alpha;

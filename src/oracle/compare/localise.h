@@ -1,6 +1,7 @@
 // From "wrong" to where, at which stage, and by which known mistake.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -61,12 +62,18 @@ std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const
 // Whether values of out are right but elsewhere, or each mapped to another; nullopt: no.
 std::optional<Diagnosis> match_finished(const GdnReference& reference, const ForwardEvidence& evidence,
                                         const LaneErrors& errors);
-// The stages at which some change makes the lane's first wrong chunks right, whatever the change is; nullopt: none.
+// The stages at which some change makes the lane's first wrong chunks right, whatever the change is; else what `even`
+// says, else the products that the errors are made of; nullopt: none.
 std::optional<Diagnosis> match_stages(const GdnReference& reference, const ForwardEvidence& evidence,
-                                      const LaneErrors& errors, int threads);
+                                      const LaneErrors& errors, int threads,
+                                      const std::function<std::optional<Diagnosis>()>& even);
 // The stages that are left when all that leave other errors are excluded; nullopt: too many.
 std::optional<Diagnosis> exclude_stages(const GdnReference& reference, const ForwardEvidence& evidence,
                                         const LaneErrors& errors);
+// Kernels keep a state for the backward pass, and pad, by segments of this many chunks. Text to append where the first
+// wrong chunk begins one, else empty.
+inline constexpr std::size_t k_usual_segment = 8;
+std::string segment_note(std::size_t first_wrong_chunk);
 // What the pattern of errors says when no known mistake fits.
 Diagnosis match_pattern(const GdnReference& reference, const ForwardEvidence& evidence,
                         const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);

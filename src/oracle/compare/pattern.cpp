@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,8 @@ namespace gdnctl::oracle {
 
 namespace {
 
+constexpr double k_bf16_error = 6e-4;  // relative; less is of finer operands
+constexpr std::ptrdiff_t k_first_rows = 16;
 constexpr std::array k_all_stages = {"solve", "wu", "decay", "gate", "intra", "output", "carry", "beta"};
 
 Diagnosis guess(std::vector<std::string> stages, std::string text) {
@@ -60,7 +63,7 @@ public:
         if (auto d = unwritten()) return *d;
         if (auto d = few_places()) return *d;
         if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
-        if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads)) return *d;
+        if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads, [this] { return growing(); })) return *d;
         if (auto d = few_columns()) return *d;
         if (auto d = rounding()) return *d;
         if (auto d = exclude_stages(m_r, m_evidence, *m_lane)) return *d;
@@ -213,6 +216,12 @@ private:
         return std::nullopt;
     }
 
+    struct EvenError {
+        std::vector<double> rows;
+        double whole = 0;
+    };
+    std::optional<EvenError> even_error(double most) const;
+    std::optional<Diagnosis> growing() const;
     std::optional<Diagnosis> rounding() const;
     Diagnosis by_place() const;
 
@@ -228,8 +237,9 @@ private:
     std::size_t m_begin = 0, m_end = 0, m_group = 0;
 };
 
-// An error of about the same relative size everywhere is rounding, not a mistake in a formula.
-std::optional<Diagnosis> PatternSearch::rounding() const {
+// The relative error of each row, and of the whole, where it is about the same everywhere and at most `most`: rounding,
+// not a mistake in a formula. nullopt: it is not.
+std::optional<PatternSearch::EvenError> PatternSearch::even_error(double most) const {
     if (!m_evidence.out || !m_out_wrong) return std::nullopt;
     std::vector<double> relative;
     double error = 0;
@@ -246,13 +256,39 @@ std::optional<Diagnosis> PatternSearch::rounding() const {
         if (row_size > 0) relative.push_back(std::sqrt(row_error / row_size));
     }
     const double whole = size > 0 ? std::sqrt(error / size) : HUGE_VAL;
-    if (relative.empty() || whole > 0.01 || whole < 1e-7) return std::nullopt;
+    if (relative.empty() || whole > most || whole < 1e-7) return std::nullopt;
     const auto alike =
         std::count_if(relative.begin(), relative.end(), [&](double x) { return x > whole / 6 && x < whole * 6; });
     if (static_cast<double>(alike) < 0.75 * static_cast<double>(relative.size())) return std::nullopt;
-    const char* class_name = whole > 6e-4   ? "bf16 operands (2^-9)"
-                             : whole > 4e-5 ? "tf32 or fp16 operands (2^-11)"
-                                            : "three bf16 passes (2^-16)";
+    return EvenError{std::move(relative), whole};
+}
+
+// What is rounded again and again adds up along the sequence.
+std::optional<Diagnosis> PatternSearch::growing() const {
+    const auto even = even_error(0.2);
+    if (!even || even->whole < k_bf16_error) return std::nullopt;
+    if (std::ssize(even->rows) < 8 * k_first_rows) return std::nullopt;
+    const auto mean = [](auto begin, auto end) {
+        return std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin);
+    };
+    const auto middle = even->rows.begin() + static_cast<std::ptrdiff_t>(even->rows.size() / 2);
+    if (mean(middle, even->rows.end()) < 2 * mean(even->rows.begin(), even->rows.begin() + k_first_rows)) {
+        return std::nullopt;
+    }
+    return guess(
+        {"rounding", "carry"},
+        fmt::format("the relative error is about {:.1g} and grows along the sequence, as of a state that is kept "
+                    "in bf16",
+                    even->whole));
+}
+
+std::optional<Diagnosis> PatternSearch::rounding() const {
+    const auto even = even_error(0.01);
+    if (!even) return std::nullopt;
+    const double whole = even->whole;
+    const char* class_name = whole > k_bf16_error ? "bf16 operands, or a state that is kept in bf16 (2^-9)"
+                             : whole > 4e-5       ? "tf32 or fp16 operands (2^-11)"
+                                                  : "three bf16 passes (2^-16)";
     return guess({"rounding", "intra", "decay"},
                  fmt::format("the relative error is about {:.1g} in every row, as of {}: declare it with --set matmul, "
                              "or find where it happens",
@@ -290,8 +326,8 @@ Diagnosis PatternSearch::by_place() const {
     if (chunk > 0) {
         return guess({"carry", "wu", "output", "tile"},
                      fmt::format("chunk {} is wrong from its first token, those before are right: the state handed to "
-                                 "it is wrong",
-                                 chunk));
+                                 "it is wrong{}",
+                                 chunk, segment_note(chunk)));
     }
     if (m_errors.size() > 1 && m_place.heads.size() * m_place.sequences.size() == 1) {
         return guess({"tile", "solve", "intra", "carry"}, "one head alone is wrong");
@@ -300,6 +336,12 @@ Diagnosis PatternSearch::by_place() const {
 }
 
 }  // namespace
+
+std::string segment_note(std::size_t first_wrong_chunk) {
+    if (first_wrong_chunk == 0 || first_wrong_chunk % k_usual_segment != 0) return {};
+    return fmt::format("; chunk {} is the first of a segment of {} chunks: its checkpoint, or the padding of segments",
+                       first_wrong_chunk, k_usual_segment);
+}
 
 Diagnosis match_pattern(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
                         const FaultPlace& place, int threads) {

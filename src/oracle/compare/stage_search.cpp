@@ -74,9 +74,10 @@ Diagnosis likely(std::vector<std::string> stages, std::string text) {
 Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
     const std::string what = "the errors of each token are sums of the rows of U up to it";
     const bool state_right = errors.final_state && *errors.final_state <= k_ok_band;
-    if (state_right || (spans.alone && spans.writes != Answer::yes))
-        return likely({"intra", "decay", "output"}, what + ", and the state is right: P is wrong");
+    // A final state may have recovered from what was written long before it.
     if (spans.writes == Answer::yes) return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: M is");
+    if (state_right || spans.alone)
+        return likely({"intra", "decay", "output"}, what + ", and the state is right: P is wrong");
     const EntryPrices prices = entry_prices(s);
     if (!errors.final_state && prices.p < std::min(prices.m, prices.both))
         return likely({"intra", "decay", "solve"}, what + ": P is wrong, or M (there is no state that could tell)");
@@ -101,7 +102,7 @@ std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors, co
 }  // namespace
 
 std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEvidence& evidence, const LaneErrors& errors,
-                                      int threads) {
+                                      int threads, const std::function<std::optional<Diagnosis>()>& even) {
     const auto lanes = wrong_lanes(r, {errors});
     if (lanes.empty()) return std::nullopt;
     const bool out_wrong =
@@ -126,6 +127,7 @@ std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEviden
     }
     if (!suspects.empty()) return named(std::move(suspects));
     if (auto d = match_finished(r, evidence, errors)) return d;
+    if (auto d = even()) return d;
     if (all->out.empty() || all->wrong >= all->parts.size()) return std::nullopt;
     return by_spans(*all, errors, spans_of(*all));
 }

@@ -15,6 +15,7 @@ namespace {
 struct Change {
     std::function<double(double)> decay = [](double g) { return std::exp(g); };  // of g as given
     std::function<bool(std::size_t)> lost = [](std::size_t) { return false; };   // the state, before that token
+    std::function<double(double)> kept = [](double s) { return s; };             // of the state, after each token
 };
 
 GdnOutputs changed_recurrence(const GdnProblem& p, const GdnContract& c, const Change& change) {
@@ -41,7 +42,7 @@ GdnOutputs changed_recurrence(const GdnProblem& p, const GdnContract& c, const C
             const double d = in.beta[row * Hv + h] * (in.v[(row * Hv + h) * dv + j] - alpha * kS);
             double read = 0;
             for (std::size_t x = 0; x < dk; ++x) {
-                S[x * dv + j] = alpha * S[x * dv + j] + k[x] * d;
+                S[x * dv + j] = change.kept(alpha * S[x * dv + j] + k[x] * d);
                 read += q[x] * S[x * dv + j];
             }
             result.out[(row * Hv + h) * dv + j] = in.scale * read;
@@ -104,6 +105,36 @@ TEST_CASE("hint: a negative g that is taken for alpha") {
         expect_hint(r, changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
                     "g is taken for alpha: its exp is never computed");
     }
+}
+
+TEST_CASE("hint: a state that is kept in bf16 from token to token") {
+    GdnCase c;
+    c.name = "long";
+    c.dims = {1, 1000, 1, 1, 64, 64};
+    c.seed = 5;
+    c.gate = GateRecipe::constant;
+    c.gate_value = -1e-4;
+    const GdnReference r = reference_for(make_inputs(c));
+    const auto kept =
+        changed_recurrence(r.problem, r.contract.value, {.kept = [](double s) { return rounded_to(s, DType::bf16); }});
+    expect_hint(r, kept, "rounding", "a state that is kept in bf16");
+}
+
+TEST_CASE("hint: a state that is lost, or S0 again, where a segment begins") {
+    const GdnReference r = real_size(700);
+    const auto lost = changed_recurrence(r.problem, r.contract.value, {.lost = [](std::size_t t) { return t == 512; }});
+    expect_hint(r, lost, "carry", "chunk 8 is the first of a segment of 8 chunks");
+    const auto sooner =
+        changed_recurrence(r.problem, r.contract.value, {.lost = [](std::size_t t) { return t == 448; }});
+    const GdnReport report = expect_hint(r, sooner, "carry", "the state is not carried");
+    for (const Hint& hint : report.hints) CHECK(hint.text.find("segment") == std::string::npos);
+}
+
+TEST_CASE("hint: a g that is taken for alpha where gates are raw, on G1") {
+    const GdnReference r = reference_for(make_inputs(*find_gdn_case("g1")));
+    REQUIRE(r.contract.value.g_kind == GateKind::raw);
+    expect_hint(r, changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
+                "g is taken for alpha: its exp is never computed");
 }
 
 TEST_CASE("hint: a state that is lost at one boundary") {
