@@ -23,9 +23,9 @@ namespace {
 // A dump, or a dataset: one of the two.
 void describe_files_check(cli::Args& args, const Options& options) {
     args.check([&options]() -> Status {
-        const bool dataset = options.flashinfer.root.has_value();
+        const bool dataset = oracle_flashinfer::wanted(options.flashinfer);
         if (dataset && !(options.inputs.empty() && options.outputs.empty())) {
-            return fail(ErrorKind::usage, "--flashinfer excludes --inputs and --outputs");
+            return fail(ErrorKind::usage, "--flashinfer and --definition exclude --inputs and --outputs");
         }
         if (!dataset && options.inputs.empty()) {
             return fail(ErrorKind::usage, "--inputs is required", "give the dump: --inputs FILE --outputs FILE");
@@ -115,7 +115,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     if (options.op == oracle_gdn::k_layer_op) return oracle_layer::compare(options, context);
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    if (options.flashinfer.root) {
+    if (oracle_flashinfer::wanted(options.flashinfer)) {
         return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
     }
     const oracle::NpyOptions npy{options.u2_as_bf16};

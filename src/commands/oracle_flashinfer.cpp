@@ -284,13 +284,22 @@ Json Runner::json() const {
     return object;
 }
 
+// Where flashinfer-bench itself looks.
+std::string usual_root(const Env& env) {
+    if (const auto named = env.get("FIB_DATASET_PATH"); named && !named->empty()) return *named;
+    return env.get("HOME").value_or("") + "/.cache/flashinfer_bench/dataset";
+}
+
 }  // namespace
+
+bool wanted(const Options& options) { return options.root || options.definition; }
 
 void describe(cli::Args& args, Options& o) {
     args.option(o.root, {.names = "--flashinfer",
                          .value = "ROOT",
                          .help = "evaluate solutions on the workloads of this FlashInfer-Bench dataset",
                          .group = k_group,
+                         .default_text = "with --definition $FIB_DATASET_PATH, or ~/.cache/flashinfer_bench/dataset",
                          .complete = cli::Complete::directory});
     static const std::string k_definition_help =
         "only this one of " + text::join(oracle::flashinfer::gdn_definition_names(), ", ");
@@ -322,10 +331,10 @@ void describe(cli::Args& args, Options& o) {
                 {.names = "--num-trials", .value = "N", .help = "trials; their mean is the latency", .group = k_group});
     oracle_kernel::describe_limits(args, o.limits);
     args.check([&o]() -> Status {
-        const bool others = o.definition || o.solution || o.kernel || o.traces || o.resume;
-        if (!o.root && others) {
+        const bool others = o.solution || o.kernel || o.traces || o.resume;
+        if (!wanted(o) && others) {
             return fail(ErrorKind::usage,
-                        "--definition, --solution, --kernel, --traces and --resume need --flashinfer");
+                        "--solution, --kernel, --traces and --resume need --flashinfer or --definition");
         }
         if (o.solution && o.kernel) return fail(ErrorKind::usage, "--solution excludes --kernel");
         if (o.warmup_runs < 0 || o.iterations < 1 || o.num_trials < 1) {
@@ -342,7 +351,7 @@ void describe(cli::Args& args, Options& o) {
 }
 
 Result<ExitCode> run(const Options& options, int threads, bool allow_suspect, Context& context) {
-    GDNCTL_TRY_ASSIGN(Dataset dataset, Dataset::open(context, *options.root));
+    GDNCTL_TRY_ASSIGN(Dataset dataset, Dataset::open(context, options.root.value_or(usual_root(context.env))));
     Runner runner(options, threads, context, std::move(dataset));
     GDNCTL_TRY(runner.read());
     GDNCTL_TRY(runner.run());

@@ -22,9 +22,12 @@ struct Options {
     oracle_kernel::LimitOptions limits;
 };
 
-// Adds the options and the check that they are given with --flashinfer only.
+// Whether a dataset is to be evaluated: one is named, or a definition, which the usual one is looked through for.
+bool wanted(const Options& options);
+
+// Adds the options and the check that the others are given with one of these two only.
 void describe(cli::Args& args, Options& options);
-// For options with a root.
+// For options that are wanted().
 Result<ExitCode> run(const Options& options, int threads, bool allow_suspect, Context& context);
 
 }  // namespace gdnctl::commands::oracle_flashinfer

@@ -30,6 +30,7 @@ Item item_of(std::string kind, std::string name, const oracle::GdnReference& ref
     item.expected = expected;
     item.reason = report.reason;
     item.worst = report.worst;
+    item.contract = reference.contract;
     item.stage = report.stage;
     item.diagnosis = oracle_report::diagnosis_text(reference, report);
     for (const auto& t : report.tensors) {
@@ -57,8 +58,12 @@ std::string text_of(const Item& item) {
         line += "\n       worst: " + oracle_report::place_text(*item.worst);
     }
     line += "\n";
-    if (!item.failed() || item.diagnosis.empty()) return line;
-    for (const auto part : text::split(text::trim(item.diagnosis), '\n')) line += fmt::format("       {}\n", part);
+    if (!item.failed()) return line;
+    const std::string contract = item.contract ? oracle_report::contract_text(*item.contract) : std::string();
+    for (const auto& more : {item.diagnosis, contract}) {
+        if (more.empty()) continue;
+        for (const auto part : text::split(text::trim(more), '\n')) line += fmt::format("       {}\n", part);
+    }
     return line;
 }
 
@@ -72,7 +77,8 @@ Json json_of(const Item& item) {
             {"worst", oracle_report::worst_json(item.worst)},
             {"fault", oracle_kernel::fault_json(item.fault)},
             {"bit_equal", item.bit_equal},
-            {"stage", item.stage.empty() ? Json(nullptr) : Json(item.stage)}};
+            {"stage", item.stage.empty() ? Json(nullptr) : Json(item.stage)},
+            {"contract", item.contract ? oracle_report::contract_json(*item.contract) : Json(nullptr)}};
 }
 
 Verdict overall(const std::vector<Item>& items) {

@@ -21,7 +21,8 @@ struct Item {
     std::string reason;
     std::string stage, diagnosis;  // where and why, for what is wrong
     std::optional<oracle::Worst> worst;
-    std::optional<oracle::KernelFault> fault;  // what the kernel did instead of computing
+    std::optional<oracle::ResolvedContract> contract;  // that it was judged by; a relation has none
+    std::optional<oracle::KernelFault> fault;          // what the kernel did instead of computing
     bool bit_equal = true;
     bool gradients = false;  // some were compared
 

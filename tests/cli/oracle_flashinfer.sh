@@ -318,9 +318,11 @@ test_usage() {
     expect 2 "$GDNCTL" oracle compare gdn --flashinfer none
     err_has 'is no folder'
     expect 2 "$GDNCTL" oracle compare gdn --flashinfer . --inputs a --outputs b
-    err_has '--flashinfer excludes --inputs and --outputs'
+    err_has '--flashinfer and --definition exclude --inputs and --outputs'
     expect 2 "$GDNCTL" oracle compare gdn --definition $DECODE --inputs a --outputs b
-    err_has 'need --flashinfer'
+    err_has '--flashinfer and --definition exclude --inputs and --outputs'
+    expect 2 "$GDNCTL" oracle compare gdn --solution s --inputs a --outputs b
+    err_has 'need --flashinfer or --definition'
     expect 2 "$GDNCTL" oracle compare gdn --outputs b
     err_has '--inputs is required'
     dataset
@@ -343,4 +345,18 @@ test_traces_that_cannot_be_written() {
     mkdir t.jsonl
     expect 8 evaluate --definition "$DECODE" --kernel builtin:fused --traces t.jsonl
     err_has 't.jsonl'
+}
+
+test_the_usual_dataset_is_looked_through_for_a_definition() {
+    dataset
+    quick=(--warmup-runs 0 --iterations 1 --num-trials 1 --kernel builtin:fused --definition $DECODE)
+    FIB_DATASET_PATH=$PWD/ds expect 0 "$GDNCTL" oracle compare gdn "${quick[@]}"
+    [ -s ds/traces/gdnctl/gdn/$DECODE.jsonl ] || fail 'not the dataset of FIB_DATASET_PATH'
+    mkdir -p "$HOME/.cache/flashinfer_bench" && mv ds "$HOME/.cache/flashinfer_bench/dataset"
+    expect 0 "$GDNCTL" oracle compare gdn "${quick[@]}"
+    FIB_DATASET_PATH=/nowhere expect 2 "$GDNCTL" oracle compare gdn "${quick[@]}"
+    err_has /nowhere
+    # One that compares dumps is not led astray by the variable.
+    FIB_DATASET_PATH=/nowhere expect 2 "$GDNCTL" oracle compare gdn
+    err_has '--inputs is required'
 }

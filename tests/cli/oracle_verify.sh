@@ -44,6 +44,10 @@ PY
 test_one_edited_element_is_wrong_and_found() {
     edited bad 100 0.01
     expect 1 verify --case gdn_base --vectors bad
+    out_has '       contract '
+    expect 1 verify --case gdn_base --vectors bad --json
+    jq -e '.items[-1].contract.fields.head_map.value' "$WORK/out" >/dev/null || fail 'no contract'
+    expect 1 verify --case gdn_base --vectors bad
     out_has 'WRONG'
     out_has 'worst: out[b=0,t=4,h=0,v=4]'
     out_has 'verdict: WRONG (0 cases, 1 vector; 1 failed)'
