@@ -177,6 +177,35 @@ test_a_source_that_does_not_compile() {
     err_has 'install a C compiler'
 }
 
+# A source that refuses to be compiled without optimisation, and without the instructions of this machine. No macro tells
+# -O3 from -O2: that is read from the words that the compiler was given.
+test_a_source_is_compiled_for_this_machine() {
+    cat >cc.sh <<'SH'
+#!/bin/sh
+echo "$@" >>words
+exec cc "$@"
+SH
+    chmod +x cc.sh
+    { echo '#ifndef __OPTIMIZE__'; echo '#error "not optimised"'; echo '#endif'; } >kernel.c
+    local known=0 macro
+    for macro in __AVX__ __AVX2__ __FMA__ __AVX512F__ __ARM_NEON; do
+        cc -march=native -dM -E -x c /dev/null | grep -q "#define $macro " || continue
+        known=$((known + 1))
+        printf '#ifndef %s\n#error "without %s, which this machine has"\n#endif\n' $macro $macro >>kernel.c
+    done
+    cat "$EXAMPLE" >>kernel.c
+    CC=$PWD/cc.sh expect 0 verify --kernel src:kernel.c
+    verdict_is OK
+    local words=" $(head -n 1 words) "
+    case $words in *' -O3 '*) ;; *) fail "not with -O3:$words" ;; esac
+    case $words in *' -march=native '*) ;; *) fail "not with -march=native:$words" ;; esac
+    case " ${words##*' -O3 '}" in *' -O'[0-2sg]*) fail "another -O follows -O3:$words" ;; esac
+    # The same source is refused where these are missing: the #errors are reached.
+    cc -O3 -march=native -I "$REPO/include" -fsyntax-only kernel.c || fail "the test's source is wrong"
+    cc -O0 -march=native -I "$REPO/include" -fsyntax-only kernel.c 2>/dev/null && fail "not optimised, and taken"
+    [ $known = 0 ] || ! cc -O3 -march=x86-64 -I "$REPO/include" -fsyntax-only kernel.c 2>/dev/null || fail "taken without -march=native"
+}
+
 test_names_of_kernels() {
     expect 2 verify --kernel src:missing.c
     err_has 'does not exist'
