@@ -49,17 +49,59 @@ TEST_CASE("contract: named < metadata < --set, with origins") {
     CHECK(c->fields.size() == contract_field_names().size());
 }
 
-TEST_CASE("contract: the named ones") {
-    const auto field = [](std::string_view contract, std::string_view name) {
-        return origin_of(*resolve_contract(contract, {}, {}), name);
+TEST_CASE("contract: every field of every named one") {
+    // What each implementation means by its tensors, in the order of contract_field_names().
+    struct Named {
+        std::string_view name;
+        std::vector<std::string_view> values;
     };
-    CHECK(field("marin", "head_map") == "equal from contract marin");
-    CHECK(field("marin", "l2norm") == "rsqrt(sum+eps) from contract marin");
-    CHECK(field("hf", "l2norm") == "off from contract hf");
-    CHECK(field("flashinfer", "state_layout") == "B,H,V,K from contract flashinfer");
-    CHECK(field("flashinfer", "empty") == "zeros from contract flashinfer");
-    CHECK(field("ggml", "head_map") == "tiled from contract ggml");
-    CHECK(field("marin-01d1", "rounding") == "input from contract marin-01d1");
+    const std::string_view root = "dk^-0.5";
+    const std::string_view norm = "rsqrt(sum+eps)";
+    const std::vector<Named> all = {
+        {"marin",
+         {"equal", "B,H,K,V", "log", "prob", norm, "1e-06", root, "none", "f32", "f32", "passthrough", "none"}},
+        {"marin-01d1",
+         {"equal", "B,H,K,V", "log", "prob", norm, "1e-06", root, "input", "f32", "f32", "passthrough", "80"}},
+        {"marin-654e",
+         {"equal", "B,H,K,V", "log", "prob", norm, "1e-06", root, "none", "f32", "f32", "passthrough", "80"}},
+        {"hf",
+         {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "f32", "passthrough",
+          "none"}},
+        {"hf-old",
+         {"equal", "B,H,K,V", "log", "prob", "off", "1e-06", root, "input", "query", "f32", "passthrough", "none"}},
+        {"fla",
+         {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "f32", "passthrough",
+          "none"}},
+        {"flashinfer",
+         {"interleaved", "B,H,V,K", "raw", "logit", "off", "1e-06", root, "none", "query", "f32", "zeros", "none"}},
+        {"ggml",
+         {"tiled", "B,H,V,K", "log", "prob", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "none"}},
+        {"ik",
+         {"interleaved", "B,H,K,V", "log", "logit", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "50"}},
+        {"sglang-cpu",
+         {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "bf16", "passthrough",
+          "none"}},
+    };
+    std::vector<std::string> names;
+    for (const Named& named : all) {
+        names.emplace_back(named.name);
+        CAPTURE(names.back());
+        const auto resolved = resolve_contract(named.name, {}, {});
+        REQUIRE(resolved);
+        std::vector<std::string> values(named.values.begin(), named.values.end());
+        values.emplace_back("64");  // chunk
+        REQUIRE(resolved->fields.size() == values.size());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            CAPTURE(contract_field_names()[i]);
+            CHECK(resolved->fields[i].name == contract_field_names()[i]);
+            CHECK(resolved->fields[i].value == values[i]);
+            CHECK(resolved->fields[i].origin == "contract " + names.back());
+        }
+    }
+    CHECK(names == contract_names());
+    CHECK(contract_field_names() == std::vector<std::string>{"head_map", "state_layout", "g_kind", "beta_kind",
+                                                             "l2norm", "eps", "scale", "rounding", "out_dtype",
+                                                             "matmul", "empty", "exp_clip", "chunk"});
 }
 
 TEST_CASE("contract: mistakes are refused with what would be right") {
@@ -183,6 +225,10 @@ TEST_CASE("contract: other spellings of a value mean the same and are shown unde
     CHECK(shown("out_dtype=float32", "out_dtype") == "f32 from --set");
     CHECK(shown("out_dtype=bfloat16", "out_dtype") == "bf16 from --set");
     CHECK(shown("out_dtype=float16", "out_dtype") == "f16 from --set");
+    CHECK(shown("rounding=marin-01d1", "rounding") == "input from --set");
+    CHECK(shown("rounding=hf-old", "rounding") == "input from --set");
+    CHECK(shown("rounding=marin-654e", "rounding") == "none from --set");
+    CHECK(shown("rounding=hf", "rounding") == "none from --set");
 }
 
 TEST_CASE("cases: a name is found however it is spelt") {

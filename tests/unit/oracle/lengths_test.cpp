@@ -220,27 +220,3 @@ TEST_CASE("hint: masked tokens that still decay the state, and lengths that are 
     REQUIRE_FALSE(other.hints.empty());
     CHECK(other.hints[0].text == "matches if tokens beyond the given lengths are not masked at all");
 }
-
-TEST_CASE("contract: every named one resolves, with the fields in which it differs") {
-    const auto field = [](std::string_view contract, std::string_view name) {
-        const auto resolved = resolve_contract(contract, {}, {});
-        REQUIRE(resolved);
-        for (const ContractField& f : resolved->fields) {
-            if (f.name == name) return f.value;
-        }
-        return std::string();
-    };
-    CHECK(field("ik", "beta_kind") == "logit");
-    CHECK(field("ik", "exp_clip") == "50");
-    CHECK(field("ik", "state_layout") == "B,H,K,V");
-    CHECK(field("sglang-cpu", "matmul") == "bf16");
-    CHECK(field("sglang-cpu", "out_dtype") == "query");
-    CHECK(field("hf-old", "head_map") == "equal");
-    CHECK(field("hf-old", "rounding") == "input");
-    CHECK(field("marin-01d1", "rounding") == "input");
-    CHECK(field("marin-654e", "rounding") == "none");
-    const std::vector<std::string> by_name = {"rounding=marin-01d1"};
-    const auto resolved = resolve_contract("marin", {}, by_name);
-    REQUIRE(resolved);
-    CHECK(resolved->value.rounding == NormRounding::input);
-}
