@@ -68,9 +68,9 @@ test_follows_a_job_through_a_tunnel_that_is_killed() {
   serve --token right-token-0123
   head_node
   target '"for i in 1 2 3 4 5 6 7 8; do echo tick $i; sleep 1; done"'
-  "$GDNCTL" ray-test --cluster-config cluster.yaml --working-dir none >"$WORK/out" 2>"$WORK/err" &
-  local pid=$! before
-  for _ in $(seq 400); do grep -qx 'tick 3' "$WORK/out" && break; sleep 0.05; done
+  launch "$GDNCTL" ray-test --cluster-config cluster.yaml --working-dir none
+  local before
+  for _ in $(seq 1800); do grep -qx 'tick 3' "$WORK/out" && break; sleep 0.05; done
   before=$(wc -l <"$WORK/ssh/pids")
   while read -r tunnel; do kill -9 "$tunnel"; done <"$WORK/ssh/pids"
   wait "$pid" || fail "exit code $?"
@@ -93,10 +93,9 @@ test_the_tunnel_ends_with_the_command_however_that_ends() {
   target '"echo up; sleep 60"'
   local signal
   for signal in TERM KILL; do
-    env --default-signal=INT "$GDNCTL" ray-test --cluster-config cluster.yaml --working-dir none >"$WORK/out" 2>"$WORK/err" &
-    local pid=$!
-    for _ in $(seq 400); do grep -qx up "$WORK/out" && break; sleep 0.05; done
-    grep -qx up "$WORK/out" || fail "the job does not run"
+    launch "$GDNCTL" ray-test --cluster-config cluster.yaml --working-dir none
+    for _ in $(seq 1800); do grep -qx up "$WORK/out" && break; sleep 0.05; done
+    grep -qx up "$WORK/out" || fail "the job does not run: $(tail -3 "$WORK/ssh/log")"
     kill -$signal "$pid"
     wait "$pid"
     for _ in $(seq 100); do

@@ -44,12 +44,14 @@ def every_event_is_understood(t):
 
 
 @case
-def output_schema_is_sent_and_not_enforced(t):
+def output_schema_is_sent_and_what_breaks_it_is_named(t):
     schema = os.path.join(t.folder, "schema.json")
     with open(schema, "w") as f:
         json.dump({"type": "object", "required": ["outcome"], "properties": {"outcome": {"type": "string"}}, "additionalProperties": False}, f)
     got = t.run("message", schema=schema)
-    equal("class", got["class"], "ok")
+    # Codex itself lets any message through, with exit 0.
+    equal("class and status", (got["class"], got["rc"]), ("protocol", 1))
+    demand("the final message: not valid JSON" in got["reason"], got)
     equal("format", t.requests()[0]["text"]["format"]["type"], "json_schema")
     equal("message", got["message"], "Nothing to do.")
 
