@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -13,8 +12,9 @@ namespace gdnctl::oracle {
 
 namespace {
 
-constexpr double k_bf16_error = 6e-4;  // relative; less is of finer operands
-constexpr std::ptrdiff_t k_first_rows = 16;
+constexpr double k_bf16_error = 6e-4;                          // relative; less is of finer operands
+constexpr double k_bf16_step = 1.1e-3;                         // 2^-9 / sqrt(3): of one rounding
+constexpr std::array<std::size_t, 4> k_walk = {0, 4, 16, 64};  // rows that are looked at together
 constexpr std::array k_all_stages = {"solve", "wu", "decay", "gate", "intra", "output", "carry", "beta"};
 
 Diagnosis guess(std::vector<std::string> stages, std::string text) {
@@ -263,18 +263,22 @@ std::optional<PatternSearch::EvenError> PatternSearch::even_error(double most) c
     return EvenError{std::move(relative), whole};
 }
 
-// What is rounded again and again adds up along the sequence.
+// What is rounded again and again has walked at random, by the square root of the number of steps.
 std::optional<Diagnosis> PatternSearch::growing() const {
-    const auto even = even_error(0.2);
-    if (!even || even->whole < k_bf16_error) return std::nullopt;
-    if (std::ssize(even->rows) < 8 * k_first_rows) return std::nullopt;
-    const auto mean = [](auto begin, auto end) {
-        return std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin);
-    };
-    const auto middle = even->rows.begin() + static_cast<std::ptrdiff_t>(even->rows.size() / 2);
-    if (mean(middle, even->rows.end()) < 2 * mean(even->rows.begin(), even->rows.begin() + k_first_rows)) {
-        return std::nullopt;
+    const auto even = even_error(0.05);
+    if (!even || even->rows.size() < k_walk.back()) return std::nullopt;
+    std::array<double, k_walk.size() - 1> means{};
+    for (std::size_t bin = 0; bin < means.size(); ++bin) {
+        double error = 0;
+        double walk = 0;
+        for (std::size_t row = k_walk[bin]; row < k_walk[bin + 1]; ++row) {
+            error += even->rows[row];
+            walk += k_bf16_step * std::sqrt(static_cast<double>(row + 1));
+        }
+        if (!(error > walk / 2 && error < walk * 2)) return std::nullopt;
+        means[bin] = error / static_cast<double>(k_walk[bin + 1] - k_walk[bin]);
     }
+    if (means.back() < 2 * means.front()) return std::nullopt;
     return guess(
         {"rounding", "carry"},
         fmt::format("the relative error is about {:.1g} and grows along the sequence, as of a state that is kept "
