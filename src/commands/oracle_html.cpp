@@ -93,6 +93,7 @@ std::string worst_table(const GdnReport& report) {
     for (const auto& t : report.tensors) {
         for (std::size_t i = 0; i < std::min(shown, t.worst_elements.size()); ++i) {
             const oracle::Worst& w = t.worst_elements[i];
+            if (w.got == w.want) continue;
             const std::string place = oracle_report::place_text(w);
             rows += fmt::format("<tr><td><code>{}</code><td class=n>{:.9g}<td class=n>{:.9g}<td class=n>{:.3g}</tr>\n",
                                 escaped(place.substr(0, place.find(" got "))), w.got, w.want, w.got - w.want);

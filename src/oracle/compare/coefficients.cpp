@@ -169,6 +169,10 @@ private:
         if (explains(distance(combined(by_read, f)))) {
             const std::string text = fmt::format(
                 "out is {:.4g} Q S + {:.4g} (P below its diagonal) U + {:.4g} (diagonal of P) U", f[0], f[1], f[2]);
+            const auto [least, most] = std::minmax_element(f.begin(), f.end());
+            if (*most - *least < 1e-3 * std::fabs(*most)) {
+                return named({"scale", "output", "intra"}, fmt::format("out is {:.4g} times the truth", f[0]));
+            }
             if (moved(f[0]) && moved(f[1]) && moved(f[2])) return named({"scale", "output", "intra"}, text);
             if (moved(f[0]) && !moved(f[1]) && !moved(f[2])) return named({"output", "carry"}, text);
             if (m_state_wrong && moved(f[1]) && moved(f[2])) return named({"wu", "intra", "beta"}, text);

@@ -130,6 +130,14 @@ TEST_CASE("hint: a state that is lost, or S0 again, where a segment begins") {
     for (const Hint& hint : report.hints) CHECK(hint.text.find("segment") == std::string::npos);
 }
 
+TEST_CASE("hint: an out that is a multiple of the truth in some of the chunks") {
+    const GdnReference r = real_size(200);
+    GdnOutputs x = r.truth;
+    const auto columns = r.truth.out.size() / 200;
+    for (std::size_t i = 128 * columns; i < x.out.size(); ++i) x.out[i] *= 1.03;
+    expect_hint(r, x, "scale", "out is 1.03 times the truth");
+}
+
 TEST_CASE("hint: a g that is taken for alpha where gates are raw, on G1") {
     const GdnReference r = reference_for(make_inputs(*find_gdn_case("g1")));
     REQUIRE(r.contract.value.g_kind == GateKind::raw);
