@@ -22,11 +22,17 @@ struct Match {
     std::string where;
 };
 
-// Matches that fit far worse than the best.
-void drop_accidents(std::vector<Match>& found) {
+double best_of(const std::vector<Match>& found) {
     double best = 0;
     for (const Match& m : found) best = std::max(best, m.improvement);
-    std::erase_if(found, [&](const Match& m) { return m.improvement < best / 4; });
+    return best;
+}
+
+// Matches that fit far worse than the best.
+bool accidental(double improvement, double best) { return improvement < best / 4; }
+
+void drop_accidents(std::vector<Match>& found) {
+    std::erase_if(found, [best = best_of(found)](const Match& m) { return accidental(m.improvement, best); });
 }
 
 // Every hypothesis on a window; the ones that explain it, best first.
@@ -74,19 +80,25 @@ std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, 
     return found;
 }
 
-// Keeps the matches that hold on another wrong lane too, if any does.
-void confirm(const GdnReference& r, const LaneSearch& search, const std::vector<WrongLane>& lanes,
+// Keeps the matches that hold on another wrong lane too, if any does: where one fits far better there, that alone.
+// `described`: something else explains all lanes, and what does not is none.
+void confirm(const GdnReference& r, const LaneSearch& search, const std::vector<WrongLane>& lanes, bool described,
              std::vector<Match>& found) {
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
-    for (std::size_t i = 1; i < std::min<std::size_t>(lanes.size(), 4) && found.size() > 1; ++i) {
+    const bool doubted = described && !found.empty() && found.front().where.empty();
+    for (std::size_t i = 1; i < std::min<std::size_t>(lanes.size(), 4) && found.size() > (doubted ? 0 : 1); ++i) {
         const std::size_t before = lanes[i].first_chunk == 0 ? 0 : lanes[i].first_chunk - 1;
         const Window w = search.window(lanes[i].sequence, lanes[i].head, chunk, before, k_chunks, std::nullopt);
         const Misfit misfit = search.misfit_of_truth(w);
+        std::vector<double> improvements;
+        for (const Match& m : found) improvements.push_back(search.improvement_elsewhere(w, misfit, *m.hypothesis));
+        const double best = *std::max_element(improvements.begin(), improvements.end());
+        if (best == 0 && !doubted) continue;
         std::vector<Match> kept;
-        for (const Match& m : found) {
-            if (search.improvement_elsewhere(w, misfit, *m.hypothesis) > 0) kept.push_back(m);
+        for (std::size_t m = 0; m < found.size(); ++m) {
+            if (improvements[m] > 0 && !accidental(improvements[m], best)) kept.push_back(found[m]);
         }
-        if (!kept.empty()) found = std::move(kept);
+        found = std::move(kept);
     }
 }
 
@@ -164,10 +176,11 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
             chunk_note = fmt::format(", with chunks of {} tokens", other);
         }
     }
-    confirm(r, search, lanes, found);
-    // What was acted out names the mistake; a factor or an exchange only describes it.
-    std::erase_if(hints, [&](const Hint& h) {
-        return std::any_of(found.begin(), found.end(), [&](const Match& m) { return m.hypothesis->stage == h.stage; });
+    confirm(r, search, lanes, !rearranged.empty(), found);
+    // What was acted out names the mistake; a factor or an exchange only describes it, and may do so badly.
+    std::erase_if(hints, [&, best = best_of(found)](const Hint& h) {
+        return h.improvement < best / 100 ||
+               std::any_of(found.begin(), found.end(), [&](const Match& m) { return m.hypothesis->stage == h.stage; });
     });
     // A head map that fits says more than the one key head that it leads to here.
     const auto starts = [](std::string_view with) {
