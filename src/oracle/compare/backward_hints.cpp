@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "oracle/compare/backward.h"
+#include "oracle/compare/backward_keys.h"
 #include "oracle/compare/lane.h"
 
 namespace gdnctl::oracle {
@@ -31,7 +32,8 @@ public:
             if (g->truth->canonical == "dv") values(*g);
             if (g->truth->canonical == "d_initial_state") states(*g);
         }
-        keys();
+        KeyGradients keys(m_r, wrong("dq"), wrong("dk"), m_threads);
+        keys.match(m_hints);
         Diagnosis d;
         std::stable_sort(m_hints.begin(), m_hints.end(),
                          [](const Hint& a, const Hint& b) { return a.improvement > b.improvement; });
@@ -41,7 +43,7 @@ public:
             if (std::find(d.stages.begin(), d.stages.end(), h.stage) == d.stages.end()) d.stages.push_back(h.stage);
         }
         d.hints = m_hints;
-        if (d.hints.empty()) by_tensor(d);
+        if (d.hints.empty()) by_tensor(d, keys);
         d.stage = d.stages.front();
         return d;
     }
@@ -232,93 +234,20 @@ private:
         }
     }
 
-    // dq and dk before the l2norm's gradient, and before the sum over a group of value heads.
-    void keys() {
-        const GradientEvidence* dq = wrong("dq");
-        const GradientEvidence* dk = wrong("dk");
-        if (dq == nullptr && dk == nullptr) return;
-        const GdnProblem& p = m_r.problem;
-        const GdnContract& c = m_r.contract.value;
-        if (c.l2norm != L2Norm::off) {
-            GdnProblem normalised = p;
-            const auto width = static_cast<std::size_t>(p.dims.dk);
-            std::vector<double> factors_q;
-            std::vector<double> factors_k;
-            for (const auto& [x, factors] : {std::pair{&normalised.q, &factors_q}, {&normalised.k, &factors_k}}) {
-                for (std::size_t at = 0; at < x->size(); at += width) {
-                    double squares = 0;
-                    for (std::size_t i = 0; i < width; ++i) squares += (*x)[at + i] * (*x)[at + i];
-                    factors->push_back(1 / std::sqrt(squares + c.eps));
-                    for (std::size_t i = 0; i < width; ++i) (*x)[at + i] *= factors->back();
-                }
-            }
-            GdnContract off = c;
-            off.l2norm = L2Norm::off;
-            const GdnGradients plain = run_adjoint64(normalised, off, m_b.cotangents, m_threads);
-            for (const auto& [g, values, factors] :
-                 {std::tuple{dq, &plain.dq, &factors_q}, {dk, &plain.dk, &factors_k}}) {
-                if (g == nullptr) continue;
-                offer(*g, "l2norm_grad",
-                      g->truth->canonical + " is that of the normalised vector: the l2norm's gradient is missing",
-                      *values);
-                std::vector<double> other = *values;
-                for (std::size_t i = 0; i < other.size(); ++i) other[i] *= (*factors)[i / width];
-                offer(*g, "l2norm_grad", g->truth->canonical + " lacks the l2norm's projection - y (y.dy)", other);
-            }
-        }
-        if (p.dims.Hv > p.dims.Hk) groups(dq, dk);
-    }
-
-    void groups(const GradientEvidence* dq, const GradientEvidence* dk) {
-        const GdnProblem& p = m_r.problem;
-        const GdnContract& c = m_r.contract.value;
-        for (const bool first : {true, false}) {
-            // Only one value head of each key head counts: the others' cotangents are taken away.
-            GdnCotangents some = m_b.cotangents;
-            const auto counted = [&](std::int64_t h) {
-                const std::int64_t key = key_head_of(h, p.dims, c.head_map);
-                for (std::int64_t other = 0; other < p.dims.Hv; ++other) {
-                    if (key_head_of(other, p.dims, c.head_map) == key && (first ? other < h : other > h)) return false;
-                }
-                return true;
-            };
-            const auto dv = static_cast<std::size_t>(p.dims.dv);
-            const auto state = static_cast<std::size_t>(p.dims.dk) * dv;
-            for (std::size_t i = 0; i < some.d_out.size(); ++i) {
-                if (!counted(static_cast<std::int64_t>(i / dv) % p.dims.Hv)) some.d_out[i] = 0;
-            }
-            for (std::size_t i = 0; i < some.d_final_state.size(); ++i) {
-                if (!counted(static_cast<std::int64_t>(i / state) % p.dims.Hv)) some.d_final_state[i] = 0;
-            }
-            const GdnGradients one = run_adjoint64(p, c, some, m_threads);
-            for (const GradientEvidence* g : {dq, dk}) {
-                if (g == nullptr) continue;
-                offer(*g, "gva_grad",
-                      fmt::format("{} holds the {} value head of each key head alone, not their sum",
-                                  g->truth->canonical, first ? "first" : "last"),
-                      g == dq ? one.dq : one.dk);
-            }
-        }
-    }
-
-    void by_tensor(Diagnosis& d) const {
-        const auto has = [&](std::string_view name) { return wrong(name) != nullptr; };
-        const bool keys_only = std::all_of(m_wrong.begin(), m_wrong.end(), [](const GradientEvidence* g) {
+    void by_tensor(Diagnosis& d, KeyGradients& keys) const {
+        const auto is_key = [](const GradientEvidence* g) {
             return g->truth->canonical == "dq" || g->truth->canonical == "dk";
-        });
+        };
+        if (std::all_of(m_wrong.begin(), m_wrong.end(), is_key)) {
+            if (auto chained = keys.explain()) {
+                d = std::move(*chained);
+                return;
+            }
+        }
         std::string names;
         for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
-        if (m_wrong.size() == 1) {
-            const std::string& name = m_wrong.front()->truth->canonical;
-            d.stages = {stage_of_gradient(name), "bwd_shared"};
-        } else if (keys_only && has("dq") && has("dk")) {
-            const bool grouped = m_r.problem.dims.Hv > m_r.problem.dims.Hk;
-            d.stages = grouped ? std::vector<std::string>{"gva_grad", "l2norm_grad", "bwd_shared"}
-                               : std::vector<std::string>{"l2norm_grad", "bwd_shared"};
-        } else {
-            d.stages = {"bwd_shared"};
-            for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of_gradient(g->truth->canonical));
-        }
+        for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of_gradient(g->truth->canonical));
+        d.stages.insert(m_wrong.size() == 1 ? d.stages.end() : d.stages.begin(), "bwd_shared");
         d.hints.push_back(
             {d.stages.front(), fmt::format("{} wrong and no other gradient: no known mistake explains it", names), 1});
     }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "oracle/compare/hypotheses.h"
+#include "oracle/compare/least_squares.h"
 #include "oracle/compare/localise.h"
 #include "oracle/compare/open_chunk.h"
 
@@ -14,31 +15,6 @@ namespace gdnctl::oracle {
 namespace {
 
 double dot(const Reals& a, const Reals& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
-
-// Least squares: target = sum of x[i] * terms[i]. Gaussian elimination on the normal equations; terms that are 0 keep
-// the factor 1.
-Reals fitted(const std::vector<Reals>& terms, const Reals& target) {
-    const std::size_t n = terms.size();
-    std::vector<Reals> a(n, Reals(n + 1, 0));
-    for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t j = 0; j < n; ++j) a[i][j] = dot(terms[i], terms[j]);
-        a[i][n] = dot(terms[i], target);
-        if (a[i][i] == 0) a[i][i] = a[i][n] = 1;
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t row = i + 1; row < n; ++row) {
-            const double factor = a[i][i] == 0 ? 0 : a[row][i] / a[i][i];
-            for (std::size_t j = i; j <= n; ++j) a[row][j] -= factor * a[i][j];
-        }
-    }
-    Reals x(n, 1);
-    for (std::size_t i = n; i-- > 0;) {
-        x[i] = a[i][n];
-        for (std::size_t j = i + 1; j < n; ++j) x[i] -= a[i][j] * x[j];
-        x[i] = a[i][i] == 0 ? 1 : x[i] / a[i][i];
-    }
-    return x;
-}
 
 // A factor inside the chunk. `state` ones show in the chunk after it.
 struct Family {
@@ -165,7 +141,7 @@ private:
         };
         const auto moved = [](double factor) { return std::fabs(factor - 1) > 1e-3; };
         const std::vector<Reals> by_read = {inter, part_of_p(false), part_of_p(true)};
-        Reals f = fitted(by_read, m_target);
+        Reals f = least_squares(by_read, m_target);
         if (explains(distance(combined(by_read, f)))) {
             const std::string text = fmt::format(
                 "out is {:.4g} Q S + {:.4g} (P below its diagonal) U + {:.4g} (diagonal of P) U", f[0], f[1], f[2]);
@@ -179,7 +155,7 @@ private:
             return named({"intra", "output", "wu"}, text);
         }
         const std::vector<Reals> by_source = {inter, without(&ChunkParts::forget), without(&ChunkParts::write)};
-        f = fitted(by_source, m_target);
+        f = least_squares(by_source, m_target);
         if (!explains(distance(combined(by_source, f)))) return std::nullopt;
         const std::string text = fmt::format("U is solved from {:.4g} V - {:.4g} K S", f[1], f[2]);
         // A state that is too small or large throughout looks alike: both of its readers have the same factor. And so
@@ -189,14 +165,6 @@ private:
                          text + fmt::format(", and the state is {:.4g} times the truth", f[0]));
         }
         return named({"wu", "beta", "solve"}, text);
-    }
-
-    static Reals combined(const std::vector<Reals>& terms, const Reals& factors) {
-        Reals sum(terms.front().size(), 0);
-        for (std::size_t t = 0; t < terms.size(); ++t) {
-            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factors[t] * terms[t][i];
-        }
-        return sum;
     }
 
     std::optional<Diagnosis> factor(const Family& family, std::size_t chunk) const {

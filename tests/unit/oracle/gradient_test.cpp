@@ -177,6 +177,54 @@ TEST_CASE("gradient fault: what only a second pass can tell") {
     }
 }
 
+TEST_CASE("gradient fault: dq and dk go wrong in the sum over value heads, the l2norm, or before both") {
+    const TensorFile inputs = inputs_of("gdn_gva");  // three value heads to a key head
+    const GdnReference r = reference_for(inputs);
+    GdnCotangents cotangents;
+    cotangents.d_out = to_f64(*inputs.find("d_out"));
+    cotangents.d_final_state = to_f64(*inputs.find("d_final_state"));
+    const GdnGradients right = run_adjoint64(r.problem, r.contract.value, cotangents, 2);
+    const GdnDims& d = r.problem.dims;
+    const auto width = static_cast<std::size_t>(d.dk);
+    const auto with_keys = [&](const std::vector<double>& dq, const std::vector<double>& dk) {
+        TensorFile dump = dump_of("gdn_gva");
+        change(dump, "dq", [&](auto& x) { x = dq; });
+        change(dump, "dk", [&](auto& x) { x = dk; });
+        return dump;
+    };
+
+    GdnCotangents last = cotangents;
+    const auto is_last = [&](std::size_t h) {
+        const auto heads = static_cast<std::int64_t>(h) % d.Hv;
+        return heads + 1 == d.Hv ||
+               key_head_of(heads + 1, d, r.contract.value.head_map) != key_head_of(heads, d, r.contract.value.head_map);
+    };
+    REQUIRE(r.contract.value.head_map == HeadMap::interleaved);
+    const auto dv = static_cast<std::size_t>(d.dv);
+    for (std::size_t i = 0; i < last.d_out.size(); ++i) {
+        if (!is_last(i / dv)) last.d_out[i] = 0;
+    }
+    for (std::size_t i = 0; i < last.d_final_state.size(); ++i) {
+        if (!is_last(i / (width * dv))) last.d_final_state[i] = 0;
+    }
+    const GdnGradients of_last = run_adjoint64(r.problem, r.contract.value, last, 2);
+    std::vector<double> dk = right.dk;
+    for (std::size_t i = 0; i < dk.size(); ++i) dk[i] -= 0.5 * of_last.dk[i];
+    expect_fault(inputs, with_keys(right.dq, dk), "gva_grad", "with other weights than 1: 1, 1, 0.5 in key head 0");
+
+    std::vector<double> dq = right.dq;  // along the vector, which the projection would have taken away
+    for (std::size_t i = 0; i < dq.size(); ++i)
+        dq[i] += 0.1 * std::sin(static_cast<double>(i - i % width)) * r.problem.q[i];
+    expect_fault(inputs, with_keys(dq, right.dk), "l2norm_grad", "the l2norm's gradient is wrong");
+
+    dq = right.dq;
+    dk = right.dk;
+    for (std::size_t i = 0; i < dq.size(); ++i) dq[i] += 0.05 * std::sin(3.0 * static_cast<double>(i));
+    for (std::size_t i = 0; i < dk.size(); ++i) dk[i] += 0.05 * std::sin(5.0 * static_cast<double>(i));
+    expect_fault(inputs, with_keys(dq, dk), "bwd_shared", "dq, dk wrong and no other gradient");
+    expect_fault(inputs, with_keys(dq, right.dk), "dq", "dq wrong and no other gradient");
+}
+
 TEST_CASE("gradient fault: one token, at its place; a wrong forward pass comes first") {
     const TensorFile inputs = inputs_of("gdn_d64");
     TensorFile dump = dump_of("gdn_d64");
