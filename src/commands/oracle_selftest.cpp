@@ -31,6 +31,7 @@ std::string report_text(const oracle::SelftestReport& report) {
     for (const auto& [what, t] : {std::pair{"forward, faults that no hint knows", &report.unexpected},
                                   {"forward, steps of another kernel spoilt", &report.spoilt},
                                   {"forward, the same in ways never looked at", &report.spoilt_later},
+                                  {"backward, faults that no hint knows", &report.backward_unexpected},
                                   {"forward", &report.totals},
                                   {"backward", &report.backward}}) {
         text += fmt::format("{}\n", what);
@@ -59,7 +60,10 @@ Json report_json(const std::string& op, const oracle::SelftestReport& report) {
         {"honest_variants", variants_json(report.totals)},
         {"unexpected_mutants", mutants_json(report.unexpected)},
         {"spoilt_steps", {{"first", mutants_json(report.spoilt)}, {"later", mutants_json(report.spoilt_later)}}},
-        {"backward", {{"mutants", mutants_json(report.backward)}, {"honest_variants", variants_json(report.backward)}}},
+        {"backward",
+         {{"mutants", mutants_json(report.backward)},
+          {"honest_variants", variants_json(report.backward)},
+          {"unexpected_mutants", mutants_json(report.backward_unexpected)}}},
         {"targets",
          {{"caught_percent", 100}, {"right_stage_percent", 90}, {"right_place_percent", 95}, {"false_alarms", 0}}},
         {"findings", Json::array()}};

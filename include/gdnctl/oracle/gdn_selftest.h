@@ -24,8 +24,8 @@ struct SelftestFinding {
 
 struct SelftestReport {
     SelftestTotals totals, backward;  // of forward passes, and of gradients
-    // Of forward faults that no known mistake of the search explains, apart. No variants.
-    SelftestTotals unexpected;
+    // Of faults that no known mistake of the search explains, apart. No variants.
+    SelftestTotals unexpected, backward_unexpected;
     // Steps of another kernel, each spoilt in every one of some ways; and in ways that the search was never changed
     // for.
     SelftestTotals spoilt, spoilt_later;

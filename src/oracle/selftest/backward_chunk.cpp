@@ -93,9 +93,12 @@ void ChunkGradient::run() {
     state();
 }
 
-float ChunkGradient::coefficient(T term, float decay, float beta, float scale) const {
+float ChunkGradient::coefficient(T term, float decay, float beta, float scale) {
     if (m_fault.term != term) return decay * beta * scale;
-    const auto factor = static_cast<float>(m_fault.factor);
+    const std::size_t value = m_values++;
+    if (value % m_fault.period != 0) return decay * beta * scale;
+    const auto factor =
+        static_cast<float>(m_fault.factor + m_fault.ripple * std::sin(7.0 * static_cast<double>(value)));
     switch (m_fault.dropped) {
         case Dropped::nothing: return factor * decay * beta * scale;
         case Dropped::decay: return factor * beta * scale;
@@ -190,7 +193,7 @@ void ChunkGradient::pairs() {
 }
 
 // What each row gives to the gradient of its running sum c_i, apart from the pairs.
-float ChunkGradient::row_part(Row i) const {
+float ChunkGradient::row_part(Row i) {
     return coefficient(T::dg_read, m_c.read[i], 1, m_c.scale) * m_readout[i] -
            coefficient(T::dg_forget, m_c.read[i], m_c.beta[i]) * m_forgotten[i];
 }

@@ -51,9 +51,9 @@ public:
 
 private:
     // A term's coefficient, times the factors that a fault may leave out of it.
-    float coefficient(BackwardTerm term, float decay, float beta = 1, float scale = 1) const;
-    float coefficient(BackwardTerm term) const { return coefficient(term, 1); }
-    float row_part(Row i) const;
+    float coefficient(BackwardTerm term, float decay, float beta = 1, float scale = 1);
+    float coefficient(BackwardTerm term) { return coefficient(term, 1); }
+    float row_part(Row i);
     void solve();
     void pair_gradients();
     void rows();
@@ -64,6 +64,7 @@ private:
 
     const BackwardChunk& m_c;
     const BackwardFault& m_fault;
+    std::size_t m_values = 0;  // of the spoilt term, so far
     Matrix m_D, m_U, m_Y, m_dP, m_dM;
     std::vector<float> m_readout, m_forgotten, m_inserted;  // <Q, dO S^T>, <K, Y S^T>, <K, U D^T>
 };

@@ -1,7 +1,10 @@
 #include "oracle/selftest/backward_mutants.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "oracle/compare/backward.h"
 
@@ -152,6 +155,51 @@ void add_gates(BackwardMutants& all) {
 }
 
 }  // namespace
+
+std::vector<BackwardMutant> unexpected_backward_mutants() {
+    struct Named {
+        Term term;
+        const char* name;
+        const char* stage;
+    };
+    constexpr std::array k_terms = {
+        Named{Term::dU_intra, "P^T dO", "bwd_shared"},
+        Named{Term::dU_state, "K D in dU", "bwd_shared"},
+        Named{Term::solve, "the solve for Y", "bwd_shared"},
+        Named{Term::dP, "dP", "bwd_shared"},
+        Named{Term::dM, "dM", "bwd_shared"},
+        Named{Term::dS_keep, "D in dS", "bwd_shared"},
+        Named{Term::dS_read, "Q^T dO in dS", "bwd_shared"},
+        Named{Term::dS_forget, "K^T Y in dS", "bwd_shared"},
+        Named{Term::dV, "dv", "dv"},
+        Named{Term::dbeta_row, "beta's first term", "dbeta"},
+        Named{Term::dbeta_gram, "beta's second term", "dbeta"},
+        Named{Term::dQ_state, "dO S^T in dq", "dq"},
+        Named{Term::dQ_intra, "dP K in dq", "dq"},
+        Named{Term::dK_state, "U D^T in dk", "dk"},
+        Named{Term::dK_forget, "Y S^T in dk", "dk"},
+        Named{Term::dK_intra, "dP^T Q in dk", "dk"},
+        Named{Term::dK_row, "N K in dk", "dk"},
+        Named{Term::dK_column, "N^T K in dk", "dk"},
+        Named{Term::dg_intra, "dP P in dg", "dg"},
+        Named{Term::dg_solve, "dM M in dg", "dg"},
+        Named{Term::dg_read, "Q S in dg", "dg"},
+        Named{Term::dg_forget, "K S in dg", "dg"},
+        Named{Term::dg_insert, "writes in dg", "dg"},
+        Named{Term::dg_keep, "the state's decay in dg", "dg"},
+    };
+    BackwardMutants all;
+    for (const Named& n : k_terms) {
+        BackwardMutant some = term(fmt::format("{}, one value in five 0", n.name), {n.stage}, n.term, 0);
+        some.fault.period = 5;
+        BackwardMutant other = term(fmt::format("{}, one value in three turned round", n.name), {n.stage}, n.term, -1);
+        other.fault.period = 3;
+        BackwardMutant noisy = term(fmt::format("{}, up to 10 % more or less", n.name), {n.stage}, n.term, 1);
+        noisy.fault.ripple = 0.1;
+        for (BackwardMutant* m : {&some, &other, &noisy}) all.push_back(std::move(*m));
+    }
+    return all;
+}
 
 std::vector<BackwardMutant> all_backward_mutants() {
     BackwardMutants all;

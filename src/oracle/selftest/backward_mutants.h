@@ -48,6 +48,8 @@ enum class NormGradient { full, missing, no_projection };
 struct BackwardFault {
     BackwardTerm term = BackwardTerm::none;
     double factor = 1;                   // on that term
+    std::size_t period = 1;              // ... on one in so many of its values
+    double ripple = 0;                   // ... and so much more or less of it, another at each value
     Dropped dropped = Dropped::nothing;  // a factor left out of it
     GateGradient gates = GateGradient::direct;
     GroupGradient group = GroupGradient::sum;
@@ -68,6 +70,8 @@ struct BackwardMutant {
 };
 
 std::vector<BackwardMutant> all_backward_mutants();
+// Every term spoilt in ways that no hint knows.
+std::vector<BackwardMutant> unexpected_backward_mutants();
 
 // Gradients in fp32 by chunks of `chunk` tokens. `reference` has its backward. The fault acts on the heads and the
 // chunk in scope.

@@ -84,12 +84,12 @@ bool right_place(const GdnReport& report, const Changed& changed, const MutantSc
 }  // namespace
 
 void BackwardSelftest::run() {
-    mutants();
+    mutants(unexpected_backward_mutants(), m_report.backward_unexpected);
+    mutants(all_backward_mutants(), m_report.backward);
     variants();
 }
 
-void BackwardSelftest::mutants() {
-    const auto all = all_backward_mutants();
+void BackwardSelftest::mutants(const std::vector<BackwardMutant>& all, SelftestTotals& totals) {
     for (const bool real : {true, false}) {
         if (stopped()) return;
         const GdnCase c = selftest_case(real, real ? GdnDims{1, 200, 2, 4, 32, 32} : GdnDims{2, 72, 1, 2, 8, 16});
@@ -99,19 +99,20 @@ void BackwardSelftest::mutants() {
         for (const BackwardMutant& m : all) {
             if (stopped()) return;
             if (skipped()) continue;
-            judge_mutant(r, honest, m, {}, real ? "backward, real sizes" : "backward, small sizes");
+            judge_mutant({r, honest, totals}, m, {}, real ? "backward, real sizes" : "backward, small sizes");
             if (real && !m.whole_only) {
-                judge_mutant(r, honest, m, {{1}, 1}, "backward, real sizes, chunk 1 of head 1");
+                judge_mutant({r, honest, totals}, m, {{1}, 1}, "backward, real sizes, chunk 1 of head 1");
             }
         }
     }
 }
 
-void BackwardSelftest::judge_mutant(const GdnReference& r, const GdnGradients& honest, const BackwardMutant& m,
-                                    const MutantScope& scope, std::string_view where) {
+void BackwardSelftest::judge_mutant(const Round& round, const BackwardMutant& m, const MutantScope& scope,
+                                    std::string_view where) {
+    const GdnReference& r = round.reference;
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
     const GdnGradients x = run_backward_chunks(r, m.fault, scope, chunk, m_options.threads);
-    const Changed changed = changed_places(r, honest, x);
+    const Changed changed = changed_places(r, round.honest, x);
     if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
     const GdnReport report = judged(r, x, true);
     const std::string found =
@@ -119,7 +120,7 @@ void BackwardSelftest::judge_mutant(const GdnReference& r, const GdnGradients& h
                      : "";
     count_mutant({fmt::format("{} ({})", m.name, where), m.stages, report, right_place(report, changed, scope),
                   fmt::format("{} heads up to chunk {}", changed.heads.size(), changed.last_chunk), found},
-                 m_report.backward, m_report);
+                 round.totals, m_report);
 }
 
 void BackwardSelftest::variants() {

@@ -21,10 +21,17 @@ public:
     void run();
 
 private:
-    void mutants();
+    // What the mutants of one problem share.
+    struct Round {
+        const GdnReference& reference;
+        const GdnGradients& honest;
+        SelftestTotals& totals;
+    };
+
+    void mutants(const std::vector<BackwardMutant>& all, SelftestTotals& totals);
     void variants();
-    void judge_mutant(const GdnReference& reference, const GdnGradients& honest, const BackwardMutant& mutant,
-                      const MutantScope& scope, std::string_view where);
+    void judge_mutant(const Round& round, const BackwardMutant& mutant, const MutantScope& scope,
+                      std::string_view where);
     void judge_variant(const GdnReference& reference, const GdnCase& c, std::string_view what,
                        const GdnGradients& gradients);
     GdnReport judged(const GdnReference& reference, const GdnGradients& gradients, bool hints) const;

@@ -199,7 +199,8 @@ bool SelftestReport::passed() const {
                share(t.right_place, t.mutants) >= 0.95;
     };
     const auto reached = [&](const SelftestTotals& t) { return found(t) && t.variants > 0 && t.false_alarms == 0; };
-    return reached(totals) && reached(backward) && found(unexpected) && found(spoilt) && found(spoilt_later);
+    return reached(totals) && reached(backward) && found(unexpected) && found(spoilt) && found(spoilt_later) &&
+           found(backward_unexpected);
 }
 
 GdnReference selftest_reference(const GdnCase& c, int threads) {

@@ -14,6 +14,7 @@ TEST_CASE("selftest: there are at least 60 mutants, and 60 of backward passes") 
     CHECK(all_mutants().size() >= 60);
     CHECK(all_backward_mutants().size() >= 60);
     CHECK(unexpected_mutants().size() >= 30);
+    CHECK(unexpected_backward_mutants().size() >= 60);
     CHECK(tapped_mutants().size() + later_tapped_mutants().size() >= 300);
 }
 
@@ -26,6 +27,9 @@ TEST_CASE("selftest: mutants are caught and localised, honest variants pass") {
     CHECK(report.spoilt.mutants + report.spoilt_later.mutants >= 4);
     CHECK(report.spoilt.caught == report.spoilt.mutants);
     CHECK(report.spoilt_later.caught == report.spoilt_later.mutants);
+    CHECK(report.backward_unexpected.mutants >= 8);
+    CHECK(report.backward_unexpected.caught == report.backward_unexpected.mutants);
+    CHECK(report.backward_unexpected.right_stage == report.backward_unexpected.mutants);
     MESSAGE("right stage of unexpected faults: ",
             report.unexpected.right_stage + report.spoilt.right_stage + report.spoilt_later.right_stage, " of ",
             report.unexpected.mutants + report.spoilt.mutants + report.spoilt_later.mutants);
@@ -47,10 +51,12 @@ TEST_CASE("selftest: each target counts") {
     report.unexpected = {20, 20, 18, 19, 0, 0};
     CHECK_FALSE(report.passed());  // no step of another kernel was spoilt
     report.spoilt = report.spoilt_later = report.unexpected;
+    CHECK_FALSE(report.passed());  // no unexpected fault was planted into a backward pass
+    report.backward_unexpected = report.unexpected;
     CHECK(report.passed());
     for (SelftestTotals SelftestReport::* pass :
          {&SelftestReport::totals, &SelftestReport::backward, &SelftestReport::unexpected, &SelftestReport::spoilt,
-          &SelftestReport::spoilt_later}) {
+          &SelftestReport::spoilt_later, &SelftestReport::backward_unexpected}) {
         for (std::size_t SelftestTotals::* field :
              {&SelftestTotals::caught, &SelftestTotals::right_stage, &SelftestTotals::right_place}) {
             SelftestReport worse = report;
