@@ -1,7 +1,6 @@
 // The layer's adjoint, part by part from the end.
 #include <algorithm>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/layer/layer.h"
 
@@ -64,7 +63,20 @@ void through_gates(const GdnLayer& p, const LayerOutputs& parts, const GdnGradie
     }
 }
 
-// Through SiLU and the convolution; `d_final` is the cotangent of the last K inputs.
+// dg of chunked forms is a difference of sums as large as dbeta.
+void shake_gates(const GdnDims& d, LayerRounding& rounding, GdnGradients& op) {
+    if (!rounding.any()) return;
+    const std::size_t heads = index(d.Hv);
+    std::vector<double> squares(heads, 0);
+    for (std::size_t i = 0; i < op.dbeta.size(); ++i) squares[i % heads] += op.dbeta[i] * op.dbeta[i];
+    const double count = std::max(1.0, static_cast<double>(d.B * d.T));
+    for (std::size_t i = 0; i < op.d_gate.size(); ++i) {
+        rounding.shake(op.d_gate[i], std::sqrt(squares[i % heads] / count));
+    }
+}
+
+}  // namespace
+
 void through_convolution(const GdnLayer& p, const std::vector<double>& d_conv, const std::vector<double>& d_final,
                          LayerGradients& r) {
     const GdnDims& d = p.dims;
@@ -100,22 +112,14 @@ void through_convolution(const GdnLayer& p, const std::vector<double>& d_conv, c
     }
 }
 
-// dg of chunked forms is a difference of sums as large as dbeta.
-void shake_gates(const GdnDims& d, LayerRounding& rounding, GdnGradients& op) {
-    if (!rounding.any()) return;
-    const std::size_t heads = index(d.Hv);
-    std::vector<double> squares(heads, 0);
-    for (std::size_t i = 0; i < op.dbeta.size(); ++i) squares[i % heads] += op.dbeta[i] * op.dbeta[i];
-    const double count = std::max(1.0, static_cast<double>(d.B * d.T));
-    for (std::size_t i = 0; i < op.d_gate.size(); ++i) {
-        rounding.shake(op.d_gate[i], std::sqrt(squares[i % heads] / count));
-    }
+LayerOperatorAdjoint layer_adjoint64(int threads) {
+    return [threads](const GdnProblem& p, const GdnContract& c, const GdnCotangents& cotangents) {
+        return run_adjoint64(p, c, cotangents, threads);
+    };
 }
 
-}  // namespace
-
 LayerGradients run_layer_adjoint(const GdnLayer& p, const LayerContract& c, const LayerCotangents& cotangents,
-                                 LayerRounding rounding, int threads) {
+                                 const LayerOperatorAdjoint& adjoint, LayerRounding rounding, int threads) {
     const LayerOutputs parts = run_layer(
         p, c, [threads](const GdnProblem& q, const GdnContract& k) { return run_recurrent64(q, k, threads); },
         rounding);
@@ -126,7 +130,7 @@ LayerGradients run_layer_adjoint(const GdnLayer& p, const LayerContract& c, cons
     inner.d_out = through_norm_and_gate(p, c, parts, d_out, r);
     rounding.apply(inner.d_out);
     inner.d_final_state = cotangents.d_final_state;
-    GdnGradients op = run_adjoint64(operator_problem(p, parts), operator_contract(c), inner, threads);
+    GdnGradients op = adjoint(operator_problem(p, parts), operator_contract(c), inner);
     shake_gates(p.dims, rounding, op);
     rounding.apply(op.dbeta);
     through_gates(p, parts, op, r);
@@ -140,7 +144,7 @@ LayerGradients run_layer_adjoint(const GdnLayer& p, const LayerContract& c, cons
 
 LayerGradients run_layer_adjoint64(const GdnLayer& layer, const LayerContract& contract,
                                    const LayerCotangents& cotangents, int threads) {
-    return run_layer_adjoint(layer, contract, cotangents, {}, threads);
+    return run_layer_adjoint(layer, contract, cotangents, layer_adjoint64(threads), {}, threads);
 }
 
 }  // namespace gdnctl::oracle

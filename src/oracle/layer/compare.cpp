@@ -245,7 +245,9 @@ Reference make_layer_reference(const GdnLayer& p, const LayerContract& c,
     if (!cotangents) return r;
     append(r.truth, layer_gradients_file(p, c, run_layer_adjoint64(p, c, *cotangents, threads)));
     for (TensorFile& variant : r.variants) {
-        append(variant, layer_gradients_file(p, c, run_layer_adjoint(p, c, *cotangents, {p.dtype, ++seed}, threads)));
+        append(variant,
+               layer_gradients_file(
+                   p, c, run_layer_adjoint(p, c, *cotangents, layer_adjoint64(threads), {p.dtype, ++seed}, threads)));
     }
     return r;
 }

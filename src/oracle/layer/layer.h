@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_layer.h"
 #include "oracle/cases/random.h"
 #include "oracle/contract/tensor_checks.h"
@@ -52,6 +53,7 @@ private:
 };
 
 using LayerOperator = std::function<GdnOutputs(const GdnProblem&, const GdnContract&)>;
+using LayerOperatorAdjoint = std::function<GdnGradients(const GdnProblem&, const GdnContract&, const GdnCotangents&)>;
 
 // The operator's inputs, and its contract, inside the layer.
 GdnProblem operator_problem(const GdnLayer& problem, const LayerOutputs& parts);
@@ -59,8 +61,15 @@ GdnContract operator_contract(const LayerContract& contract);
 
 LayerOutputs run_layer(const GdnLayer& problem, const LayerContract& contract, const LayerOperator& op,
                        LayerRounding rounding);
+LayerOperatorAdjoint layer_adjoint64(int threads);
 LayerGradients run_layer_adjoint(const GdnLayer& problem, const LayerContract& contract,
-                                 const LayerCotangents& cotangents, LayerRounding rounding, int threads);
+                                 const LayerCotangents& cotangents, const LayerOperatorAdjoint& adjoint,
+                                 LayerRounding rounding, int threads);
+
+// The convolution's part of it: x's, its weight's, its bias' and its state's gradients in `result`, from the cotangents
+// of conv_out and of the last K inputs (empty: 0).
+void through_convolution(const GdnLayer& problem, const std::vector<double>& d_conv_out,
+                         const std::vector<double>& d_final, LayerGradients& result);
 
 // The input at token t of row b, channel c; t may be negative down to 1 - K.
 inline double layer_input(const GdnLayer& p, std::int64_t b, std::int64_t t, std::int64_t c) {

@@ -12,6 +12,7 @@ import cases_levanter  # noqa: F401  (each module adds its cases)
 import cases_edits  # noqa: F401
 import cases_their_tests  # noqa: F401
 import cases_layer  # noqa: F401
+import cases_layer_tests  # noqa: F401
 import cases_transformers  # noqa: F401
 import cases_files  # noqa: F401
 

@@ -15,9 +15,9 @@ namespace {
 using Edit = std::function<void(TensorFile&)>;
 
 // A kernel of ours that gets other inputs than it was given, and whose outputs are changed.
-class Mutant : public KernelUnderTest {
+class FaultyKernel : public KernelUnderTest {
 public:
-    Mutant(Edit inputs, Edit outputs)
+    FaultyKernel(Edit inputs, Edit outputs)
         : m_kernel(*find_builtin_kernel("builtin:fused")), m_inputs(std::move(inputs)), m_outputs(std::move(outputs)) {}
     std::string name() const override { return "mutant"; }
     bool worth_repeating() const override { return true; }
@@ -50,7 +50,7 @@ void scale(TensorFile& file, std::string_view name, double factor) {
 }
 
 bool holds(const std::string& relation, const Edit& inputs, const Edit& outputs) {
-    Mutant mutant(inputs, outputs);
+    FaultyKernel mutant(inputs, outputs);
     const auto result = check_relation(relation, mutant, 2, 1);
     REQUIRE(result);
     if (!result->held() && !result->fault) CHECK(!result->worst.empty());
@@ -148,7 +148,7 @@ TEST_CASE("metamorphic: NaN, missing outputs and other sizes are faults or viola
     }));
     CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) { file.tensors.pop_back(); }));
     CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) { file.tensors[0].tensor.bytes.resize(4); }));
-    Mutant mutant({}, {});
+    FaultyKernel mutant({}, {});
     CHECK_FALSE(check_relation("causalty", mutant, 1, 1));
 }
 
