@@ -30,16 +30,14 @@ GdnReport report_on(const ChunkEdit& chunk, bool everywhere) {
 
 GdnReport report_on(const GdnOutputs& wrong) { return judged(small_lanes(), outputs_of(small_lanes(), wrong)); }
 
-void expect_stage(const ChunkEdit& chunk, std::string_view stage, std::string_view text) {
-    for (const bool everywhere : {true, false}) {
-        const GdnReport report = report_on(chunk, everywhere);
-        REQUIRE_FALSE(report.hints.empty());
-        CAPTURE(everywhere);
-        CAPTURE(report.hints.front().text);
-        CHECK(report.verdict == Verdict::wrong);
-        CHECK(report.stage == stage);
-        CHECK(report.hints.front().text.find(text) != std::string::npos);
-    }
+void expect_stage(const ChunkEdit& chunk, std::string_view stage, std::string_view text, bool everywhere = false) {
+    const GdnReport report = report_on(chunk, everywhere);
+    REQUIRE_FALSE(report.hints.empty());
+    CAPTURE(everywhere);
+    CAPTURE(report.hints.front().text);
+    CHECK(report.verdict == Verdict::wrong);
+    CHECK(report.stage == stage);
+    CHECK(report.hints.front().text.find(text) != std::string::npos);
 }
 
 void use_sums(ChunkParts& c, const std::vector<double>& sum) {
@@ -58,7 +56,8 @@ void use_sums(ChunkParts& c, const std::vector<double>& sum) {
 
 }  // namespace
 
-TEST_CASE("stage: a factor by token is found wherever it is") {
+// Of the same everywhere, in shorter chunks: stage_text_test.cpp.
+TEST_CASE("stage: a factor by token is found in one chunk of one head") {
     const auto odd = [](Row i) { return i % 3 == 1 ? 1.07 : 1.0; };
     expect_stage(
         [](ChunkParts& c) {
@@ -166,9 +165,12 @@ TEST_CASE("stage: M, P and Gamma that are wrong in no order are told apart") {
             }
         }
     };
-    expect_stage([spoil](ChunkParts& c) { spoil(c, true, false); }, "solve", "sums of the rows of U");
-    expect_stage([spoil](ChunkParts& c) { spoil(c, false, true); }, "intra", "sums of the rows of U");
-    expect_stage([spoil](ChunkParts& c) { spoil(c, true, true); }, "decay", "sums of the rows of U");
+    for (const bool everywhere : {true, false}) {
+        const std::string_view text = "sums of the rows of U";
+        expect_stage([spoil](ChunkParts& c) { spoil(c, true, false); }, "solve", text, everywhere);
+        expect_stage([spoil](ChunkParts& c) { spoil(c, false, true); }, "intra", text, everywhere);
+        expect_stage([spoil](ChunkParts& c) { spoil(c, true, true); }, "decay", text, everywhere);
+    }
 }
 
 TEST_CASE("stage: what is left where every other stage is excluded") {
