@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <random>
 
 #include <fmt/format.h>
 
+#include "commands/oracle_kernel.h"
 #include "commands/oracle_kernel_program.h"
 #include "gdnctl/oracle/gdn_contract.h"
 
@@ -16,12 +16,6 @@ namespace {
 using oracle::KernelFault;
 using oracle::KernelFaultKind;
 using oracle::KernelPass;
-
-// Nobody can know the inputs of a run before it.
-std::uint64_t secret_seed() {
-    std::random_device device;
-    return (static_cast<std::uint64_t>(device()) << 32U) | device();
-}
 
 bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
     return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
@@ -71,13 +65,13 @@ Status ForeignPass::before(Given given) {
     const bool first = !m_first;
     const bool drawn = !first && m_task.fresh != nullptr;
     if (drawn && given == Given::fresh) {
-        GDNCTL_TRY(m_task.fresh->draw(secret_seed()));
+        GDNCTL_TRY(m_task.fresh->draw(oracle_kernel::secret_seed()));
         m_inputs = m_pass == oracle::Pass::backward ? m_task.fresh->with_cotangents() : m_task.fresh->file();
     }
     m_disguise = {};
     if (!drawn || given == Given::again_with_other_signs) {
         const oracle::GdnReference& reference = m_task.reference;
-        m_disguise = oracle::Disguise(reference.problem.dims, reference.contract.value.head_map, secret_seed());
+        m_disguise = oracle::Disguise(reference.problem.dims, reference.contract.value.head_map, oracle_kernel::secret_seed());
     }
     GDNCTL_TRY_ASSIGN(m_fault, place(m_inputs, m_disguise));
     return {};

@@ -1,5 +1,7 @@
 #include "commands/oracle_kernel.h"
 
+#include <random>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -113,6 +115,25 @@ void describe_limits(cli::Args& args, LimitOptions& options) {
 Limits limits_of(const LimitOptions& options) {
     return {std::chrono::milliseconds(static_cast<std::int64_t>(options.time_limit_s * 1000)),
             static_cast<std::size_t>(options.memory_limit_mib) << 20U};
+}
+
+std::uint64_t secret_seed() {
+    std::random_device device;
+    return (static_cast<std::uint64_t>(device()) << 32U) | device();
+}
+
+Status check_seed(const std::optional<std::string>& given) {
+    if (!given || *given == "random") return {};
+    const auto number = text::parse_int(*given);
+    if (number && *number >= 0) return {};
+    return fail(ErrorKind::usage, fmt::format("--seed {}: not a number from 0 on, and not `random`", *given));
+}
+
+std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given) {
+    if (!given) return std::nullopt;
+    constexpr unsigned k_unused = 11;  // what is printed shall be exact in any JSON reader
+    if (*given == "random") return secret_seed() >> k_unused;
+    return static_cast<std::uint64_t>(text::parse_int(*given).value_or(0));
 }
 
 const std::string& kernel_help() {

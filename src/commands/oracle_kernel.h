@@ -23,6 +23,12 @@ struct LimitOptions {
 void describe_limits(cli::Args& args, LimitOptions& options);
 Limits limits_of(const LimitOptions& options);
 
+// A seed that nobody can know before.
+std::uint64_t secret_seed();
+// Of the option --seed: a number, or `random` for one that nobody can know before.
+Status check_seed(const std::optional<std::string>& given);
+std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given);
+
 // What --kernel takes, for help.
 const std::string& kernel_help();
 

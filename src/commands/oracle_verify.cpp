@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "commands/oracle_kernel.h"
 #include "commands/oracle_report.h"
 #include "commands/oracle_verify_items.h"
+#include "commands/oracle_verify_vectors.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
@@ -37,40 +37,10 @@ constexpr std::array<cli::Choice<StoredAs>, 4> k_dtypes = {{
 
 std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size_t>(dtype)].name; }
 
-struct RecordedVector {
-    std::filesystem::path inputs;
-    std::vector<std::filesystem::path> outputs;
-};
-
-// NAME.inputs.safetensors with all NAME.*.outputs.safetensors beside it, in the order of their names.
-Result<std::vector<std::pair<std::string, RecordedVector>>> find_vectors(const std::filesystem::path& folder) {
-    constexpr std::string_view k_inputs = ".inputs.safetensors";
-    constexpr std::string_view k_outputs = ".outputs.safetensors";
-    std::error_code error;
-    std::vector<std::string> files;
-    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-        files.push_back(it->path().filename().string());
-    }
-    if (error)
-        return fail(ErrorKind::usage, fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
-    std::sort(files.begin(), files.end());
-    std::vector<std::pair<std::string, RecordedVector>> vectors;
-    for (const std::string& file : files) {
-        if (!file.ends_with(k_inputs)) continue;
-        const std::string name = file.substr(0, file.size() - k_inputs.size());
-        RecordedVector vector{folder / file, {}};
-        for (const std::string& other : files) {
-            if (other.starts_with(name + ".") && other.ends_with(k_outputs)) vector.outputs.push_back(folder / other);
-        }
-        if (!vector.outputs.empty()) vectors.emplace_back(name, std::move(vector));
-    }
-    return vectors;
-}
-
 class Verifier {
 public:
     Verifier(const Options& options, Context& context, int threads)
-        : m_options(options), m_context(context), m_threads(threads) {}
+        : m_options(options), m_context(context), m_threads(threads), m_seed(oracle_kernel::seed_of(options.seed)) {}
 
     Status run() {
         GDNCTL_TRY_ASSIGN(
@@ -79,11 +49,6 @@ public:
         std::vector<std::pair<std::string, RecordedVector>> vectors;
         if (m_options.vectors) {
             GDNCTL_TRY_ASSIGN(vectors, find_vectors(m_context.cwd / *m_options.vectors));
-            if (vectors.empty()) {
-                return fail(ErrorKind::bad_input,
-                            fmt::format("{} holds no NAME.inputs.safetensors with NAME.*.outputs.safetensors",
-                                        *m_options.vectors));
-            }
         }
         GDNCTL_TRY(check_names(vectors));
         if (m_options.metamorphic) return run_relations(*kernel);
@@ -91,10 +56,10 @@ public:
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
         GDNCTL_TRY_ASSIGN(m_passes, kernel->passes());
         for (const oracle::GdnCase& c : oracle::gdn_cases()) {
-            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, false));
+            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(seeded(c), *kernel, false));
         }
         for (const oracle::GdnCase& c : oracle::decode_cases()) {
-            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(c, *kernel, true));
+            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(seeded(c), *kernel, true));
         }
         note_network(*kernel);
         for (const auto& [name, vector] : vectors) {
@@ -108,6 +73,7 @@ public:
     const std::vector<Item>& items() const { return m_items; }
     const std::string& network() const { return m_network; }
     int not_run() const { return m_not_run; }
+    const std::optional<std::uint64_t>& seed() const { return m_seed; }
     const Skipped& skipped() const { return m_skipped; }
 
 private:
@@ -125,7 +91,7 @@ private:
                 ++m_not_run;
                 continue;
             }
-            auto result = oracle::check_relation(relation.name, kernel, m_threads, 1);
+            auto result = oracle::check_relation(relation.name, kernel, m_threads, m_seed.value_or(1));
             if (!result) return tl::unexpected(std::move(result).error().within("relation " + relation.name));
             if (!result->applies) {
                 log::info("{} gives no gradients: {} is left out", m_options.kernel, relation.name);
@@ -146,6 +112,12 @@ private:
         }
         note_network(kernel);
         return {};
+    }
+
+    // The same case with other random numbers; a golden case is made of formulas.
+    oracle::GdnCase seeded(oracle::GdnCase c) const {
+        if (m_seed && c.set != "golden") c.seed = *m_seed;
+        return c;
     }
 
     // A kernel that hangs or does not load is not tried again on seventy more cases.
@@ -279,6 +251,7 @@ private:
     const Options& m_options;
     Context& m_context;
     int m_threads;
+    std::optional<std::uint64_t> m_seed;  // of all generated inputs, instead of each case's own
     std::vector<Item> m_items;
     std::vector<oracle::KernelPass> m_passes;  // of the kernel
     Skipped m_skipped;
@@ -290,6 +263,7 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
     const std::vector<Item>& items = verifier.items();
     Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", options.op}, {"kernel", options.kernel}};
     report["dtype"] = name_of(options.dtype);
+    report["seed"] = verifier.seed() ? Json(*verifier.seed()) : Json(nullptr);
     report["verdict"] = verdict;
     report["forward_only"] = forward_only(items);
     report["cases"] = count_of(items, "case");
@@ -335,9 +309,15 @@ void describe(cli::Args& args, Options& options) {
                 {.names = "--dtype",
                  .value = "DTYPE",
                  .help = "how q, k and v of the generated cases, and the outputs, are stored"});
+    args.option(options.seed,
+                {.names = "--seed",
+                 .value = "N",
+                 .help = "generate all inputs from this seed; `random`: from one that nobody knows before",
+                 .default_text = "each case has its own"});
     args.flag(options.metamorphic, {.names = "--metamorphic",
                                     .help = "check relations between the kernel's own results, without any reference"});
     args.check([&options]() -> Status {
+        GDNCTL_TRY(oracle_kernel::check_seed(options.seed));
         if (options.metamorphic && options.dtype != StoredAs::as_listed) {
             return fail(ErrorKind::usage, "--metamorphic excludes --dtype: its inputs are fp32");
         }
@@ -353,6 +333,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "a kernel of your own (docs/writing-a-kernel.md)");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random", "inputs that it cannot have seen");
     args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
     args.exit_code(1,
@@ -383,6 +364,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
             context.terminal.out(fmt::format("network kept away by: {}\n", verifier.network()));
         }
         context.terminal.out(text_of(verifier.skipped()));
+        if (verifier.seed()) context.terminal.out(fmt::format("inputs: --seed {}\n", *verifier.seed()));
         if (forward_only(items)) {
             const bool decode_only = count_of(items, "case") == 0 && count_of(items, "decode") > 0;
             context.terminal.out(

@@ -19,6 +19,7 @@ struct Options {
     std::optional<std::string> vectors;
     std::vector<std::string> cases;
     StoredAs dtype = StoredAs::as_listed;
+    std::optional<std::string> seed;
     bool allow_suspect = false;
     bool metamorphic = false;
     std::int64_t threads = 0;

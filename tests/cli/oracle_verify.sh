@@ -20,10 +20,44 @@ test_json() {
     python3 - "$WORK/out" <<'PY' || fail "not the promised object"
 import json, sys
 r = json.load(open(sys.argv[1]))
-assert list(r) == ["schema", "op", "kernel", "dtype", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "skipped", "network_barrier", "items"], list(r)
+assert list(r) == ["schema", "op", "kernel", "dtype", "seed", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "skipped", "network_barrier", "items"], list(r)
 assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
 assert r["items"][0]["name"] == "t_hand"
 PY
+}
+
+# A kernel that knows the answers to the listed inputs by heart, and nothing else.
+test_answers_known_by_heart_do_not_survive_another_seed() {
+    cat >by_heart.py <<'PY'
+import json, os, struct, sys
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+begin, end = json.loads(b[8:8 + n])["q"]["data_offsets"]
+size = sum(map(abs, struct.unpack(f"<{(end - begin) // 4}f", b[8 + n + begin:8 + n + end])))
+known = abs(size - float(open("known").read() or 0)) < 1e-3 if os.path.exists("known") else bool(open("known", "w").write(str(size)))
+wrong = [] if known else ["--set", "scale=2"]
+os.execv(sys.argv[1], [sys.argv[1], "oracle", "run", "gdn", "--inputs", sys.argv[2], "--out", sys.argv[3], *wrong])
+PY
+    local kernel="cmd:python3 by_heart.py $GDNCTL"
+    expect 0 "$GDNCTL" oracle verify gdn --kernel "$kernel" --case marin_47_state
+    expect 0 "$GDNCTL" oracle verify gdn --kernel "$kernel" --case marin_47_state
+    expect 1 "$GDNCTL" oracle verify gdn --kernel "$kernel" --case marin_47_state --seed 2
+    expect 1 "$GDNCTL" oracle verify gdn --kernel "$kernel" --case marin_47_state --seed random --json
+    local seed
+    seed=$(jq .seed "$WORK/out")
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --case marin_47_state --seed "$seed"
+    out_has "inputs: --seed $seed"
+    expect 0 verify --metamorphic --case causality --seed random
+    expect 0 verify --case t_hand --case g1 --case marin_47_state --seed 12345
+    out_has 'inputs: --seed 12345'
+    expect 0 verify --case t_hand --seed 12345 --json
+    [ "$(jq .seed "$WORK/out")" = 12345 ] || fail 'not the seed'
+    expect 0 verify --case t_hand --json
+    [ "$(jq .seed "$WORK/out")" = null ] || fail 'a seed that nobody gave'
+    for seed in -1 x '' 1.5 99999999999999999999; do
+        expect 2 verify --case t_hand --seed "$seed"
+        err_has 'not a number from 0 on'
+    done
 }
 
 # Copies one recorded pair and adds `delta` to float `index` of its out.
