@@ -280,6 +280,17 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
     return report;
 }
 
+Status check(const Options& options) {
+    GDNCTL_TRY(oracle_kernel::check_seed(options.seed));
+    if (options.metamorphic && options.dtype != StoredAs::as_listed) {
+        return fail(ErrorKind::usage, "--metamorphic excludes --dtype: its inputs are fp32");
+    }
+    if (options.metamorphic && options.vectors) {
+        return fail(ErrorKind::usage, "--metamorphic excludes --vectors: recorded outputs answer no questions");
+    }
+    return {};
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -316,16 +327,7 @@ void describe(cli::Args& args, Options& options) {
                  .default_text = "each case has its own"});
     args.flag(options.metamorphic, {.names = "--metamorphic",
                                     .help = "check relations between the kernel's own results, without any reference"});
-    args.check([&options]() -> Status {
-        GDNCTL_TRY(oracle_kernel::check_seed(options.seed));
-        if (options.metamorphic && options.dtype != StoredAs::as_listed) {
-            return fail(ErrorKind::usage, "--metamorphic excludes --dtype: its inputs are fp32");
-        }
-        if (options.metamorphic && options.vectors) {
-            return fail(ErrorKind::usage, "--metamorphic excludes --vectors: recorded outputs answer no questions");
-        }
-        return {};
-    });
+    args.check([&options] { return check(options); });
     oracle_gdn::describe_threads(args, options.threads);
     oracle_kernel::describe_limits(args, options.limits);
     args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too"});

@@ -24,6 +24,15 @@ enum class OutDType { f32, query, bf16, f16 };     // what an output that is sto
 enum class Matmul { f32, bf16x3, bf16 };           // passes that the device makes over each operand, f32 sums
 enum class EmptySequence { passthrough, zeros };   // final state of a sequence without tokens: S0 | 0
 
+// Gates are clamped before exp.
+struct ExpClip {
+    double limit = 0;
+    bool upper_only = false;  // to at most `limit`, not to -limit too
+
+    double operator()(double gate) const { return !upper_only && gate < -limit ? -limit : gate > limit ? limit : gate; }
+    bool cuts(double gate) const { return gate >= limit || (!upper_only && gate <= -limit); }
+};
+
 struct GdnContract {
     HeadMap head_map = HeadMap::equal;
     StateLayout state_layout = StateLayout::key_value;
@@ -36,8 +45,8 @@ struct GdnContract {
     OutDType out_dtype = OutDType::f32;
     Matmul matmul = Matmul::f32;
     EmptySequence empty = EmptySequence::passthrough;
-    std::optional<double> exp_clip;  // gates are clamped to +-this before exp
-    int chunk = 64;                  // the device's chunk length: budget of chunked forms, later localisation
+    std::optional<ExpClip> exp_clip;
+    int chunk = 64;  // the device's chunk length: budget of chunked forms, later localisation
 };
 
 struct ContractField {

@@ -73,7 +73,7 @@ GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contra
     std::fill(sizes.dA_log.begin(), sizes.dA_log.end(), 0);
     std::fill(sizes.ddt_bias.begin(), sizes.ddt_bias.end(), 0);
     for (std::size_t i = 0; i < sizes.d_gate.size() && !sizes.dA_log.empty(); ++i) {
-        if (contract.exp_clip && std::fabs(g[i]) >= *contract.exp_clip) continue;
+        if (contract.exp_clip && contract.exp_clip->cuts(g[i])) continue;
         const std::size_t head = i % sizes.dA_log.size();
         const double at_decay = sizes.dg[i] * g[i];
         if (std::isfinite(at_decay)) sizes.dA_log[head] = std::hypot(sizes.dA_log[head], at_decay);

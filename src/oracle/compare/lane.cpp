@@ -30,7 +30,7 @@ double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
         const double z = given + in.dt_bias;
         g = -std::exp(in.A_log) * (z > 20 ? z : std::log1p(std::exp(z)));
     }
-    return c.exp_clip ? std::clamp(g, -*c.exp_clip, *c.exp_clip) : g;
+    return c.exp_clip ? (*c.exp_clip)(g) : g;
 }
 
 // [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.

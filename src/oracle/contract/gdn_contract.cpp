@@ -84,6 +84,18 @@ Problem assign_optional(std::optional<double>& target, std::string_view text, st
     return std::nullopt;
 }
 
+// "80": to +-80; "+80": to at most 80.
+Problem assign_clip(std::optional<ExpClip>& target, std::string_view text) {
+    target.reset();
+    if (text == "none") return std::nullopt;
+    const bool upper_only = text.starts_with('+');
+    const auto number = text::parse_double(upper_only ? text.substr(1) : text);
+    if (!number || !(*number > 0))
+        return fmt::format("'{}' is neither none nor a positive number, nor one after +", text);
+    target = ExpClip{*number, upper_only};
+    return std::nullopt;
+}
+
 Problem assign_chunk(int& target, std::string_view text) {
     const auto number = text::parse_int(text);
     if (!number || *number < 1 || *number > 4096) return fmt::format("'{}' is not a length of 1 to 4096", text);
@@ -123,8 +135,11 @@ constexpr Field k_fields[] = {
      [](const C& c) { return word_of(k_matmuls, c.matmul); }},
     {"empty", [](C& c, S s) { return assign(c.empty, k_empties, s); },
      [](const C& c) { return word_of(k_empties, c.empty); }},
-    {"exp_clip", [](C& c, S s) { return assign_optional(c.exp_clip, s, "none"); },
-     [](const C& c) { return c.exp_clip ? fmt::format("{}", *c.exp_clip) : std::string("none"); }},
+    {"exp_clip", [](C& c, S s) { return assign_clip(c.exp_clip, s); },
+     [](const C& c) {
+         return c.exp_clip ? fmt::format("{}{}", c.exp_clip->upper_only ? "+" : "", c.exp_clip->limit)
+                           : std::string("none");
+     }},
     {"chunk", [](C& c, S s) { return assign_chunk(c.chunk, s); },
      [](const C& c) { return fmt::format("{}", c.chunk); }},
 };
@@ -157,7 +172,7 @@ const std::vector<NamedContract>& named_contracts() {
           {"out_dtype", "query"},
           {"empty", "zeros"}}},
         {"ggml", {{"head_map", "tiled"}, {"state_layout", "B,H,V,K"}, {"l2norm", "off"}}},
-        {"ik", {{"head_map", "interleaved"}, {"beta_kind", "logit"}, {"l2norm", "off"}, {"exp_clip", "50"}}},
+        {"ik", {{"head_map", "interleaved"}, {"beta_kind", "logit"}, {"l2norm", "off"}, {"exp_clip", "+50"}}},
         // Operands are bf16, and so is the state that each chunk hands over.
         {"sglang-cpu", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}, {"matmul", "bf16"}}},
     };

@@ -71,10 +71,7 @@ void activate_gates(const GdnProblem& p, const GdnContract& c, std::vector<Real>
             const auto dt_bias = static_cast<Real>(p.dt_bias[i % heads]);
             g[i] = -std::exp(A_log) * softplus(g[i] + dt_bias);
         }
-        if (c.exp_clip) {
-            const auto limit = static_cast<Real>(*c.exp_clip);
-            g[i] = g[i] < -limit ? -limit : g[i] > limit ? limit : g[i];
-        }
+        if (c.exp_clip) g[i] = static_cast<Real>((*c.exp_clip)(static_cast<double>(g[i])));
     }
 }
 

@@ -137,11 +137,15 @@ TEST_CASE("adjoint: no gradient passes a gate that is clamped or closes altogeth
     p.gate = {-0.5, -200, -0.1};
     GdnContract c = hand_contract();
     c.g_kind = GateKind::log;
-    c.exp_clip = 80;
+    c.exp_clip = ExpClip{80};
     const GdnCotangents ones{std::vector<double>(9, 1), std::vector<double>(6, 1)};
     const GdnGradients clamped = run_adjoint64(p, c, ones, 1);
     CHECK(clamped.d_gate[1] == 0);
     CHECK(clamped.d_gate[0] != 0);
+    c.exp_clip->upper_only = true;
+    CHECK(run_adjoint64(p, c, ones, 1).d_gate[1] != 0);
+    p.gate[1] = 81;
+    CHECK(run_adjoint64(p, c, ones, 1).d_gate[1] == 0);
     p.gate[1] = -HUGE_VAL;
     c.exp_clip.reset();
     const GdnGradients closed = run_adjoint64(p, c, ones, 1);

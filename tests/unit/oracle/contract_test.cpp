@@ -77,7 +77,7 @@ TEST_CASE("contract: every field of every named one") {
         {"ggml",
          {"tiled", "B,H,V,K", "log", "prob", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "none"}},
         {"ik",
-         {"interleaved", "B,H,K,V", "log", "logit", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "50"}},
+         {"interleaved", "B,H,K,V", "log", "logit", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "+50"}},
         {"sglang-cpu",
          {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "bf16", "passthrough",
           "none"}},
@@ -121,6 +121,15 @@ TEST_CASE("contract: mistakes are refused with what would be right") {
     CHECK(set("chunk=0").error().kind == ErrorKind::usage);
     CHECK(set("scale=0").error().kind == ErrorKind::usage);
     CHECK(set("scale=0.5")->value.scale == 0.5);
+    CHECK(set("exp_clip=-3").error().kind == ErrorKind::usage);
+    CHECK(set("exp_clip=+").error().kind == ErrorKind::usage);
+    const ExpClip both = *set("exp_clip=50")->value.exp_clip;
+    CHECK(both(-60) == -50);
+    CHECK(both(60) == 50);
+    const ExpClip upper = *set("exp_clip=+50")->value.exp_clip;
+    CHECK(upper(-60) == -60);
+    CHECK(upper(60) == 50);
+    CHECK(set("exp_clip=+50")->as_metadata().at("exp_clip") == "+50");
     CHECK(resolve_contract("marin", {{"head_map", "odd"}}, {}).error().kind == ErrorKind::bad_input);
     CHECK(resolve_contract("marin", {{"op", "linear-ce"}}, {}).error().message ==
           "the inputs file is for op 'linear-ce', not gdn");
@@ -128,7 +137,7 @@ TEST_CASE("contract: mistakes are refused with what would be right") {
 
 TEST_CASE("contract: what a run writes resolves to the same contract again") {
     const auto c =
-        resolve_contract("flashinfer", {}, std::vector<std::string>{"scale=0.25", "exp_clip=80", "matmul=bf16x3"});
+        resolve_contract("flashinfer", {}, std::vector<std::string>{"scale=0.25", "exp_clip=+80", "matmul=bf16x3"});
     REQUIRE(c);
     const auto again = resolve_contract("marin", c->as_metadata(), {});
     REQUIRE(again);
