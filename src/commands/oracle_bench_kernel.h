@@ -50,6 +50,8 @@ public:
     oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
     const oracle::GdnReport& report() const { return m_report; }  // of the first run
+    // What kept it from the network: "namespace", "seccomp", "none"; empty: it never ran.
+    virtual std::string network() const { return {}; }
 
 protected:
     // Before a run, the run (which alone is timed), and after it: outputs by the names of docs/oracle.md, with their

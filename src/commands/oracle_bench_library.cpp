@@ -59,6 +59,8 @@ protected:
         return m_process.prepare(m_placed, task().threads);
     }
 
+    std::string network() const override { return std::string(gdnctl::name_of(m_process.barrier())); }
+
     Faulted call() override { return m_process.call(); }
 
     Faulted collect(oracle::TensorFile& outputs) override {

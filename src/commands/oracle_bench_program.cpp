@@ -13,6 +13,8 @@ class ProgramPass : public ForeignPass {
 public:
     ProgramPass(oracle::Pass pass, const Task& task, ProgramRun& run) : ForeignPass(pass, task), m_run(run) {}
 
+    std::string network() const override { return m_run.network(); }
+
 protected:
     Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) override {
         oracle::TensorFile placed = inputs;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -37,6 +39,7 @@ Json Bench::json_of(const Entry& e) const {
     json["timed"] = e.timed;
     json["verified"] = e.verified;
     json["error_over_budget"] = e.error_over_budget;
+    json["network_barrier"] = e.network.empty() ? Json(nullptr) : Json(e.network);
     if (!e.verified) {
         json.update({{"reason", e.reason}, {"fault", oracle_kernel::fault_json(e.fault)}});
         return json;
@@ -115,6 +118,11 @@ std::string Bench::notes() const {
         });
     };
     std::string out;
+    std::set<std::pair<std::string, std::string>> said;
+    for (const Entry& e : m_entries) {
+        if (e.network.empty() || !said.emplace(e.name, e.network).second) continue;
+        out += fmt::format("network kept away from {} by: {}\n", e.name, e.network);
+    }
     if (some("call", oracle::Pass::backward)) {
         out +=
             "backward of a loaded kernel: with what it computes of the forward again; builtin:backward starts\n"

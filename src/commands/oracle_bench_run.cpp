@@ -196,6 +196,7 @@ void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
         e.peer = kernels[i].peer;
         e.timed = kernels[i].timed;
         e.pass = kernels[i].pass;
+        if (kernels[i].foreign) e.network = kernels[i].foreign->network();
         e.timing = timing_of(subject, sgemm, m_subjects[0]);
         set_verdict(kernels[i], e);
         if (m_options.phases && e.verified) e.phases = m_phases[i].rows(m_ceilings);

@@ -38,7 +38,8 @@ struct Entry {
     Timing timing;
     double error_over_budget = 0;
     bool verified = false;
-    std::string reason;  // why not
+    std::string reason;   // why not
+    std::string network;  // what kept a kernel of others from it
     // Decode only: median over rounds of the time that moving the states takes on as many threads as a step uses, over
     // the kernel's; and that number.
     double of_floor = 0;

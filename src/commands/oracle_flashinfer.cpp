@@ -1,6 +1,7 @@
 #include "commands/oracle_flashinfer.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -194,26 +195,33 @@ std::string Runner::text_of(const Item& item) {
     } else if (item.verdict != oracle::Verdict::ok) {
         line += fmt::format("       {}\n", item.reason);
     }
+    if (!item.contract.name.empty() && (item.fault || item.verdict != oracle::Verdict::ok)) {
+        const std::string contract = oracle_report::contract_text(item.contract);
+        for (const auto part : text::split(text::trim(contract), '\n')) line += fmt::format("       {}\n", part);
+    }
     for (const std::string& hole : item.holes) line += fmt::format("       note: {}\n", hole);
     return line;
 }
 
 Json Runner::json_of(const Item& item) {
     const auto& e = *item.trace.evaluation;
-    Json object = {{"definition", item.trace.definition},
-                   {"workload", item.trace.workload.uuid},
-                   {"solution", *item.trace.solution},
-                   {"status", name_of(e.status)},
-                   {"verdict", item.verdict_name},
-                   {"error_over_budget", oracle_report::number(item.error_over_budget)},
-                   {"reason", item.reason},
-                   {"holes", item.holes},
-                   {"max_absolute_error", nullptr},
-                   {"max_relative_error", nullptr},
-                   {"latency_ms", nullptr},
-                   {"reference_latency_ms", nullptr},
-                   {"speedup", nullptr},
-                   {"fault", oracle_kernel::fault_json(item.fault)}};
+    Json object = {
+        {"definition", item.trace.definition},
+        {"workload", item.trace.workload.uuid},
+        {"solution", *item.trace.solution},
+        {"status", name_of(e.status)},
+        {"verdict", item.verdict_name},
+        {"error_over_budget", oracle_report::number(item.error_over_budget)},
+        {"reason", item.reason},
+        {"holes", item.holes},
+        {"max_absolute_error", nullptr},
+        {"max_relative_error", nullptr},
+        {"latency_ms", nullptr},
+        {"reference_latency_ms", nullptr},
+        {"speedup", nullptr},
+        {"fault", oracle_kernel::fault_json(item.fault)},
+        {"contract", item.contract.name.empty() ? Json(nullptr) : oracle_report::contract_json(item.contract)},
+        {"network_barrier", item.network.empty() ? Json(nullptr) : Json(item.network)}};
     if (e.correctness) {
         object["max_absolute_error"] = oracle_report::number(e.correctness->max_absolute_error);
         object["max_relative_error"] = oracle_report::number(e.correctness->max_relative_error);
@@ -262,6 +270,11 @@ std::string Runner::summary() const {
     std::string text;
     for (const std::string& file : m_files) text += fmt::format("traces appended to {}\n", file);
     if (m_recorded > 0) text += fmt::format("left out, recorded before: {}\n", m_recorded);
+    std::set<std::string> barriers;
+    for (const Item& item : m_items) {
+        if (item.network.empty() || !barriers.insert(item.network).second) continue;
+        text += fmt::format("network kept away by: {}\n", item.network);
+    }
     text += fmt::format("passed: {} of {}, score {:.3g} (mean of reference / solution; 0 when one fails)\n", passed(),
                         m_items.size(), score());
     const Item* item = gravest();

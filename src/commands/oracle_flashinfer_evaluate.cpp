@@ -65,6 +65,8 @@ std::string cpu_name() {
     return "cpu";
 }
 
+Json network_json(const Item& item) { return item.network.empty() ? Json(nullptr) : Json(item.network); }
+
 // One evaluation, step by step; a step after a fault does nothing.
 class Evaluator {
 public:
@@ -96,7 +98,7 @@ private:
         GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract("flashinfer", {}, {}));
         auto problem = oracle::read_problem(m_inputs.file, contract);
         if (!problem) return tl::unexpected(std::move(problem).error().within("workload " + workload.uuid));
-        m_contract = contract;
+        m_item.contract = m_contract = contract;
         m_reference = oracle::make_reference(std::move(*problem), std::move(contract), m_options.threads);
         return {};
     }
@@ -120,6 +122,7 @@ private:
         GDNCTL_TRY_ASSIGN(const auto verdict,
                           oracle::judge_kernel(kernel, m_inputs.file, m_reference, m_options.threads, k_seed));
         m_item.fault = verdict.fault;
+        m_item.network = kernel.network();
         m_item.verdict = verdict.report.verdict;
         m_item.reason = verdict.report.reason;
         for (const auto& t : verdict.report.tensors) {
@@ -225,7 +228,9 @@ private:
                       {"outside", m_rule.outside},
                       {"non_finite_reference", m_rule.non_finite_reference},
                       {"own_random_inputs", !m_inputs.random.empty()},
-                      {"holes", m_item.holes}};
+                      {"holes", m_item.holes},
+                      {"contract", oracle_report::contract_json(m_item.contract)},
+                      {"network_barrier", network_json(m_item)}};
         c.extra = to_text(Json{{"gdnctl", std::move(extra)}});
         return c;
     }

@@ -61,6 +61,8 @@ struct Item {
     std::string reason;
     std::vector<std::string> holes;
     std::optional<oracle::KernelFault> fault;
+    oracle::ResolvedContract contract;  // that it was judged by; nameless: it was not
+    std::string network;                // what kept it from the network; empty: nothing had to
 
     bool passed() const { return trace.evaluation->status == oracle::flashinfer::TraceStatus::passed; }
 };

@@ -32,6 +32,8 @@ test_a_workload_of_each_definition() {
         and (.evaluation.environment.hardware | length) > 0 and (.evaluation.timestamp | length) > 0
         and .evaluation.performance.speedup_factor > 0 and .evaluation.correctness.extra.gdnctl.verdict == "OK"
         and (.workload.uuid | length) > 0)' >/dev/null || fail "the traces"
+    jq -e 'all(.items[]; .contract.fields.state_layout.value == "B,H,V,K" and .network_barrier == null)' "$WORK/out" \
+        >/dev/null || fail "the contracts"
     err_lacks 'no solution'
 }
 
@@ -46,6 +48,9 @@ test_a_solution_in_c() {
     trace=ds/traces/me/gdn/$DECODE.jsonl
     [ "$(wc -l <"$trace")" = 1 ] || fail "not one trace"
     jq -e '.solution == "mine" and .definition == "'$DECODE'"' "$trace" >/dev/null || fail "the trace"
+    jq -e '.evaluation.correctness.extra.gdnctl | .contract.name == "flashinfer" and (.contract.fields | length) == 13
+        and (.network_barrier | length) > 0' "$trace" >/dev/null || fail "contract and barrier of the trace"
+    grep -Eq '^network kept away by: (namespace|seccomp|none)$' "$WORK/out" || fail 'nothing about the network'
     jq -S .workload "$trace" >of_trace
     jq -S .workload "ds/workloads/gdn/$DECODE.jsonl" | cmp - of_trace || fail "the trace's workload is another"
     [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR: $(ls "$TMPDIR")"
@@ -217,6 +222,7 @@ test_later_runs_that_pass_by_the_rule_alone_are_checked() {
     spoiled "$almost"
     expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c
     out_has 'PASSED              WRONG'
+    out_has '       contract flashinfer: head_map='
     spoiled "$almost static int n; if (++n > 4) s[0] = s[1] = 4000;"
     expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c --iterations 8
     out_has 'PASSED              WRONG'

@@ -225,6 +225,22 @@ test_a_kernel_has_no_network() {
     verdict_is OK
 }
 
+test_a_program_has_no_network() {
+    cat >kernel.py <<'PY'
+import os, socket, sys
+try:
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(("127.0.0.1", 9))
+    sys.exit("there is a network")
+except OSError:
+    os.execv(sys.argv[1], [sys.argv[1], "oracle", "run", "gdn", "--inputs", sys.argv[2], "--method", "chunk", "--out", sys.argv[3]])
+PY
+    verify --kernel "cmd:python3 kernel.py $GDNCTL" >out 2>err
+    grep -q 'network kept away by: none' out && skip "this system allows neither barrier"
+    expect 0 verify --kernel "cmd:python3 kernel.py $GDNCTL"
+    grep -Eq '^network kept away by: (namespace|seccomp)$' "$WORK/out" || fail 'nothing about the network'
+}
+
 test_a_kernel_sees_no_secrets() {
     at_start 'if (getenv("HF_TOKEN")) return GDN_FAILED; if (getenv("WANDB_API_KEY")) return GDN_FAILED; if (!getenv("GDN_TUNING")) return GDN_FAILED;'
     HF_TOKEN=hf_0123456789 WANDB_API_KEY=0123456789 GDN_TUNING=1 expect 0 verify --kernel src:kernel.c
