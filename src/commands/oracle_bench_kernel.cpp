@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "commands/oracle_bench_floor.h"
 #include "commands/oracle_kernel.h"
 #include "commands/oracle_kernel_program.h"
 #include "gdnctl/oracle/gdn_contract.h"
@@ -71,7 +72,8 @@ Status ForeignPass::before(Given given) {
     m_disguise = {};
     if (!drawn || given == Given::again_with_other_signs) {
         const oracle::GdnReference& reference = m_task.reference;
-        m_disguise = oracle::Disguise(reference.problem.dims, reference.contract.value.head_map, oracle_kernel::secret_seed());
+        m_disguise =
+            oracle::Disguise(reference.problem.dims, reference.contract.value.head_map, oracle_kernel::secret_seed());
     }
     GDNCTL_TRY_ASSIGN(m_fault, place(m_inputs, m_disguise));
     return {};
@@ -154,6 +156,10 @@ Result<double> ForeignPass::seconds_of(Given given, Clock& clock, const std::fun
     const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
     GDNCTL_TRY(after());
     return seconds;
+}
+
+void ForeignPass::check_floor(double seconds, double least) {
+    if (!m_fault && m_report.verdict == oracle::Verdict::ok) m_fault = impossible_time(seconds, least, m_task.threads);
 }
 
 Status ForeignPass::check_memory_of_results(Clock& clock, const std::function<void()>& chill) {

@@ -47,6 +47,9 @@ public:
     // `chill` is called before each run; may be empty.
     Status check_memory_of_results(Clock& clock, const std::function<void()>& chill = {});
 
+    // After that: where the best run took less than `least` seconds, which is impossible, that is its fault.
+    void check_floor(double seconds, double least);
+
     oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
     const oracle::GdnReport& report() const { return m_report; }  // of the first run

@@ -44,6 +44,7 @@ Json Bench::json_of(const Entry& e) const {
         json.update({{"reason", e.reason}, {"fault", oracle_kernel::fault_json(e.fault)}});
         return json;
     }
+    json["floor_ms"] = e.floor_s == 0 ? Json(nullptr) : Json(e.floor_s * 1e3);
     const Timing& t = e.timing;
     json["median_ms"] = t.seconds.median * 1e3;
     json["min_ms"] = t.seconds.min * 1e3;

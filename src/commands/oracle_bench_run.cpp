@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "commands/oracle_bench_floor.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
 #include "gdnctl/core/log.h"
@@ -176,8 +177,24 @@ Status Bench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs
     for (const Contestant& c : kernels) {
         if (c.foreign) GDNCTL_TRY(c.foreign->check_memory_of_results(m_context.clock));
     }
+    check_floors(kernels, first);
     sum_up(kernels, first);
     return {};
+}
+
+void Bench::check_floors(std::vector<Contestant>& kernels, std::size_t first) {
+    const bool any =
+        std::any_of(kernels.begin(), kernels.end(), [](const Contestant& c) { return c.foreign != nullptr; });
+    const double most = any ? most_flop_a_second(m_threads, m_context.clock) : 0;
+    const auto best = [this](std::size_t subject) { return oracle::spread_of(m_subjects[subject].seconds).min; };
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+        Contestant& c = kernels[i];
+        if (!c.foreign || c.foreign->fault()) continue;
+        c.floor_s = oracle::least_flop(m_dims, m_dims.B * m_dims.T, c.pass, true) / most;
+        // Half: nearer caches than those of the array that stands for the states.
+        if (c.pass == oracle::Pass::decode) c.floor_s = std::max(c.floor_s, best(m_floors.at(floor_threads(c))) / 2);
+        c.foreign->check_floor(best(first + i), c.floor_s);
+    }
 }
 
 void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
@@ -196,6 +213,7 @@ void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
         e.peer = kernels[i].peer;
         e.timed = kernels[i].timed;
         e.pass = kernels[i].pass;
+        e.floor_s = kernels[i].floor_s;
         if (kernels[i].foreign) e.network = kernels[i].foreign->network();
         e.timing = timing_of(subject, sgemm, m_subjects[0]);
         set_verdict(kernels[i], e);

@@ -39,6 +39,7 @@ struct Entry {
     double error_over_budget = 0;
     bool verified = false;
     std::string reason;   // why not
+    double floor_s = 0;   // less is impossible; of kernels of others
     std::string network;  // what kept a kernel of others from it
     // Decode only: median over rounds of the time that moving the states takes on as many threads as a step uses, over
     // the kernel's; and that number.
@@ -60,6 +61,7 @@ struct Contestant {
     std::optional<std::uint64_t> outputs = {};
     oracle::GdnReport report = {};
     double gradient_error = 0;  // of our own backward
+    double floor_s = 0;         // of others: less is impossible
 };
 
 // A kernel that was named: one of ours, or a file or command of someone else's.
@@ -102,7 +104,9 @@ private:
     Status time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs& inputs,
                         const oracle::GdnReference& reference);
     void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
-    // After the rounds: the entries, of the subjects from `first` on.
+    // After the rounds: whether others are faster than can be.
+    void check_floors(std::vector<Contestant>& kernels, std::size_t first);
+    // The entries, of the subjects from `first` on.
     void sum_up(const std::vector<Contestant>& kernels, std::size_t first);
 
     static void set_verdict(const Contestant& c, Entry& e);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/oracle_bench_floor.h"
 #include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_report.h"
@@ -16,6 +17,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/core/time.h"
 #include "gdnctl/oracle/fresh_workload.h"
+#include "gdnctl/oracle/gdn_bench.h"
 #include "gdnctl/oracle/kernel_call.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/fs.h"
@@ -164,8 +166,17 @@ private:
         GDNCTL_TRY_ASSIGN(m_latencies, measure(subject, reference, m_options.trials, make_chill(), failed,
                                                m_context.clock, m_context.stop));
         if (forward && !failed()) GDNCTL_TRY(forward->check_memory_of_results(m_context.clock, make_chill()));
+        if (forward && !failed()) forward->check_floor(m_latencies.solution_ms * 1e-3, least_seconds());
         if (failed()) m_item.fault = forward->fault();
         return {};
+    }
+
+    double least_seconds() const {
+        const oracle::GdnProblem& p = m_reference.problem;
+        std::int64_t tokens = 0;
+        for (const oracle::GdnSequence& s : p.sequences) tokens += s.end - s.begin;
+        return oracle::least_flop(p.dims, tokens, oracle::Pass::forward, !p.initial_state.empty()) /
+               oracle_bench::most_flop_a_second(m_options.threads, m_context.clock);
     }
 
     std::function<Result<std::string>(const oracle::TensorFile&)> rule() const {

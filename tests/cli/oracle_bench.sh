@@ -151,6 +151,8 @@ test_a_kernel_of_someone_else() {
     expect 0 bench --kernel "src:$kernel" --peer builtin:fused --json
     jq -e '(.forward.network_barrier | length > 0) and .peers[0].forward.network_barrier == null' "$WORK/out" >/dev/null ||
         fail 'the barrier'
+    jq -e '.forward.floor_ms > 0 and .forward.floor_ms < .forward.min_ms and .peers[0].forward.floor_ms == null' "$WORK/out" \
+        >/dev/null || fail 'the floor'
     jq -e '.forward | .verified and .median_ms > 0 and .min_ms <= .median_ms' "$WORK/out" >/dev/null || fail "no time"
     jq -e '.kernel | startswith("src:")' "$WORK/out" >/dev/null || fail "no name"
     jq -e '.peers[0].forward.verified' "$WORK/out" >/dev/null || fail "no peer"

@@ -25,6 +25,11 @@ double nominal_decode_flop(const GdnDims& dims);
 // Bytes that decoding all tokens one by one must move: every state read and written once a token.
 double nominal_decode_bytes(const GdnDims& dims);
 
+// Operations that no known algorithm does without, of `tokens` tokens in all: per token and value head the state is
+// read twice and written into once, 6 dk dv (without an initial state at least the last, 2 dk dv), and backward both
+// the state and its gradient, 12 dk dv.
+double least_flop(const GdnDims& dims, std::int64_t tokens, Pass pass, bool initial_state);
+
 // Runs fp32 multiply-adds in registers on `threads` threads, `steps` steps each; returns the operations done.
 double run_multiply_adds(std::size_t steps, int threads, Isa isa);
 

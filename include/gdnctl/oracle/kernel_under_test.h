@@ -27,6 +27,7 @@ enum class KernelFaultKind {
     non_finite,     // NaN or infinity where the truth is finite
     unsteady,       // the same inputs gave another result in a later call
     cached,         // inputs that it has seen cost it less than fresh ones, where it is timed
+    impossible,     // faster than the work can be done here
     out_of_bounds,  // touched memory beside its arrays, or wrote to its inputs
     crashed,
     memory_limit,

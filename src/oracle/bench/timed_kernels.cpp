@@ -56,6 +56,11 @@ double nominal_backward_flop(const GdnDims& d) {
     return (14 * dk * dv + 10 * k_chunk * dk + 8 * k_chunk * dv) * static_cast<double>(d.B * d.T * d.Hv);
 }
 
+double least_flop(const GdnDims& d, std::int64_t tokens, Pass pass, bool initial_state) {
+    const double products = !initial_state ? 1 : pass == Pass::backward ? 6 : 3;
+    return 2 * products * static_cast<double>(tokens) * static_cast<double>(d.Hv * d.dk * d.dv);
+}
+
 double nominal_decode_flop(const GdnDims& d) {
     return 7.0 * static_cast<double>(d.B * d.T) * static_cast<double>(d.Hv * d.dk * d.dv);
 }

@@ -24,6 +24,7 @@ constexpr FaultRow k_faults[] = {
     {KernelFaultKind::non_finite, "NON_FINITE", false},
     {KernelFaultKind::unsteady, "UNSTEADY", false},
     {KernelFaultKind::cached, "CACHED", false},
+    {KernelFaultKind::impossible, "IMPOSSIBLE", false},
     {KernelFaultKind::out_of_bounds, "OUT_OF_BOUNDS", false},
     {KernelFaultKind::crashed, "CRASHED", false},
     {KernelFaultKind::memory_limit, "MEMORY_LIMIT", true},

@@ -1,6 +1,7 @@
 // Rounds and figures of oracle bench, on a clock that each subject moves itself.
 #include <doctest/doctest.h>
 
+#include "commands/oracle_bench_floor.h"
 #include "commands/oracle_bench_rounds.h"
 #include "support/fake_clock.h"
 
@@ -78,4 +79,22 @@ TEST_CASE("bench: what surrounds a run is not timed, and an error there ends the
     CHECK(subjects[0].seconds == std::vector<double>{2});
     subjects[0].before = []() -> Status { return fail(ErrorKind::local_io, "no"); };
     CHECK_FALSE(run_rounds(subjects, 1, 2, clock, {}));
+}
+
+TEST_CASE("bench: a time below what the processor needs at the very least is impossible") {
+    CHECK_FALSE(impossible_time(1, 1, 1));
+    CHECK_FALSE(impossible_time(0.81, 1, 1));
+    CHECK_FALSE(impossible_time(0, 0, 1));
+    const auto fault = impossible_time(0.001, 0.002, 2);
+    REQUIRE(fault);
+    CHECK(fault->kind == oracle::KernelFaultKind::impossible);
+    CHECK(fault->text.find("took 1 ms for what takes 2 ms at the very least on 2 threads") == 0);
+}
+
+TEST_CASE("bench: what the processor may gain by short types is granted") {
+    CHECK(gain_of_short_types("model name\t: X\nflags\t\t: fpu avx2 avx512f\n") == 1);
+    CHECK(gain_of_short_types("flags\t\t: fpu avx512f avx512_bf16\n") == 2);
+    CHECK(gain_of_short_types("flags\t\t: avx512_fp16 amx_bf16 amx_tile\n") == 16);
+    CHECK(gain_of_short_types("") == 1);
+    CHECK(gain_of_short_types("bugs : amx_bf16\n") == 1);
 }

@@ -20,6 +20,17 @@ TEST_CASE("bench: the nominal work is that of the chunked form with C = 32, what
     CHECK(nominal_decode_bytes({1, 1, 4, 8, 128, 128}) == 1 << 20);
 }
 
+TEST_CASE("bench: the least work is below the nominal one, and counts the tokens that there are") {
+    const GdnDims d{2, 512, 2, 4, 64, 32};
+    CHECK(least_flop(d, 1, Pass::forward, true) == 6 * 4 * 64 * 32);
+    CHECK(least_flop(d, 100, Pass::decode, true) == 100 * least_flop(d, 1, Pass::forward, true));
+    CHECK(least_flop(d, 1, Pass::forward, false) == 2 * 4 * 64 * 32);
+    CHECK(least_flop(d, 1, Pass::backward, true) == 12 * 4 * 64 * 32);
+    CHECK(least_flop(d, 1024, Pass::forward, true) < nominal_forward_flop(d));
+    CHECK(least_flop(d, 1024, Pass::backward, true) < nominal_backward_flop(d));
+    CHECK(least_flop(d, 1024, Pass::decode, true) < nominal_decode_flop(d));
+}
+
 TEST_CASE("bench: multiply-adds are counted per thread") {
     for (const Isa isa : available_isas()) {
         const double one = run_multiply_adds(1000, 1, isa);

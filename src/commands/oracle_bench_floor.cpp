@@ -1,0 +1,55 @@
+#include "commands/oracle_bench_floor.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/oracle/gdn_bench.h"
+#include "gdnctl/platform/fs.h"
+
+namespace gdnctl::commands::oracle_bench {
+
+double gain_of_short_types(std::string_view cpuinfo) {
+    constexpr double k_tiles = 16;   // AMX: 2,048 operations on bf16 a cycle, AVX-512 on fp32 64 to 128
+    constexpr double k_vectors = 2;  // bf16 or fp16 in vectors
+    double gain = 1;
+    for (const std::string_view line : text::split(cpuinfo, '\n')) {
+        if (!line.starts_with("flags")) continue;
+        for (const std::string_view flag : text::split(line, ' ')) {
+            if (flag.starts_with("amx_")) gain = std::max(gain, k_tiles);
+            if (flag == "avx512_bf16" || flag == "avx512_fp16") gain = std::max(gain, k_vectors);
+        }
+        break;
+    }
+    return gain;
+}
+
+double most_flop_a_second(int threads, Clock& clock) {
+    constexpr std::size_t k_steps = 1'000'000;
+    constexpr int k_bursts = 8;
+    double most = 0;
+    for (int i = 0; i < k_bursts; ++i) {
+        const auto start = clock.monotonic();
+        const double flop = oracle::run_multiply_adds(k_steps, threads, oracle::best_isa());
+        const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
+        if (seconds > 0) most = std::max(most, flop / seconds);
+    }
+    const auto cpuinfo = read_file_if_exists("/proc/cpuinfo");
+    return most * gain_of_short_types(cpuinfo && *cpuinfo ? std::string_view(**cpuinfo) : std::string_view());
+}
+
+std::optional<oracle::KernelFault> impossible_time(double seconds, double least, int threads) {
+    constexpr double k_margin = 0.8;
+    if (!(seconds < k_margin * least)) return std::nullopt;
+    return oracle::KernelFault{
+        oracle::KernelFaultKind::impossible,
+        fmt::format(
+            "took {:.3g} ms for what takes {:.3g} ms at the very least on {} thread{} of this processor: it uses "
+            "more threads, or does its work before or after the call",
+            seconds * 1e3, least * 1e3, threads, threads == 1 ? "" : "s"),
+        {}};
+}
+
+}  // namespace gdnctl::commands::oracle_bench
