@@ -44,9 +44,10 @@ std::vector<JobSite> sites_for(JobKind kind, const ValidationWorld& world) {
         const auto path = find_cluster_file(world.root, world.root, name);
         const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
         if (!file) continue;
+        const auto meant = options.tpu == "auto" ? infer_tpu(*file) : Result<std::string>(options.tpu);
         for (const std::string& type : tpu_types(*file)) {
-            const bool known = type.starts_with("v5p") || type.starts_with("v5") || type.starts_with("v6e");
-            if (known && type != options.tpu) sites.push_back({name, {}, type});
+            const bool known = type.starts_with("v5") || type.starts_with("v6e");  // v5p, v5e (v5litepod), v6e
+            if (known && meant != type) sites.push_back({name, {}, type});
         }
     }
     return sites;

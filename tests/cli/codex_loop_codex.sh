@@ -124,6 +124,18 @@ test_log_in_refused_ends_the_run_at_once_defect_17() {
   err_has 'reason=codex-auth iteration=1 rc=1'
 }
 
+test_an_answer_cut_short_is_asked_for_once_more_whatever_the_budget() {
+  repo && scenario thread 'failed Incomplete response returned, reason: max_output_tokens' 'exit 1'
+  loop 1 --iterations 1 --codex-retries 5
+  [ "$(calls 1 | wc -l)" = 2 ] || fail "$(calls 1 | wc -l) attempts"
+  last_line 'reason=agent-error iteration=1 rc=1'
+  # Other causes in between do not give it another chance, and have their own.
+  rm "$WORK/fake/calls.jsonl" && cp "$WORK/fake/scenario" "$WORK/fake/scenario.1" && cp "$WORK/fake/scenario" "$WORK/fake/scenario.3"
+  scenario thread 'failed stream disconnected before completion: x' 'exit 1'
+  loop 1 --iterations 1 --codex-retries 5
+  [ "$(calls 1 | wc -l)" = 3 ] || fail "$(calls 1 | wc -l) attempts"
+}
+
 test_stale_message_is_not_used_defect_16() {
   repo && scenario thread 'failed stream disconnected before completion: x' 'exit 1'
   mkdir -p $logs && echo stale >$logs/iteration-001-last-message.txt

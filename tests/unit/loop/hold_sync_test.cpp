@@ -1,6 +1,7 @@
 // Cases 41 to 43 of the original's tests, and what a held TPU must survive.
 #include <thread>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/platform/fs.h"
 #include "loop/sync_main.h"
 #include "loop/tpu_hold.h"
@@ -62,6 +63,8 @@ struct HoldWorld {
     test::TempDir folder;
     HoldSettings settings;
 };
+
+std::string g_said;
 
 constexpr const char* k_holds =
     "trap 'echo released >>released; exit 0' INT\necho TPU allocation is active. Press Ctrl-C to release...\n"
@@ -247,7 +250,7 @@ TEST_CASE("held TPU: ready, held, released by SIGINT") {
     CHECK(read_text(world.folder / "allocate.log").find("later") == std::string::npos);
 }
 
-TEST_CASE("held TPU: an early exit leads to the next cluster, and all failures to an error with the log's last lines") {
+TEST_CASE("held TPU: an early exit leads to the next cluster, and all failures to an error") {
     HoldWorld world(std::string("[ $2 = a ] && { echo no capacity; exit 3; }\n") + k_holds);
     world.settings.options.fallback_clusters = {"b"};
     TpuHold hold = world.hold();
@@ -265,6 +268,26 @@ TEST_CASE("held TPU: an early exit leads to the next cluster, and all failures t
     CHECK(never.calls() ==
           "--cluster a --tpu-name t allocate --sync-path .\n--cluster a --tpu-name t allocate "
           "--sync-path .\n");
+}
+
+TEST_CASE("held TPU: a failure names cluster, attempt and log, and shows the log's last 80 lines") {
+    HoldWorld world("seq -f 'line %.0f of the log' 1 100\nexit 3\n");
+    world.settings.options.fallback_clusters = {"b"};
+    world.settings.options.allocate_attempts = 2;
+    g_said.clear();
+    log::set_sink([](log::Level, std::string_view line) { g_said.append(line).append("\n"); });
+    TpuHold hold = world.hold();
+    const auto got = hold.acquire();
+    log::set_sink(nullptr);
+    REQUIRE_FALSE(got);
+    CHECK(got.error().message == "no dev TPU was to be had: tried a, b, a, b");
+    CHECK(got.error().hint == "see " + world.settings.log.string());
+    const std::string last = "[gdnctl] dev TPU t on b (attempt 2): the allocator exited with code 3; log " +
+                             world.settings.log.string() +
+                             "\n[gdnctl]   line 21 of the log\n[gdnctl]   line 22 of the log\n";
+    CHECK(g_said.find(last) != std::string::npos);
+    CHECK(g_said.find("dev TPU t on a (attempt 1): ") != std::string::npos);
+    CHECK(g_said.ends_with("\n[gdnctl]   line 100 of the log\n"));
 }
 
 TEST_CASE("held TPU: not ready in time is ended, also when it ignores SIGINT") {

@@ -1,0 +1,106 @@
+# codex-loop: where it works, what it keeps, and what single options change.
+. "$REPO/tests/support/loop_repo.sh"
+
+pkg() { # a repository whose work is in a folder of its own
+  repo && mkdir -p pkg/sub && git mv kernel.c pkg/ && printf 'deep directive\n' >pkg/sub/extra.md && git add . && git commit -qm pkg
+  base=$(git rev-parse HEAD)
+}
+
+test_workdir_is_where_agent_and_checks_work() {
+  pkg && agent "pwd >$WORK/agent_at" "$works"
+  local how top
+  for how in inplace worktree; do
+    loop 0 --iterations 1 --workdir pkg --isolation $how --post-check "pwd >$WORK/check_at; test -e kernel.c"
+    [ "$(cat "$WORK/agent_at")" = "$(cat "$WORK/check_at")" ] || fail "agent and check in other folders, $how"
+    top=$(dirname "$(cat "$WORK/agent_at")")
+    [ "$(cat "$WORK/agent_at")" = "$top/pkg" ] || fail "the agent worked in $(cat "$WORK/agent_at"), $how"
+    case $how in
+      inplace) [ "$top" = "$PWD" ] || fail "in place it worked in $top" ;;
+      worktree) [ "$top" != "$PWD" ] || fail 'a worktree is not the checkout' ;;
+    esac
+  done
+  [ "$(git log --format=%s "$base"..HEAD | wc -l)" = 2 ] || fail 'not both commits are on the branch'
+  [ -z "$(git status --porcelain)" ] || fail 'the tree is dirty'
+  [ -s $logs/journal.jsonl ] || fail 'the log directory is not at the root of the repository'
+}
+
+test_workdir_is_what_codex_is_told() {
+  pkg && mkdir -p "$WORK/bin" "$WORK/fake" "$HOME/.codex" && ln -s "$REPO/tests/support/fake_codex.py" "$WORK/bin/codex"
+  printf '%s\n' thread 'write kernel.c int speed = 2;' 'commit faster' 'message done' 'completed 1 0 1 0' >"$WORK/fake/scenario"
+  export PATH=$WORK/bin:$PATH GDNCTL_FAKE_CODEX=$WORK/fake
+  expect 0 "$GDNCTL" codex-loop --iterations 1 --model model-a --workdir pkg
+  python3 - "$WORK/fake/calls.jsonl" "$PWD/pkg" <<'PY' || fail 'codex was told of another folder'
+import json, sys
+calls = [c for c in map(json.loads, open(sys.argv[1])) if c["stdin_bytes"]]
+sys.exit(not (len(calls) == 1 and calls[0]["argv"][:3] == ["exec", "-C", sys.argv[2]] and calls[0]["cwd"] == sys.argv[2]))
+PY
+  [ "$(git show --name-only --format= HEAD)" = pkg/kernel.c ] || fail 'another file was committed'
+}
+
+test_files_are_named_from_the_root_of_the_repository_wherever_one_stands() {
+  pkg && agent true && cd pkg/sub || fail cd
+  loop 0 --iterations 1 --directive-file pkg/sub/extra.md --dry-run
+  out_has 'deep directive'
+  loop 2 --iterations 1 --directive-file extra.md
+  err_has "directive file not found for extra.md: $(git rev-parse --show-toplevel)/extra.md"
+  loop 0 --iterations 1 --directive-file pkg/sub/extra.md --allow-no-commit
+  grep -q '^deep directive$' "../../$logs/iteration-001-prompt.txt" || fail 'the directive is not in the prompt'
+  [ ! -e .agents ] || fail 'the log directory is below the folder where it was called'
+}
+
+test_files_of_old_iterations_go_and_their_refs_stay() {
+  repo && agent 'case $prompt in "It 2/"*) echo half >kernel.c; exit 1 ;; esac' "$works"
+  loop 0 --iterations 4 --keep-iterations 2 --max-failures -1
+  ls $logs | sed -n 's/^iteration-\([0-9]*\)-.*/\1/p' | sort -u | xargs >"$WORK/got"
+  [ "$(cat "$WORK/got")" = '003 004' ] || fail "files of iterations $(cat "$WORK/got")"
+  local n
+  for n in 001/base 001/head 002/base 002/leftovers 003/head 004/head; do
+    [ "$(git for-each-ref --format='%(refname)' "refs/gdnctl/*/iter-$n" | wc -l)" = 1 ] || fail "no ref of $n"
+  done
+  expect 0 "$GDNCTL" loop-status
+  expect 0 "$GDNCTL" loop-explain 1
+}
+
+test_a_killed_run_holds_no_lock() {
+  repo && agent "echo \$\$ >$WORK/at_work; [ -e $WORK/second ] || sleep 300" "$works"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1
+  until [ -s "$WORK/at_work" ]; do kill -0 $pid || fail 'it ended'; sleep 0.02; done
+  kill -9 $pid
+  : >"$WORK/second" # not a moment later, and while nobody has waited for the killed one
+  loop 0 --iterations 1
+  last_line 'reason=completed iteration=1 rc=0'
+  wait $pid 2>/dev/null
+  [ "$(git rev-list --count "$base"..HEAD)" = 1 ] || fail 'not one commit'
+  [ -z "$(git status --porcelain)" ] || fail 'the tree is dirty'
+}
+
+test_sync_main_needs_names() {
+  repo && agent "$works"
+  loop 2 --iterations 1 --sync-main-policy once --sync-main-remote ''
+  err_has '--sync-main-remote'
+  last_line 'reason=usage iteration=0 rc=2'
+  loop 2 --iterations 1 --sync-main-policy each-iteration --sync-main-branch ''
+  err_has '--sync-main-branch'
+  [ ! -e .agents ] && [ "$(git rev-parse HEAD)" = "$base" ] || fail 'something was done'
+  loop 0 --iterations 1 --sync-main-remote '' # it is off: nobody asks for it
+}
+
+test_the_end_of_a_failed_jobs_log_is_as_long_as_asked() {
+  repo && agent "$works"
+  cat >gdnctl.toml <<'TOML'
+target = "mine"
+[targets.mine]
+test = ["sh", "-c", "for i in 1 2 3 4 5; do echo line $i of five; done; exit 1"]
+profile = ["true"]
+TOML
+  git add . && git commit -qm target
+  local tail
+  for tail in 4 0; do
+    loop 1 --iterations 1 --validation-ray-cluster local --validation-ray-log-tail $tail --perf-mode off
+    err_has 'reason=validation-tests'
+    err_lacks 'line 3 of five'
+    if [ $tail = 4 ]; then err_has 'line 5 of five'; else err_lacks 'line 5 of five'; fi
+  done
+  loop 2 --iterations 1 --validation-ray-log-tail -1
+  err_has '--validation-ray-log-tail must be >= 0.'
+}
