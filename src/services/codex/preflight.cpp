@@ -87,6 +87,22 @@ Status check_profile(const CodexSettings& settings, const fs::path& codex_home) 
                 fmt::format("a profile is a file: {}", file.string()));
 }
 
+// What codex complains of, as one line; empty: nothing that is known to be a complaint. It may go on below its first
+// line, which then ends with a colon, and names the setting in a line of its own.
+std::string complaint_in(std::string_view err) {
+    std::string complaint;
+    for (const auto line : text::split(err, '\n')) {
+        const std::string_view words = text::trim(line);
+        if (complaint.empty()) {
+            const bool known = text::to_lower(line.substr(0, 6)) == "error:" || line.starts_with("Error loading ");
+            if (known) complaint = words;
+        } else if (!words.empty() && (complaint.ends_with(':') || words.starts_with("in `"))) {
+            complaint.append(" ").append(words);
+        }
+    }
+    return complaint;
+}
+
 // The same words with an empty prompt: no session, no request. It is asked where there is nothing: another program of
 // this name may do anything instead. Only what is known to be a complaint is one.
 Status check_words(CodexChecked& checked, const fs::path& nowhere,
@@ -98,11 +114,14 @@ Status check_words(CodexChecked& checked, const fs::path& nowhere,
     for (const auto& [name, value] : environment) spec.env.insert_or_assign(name, value);
     spec.wall_limit = k_dry_limit;
     GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
-    std::string complaint;
-    for (const auto line : text::split(result.err, '\n')) {
-        if (line.find(k_accepted) != std::string_view::npos) return {};
-        const bool known = text::to_lower(line.substr(0, 6)) == "error:" || line.starts_with("Error loading ");
-        if (complaint.empty() && known) complaint = std::string(text::trim(line));
+    if (result.err.find(k_accepted) != std::string::npos) return {};
+    std::string complaint = complaint_in(result.err);
+    // A run's own home links to the user's file, and is gone with the run.
+    const fs::path config = codex_home_of(environment) / "config.toml";
+    std::error_code problem;
+    const fs::path own = fs::canonical(config, problem);
+    if (const auto at = complaint.find(config.string()); !problem && at != std::string::npos) {
+        complaint.replace(at, config.string().size(), own.string());
     }
     if (complaint.empty() || result.ok()) {
         checked.warnings.push_back(

@@ -40,11 +40,34 @@ def preflight_refuses_without_a_request(t):
         with open(config, "w") as f:
             f.write(change + good)
         t.begin(None, *words).demands(reason, 2, 0).says(text)
-    with open(config, "w") as f:
-        f.write(good.replace('"mock"\n', '"nope"\n', 1))
-    t.begin(None).demands("config", 2, 0).says("Model provider `nope` not found")
+    for changed, text in ((good.replace('"mock"\n', '"nope"\n', 1), "Model provider `nope` not found"),
+                          (good.replace('"responses"', '"chat"'), "`wire_api = \"chat\"` is no longer supported."),
+                          (good.replace("[model_providers.mock]", "[model_providers.mock"), "config.toml: " + os.path.realpath(config))):
+        demand(changed != good, "the configuration was not changed")
+        with open(config, "w") as f:
+            f.write(changed)
+        t.begin(None).demands("config", 2, 0).says(text)
     equal("requests", len(t.requests()), 0)
     demand(not os.path.exists(os.path.join(t.codex_home, "sessions")), "a session was written")
+
+
+@case
+def preflight_reads_what_codex_itself_refuses(t):
+    """Words that the loop never says: what codex answers to them must stay what the preflight understands."""
+    t.configure("message")
+    for words, code, text in ((("--nope",), 2, "error: unexpected argument '--nope' found"),
+                              (("--search",), 2, "error: unexpected argument '--search' found"),
+                              (("-s", "nowhere"), 2, "error: invalid value 'nowhere' for '--sandbox <SANDBOX_MODE>'"),
+                              (("-C", "no-such-folder"), 1, "Error: No such file or directory (os error 2)"),
+                              (("--strict-config", "-c", "nokey=1"), 1,
+                               "Error loading config.toml: unknown configuration field `nokey` in -c/--config override"),
+                              ((), 1, "No prompt provided via stdin.")):
+        bypass = () if "-s" in words else ("--dangerously-bypass-approvals-and-sandbox",)
+        asked = subprocess.run([t.codex, "exec", *bypass, *words, "-"], env=t.environment(), cwd=t.tree,
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        equal(f"exit code of {words}", asked.returncode, code)
+        equal(f"first line of {words}", asked.stderr.splitlines()[0], text)
+    equal("requests", len(t.requests()), 0)
 
 
 @case

@@ -181,6 +181,62 @@ TEST_CASE("codex preflight: effort, model, profile, schema and words are refused
     CHECK(no_prompt_was_sent(world));
 }
 
+TEST_CASE("codex preflight: what codex 0.169 says to an empty prompt, each row as it prints it") {
+    struct Answer final : Process {
+        int rc = 1;
+        std::string err;
+        Result<ProcessResult> run(const ProcessSpec& /*spec*/) override {
+            ProcessResult result;
+            result.exit_code = rc;
+            result.err = err;
+            return result;
+        }
+    } answer;
+    const CodexWorld world;
+    const auto program = find_codex(wanted_in(world), system_process());
+    REQUIRE(program);
+    auto settings = world.settings;
+    settings.program = *program;
+    const auto refused = [&](int rc, const char* err) {
+        answer.rc = rc;
+        answer.err = err;
+        const auto checked = check_codex(settings, world.request.worktree, world.request.environment, answer);
+        if (checked) return std::string(checked->warnings.empty() ? "accepted" : "not understood");
+        CHECK(checked.error().kind == ErrorKind::config);
+        const std::string words = "codex refuses its command line or configuration: ";
+        REQUIRE(checked.error().message.starts_with(words));
+        return checked.error().message.substr(words.size());
+    };
+    CHECK(refused(1, "No prompt provided via stdin.\n") == "accepted");
+    CHECK(
+        refused(2,
+                "error: unexpected argument '--nope' found\n\n  tip: to pass '--nope' as a value, use '-- --nope'\n") ==
+        "error: unexpected argument '--nope' found");
+    CHECK(
+        refused(2, "error: invalid value 'nowhere' for '--sandbox <SANDBOX_MODE>'\n  [possible values: read-only]\n") ==
+        "error: invalid value 'nowhere' for '--sandbox <SANDBOX_MODE>'");
+    CHECK(refused(1, "Error: No such file or directory (os error 2)\n") ==
+          "Error: No such file or directory (os error 2)");
+    CHECK(refused(1, "Error: Model provider `nope` not found\n") == "Error: Model provider `nope` not found");
+    CHECK(refused(
+              1, "Error loading config.toml: unknown variant `zzz`, expected one of `a`, `b`\nin `sandbox_mode`\n\n") ==
+          "Error loading config.toml: unknown variant `zzz`, expected one of `a`, `b` in `sandbox_mode`");
+    CHECK(
+        refused(1,
+                "Error loading config.toml: `wire_api = \"chat\"` is no longer supported.\nHow to fix: set it.\n"
+                "in `model_providers.mock.wire_api`\n") ==
+        "Error loading config.toml: `wire_api = \"chat\"` is no longer supported. in `model_providers.mock.wire_api`");
+    CHECK(refused(1, "Error loading config.toml: unknown configuration field `k` in -c/--config override\n") ==
+          "Error loading config.toml: unknown configuration field `k` in -c/--config override");
+    // --strict-config, and TOML that is none: what is wrong stands on the next line.
+    CHECK(refused(
+              1, "Error loading config.toml:\n/h/config.toml:1:1: unknown configuration field `k`\n  |\n1 | k = 1\n") ==
+          "Error loading config.toml: /h/config.toml:1:1: unknown configuration field `k`");
+    CHECK(refused(1, "Error loading config.toml:\n") == "Error loading config.toml:");
+    CHECK(refused(1, "what is this\n") == "not understood");
+    CHECK(no_prompt_was_sent(world));
+}
+
 TEST_CASE("codex models: a list that is none") {
     CHECK_FALSE(parse_codex_models("{}"));
     CHECK_FALSE(parse_codex_models("nothing"));
