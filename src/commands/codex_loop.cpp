@@ -108,6 +108,8 @@ std::string_view reason_of(ErrorKind kind) {
         case ErrorKind::config: return "config";
         case ErrorKind::conflict: return "conflict";
         case ErrorKind::local_io: return "local-io";
+        case ErrorKind::infrastructure: return "infrastructure";
+        case ErrorKind::authentication: return "authentication";
         case ErrorKind::interrupted: return "interrupted";
         case ErrorKind::terminated: return "terminated";
         default: return "error";

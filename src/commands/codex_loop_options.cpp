@@ -352,7 +352,9 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(1, "a check failed (its own status where it has one), or a required dev TPU was not to be had");
     args.exit_code(2, "usage or configuration error, or an iteration failed by itself");
     args.exit_code(3, "no new commit, or nothing accepted with --fail-if-no-win");
-    args.exit_code(4, "the same trouble of the surroundings three times in a row");
+    args.exit_code(4,
+                   "no cluster that gates need answers, or the same trouble of the surroundings three times in a row");
+    args.exit_code(5, "a cluster that gates need refuses the token");
     args.exit_code(7, "another loop is at work, or a protected file was changed");
     args.exit_code(124, "the agent met a limit of time (any other status: the agent's or the check's own)");
     args.exit_code(130, "stopped by a signal, after cleaning up");

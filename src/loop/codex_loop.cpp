@@ -71,10 +71,9 @@ public:
         m_plan.subfolder = m_plan.workdir.lexically_relative(repository.root());
         if (m_plan.subfolder == ".") m_plan.subfolder.clear();
         GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_setup(git, slot.string() + "-measure")));
-        if (anew) {
-            if (artefacts.stop_requested()) return not_begun(artefacts);
-            GDNCTL_TRY(begin_anew(artefacts, git));
-        }
+        if (anew && artefacts.stop_requested()) return not_begun(artefacts);
+        if (!m_plan.options.hold.on) GDNCTL_TRY(check_gates_can_judge(m_plan, m_request, m_context));
+        if (anew) GDNCTL_TRY(begin_anew(artefacts, git));
         return work(artefacts, git, point.has_value());
     }
 
@@ -270,16 +269,6 @@ private:
         return std::make_unique<TpuHold>(std::move(settings), m_context.process, m_context.clock, m_context.stop);
     }
 
-    IdeaPolicy idea_policy() const {
-        switch (m_plan.options.idea_policy) {
-            case IdeaChoice::off: return IdeaPolicy::off;
-            case IdeaChoice::warn: return IdeaPolicy::warn;
-            case IdeaChoice::block: return IdeaPolicy::block;
-            case IdeaChoice::automatic: break;
-        }
-        return m_gates ? IdeaPolicy::warn : IdeaPolicy::off;
-    }
-
     // false: a required one is not to be had.
     bool acquire(std::unique_ptr<TpuHold>& tpu) const {
         if (!tpu) return true;
@@ -289,7 +278,9 @@ private:
             log::error("{}{}", held.error().text(), required ? "" : "; going on without one");
             if (!held.error().hint.empty()) log::warning("hint: {}", held.error().hint);
             tpu.reset();
-            return !required;
+            const Status clusters = required ? held : check_gates_can_judge(m_plan, m_request, m_context);
+            if (!clusters && !required) log::error("{}", clusters.error().text());
+            return clusters.has_value();
         }
         for (const auto& warning : post_check_warnings(m_plan.options.post_checks, tpu->cluster(), tpu->name())) {
             log::warning("{}", warning);
@@ -310,7 +301,7 @@ private:
         const auto begun = m_context.clock.monotonic();
         std::vector<std::unique_ptr<Stage>> stages;
         if (m_gates && !m_plan.log.empty()) stages.push_back(make_log_stage(m_plan.log, git.repository()));
-        if (const IdeaPolicy ideas = idea_policy(); ideas != IdeaPolicy::off) {
+        if (const IdeaPolicy ideas = idea_policy_of(m_plan.options, m_gates != nullptr); ideas != IdeaPolicy::off) {
             stages.push_back(make_idea_stage(ideas, git.repository()));
         }
         stages.push_back(make_post_checks(post_checks(), m_context.process, m_context.clock));

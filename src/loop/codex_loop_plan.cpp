@@ -11,6 +11,7 @@
 #include "gdnctl/loop/prompt.h"
 #include "gdnctl/platform/clock.h"
 #include "loop/artefacts.h"
+#include "loop/cluster_preflight.h"
 #include "loop/loop_agent.h"
 #include "loop/validation_gate.h"
 
@@ -192,6 +193,25 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
         log::warning("the run stays {}, as it began", in_slot ? "in a worktree" : "in place");
     }
     return {};
+}
+
+Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context) {
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
+    if (modes.validation == ValidationMode::off) return {};
+    // A run that was broken off is never kept from finishing what it has.
+    const bool patient = plan.options.resilient || plan.options.resume;
+    return check_clusters_answer({plan.gates.validation, plan.options.hold, patient, plan.root, context.cwd,
+                                  request.self, request.globals, context.process, context.stop});
+}
+
+IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates) {
+    switch (options.idea_policy) {
+        case IdeaChoice::off: return IdeaPolicy::off;
+        case IdeaChoice::warn: return IdeaPolicy::warn;
+        case IdeaChoice::block: return IdeaPolicy::block;
+        case IdeaChoice::automatic: break;
+    }
+    return gates ? IdeaPolicy::warn : IdeaPolicy::off;
 }
 
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request, fs::path slot) {

@@ -12,6 +12,7 @@
 #include "gdnctl/loop/validation_options.h"
 #include "gdnctl/platform/context.h"
 #include "loop/engine.h"
+#include "loop/idea_stage.h"
 #include "loop/journal.h"
 #include "loop/transaction.h"
 
@@ -38,6 +39,13 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
 // Whether the run that wrote this record, its first, may go on by this command. Error usage: its gates or checks are
 // missing, so that work would be kept that nobody judged. What else differs is warned of.
 Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request);
+
+// Whether a cluster answers that gates need, before an agent is paid for work that nobody could judge. Without gates,
+// and on this machine, nobody is asked. Errors: those of check_clusters_answer().
+Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context);
+
+// `automatic` is warn with gates, else off.
+IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates);
 
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
                                          std::filesystem::path slot);

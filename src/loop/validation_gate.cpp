@@ -1,16 +1,12 @@
 #include "loop/validation_gate.h"
 
-#include <optional>
-
 #include <fmt/format.h>
 
 #include "gdnctl/loop/prompt.h"
-#include "gdnctl/services/cluster.h"
+#include "loop/cluster_preflight.h"
 #include "loop/perf_state.h"
 
 namespace gdnctl::loop {
-
-namespace fs = std::filesystem;
 
 GateOptions gate_options_of(const GateChoices& choices) {
     GateOptions options;
@@ -50,23 +46,6 @@ GateStages::GateStages(GateSetup setup, GateModes modes)
     m_jobs.name_jobs_by(m_setup.name_job);
 }
 
-namespace {
-
-// A name that no file explains is known before an agent has worked for it. One of several may be missing.
-Status check_clusters(const std::vector<std::string>& names, const fs::path& cwd) {
-    const fs::path root = find_repository_root(cwd).value_or(cwd);
-    std::optional<Error> unknown;
-    for (const auto& name : names) {
-        if (name == "local") return {};
-        const auto file = find_cluster_file(root, cwd, name);
-        if (file) return {};
-        if (!unknown) unknown = file.error();
-    }
-    return unknown ? Status(tl::unexpected(*unknown)) : Status();
-}
-
-}  // namespace
-
 Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
                         const std::filesystem::path& log_dir) {
     GDNCTL_TRY(check_gates(choices));
@@ -88,7 +67,9 @@ Status check_gate_setup(const GateChoices& choices, const Target& target, const 
                     "give gdnctl.toml a target with test and profile of its own (examples/cpu-gdn has one), or use "
                     "--validation-mode off");
     }
-    GDNCTL_TRY(check_clusters(choices.validation.clusters, cwd));
+    ValidationOptions validation = choices.validation;
+    validation.mode = modes.validation;
+    GDNCTL_TRY(check_cluster_files(validation, target, cwd));
     GDNCTL_TRY_ASSIGN(const PerfSettings perf, perf_settings(choices.perf, target, cwd, log_dir));
     if (modes.perf) GDNCTL_TRY(load_perf_state(perf.state_file));
     return {};

@@ -112,4 +112,13 @@ std::vector<std::string> cluster_order(const ValidationOptions& options, const H
     return order;
 }
 
+std::vector<std::string> gate_clusters(const ValidationOptions& options, const HoldOptions& hold,
+                                       const std::string& active, const std::filesystem::path& root) {
+    std::vector<std::string> exclude = options.cluster_exclude;
+    if (exclude.empty()) exclude = {"vllm", "big-run"};
+    const auto found =
+        options.cluster_auto ? discover_clusters(root, options.profile.tpu, exclude) : std::vector<std::string>();
+    return cluster_order(options, hold, active, found);
+}
+
 }  // namespace gdnctl::loop

@@ -54,5 +54,8 @@ private:
 // a TPU is held, the first two; else wherever such a command goes by itself.
 std::vector<std::string> cluster_order(const ValidationOptions& options, const HoldOptions& hold,
                                        const std::string& active, const std::vector<std::string>& discovered);
+// The same, discovered in the repository at `root` as the options want it.
+std::vector<std::string> gate_clusters(const ValidationOptions& options, const HoldOptions& hold,
+                                       const std::string& active, const std::filesystem::path& root);
 
 }  // namespace gdnctl::loop

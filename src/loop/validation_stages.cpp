@@ -32,12 +32,8 @@ std::string test_name(const std::string& id) {
 std::vector<JobSite> sites_for(JobKind kind, const ValidationWorld& world) {
     const ValidationOptions& options = world.jobs.options();
     const std::string active = world.held != nullptr && world.held->active() ? world.held->cluster() : std::string();
-    std::vector<std::string> exclude = options.cluster_exclude;
-    if (exclude.empty()) exclude = {"vllm", "big-run"};
-    const auto found =
-        options.cluster_auto ? discover_clusters(world.root, options.profile.tpu, exclude) : std::vector<std::string>();
     std::vector<JobSite> sites;
-    const auto names = cluster_order(options, world.hold, active, found);
+    const auto names = gate_clusters(options, world.hold, active, world.root);
     for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
     if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
     for (const std::string& name : names) {

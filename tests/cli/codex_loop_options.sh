@@ -104,3 +104,57 @@ TOML
   loop 2 --iterations 1 --validation-ray-log-tail -1
   err_has '--validation-ray-log-tail must be >= 0.'
 }
+
+# A Marin-like cluster that gcloud knows nothing of, and gates that need it.
+away() {
+  repo && agent ": >$WORK/paid" "$works" && mkdir -p infra "$WORK/bin"
+  printf 'cluster_name: marin-c\nprovider: {type: gcp, region: r, availability_zone: r-a, project_id: p}\n' >infra/marin-c.yaml
+  printf 'target = "mine"\n[targets.mine]\ntest = ["true"]\nprofile = ["true"]\n' >gdnctl.toml
+  printf '#!/bin/sh\nexit 0\n' >"$WORK/bin/gcloud" && chmod +x "$WORK/bin/gcloud" && export PATH=$WORK/bin:$PATH RAY_AUTH_TOKEN=t
+  git add . && git commit -qm cluster
+}
+
+test_a_cluster_that_is_away_is_found_before_an_agent_is_paid() {
+  away
+  loop 4 --iterations 1 --perf-mode off --validation-ray-cluster c
+  err_has '[gdnctl] no cluster that validation needs can be used: c: '
+  err_has 'with --resilient a run begins all the same'
+  last_line 'reason=infrastructure iteration=0 rc=4'
+  [ ! -e "$WORK/paid" ] || fail 'the agent worked'
+  [ ! -e $logs/journal.jsonl ] || fail 'a run began'
+  # Without gates nobody needs it, and where jobs are this machine's nobody is asked.
+  loop 0 --iterations 1
+  loop 0 --iterations 1 --perf-mode off --validation-ray-cluster c --validation-ray-cluster local --dry-run
+}
+
+test_a_resilient_run_begins_while_its_cluster_is_away() {
+  away
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 --resilient --perf-mode off --validation-ray-cluster c
+  until [ -e "$WORK/paid" ]; do kill -0 $pid || fail 'it ended'; sleep 0.02; done
+  kill -TERM $pid
+  wait $pid
+  [ $? = 143 ] || fail 'exit code'
+  err_has 'going on, as it may come back'
+  # A file that says nothing of such a cluster does not come back.
+  rm "$WORK/paid"
+  loop 2 --iterations 1 --resilient --perf-mode off --validation-ray-cluster d
+  err_has 'No cluster config found for region d'
+  [ ! -e "$WORK/paid" ] || fail 'the agent worked'
+}
+
+test_a_token_that_is_refused_does_not_come_back_by_itself() {
+  away && unset RAY_AUTH_TOKEN
+  loop 5 --iterations 1 --resilient --validation-ray-cluster c
+  last_line 'reason=authentication iteration=0 rc=5'
+  [ ! -e "$WORK/paid" ] || fail 'the agent worked'
+}
+
+test_a_held_tpu_not_to_be_had_and_no_cluster_either() {
+  away && printf '#!/bin/sh\nexit 3\n' >"$WORK/allocator" && chmod +x "$WORK/allocator"
+  loop 1 --iterations 1 --perf-mode off --validation-ray-cluster c --hold-dev-tpu --dev-tpu-name t \
+    --dev-tpu-allocator "$WORK/allocator" --hold-dev-tpu-policy best-effort
+  err_has 'going on without one'
+  err_has 'no cluster that validation needs can be used: c: '
+  last_line 'reason=dev-tpu-hold iteration=0 rc=1'
+  [ ! -e "$WORK/paid" ] || fail 'the agent worked'
+}
