@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -26,18 +27,24 @@ double gain_of_short_types(std::string_view cpuinfo) {
     return gain;
 }
 
+double least_seconds(const std::function<void()>& run, Clock& clock) {
+    constexpr int k_runs = 8;
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < k_runs; ++i) {
+        const auto start = clock.monotonic();
+        run();
+        least = std::min(least, std::chrono::duration<double>(clock.monotonic() - start).count());
+    }
+    return least;
+}
+
 double most_flop_a_second(int threads, Clock& clock) {
     constexpr std::size_t k_steps = 1'000'000;
-    constexpr int k_bursts = 8;
-    double most = 0;
-    for (int i = 0; i < k_bursts; ++i) {
-        const auto start = clock.monotonic();
-        const double flop = oracle::run_multiply_adds(k_steps, threads, oracle::best_isa());
-        const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
-        if (seconds > 0) most = std::max(most, flop / seconds);
-    }
+    double flop = 0;
+    const double seconds =
+        least_seconds([&] { flop = oracle::run_multiply_adds(k_steps, threads, oracle::best_isa()); }, clock);
     const auto cpuinfo = read_file_if_exists("/proc/cpuinfo");
-    return most * gain_of_short_types(cpuinfo && *cpuinfo ? std::string_view(**cpuinfo) : std::string_view());
+    return flop / seconds * gain_of_short_types(cpuinfo && *cpuinfo ? std::string_view(**cpuinfo) : std::string_view());
 }
 
 std::optional<oracle::KernelFault> impossible_time(double seconds, double least, int threads) {

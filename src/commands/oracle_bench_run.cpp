@@ -177,23 +177,25 @@ Status Bench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs
     for (const Contestant& c : kernels) {
         if (c.foreign) GDNCTL_TRY(c.foreign->check_memory_of_results(m_context.clock));
     }
-    check_floors(kernels, first);
+    check_floors(kernels, first, inputs);
     sum_up(kernels, first);
     return {};
 }
 
-void Bench::check_floors(std::vector<Contestant>& kernels, std::size_t first) {
-    const bool any =
-        std::any_of(kernels.begin(), kernels.end(), [](const Contestant& c) { return c.foreign != nullptr; });
-    const double most = any ? most_flop_a_second(m_threads, m_context.clock) : 0;
-    const auto best = [this](std::size_t subject) { return oracle::spread_of(m_subjects[subject].seconds).min; };
+void Bench::check_floors(std::vector<Contestant>& kernels, std::size_t first, oracle::BenchInputs& inputs) {
+    const auto foreign = [](const Contestant& c) { return c.foreign != nullptr; };
+    if (std::none_of(kernels.begin(), kernels.end(), foreign)) return;
+    const double most = most_flop_a_second(m_threads, m_context.clock);
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         Contestant& c = kernels[i];
         if (!c.foreign || c.foreign->fault()) continue;
         c.floor_s = oracle::least_flop(m_dims, m_dims.B * m_dims.T, c.pass, true) / most;
-        // Half: nearer caches than those of the array that stands for the states.
-        if (c.pass == oracle::Pass::decode) c.floor_s = std::max(c.floor_s, best(m_floors.at(floor_threads(c))) / 2);
-        c.foreign->check_floor(best(first + i), c.floor_s);
+        if (c.pass == oracle::Pass::decode) {
+            // By one thread, which waits for no other; half of its share: nearer caches than those of that array.
+            const double alone = least_seconds([&] { inputs.scale_states(1, oracle::best_isa()); }, m_context.clock);
+            c.floor_s = std::max(c.floor_s, alone / (2 * m_threads));
+        }
+        c.foreign->check_floor(oracle::spread_of(m_subjects[first + i].seconds).min, c.floor_s);
     }
 }
 

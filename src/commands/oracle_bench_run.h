@@ -105,7 +105,7 @@ private:
                         const oracle::GdnReference& reference);
     void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
     // After the rounds: whether others are faster than can be.
-    void check_floors(std::vector<Contestant>& kernels, std::size_t first);
+    void check_floors(std::vector<Contestant>& kernels, std::size_t first, oracle::BenchInputs& inputs);
     // The entries, of the subjects from `first` on.
     void sum_up(const std::vector<Contestant>& kernels, std::size_t first);
 
