@@ -119,6 +119,13 @@ void put_profile(Json& record, const StageView& stage, const LogFacts& log) {
     const std::string file = fact_of(stage, "log");
     put("output", file.empty() ? "" : log.evidence_folder + file);
     if (stage.verdict == "fail") put("failure", shown(stage.reason, k_most_words));
+    for (const auto& [name, value] : stage.facts) {
+        for (const std::string role : {"requested", "effective"}) {
+            if (!name.starts_with(role + ".")) continue;
+            const auto number = text::parse_double(value);
+            profile[role][name.substr(role.size() + 1)] = number ? Json(*number) : Json(value);
+        }
+    }
     put_plain_metrics(record, stage);
 }
 

@@ -194,6 +194,31 @@ ProfileModel model_of(const ProfileSettings& asked, const std::map<std::string, 
     return model;
 }
 
+SettingWords setting_words(const ProfileSettings& asked, const ProfileReport& reported) {
+    const auto number = [](const std::optional<std::int64_t>& value) {
+        return value ? std::to_string(*value) : std::string();
+    };
+    const auto fraction = model_of(asked, {}).fraction;
+    const std::map<std::string, std::string> wanted = {
+        {"all_transformer", asked.all_transformer ? "1" : "0"},
+        {"ce_implementation", asked.ce_implementation},
+        {"chunk_size", number(asked.chunk_size)},
+        {"gdn_block_size", number(asked.gdn_block_size)},
+        {"gdn_layer_fraction", fraction ? fmt::format("{:.6f}", *fraction) : std::string()},
+        {"gdn_layers_per_block", number(asked.gdn_layers_per_block)},
+        {"segment_size", number(asked.segment_size)}};
+    std::map<std::string, std::string> found = reported.model;
+    if (reported.ce_implementation) found["ce_implementation"] = *reported.ce_implementation;
+    SettingWords words;
+    for (const auto& [name, value] : wanted) {
+        const auto it = found.find(name);
+        if (it == found.end()) continue;
+        words.effective[name] = it->second;
+        if (!value.empty()) words.requested[name] = value;
+    }
+    return words;
+}
+
 Measurement measurement_of(const JobReport& report, const Evidence& evidence, const ProfileQuestion& question) {
     Measurement m;
     m.metric = question.metric;

@@ -90,6 +90,13 @@ void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOpti
     result.facts["validation_tests_full_parity"] = whole && !end.failure ? "true" : "false";
 }
 
+// What the run says that it ran, beside what it was asked to.
+void put_setting_facts(StageResult& result, const ProfileSettings& asked, const ProfileReport& reported) {
+    const SettingWords words = setting_words(asked, reported);
+    for (const auto& [name, value] : words.requested) result.facts["requested." + name] = value;
+    for (const auto& [name, value] : words.effective) result.facts["effective." + name] = value;
+}
+
 bool is_interruption(const Error& error) {
     return error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
 }
@@ -307,6 +314,7 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
         put_fact(result, "run_url", m.run_url);
         put_fact(result, "ce_backend_selected", m.ce_backend_selected);
         put_fact(result, "profile_architecture", m.profile_architecture);
+        if (!end.report.runs_as_written) put_setting_facts(result, options.profile, end.evidence.output.profile());
     }
     result.facts["profile_prefix"] = prefix;
     result.tpu_ms += spent;

@@ -182,8 +182,26 @@ private:
                 const std::string value = text_at(profile, pointer);
                 if (!value.empty()) bullet(1, label, code(shown(value)));
             }
+            other_settings(profile);
         }
         more(profiles->size() - n, 0);
+    }
+
+    // What took effect other than it was asked for; L507 reads it.
+    void other_settings(const Json& profile) {
+        const Json* requested = find_at(profile, "/requested");
+        const Json* effective = find_at(profile, "/effective");
+        if (requested == nullptr || effective == nullptr || !requested->is_object()) return;
+        const auto words = [](const Json& value) {
+            return value.is_string() ? value.get<std::string>() : value.dump();
+        };
+        for (const auto& [name, asked] : requested->items()) {
+            const Json* taken = find_at(*effective, "/" + name);
+            if (taken == nullptr || *taken == asked) continue;
+            bullet(1, "Setting",
+                   fmt::format("{}, requested {}, effective {}", code(shown(name)), code(shown(words(asked))),
+                               code(shown(words(*taken)))));
+        }
     }
 
     void infra() {

@@ -90,6 +90,35 @@ TEST_CASE("gate log: words of the commits where the agent reported none; checks 
     CHECK(iteration_record(records_of(script.records(), 1), facts)["title"].is_null());
 }
 
+TEST_CASE(
+    "gate log: what a profile was asked for and what took effect are in its record; where they differ, in the entry") {
+    RunScript script(3);
+    script.begin(1);
+    script.attempt(1, 1, "ok", "collect");
+    script.add(RecordType::candidate, 1, {{"head", k_sha}, {"diff", "change"}});
+    script.add(RecordType::stage, 1,
+               {{"name", "validation-profile"},
+                {"verdict", "pass"},
+                {"fact.job", "j-2"},
+                {"fact.requested.ce_implementation", "pallas_tpu"},
+                {"fact.effective.ce_implementation", "pallas_tpu"},
+                {"fact.requested.gdn_layer_fraction", "0.750000"},
+                {"fact.effective.gdn_layer_fraction", "0.833333"},
+                {"fact.effective.gdn_block_size", "6"}});
+    script.end(1, "accepted", "keep", "", true);
+    const Json record = log_record(records_of(script.records(), 1), facts_for_test(), {"logs/", {"First\n"}});
+    ok(runlog::check_record(record, "record"));
+    REQUIRE(record["profiles"].size() == 1);
+    CHECK(record["profiles"][0]["requested"] ==
+          Json({{"ce_implementation", "pallas_tpu"}, {"gdn_layer_fraction", 0.75}}));
+    CHECK(record["profiles"][0]["effective"] ==
+          Json({{"ce_implementation", "pallas_tpu"}, {"gdn_block_size", 6}, {"gdn_layer_fraction", 0.833333}}));
+    const std::string entry = composed(sources(k_empty_log), record).text;
+    CHECK(has(entry, "  - Setting: `gdn_layer_fraction`, requested `0.75`, effective `0.833333`\n"));
+    CHECK_FALSE(has(entry, "ce_implementation"));
+    CHECK_FALSE(has(entry, "gdn_block_size"));
+}
+
 TEST_CASE("gate log: outcomes in the words of a log") {
     const auto decision = [](const char* outcome, const char* verdict, const char* command = "") {
         RunScript script(1);

@@ -121,6 +121,31 @@ TEST_CASE("metrics: case 31, configured and reported layers") {
     CHECK(model_of(ProfileSettings{}, {}).architecture.empty());
 }
 
+TEST_CASE("metrics: settings that a run reports, beside what it was asked for (failure mode J)") {
+    ProfileSettings asked = gate_profile_settings();
+    asked.gdn_layers_per_block = 5;
+    asked.gdn_block_size = 6;
+    asked.chunk_size = 96;
+    const Evidence said = evidence_of(
+        "Fused cross-entropy selected implementation: xla\n[gdnctl] GDN profile model: all_transformer=0 "
+        "gdn_layers_per_block=3 gdn_block_size=4 chunk_size=128 other=1 gdn_layer_fraction=0.750000\n");
+    const SettingWords words = setting_words(asked, said.output.profile());
+    const std::map<std::string, std::string> requested = {
+        {"all_transformer", "0"}, {"ce_implementation", "pallas_tpu"}, {"chunk_size", "96"},
+        {"gdn_block_size", "6"},  {"gdn_layer_fraction", "0.833333"},  {"gdn_layers_per_block", "5"}};
+    const std::map<std::string, std::string> effective = {
+        {"all_transformer", "0"}, {"ce_implementation", "xla"},       {"chunk_size", "128"},
+        {"gdn_block_size", "4"},  {"gdn_layer_fraction", "0.750000"}, {"gdn_layers_per_block", "3"}};
+    CHECK(words.requested == requested);
+    CHECK(words.effective == effective);
+    // Of what it was not asked for only what took effect is known, and of what it does not say nothing.
+    const SettingWords plain = setting_words(ProfileSettings{}, said.output.profile());
+    CHECK(plain.effective.size() == 6);
+    CHECK_FALSE(plain.requested.contains("gdn_layer_fraction"));
+    CHECK(setting_words(asked, {}).effective.empty());
+    CHECK(setting_words(asked, {}).requested.empty());
+}
+
 TEST_CASE("metrics: the last object of the log is evidence, the target's metric among it") {
     JobReport report;
     report.metric_name = "gdn/forward_ms";

@@ -123,6 +123,12 @@ TEST_CASE("runlog L507: settings that took effect otherwise, on one line and on 
           "requested 0.75, but 0.83 took effect");
     CHECK(message("- gdn_layer_fraction: requested gdn_layer_fraction: 0.75, effective: 0.83") ==
           "requested 0.75, but 0.83 took effect");
+    // As our own entries have it.
+    const std::string setting =
+        "- Profile run:\n  - Setting: `gdn_layer_fraction`, requested `0.75`, effective `0.833333`";
+    CHECK(message(setting) == "requested 0.75, but 0.833333 took effect");
+    const std::string other = "\n  - Setting: `ce_implementation`, requested `pallas_tpu`, effective `xla`";
+    CHECK(lint_of(setting + other).count("L507") == 2);
     CHECK(lint_of("- Chunk: 96 run as 128").count("L507") == 1);
     for (const char* lines :
          {"- CE backend requested: xla\n- CE backend selected: xla", "- requested chunk: 128\n- effective chunk: 128.0",
