@@ -96,6 +96,23 @@ Status check_cluster_files(const ValidationOptions& options, const Target& targe
     return problem ? Status(tl::unexpected(*problem)) : Status();
 }
 
+Status check_held_commands(const ClusterPreflight& p) {
+    for (const char* command : {"dev-tpu-test", "dev-tpu-profile"}) {
+        if (p.options.mode == ValidationMode::profile_only && command == std::string_view("dev-tpu-test")) continue;
+        ProcessSpec spec;
+        spec.argv = {p.self, command, "--help"};
+        spec.wall_limit = k_longest_look;
+        spec.stop = p.stop;
+        GDNCTL_TRY_ASSIGN(const ProcessResult result, p.process.run(spec));
+        if (p.stop.stop_requested()) return tl::unexpected(stopped_error());
+        if (result.ok()) continue;
+        return fail(ErrorKind::usage,
+                    fmt::format("this gdnctl has no {}, by which gates would use the held TPU", command),
+                    "leave out --hold-dev-tpu: jobs then go to Ray clusters; or leave out the gates");
+    }
+    return {};
+}
+
 Status check_clusters_answer(const ClusterPreflight& p) {
     std::optional<Error> away, refused;
     std::vector<std::string> said;

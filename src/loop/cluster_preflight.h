@@ -34,4 +34,8 @@ struct ClusterPreflight {
 // refused, and by none of them in another way), interrupted.
 Status check_clusters_answer(const ClusterPreflight& preflight);
 
+// Whether this binary has the commands by which a held TPU tests and profiles. Errors: usage (one is missing: each
+// candidate would be parked by that), those of starting it.
+Status check_held_commands(const ClusterPreflight& preflight);
+
 }  // namespace gdnctl::loop

@@ -72,7 +72,7 @@ public:
         if (m_plan.subfolder == ".") m_plan.subfolder.clear();
         GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_setup(git, slot.string() + "-measure")));
         if (anew && artefacts.stop_requested()) return not_begun(artefacts);
-        if (!m_plan.options.hold.on) GDNCTL_TRY(check_gates_can_judge(m_plan, m_request, m_context));
+        GDNCTL_TRY(check_gates_can_judge(m_plan, m_request, m_context, m_plan.options.hold.on));
         if (anew) GDNCTL_TRY(begin_anew(artefacts, git));
         return work(artefacts, git, point.has_value());
     }
@@ -278,7 +278,7 @@ private:
             log::error("{}{}", held.error().text(), required ? "" : "; going on without one");
             if (!held.error().hint.empty()) log::warning("hint: {}", held.error().hint);
             tpu.reset();
-            const Status clusters = required ? held : check_gates_can_judge(m_plan, m_request, m_context);
+            const Status clusters = required ? held : check_gates_can_judge(m_plan, m_request, m_context, false);
             if (!clusters && !required) log::error("{}", clusters.error().text());
             return clusters.has_value();
         }

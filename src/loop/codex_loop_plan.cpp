@@ -195,13 +195,15 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
     return {};
 }
 
-Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context) {
+Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context, bool held) {
     GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
     if (modes.validation == ValidationMode::off) return {};
     // A run that was broken off is never kept from finishing what it has.
     const bool patient = plan.options.resilient || plan.options.resume;
-    return check_clusters_answer({plan.gates.validation, plan.options.hold, patient, plan.root, context.cwd,
-                                  request.self, request.globals, context.process, context.stop});
+    const ClusterPreflight preflight{plan.gates.validation, plan.options.hold, patient,         plan.root,
+                                     context.cwd,           request.self,      request.globals, context.process,
+                                     context.stop};
+    return held ? check_held_commands(preflight) : check_clusters_answer(preflight);
 }
 
 IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates) {

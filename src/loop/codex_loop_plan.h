@@ -41,8 +41,9 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
 Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request);
 
 // Whether a cluster answers that gates need, before an agent is paid for work that nobody could judge. Without gates,
-// and on this machine, nobody is asked. Errors: those of check_clusters_answer().
-Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context);
+// and on this machine, nobody is asked; of a TPU that is to be `held` only whether jobs can go there. Errors: those of
+// check_clusters_answer(), check_held_commands().
+Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context, bool held);
 
 // `automatic` is warn with gates, else off.
 IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates);

@@ -149,12 +149,20 @@ test_a_token_that_is_refused_does_not_come_back_by_itself() {
   [ ! -e "$WORK/paid" ] || fail 'the agent worked'
 }
 
-test_a_held_tpu_not_to_be_had_and_no_cluster_either() {
-  away && printf '#!/bin/sh\nexit 3\n' >"$WORK/allocator" && chmod +x "$WORK/allocator"
-  loop 1 --iterations 1 --perf-mode off --validation-ray-cluster c --hold-dev-tpu --dev-tpu-name t \
-    --dev-tpu-allocator "$WORK/allocator" --hold-dev-tpu-policy best-effort
-  err_has 'going on without one'
-  err_has 'no cluster that validation needs can be used: c: '
-  last_line 'reason=dev-tpu-hold iteration=0 rc=1'
+test_gates_and_a_held_tpu() {
+  away && printf '#!/bin/sh\necho asked >>%s\nexit 3\n' "$WORK/allocated" >"$WORK/allocator" && chmod +x "$WORK/allocator"
+  local held=(--iterations 1 --perf-mode off --validation-ray-cluster c --hold-dev-tpu --dev-tpu-name t
+    --dev-tpu-allocator "$WORK/allocator" --hold-dev-tpu-policy best-effort)
+  if "$GDNCTL" dev-tpu-test --help >/dev/null 2>&1; then # it is not to be had, and no cluster is either
+    loop 1 "${held[@]}"
+    err_has 'going on without one'
+    err_has 'no cluster that validation needs can be used: c: '
+    last_line 'reason=dev-tpu-hold iteration=0 rc=1'
+  else
+    loop 2 "${held[@]}" --resilient
+    err_has 'this gdnctl has no dev-tpu-test, by which gates would use the held TPU'
+    last_line 'reason=usage iteration=0 rc=2'
+    [ ! -e "$WORK/allocated" ] || fail 'a TPU was asked for'
+  fi
   [ ! -e "$WORK/paid" ] || fail 'the agent worked'
 }

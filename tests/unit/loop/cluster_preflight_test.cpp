@@ -104,6 +104,23 @@ TEST_CASE("cluster preflight: one that never answers has a minute; a signal ends
     CHECK(looked.error().kind == stopped_error().kind);
 }
 
+TEST_CASE("cluster preflight: a held TPU is of no use to gates without the commands that run jobs there") {
+    const auto look = [](ValidationMode mode, const std::vector<std::pair<const char*, int>>& commands) {
+        PreflightWorld world;
+        world.options.mode = mode;
+        for (const auto& [command, rc] : commands) world.process.expect({"/bin/gdnctl", command, "--help"}, rc);
+        const Status done =
+            check_held_commands({world.options, world.hold, true, {}, {}, "/bin/gdnctl", {}, world.process});
+        return done ? std::string("ok") : done.error().message;
+    };
+    const std::string lacks = "this gdnctl has no dev-tpu-";
+    CHECK(look(ValidationMode::required, {{"dev-tpu-test", 0}, {"dev-tpu-profile", 0}}) == "ok");
+    CHECK(look(ValidationMode::profile_only, {{"dev-tpu-profile", 0}}) == "ok");
+    CHECK(look(ValidationMode::required, {{"dev-tpu-test", 2}}).starts_with(lacks + "test, "));
+    CHECK(
+        look(ValidationMode::required, {{"dev-tpu-test", 0}, {"dev-tpu-profile", 2}}).starts_with(lacks + "profile, "));
+}
+
 TEST_CASE("cluster preflight: an accelerator that none of the named clusters has is a mistake") {
     const test::TempDir folder;
     const auto put = [&](const std::string& name, const std::string& types) {
