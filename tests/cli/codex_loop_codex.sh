@@ -49,6 +49,7 @@ test_search_is_a_setting_and_ephemeral_a_flag_defect_1_case_40() {
 test_old_codex_gets_the_search_flag_defect_1() {
   repo && scenario "${golden[@]}" && export GDNCTL_FAKE_CODEX_OLD=1
   loop 0 --iterations 1 --search --agent-env GDNCTL_FAKE_CODEX_OLD
+  err_has 'supported model_reasoning_effort values: unknown'
   calls "' '.join(c['argv'])" | grep -q -- ' --search' || fail argv
 }
 
@@ -134,6 +135,16 @@ test_an_answer_cut_short_is_asked_for_once_more_whatever_the_budget() {
   scenario thread 'failed stream disconnected before completion: x' 'exit 1'
   loop 1 --iterations 1 --codex-retries 5
   [ "$(calls 1 | wc -l)" = 3 ] || fail "$(calls 1 | wc -l) attempts"
+}
+
+test_a_signal_ends_the_wait_for_a_usage_limit() {
+  repo && scenario thread 'failed You’ve hit your usage limit. Visit https://chatgpt.com/codex or try again later.' 'exit 1'
+  launch "$GDNCTL" codex-loop --prompt-file prompt.md --model model-a --iterations 1
+  until grep -q 'usage-limit: .*; waiting ' "$WORK/err"; do kill -0 $pid || fail 'it ended'; sleep 0.05; done
+  kill -INT $pid
+  wait $pid
+  [ $? = 130 ] || fail 'exit code'
+  last_line 'reason=interrupted iteration=1 rc=130'
 }
 
 test_stale_message_is_not_used_defect_16() {

@@ -74,6 +74,27 @@ test_a_killed_run_holds_no_lock() {
   [ -z "$(git status --porcelain)" ] || fail 'the tree is dirty'
 }
 
+test_an_index_that_somebody_locks_for_a_moment_is_waited_for() {
+  repo && agent "$works"
+  git clone -q --bare . ../upstream.git && git remote add origin ../upstream.git
+  git clone -q ../upstream.git ../other && (cd ../other && echo theirs >theirs.txt && git add . && git commit -qm theirs && git push -q)
+  : >.git/index.lock
+  (sleep 3; rm .git/index.lock) &
+  loop 0 --iterations 1 --sync-main-policy once
+  wait
+  err_lacks 'which a git that was killed has left behind'
+  [ -e theirs.txt ] && [ "$(git log -1 --format=%s)" = 'step 3' ] || fail "not merged, or not worked: $(git log --oneline)"
+}
+
+test_errors_of_iterations_are_counted_up_to_the_limit() {
+  repo && agent 'git switch -qc "other$RANDOM"' "$works"
+  loop 2 --iterations 4 --iteration-error-policy count-failure --max-failures 1
+  last_line 'reason=iteration-error iteration=2 rc=2'
+  err_has 'Continuing due to policy=count-failure.'
+  loop 0 --iterations 2 --iteration-error-policy count-failure --max-failures 2
+  last_line 'reason=completed iteration=2 rc=0'
+}
+
 test_sync_main_needs_names() {
   repo && agent "$works"
   loop 2 --iterations 1 --sync-main-policy once --sync-main-remote ''
