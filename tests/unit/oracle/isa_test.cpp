@@ -1,6 +1,7 @@
 // Every kernel exists once per instruction set; this machine's are compared with each other.
 #include <algorithm>
 
+#include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/forward32.h"
 #include "oracle/kernels/chunk_rounded.h"
 #include "unit/oracle/gdn_fixtures.h"
@@ -150,6 +151,39 @@ TEST_CASE("chunk: the plain kernel and the one that rounds operands agree where 
             const GdnOutputs staged = run_chunk_rounded(x.problem, x.contract, options, 1);
             const double size = 1 + max_abs(staged.out);
             CHECK(max_difference(run_chunk32(x.problem, x.contract, options, 1).out, staged.out) < 2e-5 * size);
+        }
+    }
+}
+
+TEST_CASE("isa: gates that are clamped from above only are those that were clamped before, small ones as they are") {
+    LoadedCase x = load_case("gates_positive");
+    for (std::size_t i = 0; i < x.problem.gate.size(); ++i) x.problem.gate[i] = i % 3 == 0 ? 0.05 : -0.4;
+    LoadedCase before = x;
+    for (double& g : before.problem.gate) g = std::min(g, 0.03125);
+    x.contract.exp_clip = ExpClip{0.03125, true};
+    LoadedCase both = x;
+    both.contract.exp_clip->upper_only = false;
+    const GdnCotangents ones{std::vector<double>(x.problem.v.size(), 1), {}};
+    for (const Isa isa : available_isas()) {
+        CAPTURE(std::string(name_of(isa)));
+        const auto runs = [isa](const LoadedCase& c) {
+            return std::vector<GdnOutputs>{
+                run_recurrent64(c.problem, c.contract, 2, isa), run_recurrent32(c.problem, c.contract, 2, isa),
+                run_fused32(c.problem, c.contract, 2, isa), run_chunk32(c.problem, c.contract, {16}, 2, isa)};
+        };
+        const auto clamped = runs(x);
+        const auto wanted = runs(before);
+        const auto other = runs(both);
+        for (std::size_t i = 0; i < clamped.size(); ++i) {
+            CHECK(clamped[i].out == wanted[i].out);
+            CHECK(clamped[i].final_state == wanted[i].final_state);
+            CHECK(clamped[i].out != other[i].out);
+        }
+        const GdnGradients g = run_backward32(x.problem, x.contract, ones, 2, isa);
+        const GdnGradients g_wanted = run_backward32(before.problem, before.contract, ones, 2, isa);
+        CHECK(g.dq == g_wanted.dq);
+        for (std::size_t i = 0; i < g.d_gate.size(); ++i) {
+            CHECK(g.d_gate[i] == (i % 3 == 0 ? 0 : g_wanted.d_gate[i]));
         }
     }
 }
