@@ -27,10 +27,9 @@ double gain_of_short_types(std::string_view cpuinfo) {
     return gain;
 }
 
-double least_seconds(const std::function<void()>& run, Clock& clock) {
-    constexpr int k_runs = 8;
+double least_seconds(const std::function<void()>& run, Clock& clock, int runs) {
     double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < k_runs; ++i) {
+    for (int i = 0; i < runs; ++i) {
         const auto start = clock.monotonic();
         run();
         least = std::min(least, std::chrono::duration<double>(clock.monotonic() - start).count());
@@ -39,12 +38,14 @@ double least_seconds(const std::function<void()>& run, Clock& clock) {
 }
 
 double most_flop_a_second(int threads, Clock& clock) {
-    constexpr std::size_t k_steps = 1'000'000;
+    constexpr std::size_t k_steps = 50'000;  // a third of a millisecond: most fit between what other processes do
+    constexpr int k_bursts = 200;
     double flop = 0;
-    const double seconds =
-        least_seconds([&] { flop = oracle::run_multiply_adds(k_steps, threads, oracle::best_isa()); }, clock);
+    const auto burst = [&flop] { flop = oracle::run_multiply_adds(k_steps, 1, oracle::best_isa()); };
+    const double seconds = least_seconds(burst, clock, k_bursts);
     const auto cpuinfo = read_file_if_exists("/proc/cpuinfo");
-    return flop / seconds * gain_of_short_types(cpuinfo && *cpuinfo ? std::string_view(**cpuinfo) : std::string_view());
+    const double gain = gain_of_short_types(cpuinfo && *cpuinfo ? std::string_view(**cpuinfo) : std::string_view());
+    return flop / seconds * gain * std::max(threads, 1);
 }
 
 std::optional<oracle::KernelFault> impossible_time(double seconds, double least, int threads) {

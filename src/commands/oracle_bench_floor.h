@@ -15,10 +15,11 @@ namespace gdnctl::commands::oracle_bench {
 double gain_of_short_types(std::string_view cpuinfo);
 
 // The least that `run` takes of some runs.
-double least_seconds(const std::function<void()>& run, Clock& clock);
+double least_seconds(const std::function<void()>& run, Clock& clock, int runs = 8);
 
-// Operations a second that `threads` threads cannot exceed on this processor: the best of some bursts of multiply-adds
-// in registers, times that gain. Takes some 50 ms.
+// Operations a second that `threads` threads cannot exceed on this processor: the best of many short bursts of
+// multiply-adds in registers on one thread, times the threads and that gain. Short, and on one, because a machine that
+// is busy would look slow, and honest kernels impossible. Takes some 60 ms.
 double most_flop_a_second(int threads, Clock& clock);
 
 // The fault of a kernel that took `seconds` for what takes `least` seconds at best, with a margin; nullopt: it may be.

@@ -98,3 +98,34 @@ TEST_CASE("bench: what the processor may gain by short types is granted") {
     CHECK(gain_of_short_types("") == 1);
     CHECK(gain_of_short_types("bugs : amx_bf16\n") == 1);
 }
+
+namespace {
+
+// Every burst takes a second, but one that takes a millisecond.
+class BusyClock final : public gdnctl::Clock {
+public:
+    gdnctl::WallTime wall() const override { return {}; }
+    Monotonic monotonic() const override {
+        ++m_looks;
+        m_now += m_looks == k_quiet ? std::chrono::milliseconds(1) : std::chrono::milliseconds(1000);
+        return m_now;
+    }
+    bool sleep_for(std::chrono::milliseconds, std::stop_token) override { return true; }
+
+private:
+    static constexpr int k_quiet = 102;
+    mutable int m_looks = 0;
+    mutable Monotonic m_now{std::chrono::hours(1)};
+};
+
+}  // namespace
+
+TEST_CASE("bench: one quiet moment is enough to see what a processor can do, and a busy one hides no thread") {
+    test::FakeClock seconds;
+    seconds.tick_per_look(std::chrono::milliseconds(1000));
+    BusyClock busy;
+    const double slow = most_flop_a_second(1, seconds);
+    REQUIRE(slow > 0);
+    CHECK(most_flop_a_second(1, busy) == doctest::Approx(1000 * slow));
+    CHECK(most_flop_a_second(3, seconds) == doctest::Approx(3 * slow));
+}
