@@ -195,10 +195,6 @@ std::string Runner::text_of(const Item& item) {
     } else if (item.verdict != oracle::Verdict::ok) {
         line += fmt::format("       {}\n", item.reason);
     }
-    if (!item.contract.name.empty() && (item.fault || item.verdict != oracle::Verdict::ok)) {
-        const std::string contract = oracle_report::contract_text(item.contract);
-        for (const auto part : text::split(text::trim(contract), '\n')) line += fmt::format("       {}\n", part);
-    }
     for (const std::string& hole : item.holes) line += fmt::format("       note: {}\n", hole);
     return line;
 }
@@ -270,6 +266,12 @@ std::string Runner::summary() const {
     std::string text;
     for (const std::string& file : m_files) text += fmt::format("traces appended to {}\n", file);
     if (m_recorded > 0) text += fmt::format("left out, recorded before: {}\n", m_recorded);
+    std::set<std::string> contracts;
+    for (const Item& item : m_items) {
+        if (item.contract.name.empty()) continue;
+        std::string contract = oracle_report::contract_text(item.contract);
+        if (contracts.insert(contract).second) text += contract;
+    }
     std::set<std::string> barriers;
     for (const Item& item : m_items) {
         if (item.network.empty() || !barriers.insert(item.network).second) continue;

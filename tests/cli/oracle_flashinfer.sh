@@ -51,6 +51,7 @@ test_a_solution_in_c() {
     jq -e '.evaluation.correctness.extra.gdnctl | .contract.name == "flashinfer" and (.contract.fields | length) == 13
         and (.network_barrier | length) > 0' "$trace" >/dev/null || fail "contract and barrier of the trace"
     grep -Eq '^network kept away by: (namespace|seccomp|none)$' "$WORK/out" || fail 'nothing about the network'
+    [ "$(grep -c '^contract flashinfer: head_map=' "$WORK/out")" = 1 ] || fail 'not the contract, once'
     jq -S .workload "$trace" >of_trace
     jq -S .workload "ds/workloads/gdn/$DECODE.jsonl" | cmp - of_trace || fail "the trace's workload is another"
     [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR: $(ls "$TMPDIR")"
@@ -222,7 +223,7 @@ test_later_runs_that_pass_by_the_rule_alone_are_checked() {
     spoiled "$almost"
     expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c
     out_has 'PASSED              WRONG'
-    out_has '       contract flashinfer: head_map='
+    out_has 'contract flashinfer: head_map='
     spoiled "$almost static int n; if (++n > 4) s[0] = s[1] = 4000;"
     expect 1 evaluate --definition "$DECODE" --kernel src:kernel.c --iterations 8
     out_has 'PASSED              WRONG'
