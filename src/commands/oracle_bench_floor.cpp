@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -46,6 +47,16 @@ double most_flop_a_second(int threads, Clock& clock) {
     const auto cpuinfo = read_file_if_exists("/proc/cpuinfo");
     const double gain = gain_of_short_types(cpuinfo && *cpuinfo ? std::string_view(**cpuinfo) : std::string_view());
     return flop / seconds * gain * std::max(threads, 1);
+}
+
+double least_seconds_of_bytes(double bytes, int threads, Clock& clock) {
+    constexpr double k_most = 64 << 20U;
+    constexpr double k_other_caches = 0.5;
+    const double share = bytes / std::max(threads, 1);
+    std::vector<float> values(static_cast<std::size_t>(std::min(share, k_most) / (2 * sizeof(float))), 1.0F);
+    if (values.empty()) return 0;
+    const double best = least_seconds([&values] { oracle::negate_values(values, oracle::best_isa()); }, clock);
+    return best * k_other_caches * std::max(share / k_most, 1.0);
 }
 
 std::optional<oracle::KernelFault> impossible_time(double seconds, double least, int threads) {

@@ -22,6 +22,10 @@ double least_seconds(const std::function<void()>& run, Clock& clock, int runs = 
 // is busy would look slow, and honest kernels impossible. Takes some 60 ms.
 double most_flop_a_second(int threads, Clock& clock);
 
+// Seconds in which `threads` threads can at best read and write `bytes` in all, half of each: half the best time of one
+// thread with its share, since other caches may be nearer. Of more than 64 MiB a share, what 64 MiB take.
+double least_seconds_of_bytes(double bytes, int threads, Clock& clock);
+
 // The fault of a kernel that took `seconds` for what takes `least` seconds at best, with a margin; nullopt: it may be.
 std::optional<oracle::KernelFault> impossible_time(double seconds, double least, int threads);
 

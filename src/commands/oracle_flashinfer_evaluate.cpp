@@ -171,12 +171,22 @@ private:
         return {};
     }
 
+    // Of the work on the tokens that there are, and of the states that are read and written once each.
     double least_seconds() const {
         const oracle::GdnProblem& p = m_reference.problem;
         std::int64_t tokens = 0;
-        for (const oracle::GdnSequence& s : p.sequences) tokens += s.end - s.begin;
-        return oracle::least_flop(p.dims, tokens, oracle::Pass::forward, !p.initial_state.empty()) /
-               oracle_bench::most_flop_a_second(m_options.threads, m_context.clock);
+        double states = 0;
+        for (const oracle::GdnSequence& s : p.sequences) {
+            tokens += s.end - s.begin;
+            if (s.end > s.begin) ++states;
+        }
+        const bool initial = !p.initial_state.empty();
+        const double flop = oracle::least_flop(p.dims, tokens, oracle::Pass::forward, initial);
+        const double in_place =
+            m_definition.stage == Stage::mtp || !initial ? 0 : 2;  // mtp may leave the pool as it is
+        const double bytes = in_place * states * sizeof(float) * static_cast<double>(p.dims.Hv * p.dims.dk * p.dims.dv);
+        return std::max(flop / oracle_bench::most_flop_a_second(m_options.threads, m_context.clock),
+                        oracle_bench::least_seconds_of_bytes(bytes, m_options.threads, m_context.clock));
     }
 
     std::function<Result<std::string>(const oracle::TensorFile&)> rule() const {

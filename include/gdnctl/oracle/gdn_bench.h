@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ double least_flop(const GdnDims& dims, std::int64_t tokens, Pass pass, bool init
 
 // Runs fp32 multiply-adds in registers on `threads` threads, `steps` steps each; returns the operations done.
 double run_multiply_adds(std::size_t steps, int threads, Isa isa);
+
+// Multiplies all values by -1 on this thread: what reading and writing as many bytes takes.
+void negate_values(std::span<float> values, Isa isa);
 
 // One set of inputs as kernels take it and as the oracle judges it. Keys and queries have length 1 and no l2norm is
 // done, g = -0.1 |N|, beta in U(0,1), an initial state; no denormals.

@@ -35,13 +35,12 @@ Array ones(std::size_t count) {
 
 // Multiplies by -1, `times` times, each thread its own part.
 void negate(Array& array, std::int64_t times, int threads, Isa isa) {
-    const auto run = isa == Isa::avx512 ? negate_avx512 : isa == Isa::avx2 ? negate_avx2 : negate_scalar;
     const auto parts = static_cast<std::size_t>(std::max(threads, 1));
     run_tasks(parts, threads, [&] {
         return [&](std::size_t part) {
             float* begin = array.values.get() + array.size * part / parts;
             float* end = array.values.get() + array.size * (part + 1) / parts;
-            for (std::int64_t t = 0; t < times; ++t) run(begin, static_cast<std::size_t>(end - begin));
+            for (std::int64_t t = 0; t < times; ++t) negate_values({begin, end}, isa);
         };
     });
 }
@@ -73,6 +72,11 @@ double run_multiply_adds(std::size_t steps, int threads, Isa isa) {
     double sum = 0;
     for (const double x : done) sum += x;
     return sum;
+}
+
+void negate_values(std::span<float> values, Isa isa) {
+    const auto run = isa == Isa::avx512 ? negate_avx512 : isa == Isa::avx2 ? negate_avx2 : negate_scalar;
+    run(values.data(), values.size());
 }
 
 Result<BenchInputs> BenchInputs::make(const GdnDims& dims, std::uint64_t seed, Storage storage) {

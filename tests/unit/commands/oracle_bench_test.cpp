@@ -129,3 +129,13 @@ TEST_CASE("bench: one quiet moment is enough to see what a processor can do, and
     CHECK(most_flop_a_second(1, busy) == doctest::Approx(1000 * slow));
     CHECK(most_flop_a_second(3, seconds) == doctest::Approx(3 * slow));
 }
+
+TEST_CASE("bench: the least time of bytes is half of the best one of a thread with its share") {
+    test::FakeClock seconds;
+    seconds.tick_per_look(std::chrono::milliseconds(1000));
+    CHECK(least_seconds_of_bytes(1 << 20, 1, seconds) == 0.5);
+    CHECK(least_seconds_of_bytes(0, 2, seconds) == 0);
+    CHECK(least_seconds_of_bytes(512 << 20, 2, seconds) == 0.5 * 4);
+    const double one = least_seconds_of_bytes(32 << 20, 1, system_clock());
+    CHECK(one > 0);
+}
