@@ -214,7 +214,7 @@ SettingWords setting_words(const ProfileSettings& asked, const ProfileReport& re
         const auto it = found.find(name);
         if (it == found.end()) continue;
         words.effective[name] = it->second;
-        if (!value.empty()) words.requested[name] = value;
+        if (!value.empty() && value != "auto") words.requested[name] = value;
     }
     return words;
 }

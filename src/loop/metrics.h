@@ -58,8 +58,8 @@ struct ProfileModel {
 // What was asked for; what the run reports wins over it (words of its `GDN profile model:` line).
 ProfileModel model_of(const ProfileSettings& asked, const std::map<std::string, std::string>& reported);
 
-// Settings that the run reports of itself, by name, and what was asked for of these, as far as anything was. Fractions
-// have six decimals, as runs print them.
+// Settings that the run reports of itself, by name, and what was asked for of these, as far as anything was (`auto`
+// asks for nothing). Fractions have six decimals, as runs print them.
 struct SettingWords {
     std::map<std::string, std::string> requested, effective;
 };

@@ -142,6 +142,8 @@ TEST_CASE("metrics: settings that a run reports, beside what it was asked for (f
     const SettingWords plain = setting_words(ProfileSettings{}, said.output.profile());
     CHECK(plain.effective.size() == 6);
     CHECK_FALSE(plain.requested.contains("gdn_layer_fraction"));
+    asked.ce_implementation = "auto";
+    CHECK_FALSE(setting_words(asked, said.output.profile()).requested.contains("ce_implementation"));
     CHECK(setting_words(asked, {}).effective.empty());
     CHECK(setting_words(asked, {}).requested.empty());
 }
