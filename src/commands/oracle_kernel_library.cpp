@@ -16,7 +16,9 @@ Result<std::filesystem::path> existing_file(std::string_view name, const Context
     const std::filesystem::path path = context.cwd / name;
     std::error_code problem;
     if (std::filesystem::is_regular_file(path, problem)) return path;
-    return fail(ErrorKind::usage, fmt::format("the kernel {} does not exist", path.string()));
+    return fail(ErrorKind::usage,
+                fmt::format("the kernel {} {}", path.string(),
+                            std::filesystem::exists(path, problem) ? "is no file" : "does not exist"));
 }
 
 Result<std::optional<oracle::KernelFault>> build(const std::filesystem::path& source,

@@ -210,6 +210,8 @@ test_names_of_kernels() {
     expect 2 verify --kernel src:missing.c
     err_has 'does not exist'
     expect 2 verify --kernel lib:missing.so
+    expect 2 verify --kernel lib:.
+    err_has 'is no file'
     expect 2 verify --kernel file.c
     err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME'
     expect 2 verify --kernel cmd:
