@@ -102,6 +102,15 @@ struct GitStash {
     std::string message;
 };
 
+// What a name leads to that people give: a branch, a tag, a note, or one of the stashes.
+struct GitName {
+    std::string ref;        // "refs/heads/main"; of a stash k_stash_ref
+    std::string object;     // full id; of an annotated tag that of the tag itself
+    std::string said = {};  // of a stash: its message
+    bool operator==(const GitName&) const = default;
+};
+inline constexpr std::string_view k_stash_ref = "refs/stash";
+
 enum class GitRestore {
     restored,   // and proven: the checkout holds exactly what both sides together give
     was_there,  // the checkout held it already
@@ -155,6 +164,8 @@ public:
     // As `git status --porcelain` says it, the user's settings obeyed; empty: clean.
     Result<std::vector<std::string>> dirty_paths() const;
     Result<std::map<std::string, std::string>> refs(std::string_view prefix) const;
+    // Branches, tags, notes but ours, and stashes. Not what was fetched: a fetch brings that back.
+    Result<std::vector<GitName>> names() const;
     Result<std::vector<GitWorktree>> worktrees() const;
     // Whether a branch, tag or other ref has it in its history.
     Result<bool> is_kept(std::string_view commit) const;
@@ -168,6 +179,9 @@ public:
     // is none.
     Result<std::string> commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                      std::string_view message) const;
+    // A commit without files that has all commits the names lead to as parents, so that one ref keeps them. Identity:
+    // ours. What is missing, or leads to no commit, is left out.
+    Result<std::string> gather(const std::vector<GitName>& names, std::string_view message) const;
     // Appends `text` to the note that refs/notes/gdnctl has of `commit`, once: not where its last line is in there.
     Status add_note(std::string_view commit, std::string_view text) const;
     // `git fetch REMOTE BRANCH`, with any exit code, and nothing that the repository names is run by it. Errors:
@@ -201,7 +215,7 @@ public:
     // Brings a stash back and proves it. Never leaves conflict marks. The stash stays: see drop_stash().
     Result<GitRestore> restore_stash(std::string_view commit) const;
     Status drop_stash(std::string_view commit) const;  // no such stash any more: fine
-    // Removes the locks on index, HEAD, branch, stash and refs/gdnctl that a git which was killed has left, where no
+    // Removes the locks on index, HEAD, branch, stash and refs/gdnctl* that a git which was killed has left, where no
     // git is at work.
     Status clear_stale_locks() const;
     // That of the index, before anything is done in the checkout: it is waited for, and removed where no git is at

@@ -144,8 +144,8 @@ Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& opt
     }
     if (options.our_name) {
         for (const char* who : {"GIT_AUTHOR_", "GIT_COMMITTER_"}) {
-            spec.env[std::string(who) + "NAME"] = "gdnctl";
-            spec.env[std::string(who) + "EMAIL"] = "gdnctl@localhost";
+            spec.env[std::string(who) + "NAME"] = k_our_name;
+            spec.env[std::string(who) + "EMAIL"] = k_our_mail;
         }
     }
     for (const auto& [name, value] : options.env) spec.env[name] = value;

@@ -19,6 +19,8 @@ namespace gdnctl::git {
 
 using Words = std::vector<std::string>;
 
+inline constexpr std::string_view k_our_name = "gdnctl", k_our_mail = "gdnctl@localhost";
+
 struct CallOptions {
     std::string input = {};                                      // for stdin
     std::filesystem::path out_file = {};                         // stdout is appended to it; empty: captured

@@ -239,10 +239,12 @@ Status GitCheckout::clear_stale_locks() const {
     if (!now.branch.empty()) locks.push_back(common_dir() / (now.branch + ".lock"));
     locks.push_back(common_dir() / "refs/stash.lock");
     std::error_code none;
-    // Refs come and go while it looks: `++` would throw.
-    std::filesystem::recursive_directory_iterator at(common_dir() / "refs/gdnctl", none);
-    for (; at != std::filesystem::recursive_directory_iterator(); at.increment(none)) {
-        if (at->path().extension() == ".lock") locks.push_back(at->path());
+    for (const char* ours : {"refs/gdnctl", "refs/gdnctl-others"}) {
+        // Refs come and go while it looks: `++` would throw.
+        std::filesystem::recursive_directory_iterator at(common_dir() / ours, none);
+        for (; at != std::filesystem::recursive_directory_iterator(); at.increment(none)) {
+            if (at->path().extension() == ".lock") locks.push_back(at->path());
+        }
     }
     for (const auto& lock : locks) {
         std::error_code problem;

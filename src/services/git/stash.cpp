@@ -16,7 +16,7 @@ using git::Words;
 
 Result<std::vector<GitStash>> GitCheckout::stashes() const {
     GDNCTL_TRY_ASSIGN(const ProcessResult list,
-                      m_calls->run({"reflog", "show", "-z", "--format=%H %gs", "refs/stash", "--"}));
+                      m_calls->run({"reflog", "show", "-z", "--format=%H %gs", std::string(k_stash_ref), "--"}));
     std::vector<GitStash> found;
     if (!list.ok()) return found;  // no refs/stash: never stashed
     for (const auto item : text::split(list.out, '\0')) {
