@@ -113,6 +113,9 @@ std::string explanation(const Explained& e) {
     }
     lines.field("leftovers", i.patch.empty() ? "" : "not committed, saved as " + shown(i.patch));
     lines.field("protected", shown(i.protected_paths));
+    if (!i.gone.empty()) {
+        for (const auto line : text::split(i.gone, '\n')) lines.field("others", shown(line));
+    }
     lines.field("log", i.log_commit.empty() ? "" : "commit " + short_commit(i.log_commit));
     lines.field("cost", fmt::format("{}; agent {}, device {}, {} tokens, {} retr{}", duration_text(i.wall_ms),
                                     duration_text(i.agent_ms), duration_text(i.tpu_ms), loop::grouped(i.tokens),

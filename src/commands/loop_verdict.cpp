@@ -175,6 +175,7 @@ Json explained_json(const Explained& e) {
             {"judge_again", text_or_null(judge_again_text(e))},
             {"leftovers_patch", text_or_null(i.patch)},
             {"protected", text_or_null(i.protected_paths)},
+            {"gone", text_or_null(i.gone)},
             {"settled", text_or_null(i.settled)},
             {"log_commit", text_or_null(i.log_commit)},
             {"cost",

@@ -345,6 +345,9 @@ RunEnd Engine::finish(RunEnd end) {
             say_where_the_stash_is(iterations, "--resume brings it back");
         }
     }
+    if (iterations.empty()) {
+        if (Status left = m_parts.git.leave_names(); !left) log::warning("{}", left.error().text());
+    }
     if (!m_journal_failed) {
         if (Status added =
                 add(RecordType::stop, 0, {{"reason", end.reason}}, {{"rc", end.rc}, {"last_iteration", end.iteration}});

@@ -45,6 +45,7 @@ std::map<std::string, std::string> facts_of(const Candidate& candidate) {
     put("hidden", candidate.hidden);
     put("config_changes", candidate.config_changes);
     put("submodules", candidate.submodules);
+    put("gone", candidate.gone);
     if (!candidate.broken.empty()) facts["broken"] = candidate.broken;
     return facts;
 }

@@ -76,6 +76,7 @@ void take_candidate(IterationView& iteration, const Record& record) {
     iteration.commits = record.count("commits");
     iteration.files = record.count("files");
     iteration.protected_paths = record.word("protected");
+    iteration.gone = record.word("gone");
 }
 
 void take_decision(IterationView& iteration, const Record& record) {

@@ -181,6 +181,7 @@ Result<Base> Transactions::begin(int iteration, bool again, std::string_view bra
         if (pinned) base.sha = *pinned;
     }
     GDNCTL_TRY(pin(name, base.sha));
+    GDNCTL_TRY(look_at_names(iteration, base.branch));
     if (m_slot) GDNCTL_TRY(fill_slot(base.sha));
     return base;
 }
@@ -302,6 +303,8 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     // First of all: whatever follows may fail, and then nothing is lost.
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
     GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", head.sha, candidate));
+    GDNCTL_TRY(look_at_names(iteration, base.branch));
+    candidate.gone = std::exchange(m_gone, {});
     // A collection that was killed may have taken them already.
     if (!candidate.leftovers && m_resumed) GDNCTL_TRY(recall_leftovers(iteration, candidate));
     GDNCTL_TRY(judge(base, candidate));

@@ -11,6 +11,8 @@
 //   refs/gdnctl/<run>/iter-NNN/attempt-K/…  head and leftovers of an attempt that was repeated
 //   refs/gdnctl/<run>/iter-NNN/stash        the user's work that was set aside (in place)
 //   refs/gdnctl/<run>/iter-NNN/log          the log commit
+//   refs/gdnctl-others/<run>/last           what other branches, tags and stashes led to; see look_at_names()
+//   refs/gdnctl-others/<run>/<commit>       the same before some of it was gone
 #pragma once
 
 #include <filesystem>
@@ -67,6 +69,7 @@ struct Candidate {
     // What was found and undone: files hidden from git, configuration that names programs.
     std::vector<std::string> hidden, config_changes;
     std::vector<std::string> submodules;  // that have new commits or files, pinned in the user's
+    std::vector<std::string> gone;        // other branches, tags and stashes, of which a ref keeps what they led to
     // Why it cannot be judged: another branch, or a history without the base. Empty: it can.
     std::string broken;
 };
@@ -135,6 +138,11 @@ public:
     // The log commit of the iteration, where the branch has it.
     Result<std::optional<std::string>> landed_log(int iteration, std::string_view branch) const;
 
+    // What people's other branches, tags and stashes lead to is kept by a ref from begin() on. Where one is gone or
+    // rewritten at collect(), or the next begin(), that is said, and another ref keeps what it was: the agent may have
+    // done that, or its owner. At the end of a run the first of these refs goes.
+    Status leave_names();
+
     // The refs that hold what the agent did in the iteration so far; empty: it left nothing.
     Result<std::vector<std::string>> kept(int iteration) const;
 
@@ -166,6 +174,15 @@ private:
     Status recall_leftovers(int iteration, Candidate& candidate) const;
     Status judge(const Base& base, Candidate& candidate) const;
     Status pin(const std::string& name, std::string_view target) const;
+    struct GoneName {
+        GitName name;
+        bool rewritten;  // it is there, with a history that lacks what it led to
+    };
+    std::string ref_of_names(std::string_view leaf) const;
+    Status recall_names();
+    Status look_at_names(int iteration, std::string_view branch);
+    Result<std::vector<GoneName>> gone_since_last(const std::vector<GitName>& now) const;
+    Status keep_gone(const std::vector<GoneName>& gone);
 
     GitCheckout m_repository;
     std::optional<GitSlot> m_slot;
@@ -173,6 +190,12 @@ private:
     Artefacts m_artefacts;
     std::map<std::string, std::string> m_trusted;
     bool m_resumed;  // an earlier process may have begun the iteration that is open
+    struct Names {
+        std::vector<GitName> names;
+        std::string commit;  // that keeps them; empty: there were none
+    };
+    std::optional<Names> m_names;     // the last ones; nullopt: not known yet
+    std::vector<std::string> m_gone;  // since the last collect()
 };
 
 }  // namespace gdnctl::loop

@@ -53,6 +53,39 @@ test_refs_of_the_loop_deleted() {
   same mine "$(cat mine.txt)" mine
 }
 
+test_other_branches_tags_and_stashes_of_the_user() {
+  local how harm='git stash clear; git branch -q -D topic; git branch -q -f moved main; git tag -d v1 >/dev/null; git reflog expire --expire=now --all; git gc -q --prune=now'
+  for how in inplace worktree; do
+    mkdir "$how" && cd "$how" && repo && git branch same && git checkout -q -b topic && git commit -q --allow-empty -m "on topic" && git tag v1
+    git checkout -q -b moved && git commit -q --allow-empty -m "on moved" && git checkout -q main
+    echo stashed >s.txt && git add s.txt && git stash -q && echo mine >mine.txt
+    local topic moved stash
+    topic=$(git rev-parse topic) moved=$(git rev-parse moved) stash=$(git rev-parse stash)
+    agent 'git branch -f same; git branch -f of-the-agent' "$works" "case \$prompt in 'It 2/'*) $harm;; esac"
+    loop 0 --iterations 3 --isolation $how --dirty-policy stash
+    same commits "$(subjects)" 'step 4 step 3 step 2 base '
+    same mine "$(cat mine.txt)" mine
+    err_has "gone: the branch topic, which was at ${topic:0:12}"
+    err_has "hint: git update-ref refs/heads/topic $topic"
+    err_has "rewritten: the branch moved, which was at ${moved:0:12}"
+    err_has "gone: the tag v1, which was at ${topic:0:12}"
+    err_has "gone: the stash ${stash:0:12} (WIP on main:"
+    err_has "hint: git stash store $stash"
+    grep -qE 'the branch (same|main|of-the-agent)' "$WORK/err" && fail 'it accuses without need'
+    local kept
+    kept=$(sed -n 's/.*they are kept at //p' "$WORK/err")
+    same 'one ref keeps them' "$(git for-each-ref --format='%(refname)' refs/gdnctl-others)" "$kept"
+    eval "$(sed -n 's/.*hint: \(git update-ref\|git stash store\)/\1/p' "$WORK/err")"
+    same topic "$(git rev-parse topic) $(git rev-parse moved) $(git rev-parse v1)" "$topic $moved $topic"
+    git stash pop -q
+    same stashed "$(cat s.txt)" stashed
+    git fsck --no-dangling >"$WORK/fsck" 2>&1 || fail "$(cat "$WORK/fsck")"
+    expect 0 "$GDNCTL" loop-explain 2
+    out_has "the branch topic, which was at ${topic:0:12}"
+    cd ..
+  done
+}
+
 test_branch_deleted_or_renamed() {
   repo && git commit -q --allow-empty -m second
   local harm

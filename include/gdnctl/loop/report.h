@@ -61,6 +61,7 @@ struct IterationView {
     std::int64_t wall_ms = 0;       // time that the loop spent on it, without pauses between processes
     std::string base, branch;
     std::string head, diff, leftovers, patch, protected_paths;  // of the candidate
+    std::string gone;  // lines: other branches, tags and stashes that went meanwhile
     std::int64_t commits = 0, files = 0;
     std::vector<AttemptView> attempts;
     std::vector<StageView> stages;
