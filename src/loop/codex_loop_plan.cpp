@@ -13,6 +13,7 @@
 #include "loop/artefacts.h"
 #include "loop/cluster_preflight.h"
 #include "loop/loop_agent.h"
+#include "loop/slot_links.h"
 #include "loop/validation_gate.h"
 
 namespace gdnctl::loop {
@@ -105,6 +106,9 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
     plan.options = request.options;
     LoopOptions& options = plan.options;
     GDNCTL_TRY(check_options(options));
+    for (auto& link : options.worktree_links) {
+        GDNCTL_TRY_ASSIGN(link, slot_link(link));
+    }
     plan.gates = request.gates;
     options.gates = gate_options_of(plan.gates);
     const auto rewrites = make_resilient(options);

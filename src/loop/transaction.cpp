@@ -11,6 +11,7 @@
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/hash.h"
+#include "loop/slot_links.h"
 
 namespace gdnctl::loop {
 
@@ -86,6 +87,7 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
                         "the slot for iterations must lie outside of the repository: " + settings.slot.string(),
                         "set GDNCTL_STATE_DIR to a folder elsewhere");
         }
+        GDNCTL_TRY(check_untracked(repository, settings.links));
         GDNCTL_TRY_ASSIGN(slot, GitSlot::open(repository, settings.slot, trusted.has_value(), process, clock));
     }
     GDNCTL_TRY(repository.exclude(artefacts.folder()));
@@ -129,18 +131,7 @@ Status Transactions::distrust(std::vector<std::string>* changed) {
 Status Transactions::fill_slot(std::string_view commit) {
     GDNCTL_TRY(m_slot->move_to(commit, m_settings.links));
     GDNCTL_TRY(m_slot->fill_submodules(m_repository));
-    for (const auto& link : m_settings.links) {
-        const fs::path target = m_repository.root() / link;
-        const fs::path here = m_slot->checkout().root() / link;
-        std::error_code problem;
-        if (!fs::exists(target, problem)) continue;
-        if (fs::is_symlink(fs::symlink_status(here, problem)) && fs::read_symlink(here, problem) == target) continue;
-        fs::remove_all(here, problem);
-        fs::create_directories(here.parent_path(), problem);
-        fs::create_symlink(target, here, problem);
-        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "link", here, problem.value()));
-    }
-    return {};
+    return make_links(m_slot->checkout().root(), m_repository.root(), m_settings.links);
 }
 
 // Somebody's merge would end in a commit of the agent's, or be lost with the stash.

@@ -187,3 +187,25 @@ test_gates_and_a_held_tpu() {
   fi
   [ ! -e "$WORK/paid" ] || fail 'the agent worked'
 }
+
+test_links_of_a_worktree_replace_nothing_of_the_users() {
+  repo && mkdir "$WORK/decoy" sub && echo precious >"$WORK/decoy/x" && echo s >sub/s.txt && printf '.venv/\nsub/.cache/\n' >.gitignore
+  git add . && git commit -qm more && agent "$works"
+  local link
+  for link in "$WORK/decoy" '' . ./ .. ../decoy sub/../../decoy .git .git/refs sub/.git kernel.c sub; do
+    loop 2 --iterations 1 --isolation worktree --worktree-link "$link"
+    err_has "--worktree-link $link: "
+    [ "$(cat "$WORK/decoy/x")" = precious ] || fail "$link: what it names is gone"
+    [ ! -e $logs/journal.jsonl ] || fail "$link: the run had begun"
+  done
+  # One that leads out of the worktree through a link that git tracks.
+  ln -s "$WORK/decoy" out && git add out && git commit -qm out
+  loop 0 --iterations 1 --isolation worktree --worktree-link out/x
+  err_has '--worktree-link out/x: out leads out of the worktree: left out'
+  [ ! -L "$WORK/decoy/x" ] && [ "$(cat "$WORK/decoy/x")" = precious ] || fail 'what lies behind the link was touched'
+  # Those that are meant: with slashes, below a folder, and where the agent has put something else.
+  mkdir -p .venv/bin sub/.cache && echo py >.venv/bin/python && echo c >sub/.cache/c
+  agent 'cat .venv/bin/python sub/.cache/c' 'rm .venv; mkdir .venv; echo other >.venv/other' "$works"
+  loop 0 --iterations 2 --isolation worktree --worktree-link ./.venv/ --worktree-link sub/.cache
+  [ "$(ls .venv)$(ls sub/.cache)" = binc ] || fail 'the linked folders are not as they were'
+}
