@@ -121,9 +121,11 @@ Status Transactions::distrust(std::vector<std::string>* changed) {
     if (m_slot) {
         GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust_as(m_repository, m_trusted, std::move(keys)));
     }
-    if (!keys.empty()) {
-        log::warning("settings that name programs were changed and are not used: {}", text::join(keys, ", "));
+    if (!keys.empty() && keys != m_told) {
+        log::warning("settings that name programs were changed, which this run does not use: {}",
+                     text::join(keys, ", "));
     }
+    m_told = keys;
     if (changed != nullptr) *changed = std::move(keys);
     return {};
 }

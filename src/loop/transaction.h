@@ -189,7 +189,8 @@ private:
     TransactionSettings m_settings;
     Artefacts m_artefacts;
     std::map<std::string, std::string> m_trusted;
-    bool m_resumed;  // an earlier process may have begun the iteration that is open
+    std::vector<std::string> m_told;  // of it, what was changed when that was said last
+    bool m_resumed;                   // an earlier process may have begun the iteration that is open
     struct Names {
         std::vector<GitName> names;
         std::string commit;  // that keeps them; empty: there were none

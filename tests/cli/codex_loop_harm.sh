@@ -86,6 +86,19 @@ test_other_branches_tags_and_stashes_of_the_user() {
   done
 }
 
+test_what_the_users_own_git_would_run_is_told() {
+  local how
+  for how in inplace worktree; do
+    mkdir "$how" && cd "$how" && repo && git config alias.old 'log'
+    agent "$works" 'd=$(git rev-parse --git-common-dir); echo "touch $PWD/sprung" >$d/hooks/pre-push; echo x >$d/hooks/a.sample' \
+      'git config core.fsmonitor false; git config alias.st "!false"; git config commit.gpgsign false; git config user.email other@x'
+    loop 0 --iterations 2 --isolation $how
+    same told "$(grep -c 'settings that name programs' "$WORK/err")" 1
+    err_has 'were changed, which this run does not use: alias.st, commit.gpgsign, core.fsmonitor, hooks/pre-push'
+    cd ..
+  done
+}
+
 test_branch_deleted_or_renamed() {
   repo && git commit -q --allow-empty -m second
   local harm

@@ -49,7 +49,7 @@ test_settings_that_were_changed_after_a_kill_are_still_not_used() {
   git config filter.new.clean theirs
   agent "$works"
   loop 0 --iterations 1 --resume
-  err_has 'settings that name programs were changed and are not used: credential.helper, filter.new.clean'
+  err_has 'settings that name programs were changed, which this run does not use: credential.helper, filter.new.clean'
 }
 
 test_keys_that_the_agent_has_are_masked_in_what_a_run_keeps() {

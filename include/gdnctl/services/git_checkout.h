@@ -132,8 +132,9 @@ public:
     const std::filesystem::path& common_dir() const;  // shared by all checkouts of the repository
 
     // Configuration that names programs (filter.*, merge.*.driver, core.sshCommand, ...) or leads elsewhere
-    // (remote.*.url, url.*). trust() makes every later call use these values and no others; open() trusts what it
-    // finds. Returns the keys whose value is another one in the repository now.
+    // (remote.*.url, url.*); and, though no call here runs them, hooks ("hooks/pre-commit", with their content) and the
+    // programs of a user's own git (core.fsmonitor, alias.*, ...). trust() makes every later call use these values and
+    // no others; open() trusts what it finds. Returns the keys whose value is another one in the repository now.
     Result<std::map<std::string, std::string>> executable_config() const;
     Result<std::vector<std::string>> trust(const std::map<std::string, std::string>& config);
     // The same of a linked checkout of `repository`, whose trust() found `changed` just now: where nothing of the

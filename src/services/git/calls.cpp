@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -98,6 +99,17 @@ bool names_a_program(std::string_view key) {
            key == "core.attributesfile";
 }
 
+bool is_for_users(std::string_view key) {
+    const auto has = [&](std::string_view start, std::string_view end) {
+        return key.starts_with(start) && key.ends_with(end);
+    };
+    return key == "core.hookspath" || key == "core.fsmonitor" || key == "core.editor" || key == "core.pager" ||
+           key == "core.bare" || key == "sequence.editor" || key == "commit.gpgsign" || has("gpg.", "program") ||
+           key == "diff.external" || has("diff.", ".command") || has("diff.", ".textconv") ||
+           key == "interactive.difffilter" || key.starts_with("alias.") || key.starts_with("pager.") ||
+           key == "uploadpack.packobjectshook" || has("mergetool.", ".cmd") || has("difftool.", ".cmd");
+}
+
 bool has_includes(std::string_view list) {
     const auto items = text::split(list, '\0');
     return std::any_of(items.begin(), items.end(), [](std::string_view item) { return item.starts_with("include"); });
@@ -108,9 +120,10 @@ std::map<std::string, std::string> programs_in(std::string_view list) {
     for (const auto item : text::split(list, '\0')) {
         const auto end = item.find('\n');  // a key without '=' has no value: true
         const std::string key(item.substr(0, end));
-        if (names_a_program(key)) {
-            found[key] = end == std::string_view::npos ? "true" : std::string(item.substr(end + 1));
-        }
+        const std::string value = end == std::string_view::npos ? "true" : std::string(item.substr(end + 1));
+        if (names_a_program(key)) found[key] = value;
+        // The last of these is the one that our calls are given.
+        if (is_for_users(key)) found[key] += value + "\n";
     }
     return found;
 }
@@ -160,6 +173,7 @@ Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& opt
 }
 
 Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const {
+    std::set<std::string> removed;
     for (int attempt = 0;; ++attempt) {
         GDNCTL_TRY_ASSIGN(ProcessResult result, run_once(words, options));
         if (result.out_truncated) {
@@ -175,7 +189,7 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
         // `git stash` does not say it.
         std::error_code problem;
         if (words.front() == "stash" && fs::exists(git_dir / "index.lock", problem)) lock = git_dir / "index.lock";
-        if (lock.empty() || attempt > k_lock_tries) return result;
+        if (lock.empty() || removed.contains(lock)) return result;
         if (attempt < k_lock_tries) {
             clock.sleep_for(k_lock_pause, {});
             continue;
@@ -185,6 +199,8 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
         log::warning("removing {}, which a git that was killed has left behind", lock);
         fs::remove(lock, problem);
         if (problem) return result;
+        removed.insert(lock);
+        attempt = -1;  // there may be another
     }
 }
 

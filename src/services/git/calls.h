@@ -66,8 +66,11 @@ std::string lock_in_the_way(std::string_view words);
 // Lines `warning:` and `hint:` left out, the first `fatal:` or `error:` preferred.
 std::string reason_of(std::string_view words);
 bool names_a_program(std::string_view key);  // of the configuration, lower case
-bool has_includes(std::string_view list);    // of `git config --list -z`: include.path, includeif.*
-// Key to last value, of `git config --list -z`, those that names_a_program().
+// Programs that no call of ours runs, and other settings that a user's own git would obey: a change is told.
+bool is_for_users(std::string_view key);
+bool has_includes(std::string_view list);  // of `git config --list -z`: include.path, includeif.*
+// Key to last value, of `git config --list -z`, those that names_a_program(); all values of those that
+// is_for_users().
 std::map<std::string, std::string> programs_in(std::string_view list);
 
 }  // namespace gdnctl::git

@@ -102,18 +102,30 @@ Result<std::map<std::string, std::string>> GitCheckout::executable_config() cons
     const git::Calls plain{root(), git_dir(), common_dir(), m_calls->process, m_calls->clock};
     GDNCTL_TRY_ASSIGN(const std::string list, plain.output({"config", "--list", "-z"}));
     m_calls->includes = git::has_includes(list);
-    return git::programs_in(list);
+    auto found = git::programs_in(list);
+    std::error_code problem;
+    for (fs::directory_iterator at(common_dir() / "hooks", problem), end; !problem && at != end;
+         at.increment(problem)) {
+        const fs::path& hook = at->path();
+        if (hook.extension() == ".sample") continue;
+        const auto content = read_file_if_exists(hook);
+        found["hooks/" + hook.filename().string()] = content && *content ? **content : std::string();
+    }
+    return found;
 }
 
 Result<std::vector<std::string>> GitCheckout::trust(const std::map<std::string, std::string>& config) {
     GDNCTL_TRY_ASSIGN(const auto now, executable_config());
     std::vector<std::string> changed;
-    m_calls->overrides = config;
+    m_calls->overrides.clear();
+    for (const auto& [key, value] : config) {
+        if (git::names_a_program(key)) m_calls->overrides[key] = value;
+    }
     for (const auto& [key, value] : now) {
         const auto known = config.find(key);
         if (known != config.end() && known->second == value) continue;
         changed.push_back(key);
-        if (known == config.end()) m_calls->overrides[key] = "";
+        if (known == config.end() && git::names_a_program(key)) m_calls->overrides[key] = "";
     }
     for (const auto& [key, value] : config) {
         if (!now.contains(key)) changed.push_back(key);

@@ -75,9 +75,11 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
     if (landing.in_the_way.empty()) {
         auto refused = checkout.m_calls->refused("merge", merged);
         const ErrorKind kind = refused.value().kind;
-        // A full disk, a folder that cannot be written to: some files have been moved by then.
-        if (kind == ErrorKind::local_io) GDNCTL_TRY(checkout.take_back_landing(base, head, refused.value()));
-        if (kind == ErrorKind::local_io || kind == ErrorKind::conflict) return refused;
+        // A full disk, a folder that cannot be written to, a branch that is locked: some files have been moved by then.
+        if (kind == ErrorKind::local_io || kind == ErrorKind::conflict) {
+            GDNCTL_TRY(checkout.take_back_landing(base, head, refused.value()));
+            return refused;
+        }
     }
     if (again) GDNCTL_TRY(checkout.complete_landing(base, head, landing));
     return landing;
@@ -162,7 +164,7 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
         why.message += fmt::format("; left as it is, since it is not what git writes there: {} (also kept at {})",
                                    few_of(traces.theirs), pin.name);
     }
-    git::CallOptions paths;
+    git::CallOptions paths, added;
     for (const auto& change : traces.ours) {
         if (change.status != 'A') {
             paths.input += change.path + '\0';
@@ -170,6 +172,11 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
         }
         std::error_code problem;
         std::filesystem::remove(root() / change.path, problem);
+        added.input += change.path + '\0';
+    }
+    // Where it came as far as the branch, the index has them.
+    if (!added.input.empty()) {
+        GDNCTL_TRY(m_calls->done({"update-index", "-z", "--force-remove", "--stdin"}, added));
     }
     if (paths.input.empty()) return {};
     return m_calls->done({"--literal-pathspecs", "restore", "--source=" + std::string(base), "--staged", "--worktree",

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "gdnctl/core/text.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"
 #include "services/git/parse.h"
@@ -99,8 +100,10 @@ TEST_CASE("git checkout: no hook, monitor or filter that the agent configures ru
     repo.write("a.txt", "changed\n");
 
     const auto changed = ok(checkout.trust(trusted));
-    CHECK(changed ==
-          std::vector<std::string>{"filter.x.clean", "filter.x.required", "filter.x.smudge", "merge.m.driver"});
+    CHECK(text::join(changed, " ") ==
+          "core.editor core.fsmonitor core.pager diff.external filter.x.clean filter.x.required filter.x.smudge "
+          "hooks/post-checkout hooks/post-commit hooks/post-index-change hooks/post-merge hooks/post-rewrite "
+          "hooks/pre-commit hooks/pre-rebase hooks/reference-transaction merge.m.driver");
     const auto all = ok(checkout.snapshot(repo.base, "all\n"));
     CHECK_FALSE(all.commit.empty());
     const auto next = beside(checkout, repo.base, "new.txt", "n\n");

@@ -92,3 +92,22 @@ TEST_CASE("git landing: the beginning of a file, one that is missing and one tha
     CHECK(repo.status().empty());
     CHECK(repo.rescued().empty());
 }
+
+TEST_CASE("git landing: locks of killed gits go one after the other; one that stays leaves the files alone") {
+    GitRepo repo;
+    repo.write("a.txt", "one\n");
+    const std::string base = repo.commit("base");
+    const auto checkout = ok(GitCheckout::open(repo.path(), system_process(), repo.clock));
+    const std::string next = ok(checkout.commit_files(base, {{"a.txt", "two\n"}, {"new.txt", "n\n"}}, "m\n"));
+    // A folder with something in it cannot be removed like a lock.
+    repo.write(".git/refs/heads/main.lock/in.txt", "");
+    const auto landed = checkout.land("refs/heads/main", base, next, false);
+    REQUIRE_FALSE(landed);
+    CHECK(landed.error().kind == ErrorKind::conflict);
+    CHECK(repo.head() == base);
+    CHECK(repo.status().empty());
+    repo.sh("rm -r .git/refs/heads/main.lock && touch .git/refs/heads/main.lock .git/index.lock");
+    CHECK(ok(checkout.land("refs/heads/main", base, next, false)).kind == GitLanding::Kind::landed);
+    CHECK(repo.head() == next);
+    CHECK(repo.read("a.txt") == "two\n");
+}
