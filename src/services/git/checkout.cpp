@@ -6,6 +6,7 @@
 #include "gdnctl/core/target.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fs.h"
 #include "gdnctl/services/git.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"

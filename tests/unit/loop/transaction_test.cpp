@@ -265,7 +265,8 @@ TEST_CASE("transaction: hooks and settings of the agent do not run in ours, and 
              all.workdir());
     fs::remove(world.outside("sprung"));
     const Candidate candidate = ok(all.collect(1, base));
-    CHECK(candidate.config_changes == std::vector<std::string>{"filter.trap.clean", "filter.trap.smudge"});
+    CHECK(candidate.config_changes == std::vector<std::string>{"filter.trap.clean", "filter.trap.smudge",
+                                                               "hooks/post-checkout", "hooks/post-merge"});
     CHECK(ok(all.accept(base, candidate, false)).kind == Landing::landed);
     ok(all.begin(2, false));
     CHECK_FALSE(fs::exists(world.outside("sprung")));
