@@ -21,6 +21,8 @@ struct GdnGradients {
     std::vector<double> d_gate, d_logit;   // [B*T, Hv], of gate and beta as given: g, alpha or a; beta or b
     std::vector<double> dA_log, ddt_bias;  // [Hv], raw gates only
     std::vector<double> d_initial_state;   // [N, Hv, dk, dv]
+    // [B*T, Hk], with an l2norm: what it takes away of each row of dq and dk, which are r (dy - y (y.dy)): r (y.dy).
+    std::vector<double> q_along, k_along;
 };
 
 // The adjoint of the recurrence, with S recomputed between checkpoints every sqrt(T) tokens. Products and sums are

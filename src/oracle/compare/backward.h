@@ -53,7 +53,11 @@ std::vector<LaneErrors> map_gradient_errors(const GdnReference& reference, const
 // The same by token of a sequence, the worst over its heads.
 std::vector<double> map_gradient_token_errors(const GdnReference& reference, const std::vector<GradientEvidence>& all,
                                               std::size_t sequence);
-Diagnosis diagnose_backward(const GdnReference& reference, const std::vector<GradientEvidence>& all, int threads);
+// Of which wrong gradient rows are written that belong to no sequence; empty: of none.
+std::string written_outside(const GdnReference& reference, const std::vector<GradientEvidence>& all);
+// Some gradient is wrong, in a sequence or not.
+Diagnosis diagnose_backward(const GdnReference& reference, const std::vector<GradientEvidence>& all, bool in_sequence,
+                            int threads);
 
 // What an honest gradient may be off by, as a root mean square.
 double honest_error(const GradientEvidence& gradient);

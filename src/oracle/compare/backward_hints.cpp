@@ -262,7 +262,12 @@ private:
 
 }  // namespace
 
-Diagnosis diagnose_backward(const GdnReference& r, const std::vector<GradientEvidence>& all, int threads) {
+Diagnosis diagnose_backward(const GdnReference& r, const std::vector<GradientEvidence>& all, bool in_sequence,
+                            int threads) {
+    const std::string outside = in_sequence ? std::string() : written_outside(r, all);
+    if (!outside.empty()) {
+        return {"padding", {"padding"}, {{"padding", "rows outside every sequence are written in " + outside, 1}}};
+    }
     return BackwardSearch(r, all, threads).run();
 }
 

@@ -93,6 +93,14 @@ void KeyGradients::match(std::vector<Hint>& hints) {
         std::vector<double> other = w.plain;
         for (std::size_t i = 0; i < other.size(); ++i) other[i] *= w.factors[i / width];
         offer(w, "l2norm_grad", " lacks the l2norm's projection - y (y.dy)", other, hints);
+        const auto& truth = w.gradient->truth->want;
+        for (const int power : {-1, 1, 2}) {
+            for (std::size_t i = 0; i < other.size(); ++i) other[i] = truth[i] * std::pow(w.factors[i / width], power);
+            offer(w, "l2norm_grad",
+                  power < 0 ? " lacks the l2norm's factor 1 / |x|"
+                            : fmt::format(" has the l2norm's factor 1 / |x| {}", power == 1 ? "twice" : "three times"),
+                  other, hints);
+        }
     }
     if (m_wrong.empty() || group_size() < 2) return;
     for (const bool first : {true, false}) {
@@ -150,12 +158,13 @@ std::optional<std::string> KeyGradients::group_weights(const Wrong& w) {
         const std::vector<double> weights = least_squares(terms, of_head(got));
         const std::vector<double> sum = combined(terms, weights);
         for (std::size_t i = 0; i < sum.size(); ++i) nearest[(i / width * heads + head) * width + i % width] = sum[i];
-        if (std::all_of(weights.begin(), weights.end(), [](double f) { return std::fabs(f - 1) < 1e-4; })) continue;
+        // As many digits as are said.
+        if (std::all_of(weights.begin(), weights.end(), [](double f) { return std::fabs(f - 1) < 5e-3; })) continue;
         std::vector<std::string> factors;
         for (const double f : weights) factors.push_back(fmt::format("{:.3g}", f));
         words.push_back(fmt::format("{} in key head {}", text::join(factors, ", "), head));
     }
-    if (gain_under(*w.gradient, nearest) == 0) return std::nullopt;
+    if (words.empty() || gain_under(*w.gradient, nearest) == 0) return std::nullopt;
     constexpr std::size_t k_shown = 3;
     if (words.size() > k_shown) words.resize(k_shown);
     return text::join(words, "; ");
@@ -165,7 +174,10 @@ std::optional<Diagnosis> KeyGradients::explain() {
     Diagnosis d;
     for (const Wrong& w : m_wrong) {
         const std::string& name = w.gradient->truth->canonical;
-        if (!w.gradient->evidence.got) return std::nullopt;
+        const auto& got = w.gradient->evidence.got;
+        if (!got || !std::all_of(got->begin(), got->end(), [](double x) { return std::isfinite(x); })) {
+            return std::nullopt;
+        }
         if (const auto weights = group_weights(w)) {
             d.hints.push_back(
                 {"gva_grad",

@@ -161,6 +161,17 @@ void add_wrong_runs(const GdnReference& r, const GradientEvidence& g, const std:
 
 }  // namespace
 
+std::string written_outside(const GdnReference& r, const std::vector<GradientEvidence>& all) {
+    for (const GradientEvidence& g : all) {
+        if (!g.wrong || !has_tokens(*g.truth)) continue;
+        const auto sums = sum_groups(g.truth->groups, *g.evidence.got, g.truth->want);
+        const std::size_t outside =
+            r.problem.sequences.size() * static_cast<std::size_t>(heads_of(*g.truth, r.problem.dims));
+        if (sums[outside].max_error > 0) return g.truth->canonical;
+    }
+    return {};
+}
+
 std::optional<FaultPlace> find_gradient_place(const GdnReference& r, const std::vector<GradientEvidence>& all) {
     GradientPlaces found;
     for (const bool key_heads : {false, true}) {

@@ -103,8 +103,13 @@ double honest_error(const GradientEvidence& g) {
 }
 
 double gain_under(const GradientEvidence& g, const std::vector<double>& other) {
-    const double before = rms_difference(*g.evidence.got, g.truth->want);
-    const double after = rms_difference(*g.evidence.got, other);
+    const std::vector<double>& got = *g.evidence.got;
+    for (std::size_t i = 0; i < other.size(); ++i) {
+        // What explains a dump is not finite where that is not, and nowhere else.
+        if (std::isfinite(g.truth->want[i]) && std::isfinite(other[i]) != std::isfinite(got[i])) return 0;
+    }
+    const double before = rms_difference(got, g.truth->want);
+    const double after = rms_difference(got, other);
     const double limit = honest_error(g);
     const bool fits = after <= std::max(before / 100, std::min(limit, before / 3));
     return fits ? before / std::max(after, limit / 16) : 0;

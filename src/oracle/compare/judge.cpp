@@ -265,12 +265,16 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
     } else if (!r.unstable_reason.empty()) {
         report.verdict = Verdict::unstable_input;
         report.reason = r.unstable_reason;
-    } else if (const auto beyond = std::find_if(report.tensors.begin(), report.tensors.end(),
-                                                [](const TensorReport& t) { return t.beyond_range > 0; });
+    } else if (const auto beyond =
+                   std::find_if(report.tensors.begin(), report.tensors.end(),
+                                [](const TensorReport& t) { return t.nonfinite_want > 0 || t.beyond_range > 0; });
                beyond != report.tensors.end()) {
         report.verdict = Verdict::unstable_input;
-        report.reason = fmt::format("{} values of the exact {} do not fit {}", beyond->beyond_range, beyond->canonical,
-                                    name_of(beyond->judged));
+        report.reason =
+            beyond->nonfinite_want > 0
+                ? fmt::format("{} values of the exact {} are not finite", beyond->nonfinite_want, beyond->canonical)
+                : fmt::format("{} values of the exact {} do not fit {}", beyond->beyond_range, beyond->canonical,
+                              name_of(beyond->judged));
     } else {
         report.verdict = worst->verdict;
         if (worst->verdict != Verdict::ok && options.rtol) {
@@ -359,7 +363,7 @@ void locate(const GdnReference& r, const Compared& all, const CompareOptions& op
     if (!options.hints) return;
     Diagnosis d;
     if (report.backward_fault) {
-        if (report.place) d = diagnose_backward(r, all.gradients, options.threads);
+        d = diagnose_backward(r, all.gradients, report.place.has_value(), options.threads);
     } else if (report.place) {
         d = diagnose(r, all.forward, report.errors, *report.place, options.threads);
     } else if (report.verdict == Verdict::wrong && !options.rtol) {

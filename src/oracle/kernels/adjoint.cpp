@@ -53,8 +53,8 @@ public:
                 run_head(task, function, scratch.get());
             };
         });
-        m_out.dq = through_norm(m_p, m_c, m_p.q, m_in.q, summed(m_dq));
-        m_out.dk = through_norm(m_p, m_c, m_p.k, m_in.k, summed(m_dk_heads));
+        m_out.dq = through_norm(m_p, m_c, m_p.q, m_in.q, summed(m_dq), &m_out.q_along);
+        m_out.dk = through_norm(m_p, m_c, m_p.k, m_in.k, summed(m_dk_heads), &m_out.k_along);
         finish_gradients(m_p, m_c, m_in.g, m_in.beta, m_out);
         return std::move(m_out);
     }

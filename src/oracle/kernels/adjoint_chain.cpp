@@ -66,9 +66,11 @@ void through_gates(const GdnProblem& p, const GdnContract& c, const std::vector<
 }
 
 std::vector<double> through_norm(const GdnProblem& p, const GdnContract& c, const std::vector<double>& given,
-                                 const std::vector<double>& normalised, std::vector<double> gradient) {
+                                 const std::vector<double>& normalised, std::vector<double> gradient,
+                                 std::vector<double>* along) {
     if (c.l2norm == L2Norm::off) return gradient;
     const auto width = static_cast<std::size_t>(p.dims.dk);
+    if (along != nullptr) along->assign(gradient.size() / width, 0);
     for (std::size_t at = 0; at < gradient.size(); at += width) {
         // Rows outside all sequences may hold anything.
         if (std::all_of(gradient.data() + at, gradient.data() + at + width, [](double x) { return x == 0; })) continue;
@@ -79,6 +81,7 @@ std::vector<double> through_norm(const GdnProblem& p, const GdnContract& c, cons
             dot += normalised[at + i] * gradient[at + i];
         }
         const double factor = 1 / std::sqrt(squares + c.eps);
+        if (along != nullptr) (*along)[at / width] = chained(dot, factor);
         for (std::size_t i = 0; i < width; ++i) {
             gradient[at + i] = chained(gradient[at + i] - normalised[at + i] * dot, factor);
         }

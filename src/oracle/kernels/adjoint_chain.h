@@ -9,10 +9,10 @@
 namespace gdnctl::oracle {
 
 // For y = x / sqrt(|x|^2 + eps), dx = (dy - y (y.dy)) / sqrt(|x|^2 + eps); `gradient` itself without a norm. All
-// [B*T, Hk, dk].
+// [B*T, Hk, dk]. `along` gets the part that goes, y.dy / sqrt(|x|^2 + eps), by row.
 std::vector<double> through_norm(const GdnProblem& problem, const GdnContract& contract,
                                  const std::vector<double>& given, const std::vector<double>& normalised,
-                                 std::vector<double> gradient);
+                                 std::vector<double> gradient, std::vector<double>* along = nullptr);
 
 // From dg and the log decay `g` that the operator had, under the contract's kind of gate: d_gate, and of raw gates
 // dA_log and ddt_bias.
