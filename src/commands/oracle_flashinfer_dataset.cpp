@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/oracle/tensor_formats.h"
 #include "gdnctl/platform/fs.h"
@@ -97,7 +98,10 @@ Result<std::vector<Solution>> Dataset::solutions(const std::string& definition) 
     GDNCTL_TRY_ASSIGN(const auto files, files_below(m_root / "solutions", ".json"));
     for (const auto& file : files) {
         GDNCTL_TRY_ASSIGN(const std::string text, read_text(file));
-        if (!mentions(text, definition)) continue;
+        if (!mentions(text, definition)) {
+            if (!mentions(text, "definition")) log::warning("{} is no solution: left out", shown(file));
+            continue;
+        }
         GDNCTL_TRY_ASSIGN(auto solution, oracle::flashinfer::parse_solution(text, shown(file)));
         if (solution.definition != definition) continue;
         const bool twice =

@@ -83,9 +83,31 @@ Result<ExitCode> run(const oracle_run::Options& options, Context& context) {
     return ExitCode::ok;
 }
 
+namespace {
+
+bool is_gradient(const std::string& name) { return oracle::layer_name(name).role == oracle::GdnRole::gradient; }
+
+struct Gradients {
+    bool some = false;                 // were compared
+    std::vector<std::string> missing;  // the others
+};
+
+Gradients gradients_of(const oracle::LayerReport& report) {
+    Gradients found;
+    for (const auto& t : report.tensors) found.some = found.some || is_gradient(t.canonical);
+    for (const auto& item : report.not_compared) {
+        if (is_gradient(item.tensor)) found.missing.push_back(item.tensor);
+    }
+    return found;
+}
+
+}  // namespace
+
 Result<ExitCode> compare(const oracle_compare::Options& options, Context& context) {
-    if (options.heatmap || options.html || options.rtol) {
-        return fail(ErrorKind::usage, "--heatmap, --html, --rtol and --atol are for the operator, not for gdn-layer");
+    if (options.heatmap || options.html || options.rtol || oracle_flashinfer::wanted(options.flashinfer)) {
+        return fail(ErrorKind::usage,
+                    "--heatmap, --html, --rtol, --atol, --flashinfer and --definition are for the operator, not for "
+                    "gdn-layer");
     }
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     const oracle::NpyOptions npy{options.u2_as_bf16};
@@ -107,6 +129,7 @@ Result<ExitCode> compare(const oracle_compare::Options& options, Context& contex
             object["not_compared"].push_back({{"tensor", item.tensor}, {"reason", item.reason}});
         }
         object["unknown_tensors"] = report.unknown;
+        object["forward_only"] = !gradients_of(report).some;
         object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
         object["contract"] = oracle_report::contract_json(given.contract.resolved);
         context.terminal.out(to_text(object, 2) + "\n");
@@ -114,6 +137,8 @@ Result<ExitCode> compare(const oracle_compare::Options& options, Context& contex
         std::string text;
         for (const auto& t : report.tensors) text += oracle_report::tensor_text(t);
         text += oracle_report::not_compared_text(report.not_compared);
+        const Gradients gradients = gradients_of(report);
+        text += oracle_report::missing_gradients_text(gradients.some, gradients.missing);
         if (!report.unknown.empty()) text += oracle_report::wrapped("unknown tensors: ", report.unknown);
         text += oracle_report::contract_text(given.contract.resolved);
         if (report.worst && !report.worst->index.empty()) {

@@ -99,15 +99,6 @@ bool has_gradients(const GdnReport& report) {
     return std::any_of(report.tensors.begin(), report.tensors.end(), is_gradient);
 }
 
-std::string missing_gradients_text(const GdnReport& report) {
-    if (!has_gradients(report)) return "FORWARD ONLY: no gradient was compared\n";
-    std::vector<std::string> names;
-    for (const auto& item : report.not_compared) {
-        if (item.tensor != "out" && item.tensor != "final_state") names.push_back(item.tensor);
-    }
-    return names.empty() ? std::string() : wrapped("GRADIENTS MISSING: ", names);
-}
-
 std::string unjudged_gradients_text(const GdnReport& report) {
     std::vector<std::string> names;
     for (const auto& item : report.unjudged_gradients)
@@ -142,6 +133,19 @@ ExitCode exit_code_of(Verdict verdict, bool allow_suspect) {
         case Verdict::no_data: return ExitCode::bad_input;
     }
     return ExitCode::internal;
+}
+
+std::vector<std::string> missing_gradients(const GdnReport& report) {
+    std::vector<std::string> names;
+    for (const auto& item : report.not_compared) {
+        if (item.tensor != "out" && item.tensor != "final_state") names.push_back(item.tensor);
+    }
+    return names;
+}
+
+std::string missing_gradients_text(bool some, const std::vector<std::string>& missing) {
+    if (!some) return "FORWARD ONLY: no gradient was compared\n";
+    return missing.empty() ? std::string() : wrapped("GRADIENTS MISSING: ", missing);
 }
 
 std::string wrapped(std::string_view first, const std::vector<std::string>& words) {
@@ -236,7 +240,7 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     std::string text;
     for (const TensorReport& t : report.tensors) text += tensor_text(t);
     text += not_compared_text(report.not_compared);
-    text += missing_gradients_text(report);
+    text += missing_gradients_text(has_gradients(report), missing_gradients(report));
     text += unjudged_gradients_text(report);
     if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
     text += contract_text(reference.contract);

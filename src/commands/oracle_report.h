@@ -28,6 +28,10 @@ std::string heatmap_text(const oracle::GdnReference& reference, const oracle::Gd
 std::string tensor_text(const oracle::TensorReport& tensor);
 // By reason, so that eight tensors of one reason take one line.
 std::string not_compared_text(const std::vector<oracle::NotCompared>& missing);
+// Gradients that were not compared.
+std::vector<std::string> missing_gradients(const oracle::GdnReport& report);
+// "FORWARD ONLY: ..." where there are not even some, "GRADIENTS MISSING: ..."; nothing where all are there.
+std::string missing_gradients_text(bool some, const std::vector<std::string>& missing);
 std::string report_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 
 // JSON has no NaN and no infinity: they become the strings "NaN", "Infinity", "-Infinity".

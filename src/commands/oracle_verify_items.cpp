@@ -37,6 +37,7 @@ Item item_of(std::string kind, std::string name, const oracle::GdnReference& ref
         item.error_over_budget = std::max(item.error_over_budget, t.error_over_budget);
         item.gradients = item.gradients || (t.canonical != "out" && t.canonical != "final_state");
     }
+    if (item.gradients) item.missing_gradients = oracle_report::missing_gradients(report);
     return item;
 }
 
@@ -53,6 +54,9 @@ std::string text_of(const Item& item) {
         line += fmt::format("{:.2g} x budget", item.error_over_budget);
     }
     if (!item.bit_equal) line += ", other bits each time";
+    if (!item.missing_gradients.empty()) {
+        line += "\n       GRADIENTS MISSING: " + text::join(item.missing_gradients, ", ");
+    }
     if (item.failed() && !item.reason.empty()) line += fmt::format("\n       {}", item.reason);
     if (item.failed() && item.worst && !item.worst->index.empty()) {
         line += "\n       worst: " + oracle_report::place_text(*item.worst);
@@ -77,6 +81,7 @@ Json json_of(const Item& item) {
             {"worst", oracle_report::worst_json(item.worst)},
             {"fault", oracle_kernel::fault_json(item.fault)},
             {"bit_equal", item.bit_equal},
+            {"missing_gradients", item.missing_gradients},
             {"stage", item.stage.empty() ? Json(nullptr) : Json(item.stage)},
             {"contract", item.contract ? oracle_report::contract_json(*item.contract) : Json(nullptr)}};
 }

@@ -24,7 +24,8 @@ struct Item {
     std::optional<oracle::ResolvedContract> contract;  // that it was judged by; a relation has none
     std::optional<oracle::KernelFault> fault;          // what the kernel did instead of computing
     bool bit_equal = true;
-    bool gradients = false;  // some were compared
+    bool gradients = false;                      // some were compared
+    std::vector<std::string> missing_gradients;  // where some were: the others
 
     bool failed() const { return fault || verdict != expected; }
     std::string_view verdict_name() const { return fault ? oracle::name_of(fault->kind) : oracle::name_of(verdict); }

@@ -50,6 +50,18 @@ test_a_wrong_layer_is_wrong_and_says_where() {
     out_has 'stage: core'
 }
 
+test_a_layer_dump_that_lacks_gradients_says_so() {
+  "$GDNCTL" oracle run gdn-layer --shape 1,2,4,16,8,4 --backward --out l.safetensors >/dev/null
+  "$GDNCTL" oracle run gdn-layer --inputs l.safetensors --out forward.safetensors >/dev/null
+  expect 0 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs forward.safetensors
+  out_has 'FORWARD ONLY: no gradient was compared'
+  expect 0 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs forward.safetensors --json
+  out_has '"forward_only": true'
+  expect 0 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs l.safetensors
+  out_lacks 'FORWARD ONLY'
+  expect 2 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs l.safetensors --flashinfer .
+}
+
 test_a_layer_dump_without_values_is_no_data() {
     expect 0 run --shape 1,1,2,5,4,4 --out x.safetensors
     expect 0 "$GDNCTL" oracle run gdn --case t_hand --out op.safetensors

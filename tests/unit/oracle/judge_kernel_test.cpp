@@ -125,6 +125,13 @@ TEST_CASE("judge_kernel: only out, a NaN, another shape: each has its own name")
     const auto only_out = verdict_on("gva_2", [](int, KernelRun& run) { run.outputs.tensors.pop_back(); });
     REQUIRE(only_out.fault);
     CHECK(only_out.fault->kind == KernelFaultKind::incomplete);
+    const auto one_gradient = verdict_on("gva_2", [](int, KernelRun& run) {
+        Tensor zeros = run.outputs.tensors[0].tensor;
+        run.outputs.tensors.push_back({"dv", std::move(zeros)});
+    });
+    REQUIRE(one_gradient.fault);
+    CHECK(one_gradient.fault->kind == KernelFaultKind::incomplete);
+    CHECK(one_gradient.fault->text == "dq was not returned at all");
     const auto nan = verdict_on(
         "gva_2", [](int, KernelRun& run) { add_to_first_value(run, std::numeric_limits<double>::quiet_NaN()); });
     REQUIRE(nan.fault);
