@@ -59,8 +59,12 @@ Status check_keys(const ConfigTable& table, std::vector<std::string>& warnings) 
 
 Status add_file(LoadedConfig& loaded, const fs::path& path, const fs::path& cwd, Kind kind) {
     const std::string shown = shown_path(path, cwd);
-    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path, {.limit = k_file_limit, .missing = ErrorKind::config}));
-    GDNCTL_TRY_ASSIGN(const ConfigTable table, parse_toml(text, {kind, shown, 0}));
+    const auto text = read_file(path, {.limit = k_file_limit, .missing = ErrorKind::config});
+    if (!text && text.error().kind == ErrorKind::bad_input) {  // too large
+        return fail(ErrorKind::config, text.error().message, "is it the right file? --config names another");
+    }
+    if (!text) return tl::unexpected(text.error());
+    GDNCTL_TRY_ASSIGN(const ConfigTable table, parse_toml(*text, {kind, shown, 0}));
     GDNCTL_TRY(check_keys(table, loaded.warnings));
     loaded.config.overlay(table);
     loaded.files.push_back(path);
