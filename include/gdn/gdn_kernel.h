@@ -80,7 +80,7 @@ typedef struct gdn_call {
     gdn_tensor g;             /* in: [batch, tokens, value_heads] f32, logarithm of the decay; -infinity is allowed */
     gdn_tensor beta;          /* in: [batch, tokens, value_heads] f32 */
     gdn_tensor initial_state; /* in: [sequences, value_heads, key_dim, value_dim] f32, or none: zeros */
-    gdn_tensor out;         /* out: [batch, tokens, value_heads, value_dim]; tokens outside all sequences: untouched, or 0 */
+    gdn_tensor out; /* out: [batch, tokens, value_heads, value_dim]; tokens outside all sequences: untouched, or 0 */
     gdn_tensor final_state; /* out: like initial_state, or none: not wanted. A sequence without tokens passes its
                                state on. decode: may be the memory of initial_state */
 
