@@ -194,7 +194,7 @@ test_while_a_fix_waits_for_its_lock() {
 test_while_the_oracle_computes() {
   for signal in INT:130 TERM:143; do
     printf old >x.safetensors
-    start "$GDNCTL" oracle run gdn --shape 1,4,4,1024,64,64 --out x.safetensors
+    start "$GDNCTL" oracle run gdn --shape 1,4,4,16384,64,64 --out x.safetensors
     until_ listens
     signal_it ${signal/:/ }
     [ "$(cat x.safetensors)" = old ] || fail 'the file changed'
