@@ -76,7 +76,8 @@ void take_candidate(IterationView& iteration, const Record& record) {
     iteration.commits = record.count("commits");
     iteration.files = record.count("files");
     iteration.protected_paths = record.word("protected");
-    iteration.gone = record.word("gone");
+    // One that followed a branch that had moved does not tell it again.
+    if (const std::string gone = record.word("gone"); !gone.empty()) iteration.gone = gone;
 }
 
 void take_decision(IterationView& iteration, const Record& record) {

@@ -181,7 +181,7 @@ private:
     std::string ref_of_names(std::string_view leaf) const;
     Status recall_names();
     Status look_at_names(int iteration, std::string_view branch);
-    Result<std::vector<GoneName>> gone_since_last(const std::vector<GitName>& now) const;
+    std::vector<GoneName> gone_since_last(const std::vector<GitName>& now) const;
     Status keep_gone(const std::vector<GoneName>& gone);
 
     GitCheckout m_repository;

@@ -77,18 +77,19 @@ Status Transactions::recall_names() {
 }
 
 // What `now` has no more, or has elsewhere, with a history that lacks what was there.
-Result<std::vector<Transactions::GoneName>> Transactions::gone_since_last(const std::vector<GitName>& now) const {
+std::vector<Transactions::GoneName> Transactions::gone_since_last(const std::vector<GitName>& now) const {
+    // All stashes have one ref: each stands for itself.
+    const auto key_of = [](const GitName& name) { return name.ref == k_stash_ref ? name.object : name.ref; };
+    std::map<std::string, std::string> objects;
+    for (const auto& name : now) objects.emplace(key_of(name), name.object);
     std::vector<GoneName> gone;
     for (const auto& name : m_names->names) {
-        const bool stash = name.ref == k_stash_ref;
-        const auto at = std::find_if(now.begin(), now.end(), [&](const GitName& one) {
-            return one.ref == name.ref && (!stash || one.object == name.object);
-        });
-        if (at == now.end()) {
+        const auto at = objects.find(key_of(name));
+        if (at == objects.end()) {
             gone.push_back({name, false});
-        } else if (at->object != name.object) {
+        } else if (at->second != name.object) {
             // An error: one of the two is no commit, or is missing.
-            const auto further_on = m_repository.is_ancestor(name.object, at->object);
+            const auto further_on = m_repository.is_ancestor(name.object, at->second);
             if (!further_on || !*further_on) gone.push_back({name, true});
         }
     }
@@ -107,8 +108,7 @@ Status Transactions::look_at_names(int iteration, std::string_view branch) {
     std::erase_if(
         now, [&](const GitName& name) { return name.ref == branch || (is_stash(name) && name.object == own_stash); });
     if (now == m_names->names) return {};
-    GDNCTL_TRY_ASSIGN(const auto gone, gone_since_last(now));
-    GDNCTL_TRY(keep_gone(gone));
+    GDNCTL_TRY(keep_gone(gone_since_last(now)));
     Names next{std::move(now), {}};
     GDNCTL_TRY_ASSIGN(next.commit, m_repository.gather(next.names, message_of(next.names, m_settings.run)));
     GDNCTL_TRY(pin(ref_of_names("last"), next.commit));

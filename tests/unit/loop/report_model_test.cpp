@@ -97,6 +97,16 @@ TEST_CASE("report model: time in which no process was at work is nobody's, and a
     CHECK(view.step_text() == "the candidate is collected");
 }
 
+TEST_CASE("report model: branches that were gone stay told when the candidate follows a branch that has moved") {
+    const std::vector<Record> records = {{RecordType::run, 0, {{"run", "r"}}, {{"total", 1}}},
+                                         {RecordType::iteration, 1},
+                                         {RecordType::candidate, 1, {{"head", "abc"}, {"gone", "gone: the tag v1"}}},
+                                         {RecordType::candidate, 1, {{"head", "def"}}}};
+    const RunView view = view_of(records);
+    CHECK(view.iterations[0].head == "def");
+    CHECK(view.iterations[0].gone == "gone: the tag v1");
+}
+
 TEST_CASE("report model: an iteration that began and ended within a second took as long as its agent at least") {
     std::vector<Record> records = {{RecordType::run, 0, {{"run", "r"}}, {{"total", 1}}},
                                    {RecordType::iteration, 1},
