@@ -267,6 +267,10 @@ test_a_solution_that_is_not_c() {
     err_has "no solution of $DECODE can be run here: evaluating builtin:fused"
     expect 2 evaluate --definition "$DECODE" --solution othre
     err_has "did you mean 'other'?"
+    echo '[]' >ds/solutions/nothing.json
+    expect 0 evaluate --definition "$DECODE"
+    err_has 'solutions/nothing.json is no solution: left out'
+    err_lacks 'other.json is no solution'
     echo '{"name": "bad", "definition": "'$DECODE'"}' >ds/solutions/bad.json
     expect 9 evaluate --definition "$DECODE"
     err_has "solutions/bad.json: has no 'author'"
