@@ -1,4 +1,5 @@
-// Decoding: a few tokens at a time against states that stay. Bound by reading and writing the states once.
+// Decoding: a few tokens at a time against states that stay. Bound by moving the states, or by three multiply-adds an
+// element of them.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +20,24 @@ void decode_step(const Forward32& forward, int threads, Isa isa);
 // takes longer to pass than a thread to start.
 int decode_threads(const GdnDims& dims, std::size_t sequences, int threads);
 
-// States of `sequences` sequences with the writes of the last step not yet in them: the next step does both in one
-// sweep, so that a state is read and written once a token.
+// States of `sequences` sequences, with the writes of up to 8 tokens beside them: a step reads a state, and only when
+// there is no room for its writes puts those before into it. So a state is written once in 8 tokens.
 class DecodeCache {
 public:
     // All states are 0.
-    DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequences);
+    DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequences, Isa isa);
     DecodeCache(DecodeCache&&) noexcept;
     DecodeCache& operator=(DecodeCache&&) noexcept;
     ~DecodeCache();
 
-    // Between these states and the caller's, [N, Hv, dk, dv].
-    void load(const float* states);
-    void store(float* states) const;
+    // Between these states and the caller's, [N, Hv, dk, dv]. Storing changes nothing of the cache.
+    void load(const float* states, int threads);
+    void store(float* states, int threads) const;
 
     // One step: as decode_step, but that initial_state and final_state are not used. Dims and head map must be those of
     // the constructor (B and T aside), step.sequences as many as there. Steps of different lengths may follow each
     // other.
-    void step(const Forward32& step, int threads, Isa isa);
+    void step(const Forward32& step, int threads);
 
 private:
     struct Arrays;

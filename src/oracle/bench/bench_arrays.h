@@ -71,6 +71,7 @@ struct BenchInputs::Arrays {
     // Of decoding, likewise.
     std::vector<std::vector<GdnSequence>> steps;  // one token of each row
     std::optional<DecodeCache> cache;
+    Isa cache_isa = Isa::scalar;
     BenchArray scaled;
     BenchArray moved;
     PhaseSums* phases = nullptr;

@@ -172,11 +172,12 @@ void BenchInputs::decode(int threads, Isa isa, bool deferred) {
             for (std::int64_t b = 0; b < a.dims.B; ++b)
                 a.steps.back().push_back({b * a.dims.T + t, b * a.dims.T + t + 1});
         }
-        a.cache.emplace(a.dims, HeadMap::interleaved, a.sequences.size());
     }
     Forward32 f = forward();
     if (deferred) {
-        a.cache->load(f.initial_state);
+        if (!a.cache || a.cache_isa != isa) a.cache.emplace(a.dims, HeadMap::interleaved, a.sequences.size(), isa);
+        a.cache_isa = isa;
+        a.cache->load(f.initial_state, threads);
     } else {
         std::copy_n(f.initial_state, a.final_state.size, f.final_state);
         f.initial_state = f.final_state;
@@ -184,12 +185,12 @@ void BenchInputs::decode(int threads, Isa isa, bool deferred) {
     for (const auto& step : a.steps) {
         f.sequences = step;
         if (deferred) {
-            a.cache->step(f, threads, isa);
+            a.cache->step(f, threads);
         } else {
             decode_step(f, threads, isa);
         }
     }
-    if (deferred) a.cache->store(f.final_state);
+    if (deferred) a.cache->store(f.final_state, threads);
 }
 
 const TensorFile& BenchInputs::file() const { return m_arrays->file; }

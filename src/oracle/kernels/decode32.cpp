@@ -19,11 +19,11 @@ struct CallersStates {
     std::size_t state;         // elements of one
     std::vector<float> zeros;  // one, if there are none before the step
 
-    void begin(std::size_t, std::size_t, std::size_t) {}
+    KeysBefore begin(std::size_t, std::size_t, std::size_t) { return {}; }
     const float* at(const Place& p) const {
         return f.initial_state == nullptr ? zeros.data() : f.initial_state + of(p);
     }
-    double* set(const Place& p, DecodeTask& task) {
+    Pending* set(const Place& p, DecodeTask& task) {
         task.read = at(p);
         task.write = f.final_state + of(p);
         task.state_stride = size(f.dims.dv);
@@ -49,7 +49,7 @@ void decode_step(const Forward32& f, int threads, Isa isa) {
     if (size(f.dims.dv) % kernel.lanes != 0) return fused_forward(f, threads, isa);
     const std::size_t state = size(f.dims.dk * f.dims.dv);
     CallersStates states{f, state, std::vector<float>(f.initial_state == nullptr ? state : 0)};
-    for_all_shares(f, threads, [&](Share& share) {
+    for_all_shares(f, kernel, threads, [&](Share& share) {
         DecodePanel unwritten;
         while (share.next(states)) kernel.in_place(share.tasks(), share.count(), unwritten);
         kernel.finish(unwritten);

@@ -1,4 +1,4 @@
-// States that a cache keeps between decode steps, with the writes of the last step pending.
+// States that a cache keeps between decode steps, with the writes of the last steps pending.
 #include <algorithm>
 #include <vector>
 
@@ -8,156 +8,166 @@ namespace gdnctl::oracle {
 
 using namespace decoding;
 
+namespace {
+
+// Base stays in this range when it outlives a fold: far from the limits of fp32, and few folds leave it.
+constexpr double k_lowest_base = 0x1p-20;
+constexpr double k_highest_base = 0x1p20;
+
+// Weights and keep for folding `count` writes; gives base afterwards. It takes the state's decay where it can, so that
+// the state need not be multiplied.
+double set_fold(const Pending& pending, std::size_t count, DecodeWrites& writes) {
+    const bool inside = pending.base >= k_lowest_base && pending.base <= k_highest_base;
+    const double base = inside ? pending.base : 1;
+    writes.folded = count;
+    writes.keep = inside ? 1 : static_cast<float>(pending.base);
+    for (std::size_t j = 0; j < count; ++j) writes.weights[j] = static_cast<float>(pending.weights[j] / base);
+    return base;
+}
+
+}  // namespace
+
 struct DecodeCache::Arrays {
+    DecodeKernel kernel;
     std::size_t sequences, Hk, Hv, dk, dv, stride;
     AlignedFloats states;                         // [N, Hv], each in panels
     AlignedFloats d;                              // [N, Hv, 8, stride]
-    std::vector<float> k;                         // [N, Hk, dk * 8]: [dk][tokens] of the last step
-    std::vector<float> keep;                      // [N, Hv]
-    std::vector<double> sigma;                    // [N, Hv]
-    std::vector<std::size_t> tokens;              // [N, Hk], padded, of the last step
+    std::vector<float> k;                         // [N, Hk, 8, dk]
+    std::vector<Pending> pending;                 // [N, Hv]
+    std::vector<std::size_t> counts;              // [N, Hk]: of writes
+    std::vector<std::size_t> folds;               // [N, Hk]: of writes that the step under way puts into the states
     std::vector<std::vector<std::size_t>> heads;  // by key head
 
-    std::size_t place(std::size_t i, std::size_t column) const {
-        const std::size_t first = column / k_decode_panel * k_decode_panel;
-        return first * dk + i * std::min(k_decode_panel, stride - first) + column - first;
-    }
-    float* state(std::size_t n, std::size_t head) const { return states.get() + (n * Hv + head) * dk * stride; }
+    std::size_t state_size() const { return dk * stride; }
+    float* state(std::size_t n, std::size_t head) const { return states.get() + (n * Hv + head) * state_size(); }
     float* d_of(std::size_t n, std::size_t head) const { return d.get() + (n * Hv + head) * k_decode_most * stride; }
-    float* k_of(std::size_t n, std::size_t head) { return k.data() + (n * Hk + head) * k_decode_most * dk; }
+    float* k_of(std::size_t n, std::size_t key) { return k.data() + (n * Hk + key) * k_decode_most * dk; }
 
-    // Nothing is pending any more.
-    void forget(std::size_t n, std::size_t head) {
-        keep[n * Hv + head] = 1;
-        sigma[n * Hv + head] = 1;
-        std::fill_n(d_of(n, head), k_decode_most * stride, 0.0F);
-    }
-
-    void begin(std::size_t n, std::size_t key, std::size_t padded);
+    KeysBefore begin(std::size_t n, std::size_t key, std::size_t tokens);
     const float* at(const Place& p) const { return state(p.n, p.head); }
-    double* set(const Place& p, DecodeTask& task);
+    Pending* set(const Place& p, DecodeTask& task);
     void end(const Share& share);
-    void settle(std::size_t n, std::size_t head, std::size_t key, std::size_t i, std::size_t first, std::size_t columns,
-                float* to);
+    void load(std::size_t n, std::size_t head, const float* from);
+    void store(std::size_t n, std::size_t key, std::size_t head, float* panel, float* to);
 };
 
-// Writes some columns of row i, all of one panel, with what is pending to `to`, which may be where they are.
-void DecodeCache::Arrays::settle(std::size_t n, std::size_t head, std::size_t key, std::size_t i, std::size_t first,
-                                 std::size_t columns, float* to) {
-    const std::size_t count = tokens[n * Hk + key];
-    const float* from = state(n, head) + place(i, first);
-    const float* own = d_of(n, head) + first;
-    const float* k_row = k_of(n, key) + i * count;
-    const float factor = keep[n * Hv + head];
-    const auto size_of_state = static_cast<float>(sigma[n * Hv + head]);
-    for (std::size_t j = 0; j < columns; ++j) {
-        float s = from[j] * factor;
-        for (std::size_t t = 0; t < count; ++t) s += k_row[t] * own[t * stride + j];
-        to[j] = s * size_of_state;
-    }
+// Writes that leave no room for the step's are folded.
+KeysBefore DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t tokens) {
+    std::size_t& count = counts[n * Hk + key];
+    std::size_t& folded = folds[n * Hk + key];
+    folded = 0;
+    if (count + tokens > k_decode_most) std::swap(folded, count);
+    return {k_of(n, key), count};
 }
 
-// What is pending has as many tokens as the step that follows; if not, it is written first.
-void DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t padded) {
-    std::size_t& before = tokens[n * Hk + key];
-    if (before == padded) return;
-    for (const std::size_t head : heads[key]) {
-        for (std::size_t i = 0; i < dk; ++i) {
-            for (std::size_t j = 0; j < stride; j += k_decode_panel) {
-                settle(n, head, key, i, j, std::min(k_decode_panel, stride - j), state(n, head) + place(i, j));
-            }
-        }
-        forget(n, head);
-    }
-    std::fill_n(k_of(n, key), padded * dk, 0.0F);
-    before = padded;
-}
-
-double* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
+Pending* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
+    Pending& head = pending[p.n * Hv + p.head];
+    task.read = state(p.n, p.head);
     task.write = state(p.n, p.head);
-    task.read = task.write;
     task.state_stride = stride;
-    task.pending_k = k_of(p.n, p.key);
-    task.d = d_of(p.n, p.head);
-    task.keep = keep[p.n * Hv + p.head];
-    return &sigma[p.n * Hv + p.head];
+    task.writes.k = k_of(p.n, p.key);
+    task.writes.d = d_of(p.n, p.head);
+    task.writes.count = counts[p.n * Hk + p.key];
+    task.writes.folded = 0;
+    const std::size_t folded = folds[p.n * Hk + p.key];
+    if (task.padded > 0 && folded > 0) head.base = set_fold(head, folded, task.writes);
+    return &head;
 }
 
 // What a group leaves pending.
 void DecodeCache::Arrays::end(const Share& share) {
     for (std::size_t i = 0; i < share.count(); ++i) {
         const DecodeTask& task = share.tasks()[i];
-        if (task.padded == 0) continue;
+        if (task.padded == 0 || !share.last_of_key(i)) continue;
         const Place p = share.place(i);
-        keep[p.n * Hv + p.head] = task.decay;
-        if (share.last_of_key(i)) std::copy_n(task.k, task.padded * dk, k_of(p.n, p.key));
+        std::size_t& count = counts[p.n * Hk + p.key];
+        std::copy_n(share.keys(i).by_token, task.tokens * dk, k_of(p.n, p.key) + count * dk);
+        count += task.tokens;
     }
 }
 
-DecodeCache::DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequences)
+void DecodeCache::Arrays::load(std::size_t n, std::size_t head, const float* from) {
+    float* to = state(n, head);
+    for (std::size_t column = 0; column < dv; column += kernel.panel) {
+        const std::size_t columns = std::min(kernel.panel, dv - column);
+        for (std::size_t i = 0; i < dk; ++i, to += kernel.panel) std::copy_n(from + i * dv + column, columns, to);
+    }
+    pending[n * Hv + head] = {};
+}
+
+void DecodeCache::Arrays::store(std::size_t n, std::size_t key, std::size_t head, float* panel, float* to) {
+    const std::size_t count = counts[n * Hk + key];
+    DecodeWrites writes;
+    writes.k = k_of(n, key);
+    writes.d = d_of(n, head);
+    const auto base = static_cast<float>(set_fold(pending[n * Hv + head], count, writes));
+    for (std::size_t column = 0; column < dv; column += kernel.panel) {
+        const std::size_t columns = std::min(kernel.panel, dv - column);
+        std::copy_n(state(n, head) + column * dk, dk * kernel.panel, panel);
+        kernel.fold(writes, stride, column, dk, panel);
+        for (std::size_t i = 0; i < dk; ++i) {
+            for (std::size_t j = 0; j < columns; ++j) to[i * dv + column + j] = base * panel[i * kernel.panel + j];
+        }
+    }
+}
+
+DecodeCache::DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequences, Isa isa)
     : m_arrays(std::make_unique<Arrays>()) {
     Arrays& a = *m_arrays;
+    a.kernel = kernel_for(isa);
     a.sequences = sequences;
     a.Hk = size(dims.Hk);
     a.Hv = size(dims.Hv);
     a.dk = size(dims.dk);
     a.dv = size(dims.dv);
-    a.stride = rounded(a.dv);
+    a.stride = (a.dv + a.kernel.panel - 1) / a.kernel.panel * a.kernel.panel;
     a.heads.resize(a.Hk);
     for (std::size_t key = 0; key < a.Hk; ++key) {
         for (std::size_t i = 0; i < a.Hv / a.Hk; ++i) a.heads[key].push_back(head_of(dims, head_map, key, i));
     }
     const std::size_t heads = sequences * a.Hv;
-    a.states = aligned_floats(heads * a.dk * a.stride);
+    a.states = aligned_floats(heads * a.state_size());
     a.d = aligned_floats(heads * k_decode_most * a.stride);
-    std::fill_n(a.states.get(), heads * a.dk * a.stride, 0.0F);
-    std::fill_n(a.d.get(), heads * k_decode_most * a.stride, 0.0F);
-    a.k.assign(sequences * a.Hk * a.dk * k_decode_most, 0);
-    a.keep.assign(heads, 1);
-    a.sigma.assign(heads, 1);
-    a.tokens.assign(sequences * a.Hk, 1);
+    std::fill_n(a.states.get(), heads * a.state_size(), 0.0F);
+    a.k.resize(sequences * a.Hk * a.dk * k_decode_most);
+    a.pending.resize(heads);
+    a.counts.resize(sequences * a.Hk);
+    a.folds.resize(sequences * a.Hk);
 }
 
 DecodeCache::DecodeCache(DecodeCache&&) noexcept = default;
 DecodeCache& DecodeCache::operator=(DecodeCache&&) noexcept = default;
 DecodeCache::~DecodeCache() = default;
 
-void DecodeCache::load(const float* states) {
+void DecodeCache::load(const float* states, int threads) {
     Arrays& a = *m_arrays;
-    for (std::size_t n = 0; n < a.sequences; ++n) {
-        for (std::size_t head = 0; head < a.Hv; ++head) {
-            a.forget(n, head);
-            for (std::size_t i = 0; i < a.dk; ++i, states += a.dv) {
-                for (std::size_t j = 0; j < a.dv; j += k_decode_panel) {
-                    std::copy_n(states + j, std::min(k_decode_panel, a.dv - j), a.state(n, head) + a.place(i, j));
-                }
-            }
-        }
-    }
+    std::fill(a.counts.begin(), a.counts.end(), 0);
+    run_tasks(a.sequences, threads, [&] {
+        return [&](std::size_t n) {
+            for (std::size_t head = 0; head < a.Hv; ++head) a.load(n, head, states + (n * a.Hv + head) * a.dk * a.dv);
+        };
+    });
 }
 
-void DecodeCache::store(float* states) const {
+void DecodeCache::store(float* states, int threads) const {
     Arrays& a = *m_arrays;
-    for (std::size_t n = 0; n < a.sequences; ++n) {
-        for (std::size_t key = 0; key < a.Hk; ++key) {
-            for (const std::size_t head : a.heads[key]) {
-                float* to = states + (n * a.Hv + head) * a.dk * a.dv;
-                for (std::size_t i = 0; i < a.dk; ++i) {
-                    for (std::size_t j = 0; j < a.dv; j += k_decode_panel) {
-                        a.settle(n, head, key, i, j, std::min(k_decode_panel, a.dv - j), to + i * a.dv + j);
-                    }
+    run_tasks(a.sequences, threads, [&] {
+        return [&, panel = std::vector<float>(a.dk * a.kernel.panel)](std::size_t n) mutable {
+            for (std::size_t key = 0; key < a.Hk; ++key) {
+                for (const std::size_t head : a.heads[key]) {
+                    a.store(n, key, head, panel.data(), states + (n * a.Hv + head) * a.dk * a.dv);
                 }
             }
-        }
-    }
+        };
+    });
 }
 
-void DecodeCache::step(const Forward32& step, int threads, Isa isa) {
-    const DecodeKernel kernel = kernel_for(isa);
+void DecodeCache::step(const Forward32& step, int threads) {
     Arrays& a = *m_arrays;
-    for_all_shares(step, threads, [&](Share& share) {
+    for_all_shares(step, a.kernel, threads, [&](Share& share) {
+        const AlignedFloats sums = aligned_floats(2 * k_decode_most * a.stride);
         while (share.next(a)) {
-            kernel.deferred(share.tasks(), share.count());
+            a.kernel.deferred(share.tasks(), share.count(), sums.get());
             a.end(share);
         }
     });

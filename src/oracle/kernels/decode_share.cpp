@@ -9,9 +9,6 @@ namespace {
 
 // States that lie beyond the second-level cache are fetched ahead.
 constexpr std::size_t k_fetch_from = std::size_t{1} << 20U;
-// The range of sigma: far from the limits of fp32, and a step in a hundred at most leaves it.
-constexpr double k_lowest_scale = 0x1p-20;
-constexpr double k_highest_scale = 0x1p20;
 // Value heads of a group, unless a key head has more.
 constexpr std::size_t k_group_heads = 16;
 
@@ -30,12 +27,18 @@ float dot(const float* a, const float* b, std::size_t count) {
     return sum + sums[0];
 }
 
-// `sigma`: the state is that much larger than what is stored; it takes the step's decay where it can (see
-// decode_task.h). nullptr: what is stored is the state.
+// pending: what this step's tokens come after, and then what comes after this step; nullptr: what is stored is the
+// state.
 void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::size_t padded, const Keys& keys,
-                 double* sigma, DecodeTask& task) {
+                 Pending* pending, DecodeTask& task) {
+    const std::size_t before = task.writes.count;
     double alpha[k_decode_most];
-    double product = sigma == nullptr ? 1 : *sigma;  // a_t sigma
+    double weights[k_decode_most];
+    double product = 1;  // a_t, times base
+    if (pending != nullptr) {
+        product = pending->base;
+        std::copy_n(pending->weights, before, weights);
+    }
     const auto narrow = [](double x) { return static_cast<float>(x); };
     for (std::size_t t = 0; t < padded; ++t) {
         DecodeFactors& to = task.factors[t];
@@ -46,25 +49,31 @@ void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::siz
         product *= alpha[t];
         to.from_state = narrow(-static_cast<double>(to.beta) * product);
         to.out_state = narrow(static_cast<double>(f.scale) * product);
+        const auto set_source = [&](std::size_t j, double weight) {
+            to.in_d[j] = narrow(-static_cast<double>(to.beta) * weight * static_cast<double>(keys.kk[t][j]));
+            to.in_o[j] = narrow(static_cast<double>(f.scale) * weight * static_cast<double>(keys.kq[t][j]));
+        };
+        if (!there && pending != nullptr) continue;  // nobody asks, and there may be no room
+        for (std::size_t j = 0; j < before; ++j) {
+            weights[j] *= alpha[t];
+            set_source(j, weights[j]);
+        }
         double between = 1;  // A_tj
         for (std::size_t j = t + 1; j-- > 0;) {
-            to.in_d[j] = narrow(-static_cast<double>(to.beta) * between * static_cast<double>(keys.kk[j][t]));
-            to.in_o[j] = narrow(static_cast<double>(f.scale) * between * static_cast<double>(keys.kq[j][t]));
+            set_source(before + j, between);
             between *= alpha[j];
         }
     }
-    double after = 1;
     task.decay = narrow(product);
-    if (sigma != nullptr) {
-        const bool inside = product >= k_lowest_scale && product <= k_highest_scale;
-        *sigma = inside ? product : 1;
-        if (inside) task.decay = 1;
-        after = 1 / *sigma;
-    }
+    double after = 1;
     for (std::size_t t = padded; t-- > 0;) {
         task.factors[t].later = narrow(after);
+        if (pending != nullptr && t < task.tokens) weights[before + t] = after;
         after *= alpha[t];
     }
+    if (pending == nullptr) return;
+    pending->base = product;
+    std::copy_n(weights, before + task.tokens, pending->weights);
 }
 
 std::size_t most_tokens_of(const Forward32& f) {
@@ -98,7 +107,8 @@ DecodeKernel kernel_for(Isa isa) {
     return decode_scalar();
 }
 
-void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head, Keys& keys) {
+void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head,
+          const KeysBefore& before, const DecodeKernel& kernel, Keys& keys) {
     const std::size_t dk = size(f.dims.dk);
     const auto pack_one = [&](const ConstValues& from, float* rows, float* to) {
         for (std::size_t t = 0; t < padded; ++t) {
@@ -113,31 +123,39 @@ void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t p
             for (std::size_t i = 0; i < dk && rows != to; ++i) to[i * padded + t] = y[i];
         }
     };
-    const bool one = padded == 1;
-    float* rows_k = one ? keys.k_room : keys.rows_k;
-    float* rows_q = one ? keys.q_room : keys.rows_q;
+    const float* rows_q = nullptr;
     if (stays(f, padded)) {
         keys.k = static_cast<const float*>(f.k.data) + (row * size(f.dims.Hk) + head) * dk;
         keys.q = static_cast<const float*>(f.q.data) + (row * size(f.dims.Hk) + head) * dk;
-        keys.kk[0][0] = 0;
-        keys.kq[0][0] = dot(keys.k, keys.q, dk);
-        return;
+        keys.by_token = keys.k;
+        rows_q = keys.q;
+    } else {
+        const bool one = padded == 1;
+        float* rows = one ? keys.k_room : keys.rows_k;
+        pack_one(f.k, rows, keys.k_room);
+        keys.by_token = rows;
+        rows = one ? keys.q_room : keys.rows_q;
+        pack_one(f.q, rows, keys.q_room);
+        rows_q = rows;
+        keys.k = keys.k_room;
+        keys.q = keys.q_room;
     }
-    pack_one(f.k, rows_k, keys.k_room);
-    pack_one(f.q, rows_q, keys.q_room);
-    keys.k = keys.k_room;
-    keys.q = keys.q_room;
-    for (std::size_t j = 0; j < padded; ++j) {
-        const float* k = rows_k + j * dk;
-        for (std::size_t t = j; t < padded; ++t) {
-            keys.kk[j][t] = t == j ? 0 : dot(k, rows_k + t * dk, dk);
-            keys.kq[j][t] = dot(k, rows_q + t * dk, dk);
-        }
+    for (std::size_t t = 0; t < tokens; ++t) {
+        const float *k = keys.by_token + t * dk, *q = rows_q + t * dk;
+        kernel.products(before.k, before.count, dk, k, q, keys.kk[t], keys.kq[t]);
+        kernel.products(keys.by_token, t + 1, dk, k, q, keys.kk[t] + before.count, keys.kq[t] + before.count);
+        keys.kk[t][before.count + t] = 0;
+    }
+    // Tokens beyond the step's have zeros.
+    for (std::size_t t = tokens; t < padded && before.count == 0; ++t) {
+        std::fill_n(keys.kk[t], t + 1, 0.0F);
+        std::fill_n(keys.kq[t], t + 1, 0.0F);
     }
 }
 
-Share::Share(const Forward32& forward, std::size_t begin, std::size_t end)
+Share::Share(const Forward32& forward, const DecodeKernel& kernel, std::size_t begin, std::size_t end)
     : m_f(forward),
+      m_kernel(kernel),
       m_next(begin),
       m_end(end),
       m_group(std::min(std::max<std::size_t>(k_group_heads / heads(), 1), end - begin)),
@@ -183,7 +201,7 @@ void Share::fetch_keys_beside(std::size_t i) {
     task.soon_bytes = dk * size_of(m_f.k.storage);
 }
 
-void Share::set_task(const Place& place, const Keys& keys, double* sigma, DecodeTask& task) const {
+void Share::set_task(const Place& place, const Keys& keys, Pending* pending, DecodeTask& task) const {
     const std::size_t dv = size(m_f.dims.dv);
     const std::size_t row = size(m_f.sequences[place.n].begin);
     const std::size_t at = (row * size(m_f.dims.Hv) + place.head) * dv;
@@ -194,7 +212,7 @@ void Share::set_task(const Place& place, const Keys& keys, double* sigma, Decode
     task.columns = dv;
     task.k = keys.k;
     task.q = keys.q;
-    set_factors(m_f, row, place.head, task.padded, keys, sigma, task);
+    set_factors(m_f, row, place.head, task.padded, keys, pending, task);
 }
 
 }  // namespace gdnctl::oracle::decoding

@@ -31,12 +31,27 @@ struct Keys {
     float *k_room = nullptr, *q_room = nullptr;  // [dk][token]
     float *rows_k = nullptr, *rows_q = nullptr;  // [token][dk]; the same where there is one token
     const float *k = nullptr, *q = nullptr;      // [dk][token]
-    float kk[k_decode_most][k_decode_most];      // k_j . k_t
+    const float* by_token = nullptr;             // k, [token][dk]
+    float kk[k_decode_most][k_decode_most];      // [token t][source j], k_j . k_t; see DecodeFactors
     float kq[k_decode_most][k_decode_most];      // k_j . q_t
 };
 
-// Tokens `row` on of one key head.
-void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head, Keys& keys);
+// Writes of a key head that a step's tokens come after, by their keys: [count][dk].
+struct KeysBefore {
+    const float* k = nullptr;
+    std::size_t count = 0;
+};
+
+// What was written to one value head since its state was stored: the state is base times that, and the writes with
+// their weights.
+struct Pending {
+    double base = 1;
+    double weights[k_decode_most] = {};
+};
+
+// Tokens `row` on of one key head, after `before`.
+void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head,
+          const KeysBefore& before, const DecodeKernel& kernel, Keys& keys);
 
 // One value head of a sequence.
 struct Place {
@@ -48,11 +63,11 @@ struct Place {
 // them out. Two sets of keys, because the last panel of a head is written during the next.
 class Share {
 public:
-    Share(const Forward32& forward, std::size_t begin, std::size_t end);
+    Share(const Forward32& forward, const DecodeKernel& kernel, std::size_t begin, std::size_t end);
 
-    // Prepares the next group: false if there is none. Of `states` it calls begin(n, key, padded) before the value
-    // heads of a key head that has tokens; double* set(place, task), which sets the state of a task (one without tokens
-    // if its padded is 0) and gives set_factors' sigma; and const float* at(place), the state.
+    // Prepares the next group: false if there is none. Of `states` it calls KeysBefore begin(n, key, tokens) before the
+    // value heads of a key head that has tokens; Pending* set(place, task), which sets the state of a task (one without
+    // tokens if its padded is 0), nullptr where nothing is ever pending; and const float* at(place), the state.
     template <class States>
     bool next(States& states);
     const DecodeTask* tasks() const { return m_tasks.get(); }
@@ -60,6 +75,7 @@ public:
     // The value head of task i, and whether it is the last of its key head.
     Place place(std::size_t i) const { return place(m_first + i / heads(), i % heads()); }
     bool last_of_key(std::size_t i) const { return i % heads() + 1 == heads(); }
+    const Keys& keys(std::size_t i) const { return m_current[i / heads()]; }
 
 private:
     std::size_t key_heads() const { return size(m_f.dims.Hk); }
@@ -71,9 +87,10 @@ private:
     const GdnSequence& sequence(std::size_t key_head) const { return m_f.sequences[key_head / key_heads()]; }
     void fetch_keys(std::size_t key_head) const;
     void fetch_keys_beside(std::size_t i);
-    void set_task(const Place& place, const Keys& keys, double* sigma, DecodeTask& task) const;
+    void set_task(const Place& place, const Keys& keys, Pending* pending, DecodeTask& task) const;
 
     const Forward32& m_f;
+    const DecodeKernel& m_kernel;
     std::size_t m_first = 0;          // key head of this group
     std::size_t m_next, m_end;        // key heads still to come
     std::size_t m_group;              // key heads of a group
@@ -81,6 +98,7 @@ private:
     bool m_second = false;            // which set of keys is next
     std::unique_ptr<float[]> m_room;  // of the keys
     std::unique_ptr<Keys[]> m_keys;
+    Keys* m_current = nullptr;  // of this group
     std::unique_ptr<DecodeTask[]> m_tasks;
     std::size_t m_count = 0;
 };
@@ -90,24 +108,25 @@ bool Share::next(States& states) {
     m_count = 0;
     m_first = m_next;
     m_next = std::min(m_end, m_first + m_group);
+    m_current = m_keys.get() + (m_second ? m_group : 0);
     bool any = false;
     for (std::size_t key_head = m_first; key_head < m_next; ++key_head) {
-        Keys& keys = m_keys[(m_second ? m_group : 0) + key_head - m_first];
+        Keys& keys = m_current[key_head - m_first];
         const std::size_t tokens = tokens_of(sequence(key_head));
         const std::size_t padded = tokens == 0 ? 0 : padded_tokens(tokens);
         if (tokens > 0) {
             any = true;
             const Place first = place(key_head, 0);
-            pack(m_f, size(sequence(key_head).begin), tokens, padded, first.key, keys);
-            states.begin(first.n, first.key, padded);
+            const KeysBefore before = states.begin(first.n, first.key, tokens);
+            pack(m_f, size(sequence(key_head).begin), tokens, padded, first.key, before, m_kernel, keys);
         }
         for (std::size_t i = 0; i < heads(); ++i) {
             DecodeTask& task = m_tasks[m_count++];
             task.tokens = tokens;
             task.padded = padded;
             const Place head = place(key_head, i);
-            double* sigma = states.set(head, task);
-            if (tokens > 0) set_task(head, keys, sigma, task);
+            Pending* pending = states.set(head, task);
+            if (tokens > 0) set_task(head, keys, pending, task);
         }
     }
     for (std::size_t i = 0; i < m_count; ++i) {
@@ -123,13 +142,13 @@ bool Share::next(States& states) {
 
 // Cuts a step into shares of neighbouring heads, each with a thread that calls run(share).
 template <class Run>
-void for_all_shares(const Forward32& f, int threads, const Run& run) {
+void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads, const Run& run) {
     const std::size_t tasks = f.sequences.size() * size(f.dims.Hk);
     const int used = decode_threads(f.dims, f.sequences.size(), threads);
     const std::size_t parts = size(used);
     run_tasks(parts, used, [&] {
         return [&](std::size_t part) {
-            Share share(f, tasks * part / parts, tasks * (part + 1) / parts);
+            Share share(f, kernel, tasks * part / parts, tasks * (part + 1) / parts);
             run(share);
         };
     });

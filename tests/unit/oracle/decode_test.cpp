@@ -50,8 +50,8 @@ struct Arrays {
         std::vector<GdnSequence> step(all.size());
         std::vector<std::int64_t> at(all.size());
         for (std::size_t n = 0; n < all.size(); ++n) at[n] = all[n].begin;
-        DecodeCache cache(f.dims, f.head_map, all.size());
-        cache.load(state.data());
+        DecodeCache cache(f.dims, f.head_map, all.size(), isa);
+        cache.load(state.data(), threads);
         final_state = state;
         std::vector<float> other = state;
         for (std::size_t i = 0;; ++i) {
@@ -68,13 +68,13 @@ struct Arrays {
             f.initial_state = final_state.data();
             f.final_state = how == How::out_of_place ? other.data() : final_state.data();
             if (how == How::deferred) {
-                cache.step(f, threads, isa);
+                cache.step(f, threads);
             } else {
                 decode_step(f, threads, isa);
                 if (how == How::out_of_place) std::swap(final_state, other);
             }
         }
-        if (how == How::deferred) cache.store(final_state.data());
+        if (how == How::deferred) cache.store(final_state.data(), threads);
         return {{out.begin(), out.end()}, {final_state.begin(), final_state.end()}, 0};
     }
 };
@@ -134,6 +134,31 @@ TEST_CASE("decode: in place and out of place give the same bits, as does every n
             CHECK(one.out == more.out);
             CHECK(one.final_state == more.final_state);
         }
+    }
+}
+
+TEST_CASE("decode: storing a cache changes nothing of it, and is what the steps so far give") {
+    GdnCase c = plain("gva_4");
+    c.dims = {2, 21, 2, 8, 40, 24};
+    Arrays a(c);
+    const std::vector<GdnSequence>& all = a.reference.problem.sequences;
+    for (const Isa isa : available_isas()) {
+        DecodeCache cache(a.f.dims, a.f.head_map, all.size(), isa);
+        cache.load(a.state.data(), 1);
+        const auto step = [&](std::int64_t begin, std::int64_t end) {
+            std::vector<GdnSequence> tokens;
+            for (const GdnSequence& s : all) tokens.push_back({s.begin + begin, s.begin + end});
+            a.f.sequences = tokens;
+            cache.step(a.f, 1);
+        };
+        std::vector<float> stored = a.final_state;
+        // With none, some and all of the room for writes taken.
+        for (std::int64_t t = 0; t < c.dims.T; ++t) {
+            cache.store(stored.data(), 2);
+            step(t, t + 1);
+        }
+        cache.store(stored.data(), 1);
+        CHECK(std::vector<double>(stored.begin(), stored.end()) == a.decode(How::deferred, {1}, 1, isa).final_state);
     }
 }
 

@@ -177,10 +177,10 @@ TEST_CASE("bf16: decode steps, in place and deferred") {
             CAPTURE(std::string(name_of(isa)));
             a.check([&](const Forward32& f, int threads) { decode_step(f, threads, isa); });
             a.check([&](const Forward32& f, int threads) {
-                DecodeCache cache(p.dims, f.head_map, p.sequences.size());
-                cache.load(f.initial_state);
-                cache.step(f, threads, isa);
-                cache.store(f.final_state);
+                DecodeCache cache(p.dims, f.head_map, p.sequences.size(), isa);
+                cache.load(f.initial_state, threads);
+                cache.step(f, threads);
+                cache.store(f.final_state, threads);
             });
         }
     }

@@ -46,5 +46,17 @@ inline void decode_fetch_tokens(const DecodeTask& task, const DecodeTask* next) 
     for (const char* from : task.soon) decode_fetch(from, task.soon_bytes);
 }
 
+// sweep(task, ahead) for all tasks that are one.
+template <class Sweep>
+__attribute__((always_inline)) inline void decode_all(const DecodeTask* tasks, std::size_t count, const Sweep& sweep) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const DecodeTask& task = tasks[i];
+        if (task.padded == 0) continue;
+        DecodeAhead ahead(task);
+        decode_fetch_tokens(task, i + 1 < count ? &tasks[i + 1] : nullptr);
+        sweep(task, ahead);
+    }
+}
+
 }  // namespace
 }  // namespace gdnctl::oracle

@@ -1,7 +1,7 @@
-#include "oracle/kernels/simd/decode_body.h"
+#include "oracle/kernels/simd/decode_kernel.h"
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_avx2() { return decode_kernel<32, 4, 4>(); }
+DecodeKernel decode_avx2() { return decode_kernel<32, 4, 4, 2>(); }
 
 }  // namespace gdnctl::oracle

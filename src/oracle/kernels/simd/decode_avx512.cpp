@@ -1,7 +1,7 @@
-#include "oracle/kernels/simd/decode_body.h"
+#include "oracle/kernels/simd/decode_kernel.h"
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_avx512() { return decode_kernel<64, 4, 4>(); }
+DecodeKernel decode_avx512() { return decode_kernel<64, 4, 2, 4>(); }
 
 }  // namespace gdnctl::oracle

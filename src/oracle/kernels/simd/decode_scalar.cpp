@@ -1,7 +1,7 @@
-#include "oracle/kernels/simd/decode_body.h"
+#include "oracle/kernels/simd/decode_kernel.h"
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_scalar() { return decode_kernel<16, 4, 2>(); }
+DecodeKernel decode_scalar() { return decode_kernel<16, 2, 4, 2>(); }
 
 }  // namespace gdnctl::oracle
