@@ -16,7 +16,8 @@ set(gdn_exports ${CMAKE_SOURCE_DIR}/src/libgdn/exports.map)
 add_library(gdn SHARED ${gdn_objects})
 set_target_properties(gdn PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 1 LINKER_LANGUAGE CXX LINK_DEPENDS ${gdn_exports})
 target_link_options(gdn PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,-z,defs
-                    -Wl,--version-script=${gdn_exports} -Wl,--exclude-libs,ALL)
+                    -Wl,--version-script=${gdn_exports} -Wl,--exclude-libs,ALL
+                    -Wl,-z,nodelete)  # its helpers outlive a dlclose
 target_link_libraries(gdn PRIVATE Threads::Threads)
 
 # One relocatable object whose other names have become local.

@@ -59,7 +59,8 @@ Json Bench::json_of(const Entry& e) const {
                      {"median_step_us", step_us(e)},
                      {"gigabytes_per_s", gigabytes_a_second(e)},
                      {"bandwidth_fraction", e.of_floor},
-                     {"bandwidth_threads", e.floor_threads}});
+                     {"bandwidth_threads", e.floor_threads},
+                     {"arithmetic_fraction", e.of_arithmetic}});
     }
     return json;
 }
@@ -139,8 +140,10 @@ std::string Bench::notes() const {
 
 std::string Bench::decode_text(const Entry& e) const {
     return fmt::format(
-        "  {:.2f} us a step, {:.1f} GB/s, {:.2f} of reading and writing the states once on {} thread{}\n", step_us(e),
-        gigabytes_a_second(e), e.of_floor, e.floor_threads, e.floor_threads == 1 ? "" : "s");
+        "  {:.2f} us a step, {:.1f} GB/s; of that, on {} thread{}, reading and writing the states once takes {:.2f},\n"
+        "  and three multiply-adds an element at their peak {:.2f}\n",
+        step_us(e), gigabytes_a_second(e), e.floor_threads, e.floor_threads == 1 ? "" : "s", e.of_floor,
+        e.of_arithmetic);
 }
 
 Json Bench::json() const {

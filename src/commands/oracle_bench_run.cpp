@@ -223,6 +223,9 @@ void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
         if (e.pass == oracle::Pass::decode) {
             e.floor_threads = floor_threads(kernels[i]);
             e.of_floor = ratio_of_times(m_subjects[m_floors.at(e.floor_threads)], subject);
+            // Of all threads' peak a step has a share.
+            const double least = oracle::least_flop(m_dims, m_dims.B * m_dims.T, e.pass, true) / nominal_flop(e.pass);
+            e.of_arithmetic = e.timing.of_peak * least * m_threads / e.floor_threads;
         }
         m_entries.push_back(std::move(e));
     }

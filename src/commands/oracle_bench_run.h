@@ -42,9 +42,10 @@ struct Entry {
     double floor_s = 0;   // less is impossible; of kernels of others
     std::string network;  // what kept a kernel of others from it
     // Decode only: median over rounds of the time that moving the states takes on as many threads as a step uses, over
-    // the kernel's; and that number.
+    // the kernel's; that number; and the same of the multiply-adds that no step can do without, at their peak.
     double of_floor = 0;
     int floor_threads = 0;
+    double of_arithmetic = 0;
     std::optional<oracle::KernelFault> fault = {};
     std::vector<PhaseRow> phases = {};
 };

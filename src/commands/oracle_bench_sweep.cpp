@@ -22,7 +22,7 @@ constexpr const char* k_shapes[] = {
     "1,1,2,512,64,64",     "1,8,8,2048,128,128", "8,4,8,512,128,128",  "4,8,16,1023,64,64",
 };
 
-// Of sgemm (decoding: of moving the states) at the first shape; elsewhere 15 % less is allowed.
+// Of sgemm (decoding: of what the processor takes at least) at the first shape; elsewhere 15 % less is allowed.
 struct Promise {
     std::string_view kernel;
     double fraction;
@@ -38,7 +38,8 @@ struct Cell {
 
     std::optional<double> fraction() const {
         if (!entry.verified) return std::nullopt;
-        return entry.pass == oracle::Pass::decode ? entry.of_floor : entry.timing.of_sgemm;
+        return entry.pass == oracle::Pass::decode ? std::max(entry.of_floor, entry.of_arithmetic)
+                                                  : entry.timing.of_sgemm;
     }
     // nullopt: nothing was promised.
     std::optional<double> promised() const {
@@ -64,7 +65,9 @@ std::string text_of(const std::vector<Cell>& cells, std::size_t kernels) {
         if (i % kernels == kernels - 1) out = out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
     }
     const auto missed = std::count_if(cells.begin(), cells.end(), [](const Cell& c) { return c.missed(); });
-    out += "figures are fractions of sgemm (decoding: of moving the states), medians over rounds\n";
+    out +=
+        "figures are fractions of sgemm, medians over rounds (decoding: of moving the states once, or of three\n"
+        "  multiply-adds an element where those take longer)\n";
     out += fmt::format("{} of {} cells are more than 15 % below what is promised (*)\n", missed, cells.size());
     return out;
 }

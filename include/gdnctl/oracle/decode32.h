@@ -16,8 +16,8 @@ inline constexpr int k_decode_tokens = 8;  // at most, of one sequence in one st
 // may be the same array. A state is read, read again and written. Results do not depend on the number of threads.
 void decode_step(const Forward32& forward, int threads, Isa isa);
 
-// The threads of `threads` that a step of so many sequences runs on: one starts only where its share of the states
-// takes longer to pass than a thread to start.
+// The threads of `threads` that a step of so many sequences runs on: none whose share of the states would pass sooner
+// than it is handed over.
 int decode_threads(const GdnDims& dims, std::size_t sequences, int threads);
 
 // States of `sequences` sequences, with the writes of up to 8 tokens beside them: a step reads a state, and only when

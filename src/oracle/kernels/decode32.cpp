@@ -10,8 +10,8 @@ using namespace decoding;
 
 namespace {
 
-// A thread takes longer to start than so many bytes of states take to pass.
-constexpr std::size_t k_bytes_a_thread = std::size_t{2} << 20U;
+// Handing work to a helper and waiting for it takes longer than so many bytes of states take to pass.
+constexpr std::size_t k_bytes_a_thread = std::size_t{256} << 10U;
 
 // The caller's.
 struct CallersStates {
@@ -49,7 +49,8 @@ void decode_step(const Forward32& f, int threads, Isa isa) {
     if (size(f.dims.dv) % kernel.lanes != 0) return fused_forward(f, threads, isa);
     const std::size_t state = size(f.dims.dk * f.dims.dv);
     CallersStates states{f, state, std::vector<float>(f.initial_state == nullptr ? state : 0)};
-    for_all_shares(f, kernel, threads, [&](Share& share) {
+    std::vector<ShareRoom> rooms;
+    for_all_shares(f, kernel, threads, rooms, [&](Share& share, std::size_t) {
         DecodePanel unwritten;
         while (share.next(states)) kernel.in_place(share.tasks(), share.count(), unwritten);
         kernel.finish(unwritten);

@@ -37,6 +37,10 @@ struct DecodeCache::Arrays {
     std::vector<std::size_t> counts;              // [N, Hk]: of writes
     std::vector<std::size_t> folds;               // [N, Hk]: of writes that the step under way puts into the states
     std::vector<std::vector<std::size_t>> heads;  // by key head
+    // Of the threads' shares of a step.
+    std::vector<ShareRoom> rooms;
+    AlignedFloats sums;
+    std::size_t shares = 0;  // that there is room for
 
     std::size_t state_size() const { return dk * stride; }
     float* state(std::size_t n, std::size_t head) const { return states.get() + (n * Hv + head) * state_size(); }
@@ -164,10 +168,13 @@ void DecodeCache::store(float* states, int threads) const {
 
 void DecodeCache::step(const Forward32& step, int threads) {
     Arrays& a = *m_arrays;
-    for_all_shares(step, a.kernel, threads, [&](Share& share) {
-        const AlignedFloats sums = aligned_floats(2 * k_decode_most * a.stride);
+    const std::size_t sums = 2 * k_decode_most * a.stride;
+    const auto used = size(decode_threads(step.dims, step.sequences.size(), threads));
+    if (a.shares < used) a.sums = aligned_floats(used * sums);
+    a.shares = std::max(a.shares, used);
+    for_all_shares(step, a.kernel, threads, a.rooms, [&](Share& share, std::size_t number) {
         while (share.next(a)) {
-            a.kernel.deferred(share.tasks(), share.count(), sums.get());
+            a.kernel.deferred(share.tasks(), share.count(), a.sums.get() + number * sums);
             a.end(share);
         }
     });

@@ -153,24 +153,26 @@ void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t p
     }
 }
 
-Share::Share(const Forward32& forward, const DecodeKernel& kernel, std::size_t begin, std::size_t end)
+Share::Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& room, std::size_t begin, std::size_t end)
     : m_f(forward),
       m_kernel(kernel),
+      m_room(room),
       m_next(begin),
       m_end(end),
       m_group(std::min(std::max<std::size_t>(k_group_heads / heads(), 1), end - begin)),
-      m_fetch(worth_fetching(forward)),
-      m_keys(new Keys[2 * m_group]),
-      m_tasks(new DecodeTask[m_group * heads()]) {
+      m_fetch(worth_fetching(forward)) {
+    if (room.keys.size() < 2 * m_group) room.keys.resize(2 * m_group);
+    if (room.tasks.size() < m_group * heads()) room.tasks.resize(m_group * heads());
     const std::size_t most = most_tokens_of(forward);
     if (!stays(forward, most)) {
         const std::size_t one = rounded(size(forward.dims.dk) * most);
-        m_room.reset(new float[2 * m_group * 4 * one]);
+        if (room.rows.size() < 2 * m_group * 4 * one) room.rows.resize(2 * m_group * 4 * one);
         for (std::size_t i = 0; i < 2 * m_group; ++i) {
-            m_keys[i].k_room = m_room.get() + 4 * i * one;
-            m_keys[i].q_room = m_keys[i].k_room + one;
-            m_keys[i].rows_k = m_keys[i].q_room + one;
-            m_keys[i].rows_q = m_keys[i].rows_k + one;
+            Keys& keys = room.keys[i];
+            keys.k_room = room.rows.data() + 4 * i * one;
+            keys.q_room = keys.k_room + one;
+            keys.rows_k = keys.q_room + one;
+            keys.rows_q = keys.rows_k + one;
         }
     }
     for (std::size_t key_head = begin; key_head < begin + m_group; ++key_head) fetch_keys(key_head);
@@ -184,13 +186,14 @@ void Share::fetch_keys(std::size_t key_head) const {
     const std::size_t at = (size(s.begin) * key_heads() + key_head % key_heads()) * dk;
     for (const ConstValues& x : {m_f.k, m_f.q}) {
         const char* from = address_of(x, at);
-        for (std::size_t i = 0; i < dk * size_of(x.storage); i += k_cache_line) __builtin_prefetch(from + i);
+        const std::size_t bytes = dk * size_of(x.storage);
+        for (std::size_t i = 0; i < bytes; i += k_cache_line) __builtin_prefetch(from + i);
     }
 }
 
 // Those of the next group, a key head's during each first value head of this one.
 void Share::fetch_keys_beside(std::size_t i) {
-    DecodeTask& task = m_tasks[i];
+    DecodeTask& task = m_room.tasks[i];
     task.soon[0] = nullptr;
     const std::size_t key_head = m_next + i / heads();
     if (i % heads() > 0 || key_head >= m_end || tokens_of(sequence(key_head)) == 0) return;

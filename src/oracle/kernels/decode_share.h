@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <optional>
+#include <vector>
 
 #include "gdnctl/oracle/decode32.h"
 #include "oracle/kernels/aligned.h"
@@ -53,6 +53,13 @@ struct Pending {
 void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head,
           const KeysBefore& before, const DecodeKernel& kernel, Keys& keys);
 
+// Memory of a share, for one step after the other. What it holds means nothing between them.
+struct ShareRoom {
+    std::vector<float> rows;
+    std::vector<Keys> keys;
+    std::vector<DecodeTask> tasks;
+};
+
 // One value head of a sequence.
 struct Place {
     std::size_t n = 0, key = 0, head = 0;
@@ -63,14 +70,14 @@ struct Place {
 // them out. Two sets of keys, because the last panel of a head is written during the next.
 class Share {
 public:
-    Share(const Forward32& forward, const DecodeKernel& kernel, std::size_t begin, std::size_t end);
+    Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& room, std::size_t begin, std::size_t end);
 
     // Prepares the next group: false if there is none. Of `states` it calls KeysBefore begin(n, key, tokens) before the
     // value heads of a key head that has tokens; Pending* set(place, task), which sets the state of a task (one without
     // tokens if its padded is 0), nullptr where nothing is ever pending; and const float* at(place), the state.
     template <class States>
     bool next(States& states);
-    const DecodeTask* tasks() const { return m_tasks.get(); }
+    const DecodeTask* tasks() const { return m_room.tasks.data(); }
     std::size_t count() const { return m_count; }
     // The value head of task i, and whether it is the last of its key head.
     Place place(std::size_t i) const { return place(m_first + i / heads(), i % heads()); }
@@ -91,15 +98,13 @@ private:
 
     const Forward32& m_f;
     const DecodeKernel& m_kernel;
-    std::size_t m_first = 0;          // key head of this group
-    std::size_t m_next, m_end;        // key heads still to come
-    std::size_t m_group;              // key heads of a group
-    bool m_fetch;                     // whether the states lie beyond the second-level cache
-    bool m_second = false;            // which set of keys is next
-    std::unique_ptr<float[]> m_room;  // of the keys
-    std::unique_ptr<Keys[]> m_keys;
+    ShareRoom& m_room;
+    std::size_t m_first = 0;    // key head of this group
+    std::size_t m_next, m_end;  // key heads still to come
+    std::size_t m_group;        // key heads of a group
+    bool m_fetch;               // whether the states lie beyond the second-level cache
+    bool m_second = false;      // which set of keys is next
     Keys* m_current = nullptr;  // of this group
-    std::unique_ptr<DecodeTask[]> m_tasks;
     std::size_t m_count = 0;
 };
 
@@ -108,7 +113,7 @@ bool Share::next(States& states) {
     m_count = 0;
     m_first = m_next;
     m_next = std::min(m_end, m_first + m_group);
-    m_current = m_keys.get() + (m_second ? m_group : 0);
+    m_current = m_room.keys.data() + (m_second ? m_group : 0);
     bool any = false;
     for (std::size_t key_head = m_first; key_head < m_next; ++key_head) {
         Keys& keys = m_current[key_head - m_first];
@@ -121,7 +126,7 @@ bool Share::next(States& states) {
             pack(m_f, size(sequence(key_head).begin), tokens, padded, first.key, before, m_kernel, keys);
         }
         for (std::size_t i = 0; i < heads(); ++i) {
-            DecodeTask& task = m_tasks[m_count++];
+            DecodeTask& task = m_room.tasks[m_count++];
             task.tokens = tokens;
             task.padded = padded;
             const Place head = place(key_head, i);
@@ -130,26 +135,29 @@ bool Share::next(States& states) {
         }
     }
     for (std::size_t i = 0; i < m_count; ++i) {
-        m_tasks[i].next = nullptr;
-        if (m_fetch && i + 1 < m_count) m_tasks[i].next = m_tasks[i + 1].read;
+        m_room.tasks[i].next = nullptr;
+        if (m_fetch && i + 1 < m_count) m_room.tasks[i].next = m_room.tasks[i + 1].read;
         fetch_keys_beside(i);
     }
-    if (m_fetch && m_count > 0 && m_next < m_end) m_tasks[m_count - 1].next = states.at(place(m_next, 0));
+    if (m_fetch && m_count > 0 && m_next < m_end) m_room.tasks[m_count - 1].next = states.at(place(m_next, 0));
     // A group without tokens writes nothing: what is unwritten still needs the keys of the one before.
     if (any) m_second = !m_second;
     return m_count > 0;
 }
 
-// Cuts a step into shares of neighbouring heads, each with a thread that calls run(share).
+// Cuts a step into shares of neighbouring heads, each with a thread that calls run(share, its number). rooms: one for
+// each share, made where there is none.
 template <class Run>
-void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads, const Run& run) {
+void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads, std::vector<ShareRoom>& rooms,
+                    const Run& run) {
     const std::size_t tasks = f.sequences.size() * size(f.dims.Hk);
     const int used = decode_threads(f.dims, f.sequences.size(), threads);
     const std::size_t parts = size(used);
+    if (rooms.size() < parts) rooms.resize(parts);
     run_tasks(parts, used, [&] {
         return [&](std::size_t part) {
-            Share share(f, kernel, tasks * part / parts, tasks * (part + 1) / parts);
-            run(share);
+            Share share(f, kernel, rooms[part], tasks * part / parts, tasks * (part + 1) / parts);
+            run(share, part);
         };
     });
 }

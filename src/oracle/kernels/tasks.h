@@ -7,15 +7,15 @@
 #include <exception>
 #include <new>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <type_traits>
-#include <vector>
+
+#include "oracle/kernels/helpers.h"
 
 namespace gdnctl::oracle {
 
 // Calls make_worker() once per thread, then worker(task) for every task in [0, count). Where a thread cannot be
-// started, or has no memory for its worker, the others do all there is. What else is thrown reaches the caller.
+// started, comes late or has no memory for its worker, the others do all there is. What else is thrown reaches the
+// caller.
 template <class MakeWorker>
 void run_tasks(std::size_t count, int threads, const MakeWorker& make_worker) {
     std::atomic<std::size_t> next = 0;
@@ -40,16 +40,7 @@ void run_tasks(std::size_t count, int threads, const MakeWorker& make_worker) {
     };
     const std::size_t helpers = std::min(count, static_cast<std::size_t>(std::max(threads, 1))) - (count > 0 ? 1 : 0);
     {
-        std::vector<std::jthread> pool;
-        const auto start = [&] {
-            try {
-                pool.emplace_back(help);
-                return true;
-            } catch (const std::system_error&) {
-                return false;  // as many as there are, then
-            }
-        };
-        while (pool.size() < helpers && start()) continue;
+        const Helpers beside(helpers, help);
         auto worker = make_worker();
         work(worker);
     }

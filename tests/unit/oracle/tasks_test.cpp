@@ -2,11 +2,18 @@
 #include "oracle/kernels/tasks.h"
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 using namespace gdnctl::oracle;
 
@@ -46,4 +53,80 @@ TEST_CASE("tasks: what a thread throws reaches the caller") {
                                   }),
                         std::runtime_error);
     }
+}
+
+TEST_CASE("tasks: several threads call at once, and tasks have tasks") {
+    std::atomic<int> sum = 0;
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < 3; ++caller) {
+        callers.emplace_back([&] {
+            for (int round = 0; round < 50; ++round) {
+                run_tasks(4, 3, [&] {
+                    return [&](std::size_t) {
+                        run_tasks(2, 2, [&] { return [&](std::size_t task) { sum += static_cast<int>(task) + 1; }; });
+                    };
+                });
+            }
+        });
+    }
+    for (std::thread& caller : callers) caller.join();
+    CHECK(sum == 3 * 50 * 4 * (1 + 2));
+}
+
+TEST_CASE("tasks: threads that help take no signals") {
+    std::atomic<int> helped = 0;
+    std::atomic<bool> open = false, begun = false;
+    const auto caller = std::this_thread::get_id();
+    // One task is the caller's, one a helper's.
+    run_tasks(2, 2, [&] {
+        return [&](std::size_t) {
+            if (std::this_thread::get_id() == caller) {
+                begun = true;
+                while (helped == 0) std::this_thread::yield();
+                return;
+            }
+            while (!begun) std::this_thread::yield();
+            sigset_t mask;
+            pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+            for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1}) open = open || sigismember(&mask, signal) == 0;
+            ++helped;
+        };
+    });
+    CHECK(helped == 1);
+    CHECK_FALSE(open);
+}
+
+// Not under ThreadSanitizer, which ends a child that starts threads after a fork.
+TEST_CASE("tasks: a forked child finds helpers of its own") {
+    CHECK(done(10, 4, true) == std::vector<int>(10, 1));  // the parent has some
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        std::atomic<int> began = 0;
+        // Ends only if somebody else has a task, too.
+        run_tasks(2, 2, [&] {
+            return [&](std::size_t) {
+                ++began;
+                while (began < 2) std::this_thread::yield();
+            };
+        });
+        _exit(began == 2 ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+}
+
+TEST_CASE("tasks: helpers sleep when nothing is asked of them") {
+    CHECK(done(64, 9, true) == std::vector<int>(64, 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto used = [] {
+        timespec time{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    };
+    const auto before = used();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK(used() - before < std::chrono::milliseconds(150));
 }

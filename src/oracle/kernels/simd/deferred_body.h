@@ -54,21 +54,22 @@ __attribute__((always_inline)) inline void fold_rows(const float* k, std::size_t
     }
 }
 
-template <int Bytes, std::size_t Rows, std::size_t Count>
+template <int Bytes, std::size_t Count>
 void fold_all_rows(const DecodeWrites& w, const DeferredRow<Bytes>* weighed, std::size_t dk, float* panel) {
     using P = DeferredPanel<Bytes>;
     DeferredRow<Bytes> d[k_decode_most];
     for (std::size_t j = 0; j < k_decode_most; ++j) {
         for (std::size_t v = 0; v < P::k_all; ++v) d[j][v] = j < w.folded ? weighed[j][v] : typename P::Vector{};
     }
+    constexpr std::size_t k_rows = 2;
     std::size_t i = 0;
-    for (; i + Rows <= dk; i += Rows) {
-        fold_rows<Bytes, Rows, Count>(w.k + i, dk, d, w.folded, w.keep, panel + i * P::k_columns);
+    for (; i + k_rows <= dk; i += k_rows) {
+        fold_rows<Bytes, k_rows, Count>(w.k + i, dk, d, w.folded, w.keep, panel + i * P::k_columns);
     }
     for (; i < dk; ++i) fold_rows<Bytes, 1, 0>(w.k + i, dk, d, w.folded, w.keep, panel + i * P::k_columns);
 }
 
-template <int Bytes, std::size_t Rows>
+template <int Bytes>
 void fold_panel(const DecodeWrites& w, std::size_t state_stride, std::size_t column, std::size_t dk, float* panel) {
     using P = DeferredPanel<Bytes>;
     DeferredRow<Bytes> weighed[k_decode_most];
@@ -77,8 +78,8 @@ void fold_panel(const DecodeWrites& w, std::size_t state_stride, std::size_t col
             weighed[j][v] = w.weights[j] * load<float, Bytes>(w.d + j * state_stride + column + v * P::k_lanes);
         }
     }
-    if (w.folded == k_decode_most) return fold_all_rows<Bytes, Rows, k_decode_most>(w, weighed, dk, panel);
-    fold_all_rows<Bytes, Rows, 0>(w, weighed, dk, panel);
+    if (w.folded == k_decode_most) return fold_all_rows<Bytes, k_decode_most>(w, weighed, dk, panel);
+    fold_all_rows<Bytes, 0>(w, weighed, dk, panel);
 }
 
 // S^T k and S^T q of Tokens tokens from `first` on, to [token][k, q][state_stride]. One token takes two rows at a time,
@@ -191,15 +192,15 @@ inline void finish_tokens(const DecodeTask& task, const float* sums) {
     }
 }
 
-// Rows: of a panel, that are folded into at a time; Most: tokens whose sums there are registers for.
-template <int Bytes, std::size_t Rows, std::size_t Most>
+// Most: tokens whose sums there are registers for.
+template <int Bytes, std::size_t Most>
 void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
     using P = DeferredPanel<Bytes>;
     decode_all(tasks, count, [&](const DecodeTask& task, DecodeAhead&) {
         for (std::size_t column = 0; column < task.state_stride; column += P::k_columns) {
             float* panel = task.write + column * task.dk;
             if (task.writes.folded > 0) {
-                fold_panel<Bytes, Rows>(task.writes, task.state_stride, column, task.dk, panel);
+                fold_panel<Bytes>(task.writes, task.state_stride, column, task.dk, panel);
             }
             switch (task.padded) {
                 case 1: panel_sums<Bytes, 1>(task, panel, 0, sums + column); break;
@@ -214,17 +215,22 @@ void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
     });
 }
 
+// By halves, in registers: a vector whose address is taken is kept in memory also where it is summed up.
 template <int Bytes>
 __attribute__((always_inline)) inline float sum_of_lanes(typename VectorOf<float, Bytes>::type x) {
-    if constexpr (Bytes == 4 * sizeof(float)) {
-        return x[0] + x[1] + (x[2] + x[3]);
-    } else {
-        typedef float Half __attribute__((vector_size(Bytes / 2)));
-        Half low, high;
-        __builtin_memcpy(&low, &x, sizeof low);
-        __builtin_memcpy(&high, reinterpret_cast<const char*>(&x) + sizeof low, sizeof high);
-        return sum_of_lanes<Bytes / 2>(low + high);
+#if defined(__AVX512F__)
+    if constexpr (Bytes == 64) {
+        const __m256 high = _mm512_extractf32x8_ps((__m512)x, 1);
+        return sum_of_lanes<32>((typename VectorOf<float, 32>::type)(_mm512_castps512_ps256((__m512)x) + high));
     }
+#endif
+#if defined(__AVX__)
+    if constexpr (Bytes == 32) {
+        const __m128 high = _mm256_extractf128_ps((__m256)x, 1);
+        return sum_of_lanes<16>((typename VectorOf<float, 16>::type)(_mm256_castps256_ps128((__m256)x) + high));
+    }
+#endif
+    if constexpr (Bytes == 16) return x[0] + x[1] + (x[2] + x[3]);
 }
 
 // Rows rows, that each element of x and y is loaded for once.

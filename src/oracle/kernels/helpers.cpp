@@ -1,0 +1,172 @@
+#include "oracle/kernels/helpers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+namespace gdnctl::oracle {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a thread looks out before it sleeps. Being woken takes 0.05 ms on a virtual machine.
+constexpr auto k_helper_looks = std::chrono::milliseconds(1);
+constexpr auto k_caller_looks = std::chrono::microseconds(200);
+constexpr auto k_selfish = std::chrono::microseconds(50);
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+// Waits until there(), or until `longest` is over; whether it was there. What lasts longer than others would notice
+// lets them have the processor in between.
+template <class There>
+bool look_out(std::chrono::nanoseconds longest, const There& there) {
+    const Clock::time_point begin = Clock::now();
+    for (;;) {
+        for (int i = 0; i < 64; ++i) {
+            if (there()) return true;
+            pause();
+        }
+        const auto passed = Clock::now() - begin;
+        if (passed > longest) return false;
+        if (passed > k_selfish) sched_yield();
+    }
+}
+
+// Locks what is never held for long: to sleep until it is free, and be woken, would take longer.
+void lock_soon(std::unique_lock<std::mutex>& lock) {
+    if (!look_out(k_selfish, [&lock] { return lock.try_lock(); })) lock.lock();
+}
+
+}  // namespace
+
+class HelperPool {
+public:
+    // Never destroyed: helpers wait in it until the process ends.
+    static HelperPool& get();
+
+    void call(Helpers& helpers);
+    void end(Helpers& helpers);
+
+private:
+    void start();
+    void run();
+    Helpers* take(std::unique_lock<std::mutex>& lock);
+
+    static std::atomic<HelperPool*> s_pool;
+
+    std::mutex m_mutex;
+    std::condition_variable m_called, m_ended;
+    std::vector<Helpers*> m_calls;          // with at least one wanted
+    std::atomic<std::size_t> m_wanted = 0;  // of all calls
+    std::size_t m_free = 0;                 // threads without work
+    std::size_t m_asleep = 0;               // of them
+};
+
+std::atomic<HelperPool*> HelperPool::s_pool = nullptr;
+
+HelperPool& HelperPool::get() {
+    static const int at_fork = pthread_atfork(nullptr, nullptr, [] { s_pool = nullptr; });
+    static_cast<void>(at_fork);
+    HelperPool* pool = s_pool;
+    if (pool == nullptr) {
+        auto* mine = new HelperPool;
+        if (s_pool.compare_exchange_strong(pool, mine)) return *mine;
+        delete mine;
+    }
+    return *pool;
+}
+
+void HelperPool::call(Helpers& helpers) {
+    std::unique_lock lock(m_mutex, std::defer_lock);
+    lock_soon(lock);
+    m_calls.push_back(&helpers);
+    m_wanted += helpers.m_wanted;
+    while (m_free < m_wanted) {
+        try {
+            start();
+        } catch (const std::system_error&) {
+            break;  // as many as there are, then
+        }
+    }
+    for (std::size_t i = 0; i < std::min(m_asleep, helpers.m_wanted); ++i) m_called.notify_one();
+}
+
+void HelperPool::start() {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([this] { run(); }).detach();
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ++m_free;
+}
+
+void HelperPool::run() {
+    std::unique_lock lock(m_mutex);
+    for (;;) {
+        Helpers* call = take(lock);
+        --m_free;
+        lock.unlock();
+        call->m_help(call->m_context);
+        lock_soon(lock);
+        ++m_free;
+        if (--call->m_busy == 0) m_ended.notify_all();  // who called may be gone now
+    }
+}
+
+// The oldest call. Looks out for one without the lock, and then sleeps.
+Helpers* HelperPool::take(std::unique_lock<std::mutex>& lock) {
+    while (m_calls.empty()) {
+        lock.unlock();
+        const bool called = look_out(k_helper_looks, [this] { return m_wanted.load(std::memory_order_relaxed) > 0; });
+        lock_soon(lock);
+        if (called || !m_calls.empty()) continue;
+        ++m_asleep;
+        m_called.wait(lock);
+        --m_asleep;
+    }
+    Helpers* call = m_calls.front();
+    ++call->m_busy;
+    --m_wanted;
+    if (--call->m_wanted == 0) m_calls.erase(m_calls.begin());
+    return call;
+}
+
+void HelperPool::end(Helpers& helpers) {
+    std::unique_lock lock(m_mutex, std::defer_lock);
+    lock_soon(lock);
+    m_wanted -= helpers.m_wanted;
+    std::erase(m_calls, &helpers);
+    lock.unlock();
+    if (look_out(k_caller_looks, [&] { return helpers.m_busy == 0; })) return;
+    lock.lock();
+    m_ended.wait(lock, [&] { return helpers.m_busy == 0; });
+}
+
+Helpers::Helpers(std::size_t count, void (*help)(void*), void* context)
+    : m_help(help), m_context(context), m_called(count > 0), m_wanted(count) {
+    if (m_called) HelperPool::get().call(*this);
+}
+
+Helpers::~Helpers() {
+    if (m_called) HelperPool::get().end(*this);
+}
+
+}  // namespace gdnctl::oracle
