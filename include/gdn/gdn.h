@@ -50,6 +50,26 @@ GDN_EXPORT int gdn_forward(const gdn_call* call);
  * initial_state. GDN_UNSUPPORTED: more tokens. */
 GDN_EXPORT int gdn_decode(const gdn_call* call);
 
+/* States that the library keeps between decode steps. What up to 8 tokens wrote waits beside them, so that a step only
+ * reads the states: faster than gdn_decode, which must leave them whole each time. One cache is for one thread at a
+ * time. */
+typedef struct gdn_cache gdn_cache;
+
+/* A cache for calls of these sizes, sequences and head map (batch, tokens and arrays may differ), all states 0.
+ * *cache is NULL unless GDN_OK is returned. */
+GDN_EXPORT int gdn_cache_new(const gdn_call* call, gdn_cache** cache);
+/* NULL is allowed. */
+GDN_EXPORT void gdn_cache_free(gdn_cache* cache);
+
+/* All states from and to the caller's fp32 array [sequences, value_heads, key_dim, value_dim]. Storing changes nothing
+ * of the cache. */
+GDN_EXPORT int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads);
+GDN_EXPORT int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads);
+
+/* As gdn_decode, from the cache's states to the cache's states: those of the call are not used. A sequence without
+ * tokens stays as it is. GDN_INVALID: other sizes than the cache's. What is not GDN_OK has changed nothing. */
+GDN_EXPORT int gdn_cache_step(gdn_cache* cache, const gdn_call* call);
+
 /* Gradients of q, k, v, g, beta and the initial state; out and final_state are not used. The forward is computed again.
  * Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes the memory is allocated. */
 GDN_EXPORT int gdn_backward(const gdn_call* call);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <tuple>
 #include <vector>
 
 #include "gdnctl/oracle/backward32.h"
@@ -15,9 +16,14 @@
 #include "gdnctl/oracle/forward32.h"
 #include "gdnctl/oracle/isa.h"
 
-namespace {
-
 using namespace gdnctl::oracle;
+
+struct gdn_cache {
+    gdn_call sizes;  // its arrays mean nothing
+    DecodeCache states;
+};
+
+namespace {
 
 gdn_tensor array_of(const void* data, std::uint32_t dtype, std::initializer_list<std::int64_t> shape) {
     gdn_tensor t{};
@@ -115,11 +121,13 @@ Result values(const gdn_tensor& t) {
     return Result(static_cast<float*>(t.data));
 }
 
+HeadMap head_map_of(const gdn_call& c) { return c.head_map == GDN_HEADS_TILED ? HeadMap::tiled : HeadMap::interleaved; }
+
 Forward32 forward_of(const gdn_call& c, std::span<const GdnSequence> sequences) {
     Forward32 f;
     f.dims = {c.batch, c.tokens, c.key_heads, c.value_heads, c.key_dim, c.value_dim};
     f.sequences = sequences;
-    f.head_map = c.head_map == GDN_HEADS_TILED ? HeadMap::tiled : HeadMap::interleaved;
+    f.head_map = head_map_of(c);
     f.q = values<ConstValues>(c.q);
     f.k = values<ConstValues>(c.k);
     f.v = values<ConstValues>(c.v);
@@ -172,13 +180,35 @@ int forward(const gdn_call& c) {
     return GDN_OK;
 }
 
+int check_decode(std::span<const GdnSequence> sequences) {
+    const bool few = std::all_of(sequences.begin(), sequences.end(),
+                                 [](const GdnSequence& s) { return s.end - s.begin <= k_decode_tokens; });
+    return few ? GDN_OK : GDN_UNSUPPORTED;
+}
+
 int decode(const gdn_call& c) {
     if (const int bad = check_forward(c, Need::required); bad != GDN_OK) return bad;
     const auto sequences = sequences_of(c);
-    for (const GdnSequence& s : sequences) {
-        if (s.end - s.begin > k_decode_tokens) return GDN_UNSUPPORTED;
-    }
+    if (const int bad = check_decode(sequences); bad != GDN_OK) return bad;
     decode_step(forward_of(c, sequences), c.threads, best_isa());
+    return GDN_OK;
+}
+
+gdn_cache* new_cache(const gdn_call& c) {
+    const GdnDims dims = {c.batch, c.tokens, c.key_heads, c.value_heads, c.key_dim, c.value_dim};
+    return new gdn_cache{c, DecodeCache(dims, head_map_of(c), static_cast<std::size_t>(c.sequences), best_isa())};
+}
+
+int cache_step(gdn_cache& cache, gdn_call c) {
+    c.initial_state = c.final_state = {};
+    if (const int bad = check_forward(c, Need::optional); bad != GDN_OK) return bad;
+    const auto sizes = [](const gdn_call& x) {
+        return std::tuple(x.key_heads, x.value_heads, x.key_dim, x.value_dim, x.sequences, x.head_map);
+    };
+    if (sizes(c) != sizes(cache.sizes)) return GDN_INVALID;
+    const auto sequences = sequences_of(c);
+    if (const int bad = check_decode(sequences); bad != GDN_OK) return bad;
+    cache.states.step(forward_of(c, sequences), c.threads);
     return GDN_OK;
 }
 
@@ -260,11 +290,13 @@ void set_gradients(gdn_call* call, std::uint32_t dtype, const TokenArrays& array
     call->d_initial_state = array_of(d_initial_state, GDN_F32, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
 }
 
-template <class Run>
-int guarded(const gdn_call* call, const Run& run) noexcept {
-    if (call == nullptr) return GDN_INVALID;
+// Of what the caller passed, none of which may be NULL.
+template <class Run, class... Passed>
+int guarded(const Run& run, Passed*... passed) noexcept {
+    const bool all_there = (... && (passed != nullptr));
+    if (!all_there) return GDN_INVALID;
     try {
-        return run(*call);
+        return run(*passed...);
     } catch (const std::bad_alloc&) {
         return GDN_NO_MEMORY;
     } catch (...) {
@@ -325,20 +357,55 @@ void gdn_call_gradients_bf16(gdn_call* call, const uint16_t* d_out, const float*
     set_gradients(call, GDN_BF16, {dq, dk, dv, d_out}, d_final_state, dg, dbeta, d_initial_state);
 }
 
-int gdn_forward(const gdn_call* call) { return guarded(call, forward); }
+int gdn_forward(const gdn_call* call) { return guarded(forward, call); }
 
-int gdn_decode(const gdn_call* call) { return guarded(call, decode); }
+int gdn_decode(const gdn_call* call) { return guarded(decode, call); }
 
-int gdn_backward(const gdn_call* call) { return guarded(call, backward); }
+int gdn_backward(const gdn_call* call) { return guarded(backward, call); }
+
+int gdn_cache_new(const gdn_call* call, gdn_cache** cache) {
+    if (cache != nullptr) *cache = nullptr;
+    return guarded(
+        [](const gdn_call& c, gdn_cache*& to) {
+            const int status = check_sizes(c);
+            if (status == GDN_OK) to = new_cache(c);
+            return status;
+        },
+        call, cache);
+}
+
+void gdn_cache_free(gdn_cache* cache) { delete cache; }
+
+int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads) {
+    return guarded(
+        [threads](gdn_cache& c, const float& from) {
+            c.states.load(&from, threads);
+            return GDN_OK;
+        },
+        cache, states);
+}
+
+int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads) {
+    return guarded(
+        [threads](const gdn_cache& c, float& to) {
+            c.states.store(&to, threads);
+            return GDN_OK;
+        },
+        cache, states);
+}
+
+int gdn_cache_step(gdn_cache* cache, const gdn_call* call) { return guarded(cache_step, cache, call); }
 
 size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
     if (entry != GDN_BACKWARD) return 0;
     std::size_t bytes = 0;
-    (void)guarded(call, [&](const gdn_call& c) {
-        const int status = check_sizes(c);
-        if (status == GDN_OK) bytes = Parts(c, sequences_of(c)).bytes();
-        return status;
-    });
+    (void)guarded(
+        [&](const gdn_call& c) {
+            const int status = check_sizes(c);
+            if (status == GDN_OK) bytes = Parts(c, sequences_of(c)).bytes();
+            return status;
+        },
+        call);
     return bytes;
 }
 

@@ -1,6 +1,6 @@
 # libgdn as it is installed: its names, its needs, and the example built against it with nothing but pkg-config.
 BUILD=$(dirname "$GDNCTL")
-NAMES='gdn_backward gdn_call_arrays gdn_call_arrays_bf16 gdn_call_gradients gdn_call_gradients_bf16 gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
+NAMES='gdn_backward gdn_cache_free gdn_cache_load gdn_cache_new gdn_cache_step gdn_cache_store gdn_call_arrays gdn_call_arrays_bf16 gdn_call_gradients gdn_call_gradients_bf16 gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
 
 # One at a time: an installation writes its manifest and what it generates into the build folder.
 install_it() {
@@ -95,6 +95,63 @@ int main(void)
 C
     cc -O1 few.c $(pkg-config --cflags --libs gdn) -o few || fail "it does not build"
     LD_LIBRARY_PATH=$LIB expect 0 ./few
+}
+
+test_a_cache_without_memory_says_so() {
+    install_it
+    cat >large.c <<'C'
+#include <gdn/gdn.h>
+#include <stdio.h>
+#include <sys/resource.h>
+int main(void)
+{
+    const struct rlimit limit = {1u << 30, 1u << 30};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 77;
+    gdn_call call;
+    gdn_cache *cache = (gdn_cache *)&call;
+    gdn_call_init(&call, 1024, 1, 8, 8, 256, 256); /* 2 GiB of states */
+    const int status = gdn_cache_new(&call, &cache);
+    printf("%s\n", gdn_status_text(status));
+    return status != GDN_NO_MEMORY || cache != NULL;
+}
+C
+    cc -O1 large.c $(pkg-config --cflags --libs gdn) -o large || fail "it does not build"
+    LD_LIBRARY_PATH=$LIB expect 0 ./large
+}
+
+# Helpers outlive a call; a program may close the library all the same.
+test_the_library_can_be_closed_while_helpers_wait() {
+    install_it
+    cat >close.c <<'C'
+#include <dlfcn.h>
+#include <gdn/gdn.h>
+#include <unistd.h>
+enum { T = 64, H = 8, D = 64 };
+static float x[T * H * D], g[T * H], out[T * H * D], state[H * D * D];
+int main(int argc, char **argv)
+{
+    for (int round = 0; round < 3; ++round) {
+        void *library = dlopen(argv[argc - 1], RTLD_NOW);
+        if (library == NULL) return 1;
+        void (*init)(gdn_call *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
+        void (*arrays)(gdn_call *, const float *, const float *, const float *, const float *, const float *,
+                       const float *, float *, float *);
+        int (*forward)(const gdn_call *);
+        *(void **)&init = dlsym(library, "gdn_call_init");
+        *(void **)&arrays = dlsym(library, "gdn_call_arrays");
+        *(void **)&forward = dlsym(library, "gdn_forward");
+        gdn_call call;
+        init(&call, 1, T, H, H, D, D);
+        arrays(&call, x, x, x, g, g, NULL, out, state);
+        call.threads = 4;
+        if (forward(&call) != GDN_OK || dlclose(library) != 0) return 1;
+        usleep(20000);
+    }
+    return 0;
+}
+C
+    cc -O1 close.c $(pkg-config --cflags gdn) -ldl -o close || fail "it does not build"
+    expect 0 ./close "$LIB/libgdn.so"
 }
 
 test_headers_are_plain_c_and_cpp() {

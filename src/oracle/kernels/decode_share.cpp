@@ -153,28 +153,38 @@ void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t p
     }
 }
 
+std::size_t group_of(const Forward32& f, std::size_t key_heads) {
+    const std::size_t heads = size(f.dims.Hv / f.dims.Hk);
+    return std::min(std::max<std::size_t>(k_group_heads / heads, 1), key_heads);
+}
+
+void make_room(const Forward32& f, std::size_t key_heads, ShareRoom& room) {
+    const std::size_t group = group_of(f, key_heads);
+    const std::size_t most = most_tokens_of(f);
+    const std::size_t one = stays(f, most) ? 0 : rounded(size(f.dims.dk) * most);
+    const auto at_least = [](auto& list, std::size_t count) {
+        if (list.size() < count) list.resize(count);
+    };
+    at_least(room.keys, 2 * group);
+    at_least(room.tasks, group * size(f.dims.Hv / f.dims.Hk));
+    at_least(room.rows, 2 * group * 4 * one);
+    for (std::size_t i = 0; i < 2 * group; ++i) {
+        Keys& keys = room.keys[i];
+        keys.k_room = room.rows.data() + 4 * i * one;
+        keys.q_room = keys.k_room + one;
+        keys.rows_k = keys.q_room + one;
+        keys.rows_q = keys.rows_k + one;
+    }
+}
+
 Share::Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& room, std::size_t begin, std::size_t end)
     : m_f(forward),
       m_kernel(kernel),
       m_room(room),
       m_next(begin),
       m_end(end),
-      m_group(std::min(std::max<std::size_t>(k_group_heads / heads(), 1), end - begin)),
+      m_group(group_of(forward, end - begin)),
       m_fetch(worth_fetching(forward)) {
-    if (room.keys.size() < 2 * m_group) room.keys.resize(2 * m_group);
-    if (room.tasks.size() < m_group * heads()) room.tasks.resize(m_group * heads());
-    const std::size_t most = most_tokens_of(forward);
-    if (!stays(forward, most)) {
-        const std::size_t one = rounded(size(forward.dims.dk) * most);
-        if (room.rows.size() < 2 * m_group * 4 * one) room.rows.resize(2 * m_group * 4 * one);
-        for (std::size_t i = 0; i < 2 * m_group; ++i) {
-            Keys& keys = room.keys[i];
-            keys.k_room = room.rows.data() + 4 * i * one;
-            keys.q_room = keys.k_room + one;
-            keys.rows_k = keys.q_room + one;
-            keys.rows_q = keys.rows_k + one;
-        }
-    }
     for (std::size_t key_head = begin; key_head < begin + m_group; ++key_head) fetch_keys(key_head);
 }
 

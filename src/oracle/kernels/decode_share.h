@@ -60,6 +60,11 @@ struct ShareRoom {
     std::vector<DecodeTask> tasks;
 };
 
+// Value heads whose factors are computed together, as key heads.
+std::size_t group_of(const Forward32& f, std::size_t key_heads);
+// Room for a share of so many key heads.
+void make_room(const Forward32& f, std::size_t key_heads, ShareRoom& room);
+
 // One value head of a sequence.
 struct Place {
     std::size_t n = 0, key = 0, head = 0;
@@ -154,6 +159,8 @@ void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads,
     const int used = decode_threads(f.dims, f.sequences.size(), threads);
     const std::size_t parts = size(used);
     if (rooms.size() < parts) rooms.resize(parts);
+    // Before anything is changed: later there might be no memory.
+    for (std::size_t part = 0; part < parts; ++part) make_room(f, tasks / parts + 1, rooms[part]);
     run_tasks(parts, used, [&] {
         return [&](std::size_t part) {
             Share share(f, kernel, rooms[part], tasks * part / parts, tasks * (part + 1) / parts);

@@ -85,6 +85,75 @@ TEST_CASE("libgdn: decoding in place, token by token and a few at once, is the f
     CHECK(gdn_decode(&p.call) == GDN_INVALID);
 }
 
+TEST_CASE("libgdn: a cache decodes what the forward gives, whatever the number of threads and the lengths of steps") {
+    for (const char* name : {"gva_2", "gva_tiled"}) {
+        CAPTURE(name);
+        Problem p(name);
+        REQUIRE(gdn_forward(&p.call) == GDN_OK);
+        const auto& d = p.problem.dims;
+        gdn_cache* cache = nullptr;
+        REQUIRE(gdn_cache_new(&p.call, &cache) == GDN_OK);
+        Floats state(p.final_state.size());
+        if (!p.state.empty()) REQUIRE(gdn_cache_load(cache, p.state.data(), 2) == GDN_OK);
+        Floats out;
+        for (std::int64_t t = 0, step = 1; t < d.T; t += step, step = step % 8 + 1) {
+            const std::int64_t n = std::min(step, d.T - t);
+            Floats part(static_cast<std::size_t>(n * d.Hv * d.dv));
+            gdn_call call;
+            gdn_call_init(&call, 1, n, d.Hk, d.Hv, d.dk, d.dv);
+            gdn_call_arrays(&call, p.q.data() + t * d.Hk * d.dk, p.k.data() + t * d.Hk * d.dk,
+                            p.v.data() + t * d.Hv * d.dv, p.g.data() + t * d.Hv, p.beta.data() + t * d.Hv, nullptr,
+                            part.data(), nullptr);
+            call.l2norm = p.call.l2norm;
+            call.l2norm_eps = p.call.l2norm_eps;
+            call.head_map = p.call.head_map;
+            call.threads = static_cast<int>(t % 3) + 1;
+            REQUIRE(gdn_cache_step(cache, &call) == GDN_OK);
+            out.insert(out.end(), part.begin(), part.end());
+        }
+        REQUIRE(gdn_cache_store(cache, state.data(), 1) == GDN_OK);
+        gdn_cache_free(cache);
+        CHECK(relative_error(out, {p.out.begin(), p.out.end()}) < 1e-6);
+        CHECK(relative_error(state, {p.final_state.begin(), p.final_state.end()}) < 1e-6);
+    }
+}
+
+TEST_CASE("libgdn: a cache refuses calls of other sizes, and nothing of it changes") {
+    Problem p("gva_2");
+    gdn_cache* cache = nullptr;
+    REQUIRE(gdn_cache_new(&p.call, &cache) == GDN_OK);
+    gdn_call call;
+    const auto& d = p.problem.dims;
+    gdn_call_init(&call, 1, 1, d.Hk, d.Hv, d.dk, d.dv);
+    gdn_call_arrays(&call, p.q.data(), p.k.data(), p.v.data(), p.g.data(), p.beta.data(), nullptr, p.out.data(),
+                    nullptr);
+    REQUIRE(gdn_cache_step(cache, &call) == GDN_OK);
+    Floats before(p.final_state.size()), after(before.size());
+    REQUIRE(gdn_cache_store(cache, before.data(), 1) == GDN_OK);
+    CHECK(gdn_cache_step(cache, &p.call) == GDN_UNSUPPORTED);  // 45 tokens
+    gdn_call other = call;
+    other.head_map = GDN_HEADS_TILED;
+    CHECK(gdn_cache_step(cache, &other) == GDN_INVALID);
+    gdn_call_init(&other, 1, 1, d.Hk, d.Hv, d.dk, d.dv / 2);
+    gdn_call_arrays(&other, p.q.data(), p.k.data(), p.v.data(), p.g.data(), p.beta.data(), nullptr, p.out.data(),
+                    nullptr);
+    CHECK(gdn_cache_step(cache, &other) == GDN_INVALID);
+    other = call;
+    other.out = {};
+    CHECK(gdn_cache_step(cache, &other) == GDN_INVALID);
+    REQUIRE(gdn_cache_store(cache, after.data(), 1) == GDN_OK);
+    CHECK(after == before);
+    gdn_cache_free(cache);
+    gdn_cache_free(nullptr);
+
+    CHECK(gdn_cache_step(nullptr, &call) == GDN_INVALID);
+    CHECK(gdn_cache_new(&call, nullptr) == GDN_INVALID);
+    CHECK(gdn_cache_load(nullptr, before.data(), 1) == GDN_INVALID);
+    call.key_heads = 3;
+    CHECK(gdn_cache_new(&call, &cache) == GDN_INVALID);
+    CHECK(cache == nullptr);
+}
+
 TEST_CASE("libgdn: gradients are those of the recurrence's adjoint") {
     for (const char* name : {"gva_2", "gva_tiled", "odd_dims", "varlen", "marin_57_C16"}) {
         for (const bool workspace : {false, true}) {
