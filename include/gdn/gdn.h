@@ -50,8 +50,8 @@ GDN_EXPORT int gdn_forward(const gdn_call* call);
  * initial_state. GDN_UNSUPPORTED: more tokens. */
 GDN_EXPORT int gdn_decode(const gdn_call* call);
 
-/* States that the library keeps between decode steps. What up to 8 tokens wrote waits beside them, so that a step only
- * reads the states: faster than gdn_decode, which must leave them whole each time. One cache is for one thread at a
+/* States that the library keeps between decode steps. What the last tokens wrote waits beside them, so that most steps
+ * only read the states: faster than gdn_decode, which must leave them whole each time. One cache is for one thread at a
  * time. */
 typedef struct gdn_cache gdn_cache;
 

@@ -20,8 +20,8 @@ void decode_step(const Forward32& forward, int threads, Isa isa);
 // than it is handed over.
 int decode_threads(const GdnDims& dims, std::size_t sequences, int threads);
 
-// States of `sequences` sequences, with the writes of up to 8 tokens beside them: a step reads a state, and only when
-// there is no room for its writes puts those before into it. So a state is written once in 8 tokens.
+// States of `sequences` sequences, with the writes of the last tokens beside them: a step reads a state, and only when
+// some have gathered puts them into it. So a state is written once in two tokens (AVX-512: four).
 class DecodeCache {
 public:
     // All states are 0.

@@ -55,12 +55,13 @@ struct DecodeCache::Arrays {
     void store(std::size_t n, std::size_t key, std::size_t head, float* panel, float* to);
 };
 
-// Writes that leave no room for the step's are folded.
+// Writes are folded when there would be too many with those of the step. Those of two steps wait together.
 KeysBefore DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t tokens) {
     std::size_t& count = counts[n * Hk + key];
     std::size_t& folded = folds[n * Hk + key];
     folded = 0;
-    if (count + tokens > k_decode_most) std::swap(folded, count);
+    const std::size_t most = std::clamp(2 * tokens, kernel.pending, k_decode_most);
+    if (count > 0 && count + tokens > most) std::swap(folded, count);
     return {k_of(n, key), count};
 }
 

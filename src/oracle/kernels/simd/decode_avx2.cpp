@@ -2,6 +2,6 @@
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_avx2() { return decode_kernel<32, 4, 2>(); }
+DecodeKernel decode_avx2() { return decode_kernel<32, 4, 2, 2>(); }
 
 }  // namespace gdnctl::oracle

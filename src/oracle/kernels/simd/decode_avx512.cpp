@@ -2,6 +2,6 @@
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_avx512() { return decode_kernel<64, 4, 4>(); }
+DecodeKernel decode_avx512() { return decode_kernel<64, 4, 4, 4>(); }
 
 }  // namespace gdnctl::oracle

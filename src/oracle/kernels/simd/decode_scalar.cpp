@@ -2,6 +2,6 @@
 
 namespace gdnctl::oracle {
 
-DecodeKernel decode_scalar() { return decode_kernel<16, 2, 2>(); }
+DecodeKernel decode_scalar() { return decode_kernel<16, 2, 2, 2>(); }
 
 }  // namespace gdnctl::oracle

@@ -3,10 +3,10 @@
 //   d_t = beta_t (v_t - a_t S^T k_t - sum over j < t of A_tj (k_j.k_t) d_j)
 //   o_t = s (a_t S^T q_t + sum over j <= t of A_tj (k_j.q_t) d_j)
 //   S' = a_last S + sum over j of k_j (A_last,j d_j)^T
-// Deferred, S' is only noted down: the state stays as it is for up to 8 tokens, and is S = base (what is stored) + sum
+// Deferred, S' is only noted down: the state stays as it is for some tokens, and is S = base (what is stored) + sum
 // over the writes j since then of w_j k_j d_j^T. They are sources of the sums above like the tokens before t, with
 // w_j for A_tj. So a step only reads the state, with two multiply-adds an element; a third one a token, and
-// storing it, happen once for 8 tokens, when the writes are folded in.
+// storing it, happen once for several tokens, when the writes are folded in.
 // In place, a panel's S' is written while the next panel is read: the first comes from the nearest cache, the second
 // from wherever the states are.
 #pragma once
@@ -80,7 +80,8 @@ struct DecodeKernel {
     void (*in_place)(const DecodeTask* tasks, std::size_t count, DecodePanel& unwritten) = nullptr;
     // Writes that panel. Until then its task's k must stay.
     void (*finish)(DecodePanel& unwritten) = nullptr;
-    std::size_t panel = 0;  // columns of a panel of deferred steps
+    std::size_t panel = 0;    // columns of a panel of deferred steps
+    std::size_t pending = 0;  // writes that wait at most, unless one step has more
     // sums: room for 2 * padded * state_stride floats.
     void (*deferred)(const DecodeTask* tasks, std::size_t count, float* sums) = nullptr;
     // Folds writes.folded writes into one panel, that of columns `column` on.

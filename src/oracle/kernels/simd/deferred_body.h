@@ -147,6 +147,54 @@ __attribute__((always_inline)) inline void panel_sums(const DecodeTask& task, co
     }
 }
 
+// Both at once for one token: Count writes go into each row, which then feeds the sums. From Count = 2 on there is
+// enough to do between two additions to one sum.
+template <int Bytes, std::size_t Count>
+void fold_and_sum(const DecodeTask& task, std::size_t column, float* panel, float* sums) {
+    using P = DeferredPanel<Bytes>;
+    const DecodeWrites& w = task.writes;
+    typename P::Vector d[Count][P::k_all], sum_k[P::k_all], sum_q[P::k_all];
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < Count; ++j) {
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < P::k_all; ++v) {
+            d[j][v] = w.weights[j] * load<float, Bytes>(w.d + j * task.state_stride + column + v * P::k_lanes);
+        }
+    }
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < P::k_all; ++v) sum_k[v] = sum_q[v] = typename P::Vector{};
+    const float keep = w.keep;
+    const float *k = task.k, *q = task.q, *before = w.k;
+    const std::size_t dk = task.dk;
+    for (std::size_t i = 0; i < dk; ++i, panel += P::k_columns) {
+        // Factors are broadcast before anything is stored: the compiler must assume that a store changes them.
+        const typename P::Vector one_k = broadcast<Bytes>(k + i), one_q = broadcast<Bytes>(q + i);
+        typename P::Vector s[P::k_all];
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < P::k_all; ++v) {
+            s[v] = load<float, Bytes>(panel + v * P::k_lanes);
+            if (keep != 1) s[v] *= keep;
+        }
+#pragma GCC unroll 8
+        for (std::size_t j = 0; j < Count; ++j) {
+            const typename P::Vector factor = broadcast<Bytes>(before + j * dk + i);
+#pragma GCC unroll 2
+            for (std::size_t v = 0; v < P::k_all; ++v) s[v] += factor * d[j][v];
+        }
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < P::k_all; ++v) {
+            store<float, Bytes>(panel + v * P::k_lanes, s[v]);
+            sum_k[v] += one_k * s[v];
+            sum_q[v] += one_q * s[v];
+        }
+    }
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < P::k_all; ++v) {
+        store<float, Bytes>(sums + v * P::k_lanes, sum_k[v]);
+        store<float, Bytes>(sums + task.state_stride + v * P::k_lanes, sum_q[v]);
+    }
+}
+
 // d and out of token t from what its sources wrote, in Vectors vectors at `column`.
 template <int Bytes, std::size_t Vectors>
 __attribute__((always_inline)) inline void finish_columns(const DecodeTask& task, std::size_t t, std::size_t column,
@@ -192,13 +240,17 @@ inline void finish_tokens(const DecodeTask& task, const float* sums) {
     }
 }
 
-// Most: tokens whose sums there are registers for.
-template <int Bytes, std::size_t Most>
+// Pending: writes that wait at most; Most: tokens whose sums there are registers for.
+template <int Bytes, std::size_t Pending, std::size_t Most>
 void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
     using P = DeferredPanel<Bytes>;
     decode_all(tasks, count, [&](const DecodeTask& task, DecodeAhead&) {
         for (std::size_t column = 0; column < task.state_stride; column += P::k_columns) {
             float* panel = task.write + column * task.dk;
+            if (task.writes.folded == Pending && task.padded == 1) {
+                fold_and_sum<Bytes, Pending>(task, column, panel, sums + column);
+                continue;
+            }
             if (task.writes.folded > 0) {
                 fold_panel<Bytes>(task.writes, task.state_stride, column, task.dk, panel);
             }
