@@ -14,6 +14,11 @@ namespace {
 constexpr double k_lowest_base = 0x1p-20;
 constexpr double k_highest_base = 0x1p20;
 
+// How many writes of a key head wait, and how many of them the step under way puts into the states.
+struct alignas(k_cache_line) Writes {
+    std::size_t count = 0, folded = 0;
+};
+
 // Weights and keep for folding `count` writes; gives base afterwards. It takes the state's decay where it can, so that
 // the state need not be multiplied.
 double set_fold(const Pending& pending, std::size_t count, DecodeWrites& writes) {
@@ -34,8 +39,7 @@ struct DecodeCache::Arrays {
     AlignedFloats d;                              // [N, Hv, 8, stride]
     std::vector<float> k;                         // [N, Hk, 8, dk]
     std::vector<Pending> pending;                 // [N, Hv]
-    std::vector<std::size_t> counts;              // [N, Hk]: of writes
-    std::vector<std::size_t> folds;               // [N, Hk]: of writes that the step under way puts into the states
+    std::vector<Writes> writes;                   // [N, Hk]
     std::vector<std::vector<std::size_t>> heads;  // by key head
     // Of the threads' shares of a step.
     std::vector<ShareRoom> rooms;
@@ -57,8 +61,7 @@ struct DecodeCache::Arrays {
 
 // Writes are folded when there would be too many with those of the step. Those of two steps wait together.
 KeysBefore DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t tokens) {
-    std::size_t& count = counts[n * Hk + key];
-    std::size_t& folded = folds[n * Hk + key];
+    auto& [count, folded] = writes[n * Hk + key];
     folded = 0;
     const std::size_t most = std::clamp(2 * tokens, kernel.pending, k_decode_most);
     if (count > 0 && count + tokens > most) std::swap(folded, count);
@@ -72,9 +75,9 @@ Pending* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
     task.state_stride = stride;
     task.writes.k = k_of(p.n, p.key);
     task.writes.d = d_of(p.n, p.head);
-    task.writes.count = counts[p.n * Hk + p.key];
+    const auto [count, folded] = writes[p.n * Hk + p.key];
+    task.writes.count = count;
     task.writes.folded = 0;
-    const std::size_t folded = folds[p.n * Hk + p.key];
     if (task.padded > 0 && folded > 0) head.base = set_fold(head, folded, task.writes);
     return &head;
 }
@@ -85,7 +88,7 @@ void DecodeCache::Arrays::end(const Share& share) {
         const DecodeTask& task = share.tasks()[i];
         if (task.padded == 0 || !share.last_of_key(i)) continue;
         const Place p = share.place(i);
-        std::size_t& count = counts[p.n * Hk + p.key];
+        std::size_t& count = writes[p.n * Hk + p.key].count;
         std::copy_n(share.keys(i).by_token, task.tokens * dk, k_of(p.n, p.key) + count * dk);
         count += task.tokens;
     }
@@ -101,15 +104,14 @@ void DecodeCache::Arrays::load(std::size_t n, std::size_t head, const float* fro
 }
 
 void DecodeCache::Arrays::store(std::size_t n, std::size_t key, std::size_t head, float* panel, float* to) {
-    const std::size_t count = counts[n * Hk + key];
-    DecodeWrites writes;
-    writes.k = k_of(n, key);
-    writes.d = d_of(n, head);
-    const auto base = static_cast<float>(set_fold(pending[n * Hv + head], count, writes));
+    DecodeWrites all;
+    all.k = k_of(n, key);
+    all.d = d_of(n, head);
+    const auto base = static_cast<float>(set_fold(pending[n * Hv + head], writes[n * Hk + key].count, all));
     for (std::size_t column = 0; column < dv; column += kernel.panel) {
         const std::size_t columns = std::min(kernel.panel, dv - column);
         std::copy_n(state(n, head) + column * dk, dk * kernel.panel, panel);
-        kernel.fold(writes, stride, column, dk, panel);
+        kernel.fold(all, stride, column, dk, panel);
         for (std::size_t i = 0; i < dk; ++i) {
             for (std::size_t j = 0; j < columns; ++j) to[i * dv + column + j] = base * panel[i * kernel.panel + j];
         }
@@ -136,8 +138,7 @@ DecodeCache::DecodeCache(const GdnDims& dims, HeadMap head_map, std::size_t sequ
     std::fill_n(a.states.get(), heads * a.state_size(), 0.0F);
     a.k.resize(sequences * a.Hk * a.dk * k_decode_most);
     a.pending.resize(heads);
-    a.counts.resize(sequences * a.Hk);
-    a.folds.resize(sequences * a.Hk);
+    a.writes.resize(sequences * a.Hk);
 }
 
 DecodeCache::DecodeCache(DecodeCache&&) noexcept = default;
@@ -146,7 +147,7 @@ DecodeCache::~DecodeCache() = default;
 
 void DecodeCache::load(const float* states, int threads) {
     Arrays& a = *m_arrays;
-    std::fill(a.counts.begin(), a.counts.end(), 0);
+    std::fill(a.writes.begin(), a.writes.end(), Writes{});
     run_tasks(a.sequences, threads, [&] {
         return [&](std::size_t n) {
             for (std::size_t head = 0; head < a.Hv; ++head) a.load(n, head, states + (n * a.Hv + head) * a.dk * a.dv);

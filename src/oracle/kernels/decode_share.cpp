@@ -1,6 +1,7 @@
 #include "oracle/kernels/decode_share.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 namespace gdnctl::oracle::decoding {
@@ -175,6 +176,12 @@ void make_room(const Forward32& f, std::size_t key_heads, ShareRoom& room) {
         keys.rows_k = keys.q_room + one;
         keys.rows_q = keys.rows_k + one;
     }
+}
+
+std::size_t take_share(std::vector<ShareRoom>& rooms, std::size_t parts) {
+    std::size_t part = Helpers::number() % parts;
+    while (std::atomic_ref(rooms[part].taken).exchange(true)) part = (part + 1) % parts;
+    return part;
 }
 
 Share::Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& room, std::size_t begin, std::size_t end)

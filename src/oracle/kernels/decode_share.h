@@ -27,7 +27,7 @@ inline std::size_t head_of(const GdnDims& dims, HeadMap map, std::size_t key, st
 
 // q and k of one key head for one step, element by element: [dk][padded tokens], zeros beyond the step's tokens. One
 // token's stay where the caller keeps them, if they are fp32 and not to be normalised.
-struct Keys {
+struct alignas(k_cache_line) Keys {
     float *k_room = nullptr, *q_room = nullptr;  // [dk][token]
     float *rows_k = nullptr, *rows_q = nullptr;  // [token][dk]; the same where there is one token
     const float *k = nullptr, *q = nullptr;      // [dk][token]
@@ -44,7 +44,7 @@ struct KeysBefore {
 
 // What was written to one value head since its state was stored: the state is base times that, and the writes with
 // their weights.
-struct Pending {
+struct alignas(k_cache_line) Pending {
     double base = 1;
     double weights[k_decode_most] = {};
 };
@@ -54,10 +54,11 @@ void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t p
           const KeysBefore& before, const DecodeKernel& kernel, Keys& keys);
 
 // Memory of a share, for one step after the other. What it holds means nothing between them.
-struct ShareRoom {
+struct alignas(k_cache_line) ShareRoom {
     std::vector<float> rows;
     std::vector<Keys> keys;
     std::vector<DecodeTask> tasks;
+    bool taken = false;  // the share, in the step under way
 };
 
 // Value heads whose factors are computed together, as key heads.
@@ -150,6 +151,9 @@ bool Share::next(States& states) {
     return m_count > 0;
 }
 
+// A share that no other thread has: the one it had in the last step, if it can be, whose states are in its caches.
+std::size_t take_share(std::vector<ShareRoom>& rooms, std::size_t parts);
+
 // Cuts a step into shares of neighbouring heads, each with a thread that calls run(share, its number). rooms: one for
 // each share, made where there is none.
 template <class Run>
@@ -161,8 +165,10 @@ void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads,
     if (rooms.size() < parts) rooms.resize(parts);
     // Before anything is changed: later there might be no memory.
     for (std::size_t part = 0; part < parts; ++part) make_room(f, tasks / parts + 1, rooms[part]);
+    for (ShareRoom& room : rooms) room.taken = false;
     run_tasks(parts, used, [&] {
-        return [&](std::size_t part) {
+        return [&](std::size_t) {
+            const std::size_t part = take_share(rooms, parts);
             Share share(f, kernel, rooms[part], tasks * part / parts, tasks * (part + 1) / parts);
             run(share, part);
         };

@@ -23,16 +23,18 @@ constexpr auto k_helper_looks = std::chrono::milliseconds(1);
 constexpr auto k_caller_looks = std::chrono::microseconds(200);
 constexpr auto k_selfish = std::chrono::microseconds(50);
 
+thread_local std::size_t t_number = 0;
+
 void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
 }
 
-// Waits until there(), or until `longest` is over; whether it was there. What lasts longer than others would notice
-// lets them have the processor in between.
-template <class There>
-bool look_out(std::chrono::nanoseconds longest, const There& there) {
+// Waits until there(), until `longest` is over, or while `worthwhile`() only; whether it was there. What lasts longer
+// than others would notice lets them have the processor in between.
+template <class There, class Worthwhile>
+bool look_out(std::chrono::nanoseconds longest, const There& there, const Worthwhile& worthwhile) {
     const Clock::time_point begin = Clock::now();
     for (;;) {
         for (int i = 0; i < 64; ++i) {
@@ -40,9 +42,14 @@ bool look_out(std::chrono::nanoseconds longest, const There& there) {
             pause();
         }
         const auto passed = Clock::now() - begin;
-        if (passed > longest) return false;
+        if (passed > longest || !worthwhile()) return false;
         if (passed > k_selfish) sched_yield();
     }
+}
+
+template <class There>
+bool look_out(std::chrono::nanoseconds longest, const There& there) {
+    return look_out(longest, there, [] { return true; });
 }
 
 // Locks what is never held for long: to sleep until it is free, and be woken, would take longer.
@@ -71,8 +78,10 @@ private:
     std::condition_variable m_called, m_ended;
     std::vector<Helpers*> m_calls;          // with at least one wanted
     std::atomic<std::size_t> m_wanted = 0;  // of all calls
+    std::atomic<int> m_processor = -1;      // of the last caller
     std::size_t m_free = 0;                 // threads without work
     std::size_t m_asleep = 0;               // of them
+    std::size_t m_started = 0;
 };
 
 std::atomic<HelperPool*> HelperPool::s_pool = nullptr;
@@ -92,6 +101,7 @@ HelperPool& HelperPool::get() {
 void HelperPool::call(Helpers& helpers) {
     std::unique_lock lock(m_mutex, std::defer_lock);
     lock_soon(lock);
+    m_processor.store(sched_getcpu(), std::memory_order_relaxed);
     m_calls.push_back(&helpers);
     m_wanted += helpers.m_wanted;
     while (m_free < m_wanted) {
@@ -101,7 +111,7 @@ void HelperPool::call(Helpers& helpers) {
             break;  // as many as there are, then
         }
     }
-    for (std::size_t i = 0; i < std::min(m_asleep, helpers.m_wanted); ++i) m_called.notify_one();
+    for (std::size_t awake = m_free - m_asleep; awake < m_wanted && awake < m_free; ++awake) m_called.notify_one();
 }
 
 void HelperPool::start() {
@@ -109,12 +119,16 @@ void HelperPool::start() {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-        std::thread([this] { run(); }).detach();
+        std::thread([this, number = m_started + 1] {
+            t_number = number;
+            run();
+        }).detach();
     } catch (...) {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         throw;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ++m_started;
     ++m_free;
 }
 
@@ -131,11 +145,14 @@ void HelperPool::run() {
     }
 }
 
-// The oldest call. Looks out for one without the lock, and then sleeps.
+// The oldest call. Looks out for one without the lock, and then sleeps; at once where the last caller's processor is
+// its own: it would only be in the way there, and is woken on another.
 Helpers* HelperPool::take(std::unique_lock<std::mutex>& lock) {
     while (m_calls.empty()) {
         lock.unlock();
-        const bool called = look_out(k_helper_looks, [this] { return m_wanted.load(std::memory_order_relaxed) > 0; });
+        const bool called = look_out(
+            k_helper_looks, [this] { return m_wanted.load(std::memory_order_relaxed) > 0; },
+            [this] { return sched_getcpu() != m_processor.load(std::memory_order_relaxed); });
         lock_soon(lock);
         if (called || !m_calls.empty()) continue;
         ++m_asleep;
@@ -159,6 +176,8 @@ void HelperPool::end(Helpers& helpers) {
     lock.lock();
     m_ended.wait(lock, [&] { return helpers.m_busy == 0; });
 }
+
+std::size_t Helpers::number() { return t_number; }
 
 Helpers::Helpers(std::size_t count, void (*help)(void*), void* context)
     : m_help(help), m_context(context), m_called(count > 0), m_wanted(count) {

@@ -12,9 +12,12 @@ namespace gdnctl::oracle {
 // not throw. Callers may be several threads, and helpers themselves.
 //
 // A helper without work looks out for more for a millisecond, letting others have its processor if they want it, and
-// then sleeps. Signals are blocked in helpers. A forked child starts with none.
+// then sleeps; at once where that is the caller's. Signals are blocked in helpers. A forked child starts with none.
 class Helpers {
 public:
+    // The number of this thread among all helpers, from 1 on, as long as it lives; 0: it is none.
+    static std::size_t number();
+
     Helpers(std::size_t count, void (*help)(void*), void* context);
     // help: callable without arguments; it must outlive this object.
     template <class Help>

@@ -42,7 +42,7 @@ struct DecodeWrites {
 // One value head of one sequence. A row of the state has `state_stride` columns, of which `columns` are in use. When
 // the step is deferred, the state lies in the kernel's panels, [panel][dk][columns of a panel], which divide
 // state_stride; columns beyond those in use are zeros; everything is aligned to 64 bytes.
-struct DecodeTask {
+struct alignas(64) DecodeTask {
     ConstValues v;  // [tokens, Hv, dv], at this head
     Values out;
     std::size_t value_stride = 0;
