@@ -19,6 +19,7 @@ struct CallersStates {
     std::size_t state;         // elements of one
     std::vector<float> zeros;  // one, if there are none before the step
 
+    KeysBefore before(std::size_t, std::size_t) const { return {}; }
     KeysBefore begin(std::size_t, std::size_t, std::size_t) { return {}; }
     const float* at(const Place& p) const {
         return f.initial_state == nullptr ? zeros.data() : f.initial_state + of(p);

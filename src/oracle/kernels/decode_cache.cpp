@@ -51,6 +51,7 @@ struct DecodeCache::Arrays {
     float* d_of(std::size_t n, std::size_t head) const { return d.get() + (n * Hv + head) * k_decode_most * stride; }
     float* k_of(std::size_t n, std::size_t key) { return k.data() + (n * Hk + key) * k_decode_most * dk; }
 
+    KeysBefore before(std::size_t n, std::size_t key) { return {k_of(n, key), writes[n * Hk + key].count}; }
     KeysBefore begin(std::size_t n, std::size_t key, std::size_t tokens);
     const float* at(const Place& p) const { return state(p.n, p.head); }
     Pending* set(const Place& p, DecodeTask& task);
@@ -65,7 +66,7 @@ KeysBefore DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_
     folded = 0;
     const std::size_t most = std::clamp(2 * tokens, kernel.pending, k_decode_most);
     if (count > 0 && count + tokens > most) std::swap(folded, count);
-    return {k_of(n, key), count};
+    return before(n, key);
 }
 
 Pending* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {

@@ -209,16 +209,15 @@ void Share::fetch_keys(std::size_t key_head) const {
 }
 
 // Those of the next group, a key head's during each first value head of this one.
-void Share::fetch_keys_beside(std::size_t i) {
-    DecodeTask& task = m_room.tasks[i];
-    task.soon[0] = nullptr;
-    const std::size_t key_head = m_next + i / heads();
-    if (i % heads() > 0 || key_head >= m_end || tokens_of(sequence(key_head)) == 0) return;
+void Share::fetch_keys_beside(DecodeTask& task, std::size_t key_head, const KeysBefore& before) const {
     const auto dk = size(m_f.dims.dk);
     const std::size_t at = (size(sequence(key_head).begin) * key_heads() + key_head % key_heads()) * dk;
     task.soon[0] = address_of(m_f.k, at);
     task.soon[1] = address_of(m_f.q, at);
-    task.soon_bytes = dk * size_of(m_f.k.storage);
+    task.soon_bytes[0] = dk * size_of(m_f.k.storage);
+    task.soon_bytes[1] = dk * size_of(m_f.q.storage);
+    task.soon[2] = before.k;
+    task.soon_bytes[2] = before.count * dk * sizeof(float);
 }
 
 void Share::set_task(const Place& place, const Keys& keys, Pending* pending, DecodeTask& task) const {

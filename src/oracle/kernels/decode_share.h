@@ -80,7 +80,8 @@ public:
 
     // Prepares the next group: false if there is none. Of `states` it calls KeysBefore begin(n, key, tokens) before the
     // value heads of a key head that has tokens; Pending* set(place, task), which sets the state of a task (one without
-    // tokens if its padded is 0), nullptr where nothing is ever pending; and const float* at(place), the state.
+    // tokens if its padded is 0), nullptr where nothing is ever pending; const float* at(place), the state; and
+    // KeysBefore before(n, key), what is pending of it so far.
     template <class States>
     bool next(States& states);
     const DecodeTask* tasks() const { return m_room.tasks.data(); }
@@ -99,7 +100,7 @@ private:
     }
     const GdnSequence& sequence(std::size_t key_head) const { return m_f.sequences[key_head / key_heads()]; }
     void fetch_keys(std::size_t key_head) const;
-    void fetch_keys_beside(std::size_t i);
+    void fetch_keys_beside(DecodeTask& task, std::size_t key_head, const KeysBefore& before) const;
     void set_task(const Place& place, const Keys& keys, Pending* pending, DecodeTask& task) const;
 
     const Forward32& m_f;
@@ -141,9 +142,12 @@ bool Share::next(States& states) {
         }
     }
     for (std::size_t i = 0; i < m_count; ++i) {
-        m_room.tasks[i].next = nullptr;
-        if (m_fetch && i + 1 < m_count) m_room.tasks[i].next = m_room.tasks[i + 1].read;
-        fetch_keys_beside(i);
+        DecodeTask& task = m_room.tasks[i];
+        task.next = m_fetch && i + 1 < m_count ? m_room.tasks[i + 1].read : nullptr;
+        for (std::size_t& bytes : task.soon_bytes) bytes = 0;
+        const std::size_t later = m_next + i / heads();
+        if (i % heads() > 0 || later >= m_end || tokens_of(sequence(later)) == 0) continue;
+        fetch_keys_beside(task, later, states.before(later / key_heads(), later % key_heads()));
     }
     if (m_fetch && m_count > 0 && m_next < m_end) m_room.tasks[m_count - 1].next = states.at(place(m_next, 0));
     // A group without tokens writes nothing: what is unwritten still needs the keys of the one before.

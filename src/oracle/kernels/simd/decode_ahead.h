@@ -42,8 +42,7 @@ inline void decode_fetch_tokens(const DecodeTask& task, const DecodeTask* next) 
         decode_fetch(address_of(next->v, 0), next->columns * element_size(next->v.storage));
         decode_fetch(static_cast<const char*>(next->out.data), next->columns * element_size(next->out.storage));
     }
-    if (task.soon[0] == nullptr) return;
-    for (const char* from : task.soon) decode_fetch(from, task.soon_bytes);
+    for (std::size_t i = 0; i < 3; ++i) decode_fetch(static_cast<const char*>(task.soon[i]), task.soon_bytes[i]);
 }
 
 // sweep(task, ahead) for all tasks that are one.

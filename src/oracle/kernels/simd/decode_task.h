@@ -50,9 +50,9 @@ struct alignas(64) DecodeTask {
     float* write = nullptr;
     std::size_t state_stride = 0, dk = 0, columns = 0;
     const float* next = nullptr;  // the state of the next task, to be fetched meanwhile; nullptr: not worth it
-    // Rows of so many bytes that a later task needs, to be fetched meanwhile; nullptr: none.
-    const char* soon[2] = {};
-    std::size_t soon_bytes = 0;
+    // Rows of so many bytes that later tasks need, to be fetched meanwhile: k, q, and the keys of what is pending.
+    const void* soon[3] = {};
+    std::size_t soon_bytes[3] = {};
     const float* k = nullptr;  // [dk][tokens], normalised
     const float* q = nullptr;
     DecodeWrites writes;     // deferred steps only
