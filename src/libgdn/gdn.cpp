@@ -4,142 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
 #include <memory>
 #include <new>
-#include <tuple>
 #include <vector>
 
 #include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/decode32.h"
-#include "gdnctl/oracle/forward32.h"
-#include "gdnctl/oracle/isa.h"
-
-using namespace gdnctl::oracle;
-
-struct gdn_cache {
-    gdn_call sizes;  // its arrays mean nothing
-    DecodeCache states;
-};
+#include "libgdn/calls.h"
 
 namespace {
 
-gdn_tensor array_of(const void* data, std::uint32_t dtype, std::initializer_list<std::int64_t> shape) {
-    gdn_tensor t{};
-    if (data == nullptr) return t;
-    t.data = const_cast<void*>(data);  // one type serves inputs and outputs; inputs are not written
-    t.dtype = dtype;
-    t.rank = static_cast<std::uint32_t>(shape.size());
-    std::uint64_t stride = 1;  // overflows for sizes that no entry point takes
-    for (std::size_t axis = shape.size(); axis-- > 0;) {
-        t.shape[axis] = shape.begin()[axis];
-        t.strides[axis] = static_cast<std::int64_t>(stride);
-        stride *= static_cast<std::uint64_t>(t.shape[axis]);
-    }
-    return t;
-}
-
-enum class Need { required, optional };
-
-// fp32 (or bf16, where that is `allowed`), the shape that the call's sizes give, no gaps.
-int check(const gdn_tensor& t, std::initializer_list<std::int64_t> shape, Need need, Storage allowed = Storage::f32) {
-    const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
-    if (t.data == nullptr) return need == Need::optional || empty ? GDN_OK : GDN_INVALID;
-    if (t.dtype != GDN_F32 && (t.dtype != GDN_BF16 || allowed != Storage::bf16)) return GDN_UNSUPPORTED;
-    const gdn_tensor plain = array_of(t.data, t.dtype, shape);
-    if (t.rank != plain.rank || !std::equal(shape.begin(), shape.end(), t.shape)) return GDN_INVALID;
-    for (std::uint32_t axis = 0; axis < t.rank; ++axis) {
-        if (t.shape[axis] > 1 && t.strides[axis] != plain.strides[axis]) return GDN_UNSUPPORTED;
-    }
-    return GDN_OK;
-}
-
-int first_of(std::initializer_list<int> results) {
-    for (const int result : results) {
-        if (result != GDN_OK) return result;
-    }
-    return GDN_OK;
-}
-
-// Whether the elements of every array, those of the backward's own included, can be counted: none has more than 2^50.
-bool countable(const gdn_call& c) {
-    const auto of = [](std::int64_t n) { return static_cast<double>(n); };
-    const double rows = of(c.batch) * of(c.tokens);
-    const double state = of(c.value_heads) * of(c.key_dim) * of(c.value_dim);
-    const double states = of(c.sequences) * 2 + rows / k_backward_tokens;
-    const double row = std::max(of(c.key_heads) * of(c.key_dim), of(c.value_heads) * of(c.value_dim));
-    return std::max(rows * row, states * state) <= 0x1p50;
-}
-
-int check_sizes(const gdn_call& c) {
-    if (c.abi_version != GDN_ABI_VERSION || c.struct_size < sizeof(gdn_call)) return GDN_INVALID;
-    constexpr std::int64_t k_most = std::int64_t{1} << 30;
-    for (const std::int64_t n : {c.key_heads, c.value_heads, c.key_dim, c.value_dim}) {
-        if (n < 1 || n >= k_most) return GDN_INVALID;
-    }
-    for (const std::int64_t n : {c.batch, c.tokens, c.sequences}) {
-        if (n < 0 || n >= k_most) return GDN_INVALID;
-    }
-    if (c.value_heads % c.key_heads != 0 || c.head_map > GDN_HEADS_TILED || !countable(c)) return GDN_INVALID;
-    if (c.cu_seqlens == nullptr) return c.sequences == c.batch ? GDN_OK : GDN_INVALID;
-    if (c.batch != 1 || c.cu_seqlens[0] != 0 || c.cu_seqlens[c.sequences] > c.tokens) return GDN_INVALID;
-    for (std::int64_t n = 0; n < c.sequences; ++n) {
-        if (c.cu_seqlens[n] > c.cu_seqlens[n + 1]) return GDN_INVALID;
-    }
-    return GDN_OK;
-}
-
-int check_inputs(const gdn_call& c) {
-    if (const int bad = check_sizes(c); bad != GDN_OK) return bad;
-    return first_of({check(c.q, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required, Storage::bf16),
-                     check(c.k, {c.batch, c.tokens, c.key_heads, c.key_dim}, Need::required, Storage::bf16),
-                     check(c.v, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required, Storage::bf16),
-                     check(c.g, {c.batch, c.tokens, c.value_heads}, Need::required),
-                     check(c.beta, {c.batch, c.tokens, c.value_heads}, Need::required),
-                     check(c.initial_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, Need::optional)});
-}
-
-std::vector<GdnSequence> sequences_of(const gdn_call& c) {
-    std::vector<GdnSequence> sequences;
-    for (std::int64_t n = 0; n < c.sequences; ++n) {
-        if (c.cu_seqlens != nullptr) {
-            sequences.push_back({c.cu_seqlens[n], c.cu_seqlens[n + 1]});
-        } else {
-            sequences.push_back({n * c.tokens, (n + 1) * c.tokens});
-        }
-    }
-    return sequences;
-}
-
-float* floats(const gdn_tensor& t) { return static_cast<float*>(t.data); }
-
-// fp32 or bf16, as its dtype says.
-template <class Result>
-Result values(const gdn_tensor& t) {
-    if (t.dtype == GDN_BF16) return Result(static_cast<Bf16*>(t.data));
-    return Result(static_cast<float*>(t.data));
-}
-
-HeadMap head_map_of(const gdn_call& c) { return c.head_map == GDN_HEADS_TILED ? HeadMap::tiled : HeadMap::interleaved; }
-
-Forward32 forward_of(const gdn_call& c, std::span<const GdnSequence> sequences) {
-    Forward32 f;
-    f.dims = {c.batch, c.tokens, c.key_heads, c.value_heads, c.key_dim, c.value_dim};
-    f.sequences = sequences;
-    f.head_map = head_map_of(c);
-    f.q = values<ConstValues>(c.q);
-    f.k = values<ConstValues>(c.k);
-    f.v = values<ConstValues>(c.v);
-    f.g = floats(c.g);
-    f.beta = floats(c.beta);
-    f.initial_state = floats(c.initial_state);
-    f.out = values<Values>(c.out);
-    f.final_state = floats(c.final_state);
-    f.scale = static_cast<float>(c.scale);
-    if (c.l2norm != 0) f.l2norm_eps = static_cast<float>(c.l2norm_eps);
-    return f;
-}
+using namespace gdnctl::oracle;
+using namespace gdnctl::libgdn;
 
 // What the backward keeps of the forward that it computes again, in floats; each part at a multiple of 64 bytes.
 struct Parts {
@@ -161,12 +37,6 @@ struct Free {
     void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
 };
 
-int check_forward(const gdn_call& c, Need final_state) {
-    return first_of({check_inputs(c),
-                     check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required, Storage::bf16),
-                     check(c.final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, final_state)});
-}
-
 int forward(const gdn_call& c) {
     if (const int bad = check_forward(c, Need::optional); bad != GDN_OK) return bad;
     const auto sequences = sequences_of(c);
@@ -180,35 +50,11 @@ int forward(const gdn_call& c) {
     return GDN_OK;
 }
 
-int check_decode(std::span<const GdnSequence> sequences) {
-    const bool few = std::all_of(sequences.begin(), sequences.end(),
-                                 [](const GdnSequence& s) { return s.end - s.begin <= k_decode_tokens; });
-    return few ? GDN_OK : GDN_UNSUPPORTED;
-}
-
 int decode(const gdn_call& c) {
     if (const int bad = check_forward(c, Need::required); bad != GDN_OK) return bad;
     const auto sequences = sequences_of(c);
     if (const int bad = check_decode(sequences); bad != GDN_OK) return bad;
     decode_step(forward_of(c, sequences), c.threads, best_isa());
-    return GDN_OK;
-}
-
-gdn_cache* new_cache(const gdn_call& c) {
-    const GdnDims dims = {c.batch, c.tokens, c.key_heads, c.value_heads, c.key_dim, c.value_dim};
-    return new gdn_cache{c, DecodeCache(dims, head_map_of(c), static_cast<std::size_t>(c.sequences), best_isa())};
-}
-
-int cache_step(gdn_cache& cache, gdn_call c) {
-    c.initial_state = c.final_state = {};
-    if (const int bad = check_forward(c, Need::optional); bad != GDN_OK) return bad;
-    const auto sizes = [](const gdn_call& x) {
-        return std::tuple(x.key_heads, x.value_heads, x.key_dim, x.value_dim, x.sequences, x.head_map);
-    };
-    if (sizes(c) != sizes(cache.sizes)) return GDN_INVALID;
-    const auto sequences = sequences_of(c);
-    if (const int bad = check_decode(sequences); bad != GDN_OK) return bad;
-    cache.states.step(forward_of(c, sequences), c.threads);
     return GDN_OK;
 }
 
@@ -290,20 +136,6 @@ void set_gradients(gdn_call* call, std::uint32_t dtype, const TokenArrays& array
     call->d_initial_state = array_of(d_initial_state, GDN_F32, {c.sequences, c.value_heads, c.key_dim, c.value_dim});
 }
 
-// Of what the caller passed, none of which may be NULL.
-template <class Run, class... Passed>
-int guarded(const Run& run, Passed*... passed) noexcept {
-    const bool all_there = (... && (passed != nullptr));
-    if (!all_there) return GDN_INVALID;
-    try {
-        return run(*passed...);
-    } catch (const std::bad_alloc&) {
-        return GDN_NO_MEMORY;
-    } catch (...) {
-        return GDN_FAILED;
-    }
-}
-
 }  // namespace
 
 extern "C" {
@@ -362,39 +194,6 @@ int gdn_forward(const gdn_call* call) { return guarded(forward, call); }
 int gdn_decode(const gdn_call* call) { return guarded(decode, call); }
 
 int gdn_backward(const gdn_call* call) { return guarded(backward, call); }
-
-int gdn_cache_new(const gdn_call* call, gdn_cache** cache) {
-    if (cache != nullptr) *cache = nullptr;
-    return guarded(
-        [](const gdn_call& c, gdn_cache*& to) {
-            const int status = check_sizes(c);
-            if (status == GDN_OK) to = new_cache(c);
-            return status;
-        },
-        call, cache);
-}
-
-void gdn_cache_free(gdn_cache* cache) { delete cache; }
-
-int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads) {
-    return guarded(
-        [threads](gdn_cache& c, const float& from) {
-            c.states.load(&from, threads);
-            return GDN_OK;
-        },
-        cache, states);
-}
-
-int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads) {
-    return guarded(
-        [threads](const gdn_cache& c, float& to) {
-            c.states.store(&to, threads);
-            return GDN_OK;
-        },
-        cache, states);
-}
-
-int gdn_cache_step(gdn_cache* cache, const gdn_call* call) { return guarded(cache_step, cache, call); }
 
 size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
     if (entry != GDN_BACKWARD) return 0;

@@ -72,11 +72,12 @@ TEST_CASE("bench: the floor of decoding flips the sign of every state once a tok
     for (const Isa isa : available_isas()) inputs->scale_states(2, isa);
 }
 
-TEST_CASE("bench: a decode step starts a thread only where its states outlast that") {
-    const GdnDims d{1, 1, 4, 8, 128, 128};  // 512 KB of states a sequence
-    CHECK(decode_threads(d, 1, 2) == 1);
-    CHECK(decode_threads(d, 3, 2) == 1);
-    CHECK(decode_threads(d, 4, 2) == 2);
+TEST_CASE("bench: a decode step is shared only where its states outlast that") {
+    const GdnDims d{1, 1, 4, 8, 128, 128};                   // 512 KB of states a sequence
+    CHECK(decode_threads({1, 1, 4, 8, 64, 64}, 1, 2) == 1);  // 128 KB
+    CHECK(decode_threads({1, 1, 4, 8, 64, 64}, 2, 2) == 2);
+    CHECK(decode_threads(d, 1, 2) == 2);
+    CHECK(decode_threads(d, 1, 8) == 3);
     CHECK(decode_threads(d, 64, 1) == 1);
     CHECK(decode_threads(d, 64, 0) == 1);
     CHECK(decode_threads(d, 64, 8) == 8);
