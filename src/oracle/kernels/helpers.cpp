@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -22,12 +21,29 @@ using Clock = std::chrono::steady_clock;
 constexpr auto k_helper_looks = std::chrono::milliseconds(1);
 constexpr auto k_caller_looks = std::chrono::microseconds(200);
 constexpr auto k_selfish = std::chrono::microseconds(50);
+// Of a process, whatever its callers ask for.
+constexpr std::size_t k_most_helpers = 256;
 
 thread_local std::size_t t_number = 0;
 
 void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#endif
+}
+
+// How this thread rounds, and whether it takes denormals for 0.
+unsigned arithmetic() {
+#if defined(__x86_64__)
+    return __builtin_ia32_stmxcsr();
+#else
+    return 0;
+#endif
+}
+
+void set_arithmetic([[maybe_unused]] unsigned state) {
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(state);
 #endif
 }
 
@@ -52,7 +68,7 @@ bool look_out(std::chrono::nanoseconds longest, const There& there) {
     return look_out(longest, there, [] { return true; });
 }
 
-// Locks what is never held for long: to sleep until it is free, and be woken, would take longer.
+// Locks what is not held for long, but while threads start: to sleep until it is free, and be woken, would take longer.
 void lock_soon(std::unique_lock<std::mutex>& lock) {
     if (!look_out(k_selfish, [&lock] { return lock.try_lock(); })) lock.lock();
 }
@@ -68,7 +84,7 @@ public:
     void end(Helpers& helpers);
 
 private:
-    void start();
+    bool start();
     void run();
     Helpers* take(std::unique_lock<std::mutex>& lock);
 
@@ -104,32 +120,29 @@ void HelperPool::call(Helpers& helpers) {
     m_processor.store(sched_getcpu(), std::memory_order_relaxed);
     m_calls.push_back(&helpers);
     m_wanted += helpers.m_wanted;
-    while (m_free < m_wanted) {
-        try {
-            start();
-        } catch (const std::system_error&) {
-            break;  // as many as there are, then
-        }
-    }
+    while (m_free < m_wanted && m_started < k_most_helpers && start()) continue;
     for (std::size_t awake = m_free - m_asleep; awake < m_wanted && awake < m_free; ++awake) m_called.notify_one();
 }
 
-void HelperPool::start() {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+// False: there is no thread, or no memory for one.
+bool HelperPool::start() {
+    sigset_t others, before;
+    sigfillset(&others);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&others, own);
+    pthread_sigmask(SIG_SETMASK, &others, &before);
+    bool started = true;
     try {
         std::thread([this, number = m_started + 1] {
             t_number = number;
             run();
         }).detach();
     } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
+        started = false;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    ++m_started;
-    ++m_free;
+    m_started += started ? 1 : 0;
+    m_free += started ? 1 : 0;
+    return started;
 }
 
 void HelperPool::run() {
@@ -138,6 +151,7 @@ void HelperPool::run() {
         Helpers* call = take(lock);
         --m_free;
         lock.unlock();
+        set_arithmetic(call->m_arithmetic);
         call->m_help(call->m_context);
         lock_soon(lock);
         ++m_free;
@@ -180,12 +194,19 @@ void HelperPool::end(Helpers& helpers) {
 std::size_t Helpers::number() { return t_number; }
 
 Helpers::Helpers(std::size_t count, void (*help)(void*), void* context)
-    : m_help(help), m_context(context), m_called(count > 0), m_wanted(count) {
-    if (m_called) HelperPool::get().call(*this);
+    : m_help(help), m_context(context), m_arithmetic(arithmetic()), m_wanted(count) {
+    if (count == 0) return;
+    try {
+        HelperPool& pool = HelperPool::get();
+        pool.call(*this);
+        m_pool = &pool;
+    } catch (...) {
+        // Without memory for the call nobody has heard of it: the caller does it all.
+    }
 }
 
 Helpers::~Helpers() {
-    if (m_called) HelperPool::get().end(*this);
+    if (m_pool != nullptr) m_pool->end(*this);
 }
 
 }  // namespace gdnctl::oracle

@@ -7,12 +7,16 @@
 
 namespace gdnctl::oracle {
 
+class HelperPool;
+
 // A call to at most `count` other threads to call help(context) once each, beside the caller. Who has not begun when
 // the object ends is not waited for, who has begun is: so help() must return once nothing is left to do. help() must
 // not throw. Callers may be several threads, and helpers themselves.
 //
 // A helper without work looks out for more for a millisecond, letting others have its processor if they want it, and
-// then sleeps; at once where that is the caller's. Signals are blocked in helpers. A forked child starts with none.
+// then sleeps; at once where that is the caller's. It computes with the rounding and the treatment of denormals that
+// its caller has; processors, priority and the like it has from whoever called when it was started. Signals are blocked
+// in helpers, but for those that a thread raises itself. A forked child starts with none.
 class Helpers {
 public:
     // The number of this thread among all helpers, from 1 on, as long as it lives; 0: it is none.
@@ -32,7 +36,8 @@ private:
 
     void (*m_help)(void*);
     void* m_context;
-    const bool m_called;                  // anybody
+    unsigned m_arithmetic;                // the caller's rounding and denormals
+    HelperPool* m_pool = nullptr;         // that was called, if any was
     std::size_t m_wanted;                 // how many more may begin
     std::atomic<std::size_t> m_busy = 0;  // how many have begun and not ended
 };

@@ -27,11 +27,11 @@ void run_tasks(std::size_t count, int threads, const MakeWorker& make_worker) {
     const auto help = [&] {
         std::optional<std::invoke_result_t<const MakeWorker&>> worker;
         try {
-            worker.emplace(make_worker());
-        } catch (const std::bad_alloc&) {
-            return;
-        }
-        try {
+            try {
+                worker.emplace(make_worker());
+            } catch (const std::bad_alloc&) {
+                return;
+            }
             work(*worker);
         } catch (...) {
             if (!failed.test_and_set()) failure = std::current_exception();

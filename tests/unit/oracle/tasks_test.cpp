@@ -2,6 +2,7 @@
 #include "oracle/kernels/tasks.h"
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
@@ -95,6 +96,30 @@ TEST_CASE("tasks: threads that help take no signals") {
     CHECK(helped == 1);
     CHECK_FALSE(open);
 }
+
+#if defined(__x86_64__)
+TEST_CASE("tasks: threads that help round as the caller does") {
+    // 1/3 in fp32, which is rounded up to the nearest.
+    const auto third_of_helper = [] {
+        std::atomic<float> third = 0;
+        const auto caller = std::this_thread::get_id();
+        run_tasks(2, 2, [&] {
+            return [&](std::size_t) {
+                volatile float three = 3;
+                if (std::this_thread::get_id() != caller) third = 1 / three;
+                while (third == 0) std::this_thread::yield();
+            };
+        });
+        return third.load();
+    };
+    CHECK(third_of_helper() == 0x1.555556p-2F);
+    REQUIRE(fesetround(FE_DOWNWARD) == 0);
+    const float downward = third_of_helper();
+    REQUIRE(fesetround(FE_TONEAREST) == 0);
+    CHECK(downward == 0x1.555554p-2F);
+    CHECK(third_of_helper() == 0x1.555556p-2F);
+}
+#endif
 
 // Not under ThreadSanitizer, which ends a child that starts threads after a fork.
 TEST_CASE("tasks: a forked child finds helpers of its own") {
