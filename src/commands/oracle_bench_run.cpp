@@ -168,6 +168,8 @@ Status Bench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs
         if (!m_floors.emplace(threads, m_subjects.size()).second) continue;
         const auto move = [&inputs, threads, this] { inputs.scale_states(threads, m_isa); };
         m_subjects.push_back({fmt::format("states, {}", threads), 0, move, {}, {}});
+        const auto multiply = [threads, this] { oracle::run_multiply_adds(k_peak_steps, threads, m_isa); };
+        m_subjects.push_back({fmt::format("multiply-adds, {}", threads), 0, multiply, {}, {}});
     }
     const std::size_t first = m_subjects.size();
     for (Contestant& c : kernels) m_subjects.push_back(subject_of(c, inputs, reference));
@@ -223,9 +225,10 @@ void Bench::sum_up(const std::vector<Contestant>& kernels, std::size_t first) {
         if (e.pass == oracle::Pass::decode) {
             e.floor_threads = floor_threads(kernels[i]);
             e.of_floor = ratio_of_times(m_subjects[m_floors.at(e.floor_threads)], subject);
-            // Of all threads' peak a step has a share.
-            const double least = oracle::least_flop(m_dims, m_dims.B * m_dims.T, e.pass, true) / nominal_flop(e.pass);
-            e.of_arithmetic = e.timing.of_peak * least * m_threads / e.floor_threads;
+            const double least = oracle::least_flop(m_dims, m_dims.B * m_dims.T, e.pass, true);
+            const Subject& peak = m_subjects[m_floors.at(e.floor_threads) + 1];
+            const double done = m_peak_flop / m_threads * e.floor_threads;  // by that subject
+            e.of_arithmetic = ratio_of_times(peak, subject) * least / done;
         }
         m_entries.push_back(std::move(e));
     }

@@ -152,7 +152,8 @@ private:
     std::string m_missing, m_no_sgemm, m_sgemm_name;
     std::vector<std::vector<float>> m_matrices;
     double m_peak_flop = 0;
-    std::map<int, std::size_t> m_floors;  // the subjects that move the states, by their threads
+    // The subjects that move the states, by their threads, each before one of bare multiply-adds on as many.
+    std::map<int, std::size_t> m_floors;
     std::uint64_t m_checksum = 0;
     std::vector<Subject> m_subjects;  // multiply-adds, sgemm if there is one, the kernels
     Timing m_peak, m_sgemm;

@@ -19,7 +19,12 @@ gdn_cache* new_cache(const gdn_call& c) {
     return new gdn_cache{c, DecodeCache(dims, head_map_of(c), static_cast<std::size_t>(c.sequences), best_isa())};
 }
 
-int cache_step(gdn_cache& cache, gdn_call c) {
+// Then there need be no array either.
+bool nothing(const gdn_cache* cache) { return cache != nullptr && cache->sizes.sequences == 0; }
+
+int cache_step(gdn_cache& cache, const gdn_call& call) {
+    if (const int bad = check_sizes(call); bad != GDN_OK) return bad;
+    gdn_call c = call;
     c.initial_state = c.final_state = {};
     if (const int bad = check_forward(c, Need::optional); bad != GDN_OK) return bad;
     const auto sizes = [](const gdn_call& x) {
@@ -50,6 +55,7 @@ int gdn_cache_new(const gdn_call* call, gdn_cache** cache) {
 void gdn_cache_free(gdn_cache* cache) { delete cache; }
 
 int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads) {
+    if (nothing(cache)) return GDN_OK;
     return guarded(
         [threads](gdn_cache& c, const float& from) {
             c.states.load(&from, threads);
@@ -59,6 +65,7 @@ int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads) {
 }
 
 int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads) {
+    if (nothing(cache)) return GDN_OK;
     return guarded(
         [threads](const gdn_cache& c, float& to) {
             c.states.store(&to, threads);

@@ -24,7 +24,7 @@ struct CallersStates {
     const float* at(const Place& p) const {
         return f.initial_state == nullptr ? zeros.data() : f.initial_state + of(p);
     }
-    Pending* set(const Place& p, DecodeTask& task) {
+    HeadWrites* set(const Place& p, DecodeTask& task) {
         task.read = at(p);
         task.write = f.final_state + of(p);
         task.state_stride = size(f.dims.dv);

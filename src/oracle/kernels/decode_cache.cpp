@@ -13,15 +13,18 @@ namespace {
 // Base stays in this range when it outlives a fold: far from the limits of fp32, and few folds leave it.
 constexpr double k_lowest_base = 0x1p-20;
 constexpr double k_highest_base = 0x1p20;
+// What grows faster than the delta rule takes away would be a large state less large writes: such writes wait no
+// longer.
+constexpr double k_most_growth = 4;
 
 // How many writes of a key head wait, and how many of them the step under way puts into the states.
-struct alignas(k_cache_line) Writes {
+struct alignas(k_cache_line) KeyWrites {
     std::size_t count = 0, folded = 0;
 };
 
 // Weights and keep for folding `count` writes; gives base afterwards. It takes the state's decay where it can, so that
 // the state need not be multiplied.
-double set_fold(const Pending& pending, std::size_t count, DecodeWrites& writes) {
+double set_fold(const HeadWrites& pending, std::size_t count, DecodeWrites& writes) {
     const bool inside = pending.base >= k_lowest_base && pending.base <= k_highest_base;
     const double base = inside ? pending.base : 1;
     writes.folded = count;
@@ -38,8 +41,8 @@ struct DecodeCache::Arrays {
     AlignedFloats states;                         // [N, Hv], each in panels
     AlignedFloats d;                              // [N, Hv, 8, stride]
     std::vector<float> k;                         // [N, Hk, 8, dk]
-    std::vector<Pending> pending;                 // [N, Hv]
-    std::vector<Writes> writes;                   // [N, Hk]
+    std::vector<HeadWrites> pending;              // [N, Hv]
+    std::vector<KeyWrites> writes;                // [N, Hk]
     std::vector<std::vector<std::size_t>> heads;  // by key head
     // Of the threads' shares of a step.
     std::vector<ShareRoom> rooms;
@@ -52,25 +55,42 @@ struct DecodeCache::Arrays {
     float* k_of(std::size_t n, std::size_t key) { return k.data() + (n * Hk + key) * k_decode_most * dk; }
 
     KeysBefore before(std::size_t n, std::size_t key) { return {k_of(n, key), writes[n * Hk + key].count}; }
+    bool grown(std::size_t n, std::size_t key) const;
     KeysBefore begin(std::size_t n, std::size_t key, std::size_t tokens);
     const float* at(const Place& p) const { return state(p.n, p.head); }
-    Pending* set(const Place& p, DecodeTask& task);
+    HeadWrites* set(const Place& p, DecodeTask& task);
     void end(const Share& share);
     void load(std::size_t n, std::size_t head, const float* from);
     void store(std::size_t n, std::size_t key, std::size_t head, float* panel, float* to);
+    // run(n, key) for every key head of every sequence.
+    template <class MakeRun>
+    void for_all_keys(int threads, const MakeRun& make_run) const {
+        run_tasks(sequences * Hk, threads,
+                  [&] { return [&, run = make_run()](std::size_t i) mutable { run(i / Hk, i % Hk); }; });
+    }
 };
+
+// Whether decays above 1 have made the state, or a write that waits, much larger than it was.
+bool DecodeCache::Arrays::grown(std::size_t n, std::size_t key) const {
+    const std::size_t count = writes[n * Hk + key].count;
+    return std::any_of(heads[key].begin(), heads[key].end(), [&](std::size_t head) {
+        const HeadWrites& w = pending[n * Hv + head];
+        return w.growth > k_most_growth ||
+               std::any_of(w.weights, w.weights + count, [](double weight) { return weight > k_most_growth; });
+    });
+}
 
 // Writes are folded when there would be too many with those of the step. Those of two steps wait together.
 KeysBefore DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t tokens) {
     auto& [count, folded] = writes[n * Hk + key];
     folded = 0;
-    const std::size_t most = std::clamp(2 * tokens, kernel.pending, k_decode_most);
-    if (count > 0 && count + tokens > most) std::swap(folded, count);
+    const std::size_t most = std::clamp(2 * tokens, kernel.most_writes, k_decode_most);
+    if (count > 0 && (count + tokens > most || grown(n, key))) std::swap(folded, count);
     return before(n, key);
 }
 
-Pending* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
-    Pending& head = pending[p.n * Hv + p.head];
+HeadWrites* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
+    HeadWrites& head = pending[p.n * Hv + p.head];
     task.read = state(p.n, p.head);
     task.write = state(p.n, p.head);
     task.state_stride = stride;
@@ -79,7 +99,10 @@ Pending* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
     const auto [count, folded] = writes[p.n * Hk + p.key];
     task.writes.count = count;
     task.writes.folded = 0;
-    if (task.padded > 0 && folded > 0) head.base = set_fold(head, folded, task.writes);
+    if (task.padded > 0 && folded > 0) {
+        head.base = set_fold(head, folded, task.writes);
+        head.growth = 1;
+    }
     return &head;
 }
 
@@ -148,22 +171,20 @@ DecodeCache::~DecodeCache() = default;
 
 void DecodeCache::load(const float* states, int threads) {
     Arrays& a = *m_arrays;
-    std::fill(a.writes.begin(), a.writes.end(), Writes{});
-    run_tasks(a.sequences, threads, [&] {
-        return [&](std::size_t n) {
-            for (std::size_t head = 0; head < a.Hv; ++head) a.load(n, head, states + (n * a.Hv + head) * a.dk * a.dv);
+    a.for_all_keys(threads, [&] {
+        return [&](std::size_t n, std::size_t key) {
+            a.writes[n * a.Hk + key] = {};
+            for (const std::size_t head : a.heads[key]) a.load(n, head, states + (n * a.Hv + head) * a.dk * a.dv);
         };
     });
 }
 
 void DecodeCache::store(float* states, int threads) const {
     Arrays& a = *m_arrays;
-    run_tasks(a.sequences, threads, [&] {
-        return [&, panel = std::vector<float>(a.dk * a.kernel.panel)](std::size_t n) mutable {
-            for (std::size_t key = 0; key < a.Hk; ++key) {
-                for (const std::size_t head : a.heads[key]) {
-                    a.store(n, key, head, panel.data(), states + (n * a.Hv + head) * a.dk * a.dv);
-                }
+    a.for_all_keys(threads, [&] {
+        return [&, panel = std::vector<float>(a.dk * a.kernel.panel)](std::size_t n, std::size_t key) mutable {
+            for (const std::size_t head : a.heads[key]) {
+                a.store(n, key, head, panel.data(), states + (n * a.Hv + head) * a.dk * a.dv);
             }
         };
     });

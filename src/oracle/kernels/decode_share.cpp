@@ -31,7 +31,7 @@ float dot(const float* a, const float* b, std::size_t count) {
 // pending: what this step's tokens come after, and then what comes after this step; nullptr: what is stored is the
 // state.
 void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::size_t padded, const Keys& keys,
-                 Pending* pending, DecodeTask& task) {
+                 HeadWrites* pending, DecodeTask& task) {
     const std::size_t before = task.writes.count;
     double alpha[k_decode_most];
     double weights[k_decode_most];
@@ -73,6 +73,7 @@ void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::siz
         after *= alpha[t];
     }
     if (pending == nullptr) return;
+    pending->growth *= after;
     pending->base = product;
     std::copy_n(weights, before + task.tokens, pending->weights);
 }
@@ -220,7 +221,7 @@ void Share::fetch_keys_beside(DecodeTask& task, std::size_t key_head, const Keys
     task.soon_bytes[2] = before.count * dk * sizeof(float);
 }
 
-void Share::set_task(const Place& place, const Keys& keys, Pending* pending, DecodeTask& task) const {
+void Share::set_task(const Place& place, const Keys& keys, HeadWrites* pending, DecodeTask& task) const {
     const std::size_t dv = size(m_f.dims.dv);
     const std::size_t row = size(m_f.sequences[place.n].begin);
     const std::size_t at = (row * size(m_f.dims.Hv) + place.head) * dv;

@@ -43,9 +43,9 @@ struct KeysBefore {
 };
 
 // What was written to one value head since its state was stored: the state is base times that, and the writes with
-// their weights.
-struct alignas(k_cache_line) Pending {
-    double base = 1;
+// their weights. `growth` is the product of the decays since then.
+struct alignas(k_cache_line) HeadWrites {
+    double base = 1, growth = 1;
     double weights[k_decode_most] = {};
 };
 
@@ -79,8 +79,8 @@ public:
     Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& room, std::size_t begin, std::size_t end);
 
     // Prepares the next group: false if there is none. Of `states` it calls KeysBefore begin(n, key, tokens) before the
-    // value heads of a key head that has tokens; Pending* set(place, task), which sets the state of a task (one without
-    // tokens if its padded is 0), nullptr where nothing is ever pending; const float* at(place), the state; and
+    // value heads of a key head that has tokens; HeadWrites* set(place, task), which sets the state of a task (one
+    // without tokens if its padded is 0), nullptr where nothing is ever pending; const float* at(place), the state; and
     // KeysBefore before(n, key), what is pending of it so far.
     template <class States>
     bool next(States& states);
@@ -101,7 +101,7 @@ private:
     const GdnSequence& sequence(std::size_t key_head) const { return m_f.sequences[key_head / key_heads()]; }
     void fetch_keys(std::size_t key_head) const;
     void fetch_keys_beside(DecodeTask& task, std::size_t key_head, const KeysBefore& before) const;
-    void set_task(const Place& place, const Keys& keys, Pending* pending, DecodeTask& task) const;
+    void set_task(const Place& place, const Keys& keys, HeadWrites* pending, DecodeTask& task) const;
 
     const Forward32& m_f;
     const DecodeKernel& m_kernel;
@@ -137,12 +137,13 @@ bool Share::next(States& states) {
             task.tokens = tokens;
             task.padded = padded;
             const Place head = place(key_head, i);
-            Pending* pending = states.set(head, task);
+            HeadWrites* pending = states.set(head, task);
             if (tokens > 0) set_task(head, keys, pending, task);
         }
     }
     for (std::size_t i = 0; i < m_count; ++i) {
         DecodeTask& task = m_room.tasks[i];
+        task.far = m_fetch;
         task.next = m_fetch && i + 1 < m_count ? m_room.tasks[i + 1].read : nullptr;
         for (std::size_t& bytes : task.soon_bytes) bytes = 0;
         const std::size_t later = m_next + i / heads();
@@ -155,7 +156,8 @@ bool Share::next(States& states) {
     return m_count > 0;
 }
 
-// A share that no other thread has: the one it had in the last step, if it can be, whose states are in its caches.
+// A share that no other thread has: where a step uses all helpers there are, the one this thread had in the last step,
+// whose states are in its caches.
 std::size_t take_share(std::vector<ShareRoom>& rooms, std::size_t parts);
 
 // Cuts a step into shares of neighbouring heads, each with a thread that calls run(share, its number). rooms: one for

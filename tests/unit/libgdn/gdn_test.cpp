@@ -255,6 +255,78 @@ TEST_CASE("libgdn: bf16 arrays give what fp32 arrays of the same values give, ro
     }
 }
 
+TEST_CASE("libgdn: a cache takes bf16 arrays and packed sequences") {
+    Problem p("varlen");
+    const Halves q = halved(p.q), k = halved(p.k), v = halved(p.v);
+    REQUIRE(gdn_forward(&p.call) == GDN_OK);
+    // Tokens of each sequence, three a step: the sequences end after different steps.
+    const auto& d = p.problem.dims;
+    gdn_cache *wide = nullptr, *narrow = nullptr;
+    REQUIRE(gdn_cache_new(&p.call, &wide) == GDN_OK);
+    REQUIRE(gdn_cache_new(&p.call, &narrow) == GDN_OK);
+    if (!p.state.empty()) {
+        REQUIRE(gdn_cache_load(wide, p.state.data(), 1) == GDN_OK);
+        REQUIRE(gdn_cache_load(narrow, p.state.data(), 1) == GDN_OK);
+    }
+    Floats out(p.out.size());
+    Halves out_halves(out.size());
+    bool left = true;
+    for (std::int64_t first = 0; left; first += 3) {
+        left = false;
+        for (const auto& s : p.problem.sequences) left = left || s.begin + first < s.end;
+        // The step's tokens are packed anew, as a server's batch is.
+        std::vector<std::int64_t> rows, cu_seqlens{0};
+        for (const auto& s : p.problem.sequences) {
+            for (std::int64_t t = s.begin + first; t < std::min(s.end, s.begin + first + 3); ++t) rows.push_back(t);
+            cu_seqlens.push_back(static_cast<std::int64_t>(rows.size()));
+        }
+        const auto picked = [&rows]<class Value>(const std::vector<Value>& from, std::int64_t width) {
+            std::vector<Value> to;
+            for (const std::int64_t row : rows) {
+                to.insert(to.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
+            }
+            return to;
+        };
+        const auto put_back = [&rows]<class Value>(const std::vector<Value>& from, std::int64_t width,
+                                                   std::vector<Value>& to) {
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+                std::copy_n(from.begin() + static_cast<std::int64_t>(i) * width, width, to.begin() + rows[i] * width);
+            }
+        };
+        const Floats g = picked(p.g, d.Hv), beta = picked(p.beta, d.Hv);
+        Floats part(rows.size() * static_cast<std::size_t>(d.Hv * d.dv));
+        Halves part_halves(part.size());
+        gdn_call call;
+        gdn_call_init(&call, 1, static_cast<std::int64_t>(rows.size()), d.Hk, d.Hv, d.dk, d.dv);
+        call.cu_seqlens = cu_seqlens.data();
+        call.sequences = p.call.sequences;
+        call.l2norm = p.call.l2norm;
+        call.l2norm_eps = p.call.l2norm_eps;
+        call.head_map = p.call.head_map;
+        const Floats wide_q = picked(p.q, d.Hk * d.dk), wide_k = picked(p.k, d.Hk * d.dk);
+        const Floats wide_v = picked(p.v, d.Hv * d.dv);
+        gdn_call_arrays(&call, wide_q.data(), wide_k.data(), wide_v.data(), g.data(), beta.data(), nullptr, part.data(),
+                        nullptr);
+        REQUIRE(gdn_cache_step(wide, &call) == GDN_OK);
+        const Halves narrow_q = picked(q, d.Hk * d.dk), narrow_k = picked(k, d.Hk * d.dk);
+        const Halves narrow_v = picked(v, d.Hv * d.dv);
+        gdn_call_arrays_bf16(&call, narrow_q.data(), narrow_k.data(), narrow_v.data(), g.data(), beta.data(), nullptr,
+                             part_halves.data(), nullptr);
+        REQUIRE(gdn_cache_step(narrow, &call) == GDN_OK);
+        put_back(part, d.Hv * d.dv, out);
+        put_back(part_halves, d.Hv * d.dv, out_halves);
+    }
+    CHECK(relative_error(out, {p.out.begin(), p.out.end()}) < 1e-6);
+    CHECK(is_rounded(out_halves, out));
+    Floats state(p.final_state.size()), narrow_state(state.size());
+    REQUIRE(gdn_cache_store(wide, state.data(), 2) == GDN_OK);
+    REQUIRE(gdn_cache_store(narrow, narrow_state.data(), 1) == GDN_OK);
+    CHECK(relative_error(state, {p.final_state.begin(), p.final_state.end()}) < 1e-6);
+    CHECK(state == narrow_state);
+    gdn_cache_free(wide);
+    gdn_cache_free(narrow);
+}
+
 TEST_CASE("libgdn: calls that make no sense are refused, others told that they are not supported") {
     const auto status = [](const auto& spoil) {
         Problem p("gva_2");

@@ -90,9 +90,12 @@ TEST_CASE("decode: judged OK on the numerics and edges, one token a step and sev
     std::vector<GdnCase> cases;
     for (const char* name : {"random_normed", "keys_cos91", "keys_identical", "gate_1e4", "gate_1e30", "gate_inf",
                              "gates_minus_30", "beta_corners", "odd_dims", "gva_4", "gva_tiled", "varlen",
-                             "varlen_empty_passthrough", "tail_1_C16", "values_1e18"}) {
+                             "varlen_empty_passthrough", "tail_1_C16", "values_1e18", "gates_positive"}) {
         cases.push_back(plain(name));
     }
+    cases.push_back(plain("gva_2"));
+    cases.back().name = "gates of both signs";
+    cases.back().gate = GateRecipe::both_signs;
     for (const GdnDims& dims : {GdnDims{2, 19, 2, 4, 24, 72}, {3, 11, 1, 3, 5, 33}, {1, 9, 1, 1, 130, 31}}) {
         GdnCase c = plain("gva_2");
         c.name = "uneven";
@@ -162,14 +165,77 @@ TEST_CASE("decode: storing a cache changes nothing of it, and is what the steps 
     }
 }
 
-TEST_CASE("decode: states large enough for several threads") {
+TEST_CASE("decode: a loaded cache knows nothing of before, and a cache may have other threads in every step") {
+    // 4 MB of states: a share for each of four threads.
     GdnCase c = plain("gva_2");
-    c.dims = {40, 3, 2, 2, 128, 128};
+    c.dims = {8, 23, 4, 8, 128, 128};
     Arrays a(c);
-    for (const How how : {How::deferred, How::in_place}) {
-        const GdnOutputs one = a.decode(how, {1}, 1, best_isa());
-        CHECK(a.decode(how, {1}, 4, best_isa()).final_state == one.final_state);
-        CHECK(judged(a.reference, outputs_of(a.reference, one)).verdict == Verdict::ok);
+    const std::vector<GdnSequence>& all = a.reference.problem.sequences;
+    for (const Isa isa : available_isas()) {
+        CAPTURE(std::string(name_of(isa)));
+        DecodeCache cache(a.f.dims, a.f.head_map, all.size(), isa);
+        std::vector<float> first_out, first_state;
+        for (const int threads : {1, 4, 3, 0}) {
+            cache.load(a.state.data(), 2);
+            std::fill(a.out.begin(), a.out.end(), -1.0F);
+            // Folds of a whole set of writes, of some, and of several tokens' at once.
+            for (std::int64_t t = 0, step = 0; t < c.dims.T; ++step) {
+                const std::int64_t tokens = std::min<std::int64_t>(step < 11 ? 1 : step % 5 + 1, c.dims.T - t);
+                std::vector<GdnSequence> now;
+                for (const GdnSequence& s : all) now.push_back({s.begin + t, s.begin + t + tokens});
+                a.f.sequences = now;
+                cache.step(a.f, threads > 0 ? threads : static_cast<int>(step % 4) + 1);
+                t += tokens;
+            }
+            std::vector<float> state(a.state.size());
+            cache.store(state.data(), threads);
+            if (threads == 1) {
+                first_out = a.out;
+                first_state = state;
+                const GdnOutputs got{{a.out.begin(), a.out.end()}, {state.begin(), state.end()}, 0};
+                CHECK(judged(a.reference, outputs_of(a.reference, got)).verdict == Verdict::ok);
+            } else {
+                CAPTURE(threads);
+                CHECK(a.out == first_out);
+                CHECK(state == first_state);
+            }
+        }
+    }
+}
+
+TEST_CASE("decode: decays far above 1 err no more than they do in place") {
+    GdnCase c = plain("gva_2");
+    c.dims = {1, 12, 2, 4, 32, 32};
+    for (const float gate : {2.0F, 25.0F, 50.0F}) {
+        CAPTURE(gate);
+        Arrays a(c);
+        GdnProblem& p = a.reference.problem;
+        // As many tokens as give no state too large for fp32.
+        p.sequences[0].end = std::min<std::int64_t>(c.dims.T, 1 + static_cast<std::int64_t>(80 / gate));
+        std::fill(p.gate.begin(), p.gate.end(), gate);
+        std::fill(p.initial_state.begin(), p.initial_state.end(), 0.0);
+        std::fill(a.g.begin(), a.g.end(), gate);
+        std::fill(a.state.begin(), a.state.end(), 0.0F);
+        a.reference = make_reference(p, a.reference.contract, 1);
+        const std::size_t row = static_cast<std::size_t>(c.dims.Hv * c.dims.dv);
+        const std::vector<double>& truth = a.reference.truth.out;
+        for (const Isa isa : available_isas()) {
+            CAPTURE(std::string(name_of(isa)));
+            const GdnOutputs in_place = a.decode(How::in_place, {1}, 1, isa);
+            const GdnOutputs deferred = a.decode(How::deferred, {1}, 1, isa);
+            for (std::int64_t t = 0; t < p.sequences[0].end; ++t) {
+                CAPTURE(t);
+                double largest = 0, of_in_place = 0, of_deferred = 0;
+                for (std::size_t i = static_cast<std::size_t>(t) * row; i < static_cast<std::size_t>(t + 1) * row;
+                     ++i) {
+                    REQUIRE(std::isfinite(deferred.out[i]));
+                    largest = std::max(largest, std::abs(truth[i]));
+                    of_in_place = std::max(of_in_place, std::abs(in_place.out[i] - truth[i]));
+                    of_deferred = std::max(of_deferred, std::abs(deferred.out[i] - truth[i]));
+                }
+                CHECK(of_deferred <= 3 * of_in_place + 1e-6 * largest);
+            }
+        }
     }
 }
 

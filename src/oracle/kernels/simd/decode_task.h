@@ -41,7 +41,7 @@ struct DecodeWrites {
 
 // One value head of one sequence. A row of the state has `state_stride` columns, of which `columns` are in use. When
 // the step is deferred, the state lies in the kernel's panels, [panel][dk][columns of a panel], which divide
-// state_stride; columns beyond those in use are zeros; everything is aligned to 64 bytes.
+// state_stride; columns beyond those in use are zeros.
 struct alignas(64) DecodeTask {
     ConstValues v;  // [tokens, Hv, dv], at this head
     Values out;
@@ -49,7 +49,8 @@ struct alignas(64) DecodeTask {
     const float* read = nullptr;  // [dk][state_stride], or panels
     float* write = nullptr;
     std::size_t state_stride = 0, dk = 0, columns = 0;
-    const float* next = nullptr;  // the state of the next task, to be fetched meanwhile; nullptr: not worth it
+    bool far = false;             // states lie beyond the second-level cache
+    const float* next = nullptr;  // the state of the next task, if it is far and to be fetched meanwhile
     // Rows of so many bytes that later tasks need, to be fetched meanwhile: k, q, and the keys of what is pending.
     const void* soon[3] = {};
     std::size_t soon_bytes[3] = {};
@@ -80,8 +81,8 @@ struct DecodeKernel {
     void (*in_place)(const DecodeTask* tasks, std::size_t count, DecodePanel& unwritten) = nullptr;
     // Writes that panel. Until then its task's k must stay.
     void (*finish)(DecodePanel& unwritten) = nullptr;
-    std::size_t panel = 0;    // columns of a panel of deferred steps
-    std::size_t pending = 0;  // writes that wait at most, unless one step has more
+    std::size_t panel = 0;        // columns of a panel of deferred steps
+    std::size_t most_writes = 0;  // that wait, where steps have one token each
     // sums: room for 2 * padded * state_stride floats.
     void (*deferred)(const DecodeTask* tasks, std::size_t count, float* sums) = nullptr;
     // Folds writes.folded writes into one panel, that of columns `column` on.

@@ -121,8 +121,8 @@ __attribute__((always_inline)) inline void panel_sums(const DecodeTask& task, co
     constexpr std::size_t k_page_rows = k_page / (P::k_columns * sizeof(float));
     for (std::size_t i = 0; i < rows;) {
         const std::size_t end = i + k_page_rows < rows ? i + k_page_rows : rows;
-        // A processor's own prefetching ends at a page: what follows this one, be it of the next panel or state.
-        if (task.next != nullptr) decode_fetch(reinterpret_cast<const char*>(panel) + k_page, k_page / 8);
+        // A processor's own prefetching ends at a page: what follows this one, of this state or (mostly) the next.
+        if (task.far) decode_fetch(reinterpret_cast<const char*>(panel) + k_page, k_page / 8);
         for (; i + k_rows <= end; i += k_rows) {
             row(0);
             if constexpr (k_rows == 2) row(1);
@@ -240,15 +240,15 @@ inline void finish_tokens(const DecodeTask& task, const float* sums) {
     }
 }
 
-// Pending: writes that wait at most; Most: tokens whose sums there are registers for.
-template <int Bytes, std::size_t Pending, std::size_t Most>
+// MostWrites: writes that wait at most; Most: tokens whose sums there are registers for.
+template <int Bytes, std::size_t MostWrites, std::size_t Most>
 void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
     using P = DeferredPanel<Bytes>;
     decode_all(tasks, count, [&](const DecodeTask& task, DecodeAhead&) {
         for (std::size_t column = 0; column < task.state_stride; column += P::k_columns) {
             float* panel = task.write + column * task.dk;
-            if (task.writes.folded == Pending && task.padded == 1) {
-                fold_and_sum<Bytes, Pending>(task, column, panel, sums + column);
+            if (task.writes.folded == MostWrites && task.padded == 1) {
+                fold_and_sum<Bytes, MostWrites>(task, column, panel, sums + column);
                 continue;
             }
             if (task.writes.folded > 0) {
