@@ -140,6 +140,30 @@ TEST_CASE("decode: in place and out of place give the same bits, as does every n
     }
 }
 
+TEST_CASE("decode: a sequence gives the same bits alone as among others, whose states lie beyond the nearest caches") {
+    GdnCase c = plain("gva_2");
+    c.dims = {12, 3, 2, 2, 65, 208};  // 1.3 MB; columns that fill panels of 128, 64 and 16
+    Arrays many(c);
+    const std::vector<GdnSequence> all = many.reference.problem.sequences;
+    const std::size_t state = many.state.size() / all.size(), out = many.out.size() / all.size();
+    for (const Isa isa : available_isas()) {
+        CAPTURE(std::string(name_of(isa)));
+        for (const How how : {How::deferred, How::in_place, How::out_of_place}) {
+            CAPTURE(static_cast<int>(how));
+            many.reference.problem.sequences = all;
+            const GdnOutputs together = many.decode(how, {1}, 3, isa);
+            CHECK(judged(many.reference, outputs_of(many.reference, together)).verdict == Verdict::ok);
+            many.reference.problem.sequences = {all[0]};
+            std::fill(many.out.begin(), many.out.end(), -1.0F);
+            const GdnOutputs alone = many.decode(how, {1}, 1, isa);
+            CHECK(std::equal(alone.out.begin(), alone.out.begin() + static_cast<std::ptrdiff_t>(out),
+                             together.out.begin()));
+            CHECK(std::equal(alone.final_state.begin(), alone.final_state.begin() + static_cast<std::ptrdiff_t>(state),
+                             together.final_state.begin()));
+        }
+    }
+}
+
 TEST_CASE("decode: storing a cache changes nothing of it, and is what the steps so far give") {
     GdnCase c = plain("gva_4");
     c.dims = {2, 21, 2, 8, 40, 24};

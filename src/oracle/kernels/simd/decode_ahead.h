@@ -11,6 +11,8 @@ namespace {
 // processor's own prefetching ends at each page.
 class DecodeAhead {
 public:
+    // Nothing.
+    DecodeAhead() = default;
     explicit DecodeAhead(const DecodeTask& task)
         : m_at(reinterpret_cast<const char*>(task.next)),
           m_end(task.next == nullptr ? m_at : m_at + task.dk * task.state_stride * sizeof(float)) {}
@@ -27,8 +29,8 @@ public:
     }
 
 private:
-    const char* m_at;
-    const char* m_end;
+    const char* m_at = nullptr;
+    const char* m_end = nullptr;
 };
 
 inline void decode_fetch(const char* from, std::size_t bytes) {

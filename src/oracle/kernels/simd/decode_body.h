@@ -46,7 +46,9 @@ public:
         for (std::size_t i = m_t.dk; i-- > 0;) {
             const std::size_t at = i * stride;
             Vector s[Vectors];
-            for (std::size_t v = 0; v < Vectors; ++v) s[v] = load<float, Bytes>(from + at + v * k_lanes) * decay;
+            for (std::size_t v = 0; v < Vectors; ++v) {
+                s[v] = product(load<float, Bytes>(from + at + v * k_lanes), decay);
+            }
             for (std::size_t t = 0; t < Tokens; ++t) {
                 const Vector factor = broadcast<Bytes>(k + i * Tokens + t);
                 for (std::size_t v = 0; v < Vectors; ++v) s[v] += factor * d[t][v];
@@ -233,12 +235,18 @@ void decode_piped(const DecodeTask& task, DecodePanel& unwritten, DecodeAhead& a
     if (column < task.columns) decode_columns<Bytes, 1, Vectors / 2>(task, column, ahead);
 }
 
-// Vectors: of a panel that is written beside the next.
+// Vectors: of a panel that is written beside the next. Where registers hold the sums of 128 columns, states that lie
+// far are read in order, which the processor's own prefetching is best at, and swept twice.
 template <int Bytes, std::size_t Vectors>
 void decode_in_place(const DecodeTask* tasks, std::size_t count, DecodePanel& unwritten) {
     decode_all(tasks, count, [&](const DecodeTask& task, DecodeAhead& ahead) {
-        if (task.padded == 1) return decode_piped<Bytes, Vectors>(task, unwritten, ahead);
+        const bool in_order = Bytes == 64 && task.far;
+        if (task.padded == 1 && !in_order) return decode_piped<Bytes, Vectors>(task, unwritten, ahead);
         DecodeSweep<Bytes, 1, Vectors>::write(unwritten);
+        if constexpr (Bytes == 64) {
+            DecodeAhead nothing;
+            if (task.padded == 1) return decode_columns<Bytes, 1, 8>(task, 0, nothing);
+        }
         switch (task.padded) {
             case 2: return decode_columns<Bytes, 2, 2>(task, 0, ahead);
             case 4: return decode_columns<Bytes, 4, 1>(task, 0, ahead);
