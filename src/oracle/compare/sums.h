@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <span>
 
-#if defined(__SANITIZE_ADDRESS__)
+// clang does not say in a macro that it checks.
+#if defined(__clang__) || defined(__SANITIZE_ADDRESS__)
 #define GDNCTL_RANGES_CHECKED __attribute__((no_sanitize("address", "undefined")))
 #else
 #define GDNCTL_RANGES_CHECKED
