@@ -62,7 +62,7 @@ GDN_EXPORT int gdn_cache_new(const gdn_call* call, gdn_cache** cache);
 GDN_EXPORT void gdn_cache_free(gdn_cache* cache);
 
 /* All states from and to the caller's fp32 array [sequences, value_heads, key_dim, value_dim]. Storing changes nothing
- * of the cache; what is not GDN_OK leaves the array half written. */
+ * of the cache; GDN_NO_MEMORY may leave what it had to write half written. */
 GDN_EXPORT int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads);
 GDN_EXPORT int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads);
 

@@ -21,7 +21,8 @@ void decode_step(const Forward32& forward, int threads, Isa isa);
 int decode_threads(const GdnDims& dims, std::size_t sequences, int threads);
 
 // States of `sequences` sequences, with the writes of the last tokens beside them: a step reads a state, and only when
-// some have gathered puts them into it. So a state is written once in two tokens (AVX-512: four).
+// some have gathered puts them into it. So a state is written once in two tokens (AVX-512: four), or earlier where
+// decays above 1 make it grow.
 class DecodeCache {
 public:
     // All states are 0.

@@ -13,9 +13,10 @@ using namespace decoding;
 
 namespace {
 
-// Base stays in this range when it outlives a fold: far from the limits of fp32, and few folds leave it.
+// Base stays in this range when it outlives a fold: few folds leave it, and no decay that fp32 holds makes it more than
+// fp32 holds.
 constexpr double k_lowest_base = 0x1p-20;
-constexpr double k_highest_base = 0x1p20;
+constexpr double k_highest_base = 1;
 // What grows faster than the delta rule takes away would be a large state less large writes: such writes wait no
 // longer.
 constexpr double k_most_growth = 4;

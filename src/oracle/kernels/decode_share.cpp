@@ -8,8 +8,8 @@ namespace gdnctl::oracle::decoding {
 
 namespace {
 
-// States that lie beyond the second-level cache are fetched ahead.
-constexpr std::size_t k_fetch_from = std::size_t{1} << 20U;
+// States of more bytes lie beyond the second-level cache: kernels fetch them ahead, or read them in order.
+constexpr std::size_t k_far_from = std::size_t{1} << 20U;
 // Value heads of a group, unless a key head has more.
 constexpr std::size_t k_group_heads = 16;
 
@@ -90,8 +90,8 @@ bool stays(const Forward32& f, std::size_t tokens) {
 }
 
 // Whether the states lie beyond the second-level cache.
-bool worth_fetching(const Forward32& f) {
-    return f.sequences.size() * size(f.dims.Hv * f.dims.dk * f.dims.dv) * sizeof(float) > k_fetch_from;
+bool lie_far(const Forward32& f) {
+    return f.sequences.size() * size(f.dims.Hv * f.dims.dk * f.dims.dv) * sizeof(float) > k_far_from;
 }
 
 const char* address_of(const ConstValues& x, std::size_t at) {
@@ -192,7 +192,7 @@ Share::Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& ro
       m_next(begin),
       m_end(end),
       m_group(group_of(forward, end - begin)),
-      m_fetch(worth_fetching(forward)) {
+      m_far(lie_far(forward)) {
     for (std::size_t key_head = begin; key_head < begin + m_group; ++key_head) fetch_keys(key_head);
 }
 

@@ -109,7 +109,7 @@ private:
     std::size_t m_first = 0;    // key head of this group
     std::size_t m_next, m_end;  // key heads still to come
     std::size_t m_group;        // key heads of a group
-    bool m_fetch;               // whether the states lie beyond the second-level cache
+    bool m_far;                 // whether the states lie beyond the second-level cache
     bool m_second = false;      // which set of keys is next
     Keys* m_current = nullptr;  // of this group
     std::size_t m_count = 0;
@@ -143,14 +143,14 @@ bool Share::next(States& states) {
     }
     for (std::size_t i = 0; i < m_count; ++i) {
         DecodeTask& task = m_room.tasks[i];
-        task.far = m_fetch;
-        task.next = m_fetch && i + 1 < m_count ? m_room.tasks[i + 1].read : nullptr;
+        task.far = m_far;
+        task.next = m_far && i + 1 < m_count ? m_room.tasks[i + 1].read : nullptr;
         for (std::size_t& bytes : task.soon_bytes) bytes = 0;
         const std::size_t later = m_next + i / heads();
         if (i % heads() > 0 || later >= m_end || tokens_of(sequence(later)) == 0) continue;
         fetch_keys_beside(task, later, states.before(later / key_heads(), later % key_heads()));
     }
-    if (m_fetch && m_count > 0 && m_next < m_end) m_room.tasks[m_count - 1].next = states.at(place(m_next, 0));
+    if (m_far && m_count > 0 && m_next < m_end) m_room.tasks[m_count - 1].next = states.at(place(m_next, 0));
     // A group without tokens writes nothing: what is unwritten still needs the keys of the one before.
     if (any) m_second = !m_second;
     return m_count > 0;

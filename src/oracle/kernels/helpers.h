@@ -16,7 +16,7 @@ class HelperPool;
 // A helper without work looks out for more for a millisecond, letting others have its processor if they want it, and
 // then sleeps; at once where that is the caller's. It computes with the rounding and the treatment of denormals that
 // its caller has; processors, priority and the like it has from whoever called when it was started. Signals are blocked
-// in helpers, but for those that a thread raises itself. A forked child starts with none.
+// in helpers, but for those that a fault of their own would be. A forked child starts with none.
 class Helpers {
 public:
     // The number of this thread among all helpers, from 1 on, as long as it lives; 0: it is none.

@@ -123,9 +123,17 @@ TEST_CASE("decode: judged OK on the numerics and edges, one token a step and sev
 }
 
 TEST_CASE("decode: in place and out of place give the same bits, as does every number of threads") {
+    std::vector<GdnCase> cases;
     for (const char* name : {"odd_dims", "gva_4", "varlen", "d128"}) {
         GdnCase c = plain(name);
         if (c.cu_seqlens.empty()) c.dims.T = std::min<std::int64_t>(c.dims.T, 21);
+        cases.push_back(c);
+    }
+    // 0.8 MB: near enough to be swept in panels, and shared by three threads.
+    cases.push_back(plain("gva_2"));
+    cases.back().dims = {3, 11, 2, 4, 128, 128};
+    for (const GdnCase& c : cases) {
+        CAPTURE(c.dims.B);
         Arrays a(c);
         for (const Isa isa : available_isas()) {
             const GdnOutputs in_place = a.decode(How::in_place, {1, 4}, 1, isa);
@@ -153,6 +161,12 @@ TEST_CASE("decode: a sequence gives the same bits alone as among others, whose s
             many.reference.problem.sequences = all;
             const GdnOutputs together = many.decode(how, {1}, 3, isa);
             CHECK(judged(many.reference, outputs_of(many.reference, together)).verdict == Verdict::ok);
+            for (const int threads : {1, 4}) {
+                std::fill(many.out.begin(), many.out.end(), -1.0F);
+                const GdnOutputs others = many.decode(how, {1}, threads, isa);
+                CHECK(others.out == together.out);
+                CHECK(others.final_state == together.final_state);
+            }
             many.reference.problem.sequences = {all[0]};
             std::fill(many.out.begin(), many.out.end(), -1.0F);
             const GdnOutputs alone = many.decode(how, {1}, 1, isa);
@@ -229,16 +243,28 @@ TEST_CASE("decode: a loaded cache knows nothing of before, and a cache may have 
 
 TEST_CASE("decode: decays far above 1 err no more than they do in place") {
     GdnCase c = plain("gva_2");
-    c.dims = {1, 12, 2, 4, 32, 32};
-    for (const float gate : {2.0F, 25.0F, 50.0F}) {
-        CAPTURE(gate);
+    c.dims = {1, 28, 2, 4, 32, 32};
+    const auto times = [](std::size_t count, float gate) { return std::vector<float>(count, gate); };
+    std::vector<float> in_turns, late = times(27, 0.5F);
+    for (int t = 0; t < 12; ++t) in_turns.push_back(t % 2 == 0 ? -20.0F : 20.0F);
+    late.push_back(80);
+    // As many tokens as give no state too large for fp32; in the last two cases nothing is ever written.
+    for (const auto& [gates, beta] : {std::pair{times(12, 2), 1.0F},
+                                      {times(4, 25), 1.0F},
+                                      {times(2, 50), 1.0F},
+                                      {in_turns, 1.0F},
+                                      {late, 0.0F},
+                                      {{-60, 60, 30, 30}, 0.0F}}) {
+        CAPTURE(gates.back());
         Arrays a(c);
         GdnProblem& p = a.reference.problem;
-        // As many tokens as give no state too large for fp32.
-        p.sequences[0].end = std::min<std::int64_t>(c.dims.T, 1 + static_cast<std::int64_t>(80 / gate));
-        std::fill(p.gate.begin(), p.gate.end(), gate);
+        p.sequences[0].end = static_cast<std::int64_t>(gates.size());
+        const auto heads = static_cast<std::size_t>(c.dims.Hv);
+        for (std::size_t i = 0; i < gates.size() * heads; ++i) {
+            p.gate[i] = a.g[i] = gates[i / heads];
+            p.beta[i] = a.beta[i] = beta * a.beta[i];
+        }
         std::fill(p.initial_state.begin(), p.initial_state.end(), 0.0);
-        std::fill(a.g.begin(), a.g.end(), gate);
         std::fill(a.state.begin(), a.state.end(), 0.0F);
         a.reference = make_reference(p, a.reference.contract, 1);
         const std::size_t row = static_cast<std::size_t>(c.dims.Hv * c.dims.dv);

@@ -8,7 +8,7 @@
 // w_j for A_tj. So a step only reads the state, with two multiply-adds an element; a third one a token, and
 // storing it, happen once for several tokens, when the writes are folded in.
 // In place, a panel's S' is written while the next panel is read: the first comes from the nearest cache, the second
-// from wherever the states are.
+// from wherever the states are. (With AVX-512, states that lie far are swept twice instead.)
 #pragma once
 
 #include <cstddef>
