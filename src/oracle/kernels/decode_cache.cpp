@@ -29,11 +29,12 @@ struct alignas(k_cache_line) KeyWrites {
 // Fewer pages, whose places a processor can keep in mind: reading 33 MB takes a fifth less. What is smaller than a
 // large page has none.
 void use_large_pages(float* from, std::size_t count) {
-    constexpr std::uintptr_t k_large_page = std::uintptr_t{2} << 20U;
-    const auto begin = (reinterpret_cast<std::uintptr_t>(from) + k_large_page - 1) & ~(k_large_page - 1);
-    const auto end = reinterpret_cast<std::uintptr_t>(from + count) & ~(k_large_page - 1);
+    constexpr std::size_t k_large_page = std::size_t{2} << 20U;
+    const std::size_t bytes = count * sizeof *from;
+    const std::size_t before = -reinterpret_cast<std::uintptr_t>(from) % k_large_page;
+    if (bytes < before + k_large_page) return;
     // A system without them keeps its pages.
-    if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    madvise(reinterpret_cast<char*>(from) + before, (bytes - before) / k_large_page * k_large_page, MADV_HUGEPAGE);
 }
 
 // Weights and keep for folding `count` writes; gives base afterwards. It takes the state's decay where it can, so that

@@ -197,11 +197,10 @@ Helpers::Helpers(std::size_t count, void (*help)(void*), void* context)
     : m_help(help), m_context(context), m_arithmetic(arithmetic()), m_wanted(count) {
     if (count == 0) return;
     try {
-        HelperPool& pool = HelperPool::get();
-        pool.call(*this);
-        m_pool = &pool;
+        m_pool = &HelperPool::get();
+        m_pool->call(*this);
     } catch (...) {
-        // Without memory for the call nobody has heard of it: the caller does it all.
+        m_pool = nullptr;  // without memory for the call nobody has heard of it: the caller does it all
     }
 }
 
