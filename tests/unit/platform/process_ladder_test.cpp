@@ -30,7 +30,7 @@ TEST_CASE("process: SIGINT comes first, and to the program alone") {
     CHECK(result.exit_code == 3);
     CHECK(lines == std::vector<std::string>{"ready", "int"});
     REQUIRE_FALSE(result.survivors.empty());
-    CHECK(result.survivors.front().command == "sleep 1000");
+    CHECK(result.survivors.front().command.ends_with("sleep 1000"));  // setsid may not have become it yet
     CHECK(is_gone(result.survivors.front().id.pid));
 }
 
