@@ -23,7 +23,7 @@ gdn_cache* new_cache(const gdn_call& c) {
 bool nothing(const gdn_cache* cache) { return cache != nullptr && cache->sizes.sequences == 0; }
 
 int cache_step(gdn_cache& cache, const gdn_call& call) {
-    if (const int bad = check_sizes(call); bad != GDN_OK) return bad;
+    if (const int bad = check_sizes(call); bad != GDN_OK) return bad;  // a call of another version may be shorter
     gdn_call c = call;
     c.initial_state = c.final_state = {};
     if (const int bad = check_forward(c, Need::optional); bad != GDN_OK) return bad;
