@@ -244,6 +244,8 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     text += unjudged_gradients_text(report);
     if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
     text += contract_text(reference.contract);
+    const std::string cotangent = oracle::cotangent_used(reference);
+    if (!cotangent.empty()) text += fmt::format("cotangent: {} (gradients agree with it best)\n", cotangent);
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
     text += diagnosis_text(reference, report);
     text += fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
@@ -307,6 +309,8 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["worst"] = worst_json(report.worst);
     object["forward_only"] = !has_gradients(report);
     object["cotangent_rounded"] = oracle::cotangent_rounded(reference);
+    const std::string cotangent = oracle::cotangent_used(reference);
+    object["cotangent"] = cotangent.empty() ? Json() : Json(cotangent);
     object["tensors"] = Json::array();
     for (const TensorReport& t : report.tensors) object["tensors"].push_back(tensor_json(t));
     object["not_compared"] = Json::array();

@@ -32,6 +32,8 @@ struct GroupBudget {
 struct TensorBudget {
     std::vector<GroupBudget> groups;
     double relative = 0;  // rms over the whole tensor / rms of the truth, for people
+    // What each element may be off by, whatever happens to others of its group. Empty: not known.
+    std::vector<float> local = {};
 };
 
 // Whether honest arithmetic gives the tensor well enough for a comparison to say something.
@@ -63,11 +65,14 @@ Condition condition_of(const GdnReference& reference, int threads);
 GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int threads);
 
 // Adds the truth of the gradients to `reference` when `dump` holds gradients and either file a cotangent (d_out,
-// d_final_state; one that is missing is 0). d_out is rounded to the dtype of out where that is narrower than fp32, as
-// automatic differentiation does. Errors: bad_input for a cotangent of the wrong shape or dtype.
+// d_final_state; one that is missing is 0). Where out is narrower than d_out, a kernel may use d_out as given or
+// rounded to out's dtype: the truth is the one that the dump's gradients agree with better. Errors: bad_input for a
+// cotangent of the wrong shape or dtype.
 Status add_backward(GdnReference& reference, const TensorFile& inputs, const TensorFile& dump, int threads);
-// Whether that rounding changed d_out.
+// Whether the truth uses d_out rounded.
 bool cotangent_rounded(const GdnReference& reference);
+// "d_out as given" or "d_out rounded to bfloat16" where there was a choice, else empty.
+std::string cotangent_used(const GdnReference& reference);
 
 struct CompareOptions {
     // Both or neither: every element within atol + rtol |truth| instead of the budget.
@@ -100,6 +105,9 @@ struct TensorReport {
     DType judged = DType::f32;  // dtype that the values stand for: ULP distances and output rounding
     Verdict verdict = Verdict::ok;
     double error_over_budget = 0;
+    // The largest error / what the element's own token, head and column allow. Beyond the band of WRONG it is wrong
+    // even where other elements are unstable.
+    double local_error_over_budget = 0;
     double budget_relative = 0;
     double max_abs = 0, max_rel = 0;  // max_rel: |x-y| / max(|y|, eps rms(y))
     double rms_ratio = 0;             // rms(x-y) / rms(y)

@@ -14,23 +14,26 @@
 
 namespace gdnctl::oracle {
 
-enum class HeadMap { equal, interleaved, tiled };  // key head of value head h: h | h / r | h % Hk, r = Hv / Hk
-enum class StateLayout { key_value, value_key };   // [N,Hv,dk,dv] | [N,Hv,dv,dk]
-enum class GateKind { log, alpha, raw };           // g | exp(g) | a with A_log and dt_bias
-enum class BetaKind { prob, logit, twice_logit };  // beta | sigmoid(b) | 2 sigmoid(b)
-enum class L2Norm { off, rsqrt, inverse_sqrt };    // the last two differ by rounding only
-enum class NormRounding { none, input };           // whether normalised q, k are rounded to their input dtype
-enum class OutDType { f32, query, bf16, f16 };     // what an output that is stored as F32 or F64 stands for
-enum class Matmul { f32, bf16x3, bf16 };           // passes that the device makes over each operand, f32 sums
-enum class EmptySequence { passthrough, zeros };   // final state of a sequence without tokens: S0 | 0
+enum class HeadMap { equal, interleaved, tiled };    // key head of value head h: h | h / r | h % Hk, r = Hv / Hk
+enum class StateLayout { key_value, value_key };     // [N,Hv,dk,dv] | [N,Hv,dv,dk]
+enum class GateKind { log, alpha, raw };             // g | exp(g) | a with A_log and dt_bias
+enum class BetaKind { prob, logit, twice_logit };    // beta | sigmoid(b) | 2 sigmoid(b)
+enum class L2Norm { off, rsqrt, inverse_sqrt };      // the last two differ by rounding only
+enum class NormRounding { none, input };             // whether normalised q, k are rounded to their input dtype
+enum class OutDType { f32, query, bf16, f16 };       // what an output that is stored as F32 or F64 stands for
+enum class Matmul { f32, bf16x3, tf32, f16, bf16 };  // what the device rounds each operand of a product to, f32 sums
+enum class SumDType { f32, given };                  // what gates are summed in: f32 | the dtype they were given in
+enum class StateDType { f32, bf16, bf16_token };  // the state between chunks | bf16 after each chunk | after each token
+enum class EmptySequence { passthrough, zeros };  // final state of a sequence without tokens: S0 | 0
 
-// Gates are clamped before exp.
+// Exponents are clamped before exp: of each gate to at most `limit`, or the sums of gates inside a chunk
+// (c_i, c_i - c_j, c_last - c_i) to +-limit.
 struct ExpClip {
     double limit = 0;
-    bool upper_only = false;  // to at most `limit`, not to -limit too
+    bool of_gates = false;
 
-    double operator()(double gate) const { return !upper_only && gate < -limit ? -limit : gate > limit ? limit : gate; }
-    bool cuts(double gate) const { return gate >= limit || (!upper_only && gate <= -limit); }
+    double operator()(double x) const { return !of_gates && x < -limit ? -limit : x > limit ? limit : x; }
+    bool cuts(double x) const { return x >= limit || (!of_gates && x <= -limit); }
 };
 
 struct GdnContract {
@@ -44,6 +47,9 @@ struct GdnContract {
     NormRounding rounding = NormRounding::none;
     OutDType out_dtype = OutDType::f32;
     Matmul matmul = Matmul::f32;
+    bool matmul_of_inputs = false;  // until the inputs are read, which decide what `matmul` is
+    SumDType gate_sum = SumDType::f32;
+    StateDType state_dtype = StateDType::f32;
     EmptySequence empty = EmptySequence::passthrough;
     std::optional<ExpClip> exp_clip;
     int chunk = 64;  // the device's chunk length: budget of chunked forms, later localisation

@@ -34,6 +34,7 @@ struct GdnProblem {
     std::vector<double> A_log, dt_bias;  // [Hv], for raw gates only
     std::vector<double> initial_state;   // [N, Hv, dk, dv] whatever the contract's layout; empty: zeros
     DType qk_dtype = DType::f32;         // dtype that q and k were stored in
+    DType gate_dtype = DType::f32;       // dtype that gates were stored in
     bool in_bf16 = false;                // q, k and v were all stored in bf16
     bool packed = false;                 // token axis without a batch axis, as [T,H,d]
     bool has_cu_seqlens = false;

@@ -3,103 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/backward32.h"
 #include "gdnctl/oracle/gdn_gradients.h"
-#include "oracle/compare/condition.h"
-#include "oracle/compare/perturb.h"
-#include "oracle/kernels/adjoint_chain.h"
-#include "oracle/kernels/prepare.h"
+#include "oracle/compare/backward_budget.h"
 
 namespace gdnctl::oracle {
 
 namespace {
-
-// What fp32 backward passes may cost beyond moving every input by one roundoff. Measured: tests/calibration.
-constexpr double k_backward_allowance = 4;
-// Keys of so few dimensions are never far from parallel: chunked forms lose more, by chance, than these measurements
-// see. Seen honestly, in chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
-constexpr std::int64_t k_narrow_key = 8;
-constexpr double k_narrow_widening = 3;
-// How far our own fp32 backward may widen that: it sees what is lost inside the state, but it may have a defect.
-constexpr double k_own_allowance = 30;
-
-GdnGradients run_perturbed(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
-                           double amount, std::uint64_t salt, int threads) {
-    GdnProblem moved = problem;
-    GdnCotangents pulled = cotangents;
-    for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state, &pulled.d_out,
-                         &pulled.d_final_state}) {
-        perturb(*values, amount, salt++ * 0x9E3779B97F4A7C15ULL);
-    }
-    return run_adjoint64(moved, contract, pulled, threads);
-}
-
-// Gates as chunked forms see them: differences of their fp32 sums inside a chunk. Beyond -2e4 the sum starts anew, as
-// in the budget of the forward pass.
-GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
-                                int threads) {
-    GdnProblem summed = problem;
-    GdnContract log = contract;
-    log.g_kind = GateKind::log;
-    summed.gate = log_gates(problem, contract);
-    const auto heads = static_cast<std::size_t>(problem.dims.Hv);
-    for (const GdnSequence& s : problem.sequences) {
-        for (std::size_t h = 0; h < heads; ++h) {
-            float sum = 0;
-            for (std::int64_t row = s.begin; row < s.end; ++row) {
-                double& g = summed.gate[static_cast<std::size_t>(row) * heads + h];
-                if ((row - s.begin) % contract.chunk == 0 || !(g > -2e4)) sum = 0;
-                if (!(g > -2e4)) continue;
-                const float next = sum + static_cast<float>(g);
-                g = static_cast<double>(next) - static_cast<double>(sum);
-                sum = next;
-            }
-        }
-    }
-    GdnGradients gradients = run_adjoint64(summed, log, cotangents, threads);
-    // From there to gates as they were given.
-    const auto given = prepare<double>(problem, contract, threads);
-    finish_gradients(problem, contract, given.g, given.beta, gradients);
-    return gradients;
-}
-
-// What each gradient that flows through a gate is measured against where it cancels: dg is a difference of large sums
-// in every chunked form, and they are of the size of dbeta. That size, through the gates; sums over tokens in
-// quadrature.
-GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contract, const GdnGradients& truth) {
-    GdnGradients sizes;
-    sizes.dg = truth.dbeta;
-    const std::vector<double> g = log_gates(problem, contract);
-    through_gates(problem, contract, g, sizes);
-    std::fill(sizes.dA_log.begin(), sizes.dA_log.end(), 0);
-    std::fill(sizes.ddt_bias.begin(), sizes.ddt_bias.end(), 0);
-    for (std::size_t i = 0; i < sizes.d_gate.size() && !sizes.dA_log.empty(); ++i) {
-        if (contract.exp_clip && contract.exp_clip->cuts(g[i])) continue;
-        const std::size_t head = i % sizes.dA_log.size();
-        const double at_decay = sizes.dg[i] * g[i];
-        if (std::isfinite(at_decay)) sizes.dA_log[head] = std::hypot(sizes.dA_log[head], at_decay);
-        if (std::isfinite(sizes.d_gate[i])) sizes.ddt_bias[head] = std::hypot(sizes.ddt_bias[head], sizes.d_gate[i]);
-    }
-    return sizes;
-}
-
-// What each value of dq or dk is measured against where the l2norm takes nearly all of it away: dy - y (y.dy) is of
-// the size of what is left, and each of its two terms was rounded. `x`: the vectors as given; `along`: see
-// GdnGradients.
-std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width, const std::vector<double>& x,
-                                  const std::vector<double>& along, std::vector<double> gradient) {
-    for (std::size_t at = 0; at < gradient.size() && !along.empty(); at += width) {
-        if (along[at / width] == 0) continue;
-        double squares = 0;
-        for (std::size_t i = 0; i < width; ++i) squares += x[at + i] * x[at + i];
-        const double factor = along[at / width] / std::sqrt(squares + contract.eps);
-        for (std::size_t i = 0; i < width; ++i) gradient[at + i] = std::hypot(gradient[at + i], factor * x[at + i]);
-    }
-    return along.empty() ? std::vector<double>() : gradient;
-}
 
 struct Gradient {
     std::string_view name;
@@ -162,52 +75,6 @@ void describe(GradientTruth& t, const GdnReference& r) {
     } else {
         tokens(p.dims.Hv, 0);
     }
-}
-
-// `floors`: sums of the sizes that a gradient is measured against where it cancels; empty for one that does not.
-TensorBudget budget_of(const std::vector<std::vector<GroupSums>>& runs, const std::vector<GroupSums>& own,
-                       const std::vector<GroupSums>& floors, double roundoff) {
-    TensorBudget budget;
-    const std::size_t count = runs.front().size();
-    const auto floor_of = [&](std::size_t g) { return floors.empty() ? 0 : floors[g].truth_rms(); };
-    budget.groups.resize(count);
-    double errors = 0;
-    double squares = 0;
-    double max_error = 0;
-    double max_truth = 0;
-    for (std::size_t g = 0; g < count; ++g) {
-        GroupBudget& b = budget.groups[g];
-        for (const auto& run : runs) {
-            b.rms = std::max(b.rms, k_backward_allowance * run[g].error_rms());
-            b.max_abs = std::max(b.max_abs, k_backward_allowance * run[g].max_error);
-        }
-        const double size = std::max(runs.front()[g].truth_rms(), floor_of(g));
-        errors += b.rms * b.rms * static_cast<double>(runs.front()[g].count);
-        squares += size * size * static_cast<double>(runs.front()[g].count);
-        max_error = std::max(max_error, b.max_abs);
-        max_truth = std::max({max_truth, runs.front()[g].max_truth, size});
-    }
-    budget.relative = squares > 0 ? std::sqrt(errors / squares) : 0;
-    for (std::size_t g = 0; g < count; ++g) {
-        const GroupSums& truth = runs.front()[g];
-        const double floor = floor_of(g);
-        const double size = std::max(truth.truth_rms(), floor);
-        const double largest = std::max(truth.max_truth, 4 * floor);
-        const double trace = 1e-37 + 0x1p-40 * max_truth;
-        GroupBudget& b = budget.groups[g];
-        if (truth.count < 256) {
-            b.rms = std::max(b.rms, budget.relative * size);
-            b.max_abs = std::max(b.max_abs, max_truth > 0 ? max_error / max_truth * largest : 0);
-        }
-        b.rms = std::max({b.rms, 4 * roundoff * size, trace});
-        b.max_abs = std::max({b.max_abs, 8 * roundoff * largest, trace});
-        // An error that is not finite is a defect.
-        if (!std::isfinite(own[g].error_rms())) continue;
-        b.rms = std::max(b.rms, std::min(own[g].error_rms(), k_own_allowance * b.rms));
-        b.max_abs = std::max(b.max_abs, std::min(own[g].max_error, k_own_allowance * b.max_abs));
-    }
-    budget.relative = std::max(budget.relative, 4 * roundoff);
-    return budget;
 }
 
 // The values of a cotangent in canonical axes; empty when neither file has it.
@@ -287,40 +154,30 @@ double rms_difference(const std::vector<double>& got, const std::vector<double>&
     return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
 }
 
-Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile& dump, int threads) {
-    if (!has_gradient(dump)) return {};
+namespace {
+
+Result<GdnCotangents> read_cotangents_of(const GdnReference& r, const TensorFile& inputs, const TensorFile& dump) {
     const GdnProblem& p = r.problem;
-    GDNCTL_TRY(check_gradients(p));
-    GdnBackward b;
-    GDNCTL_TRY_ASSIGN(b.cotangents.d_out, cotangent(inputs, dump, "d_out", out_shape(p)));
-    GDNCTL_TRY_ASSIGN(b.cotangents.d_final_state,
+    GdnCotangents c;
+    GDNCTL_TRY_ASSIGN(c.d_out, cotangent(inputs, dump, "d_out", out_shape(p)));
+    GDNCTL_TRY_ASSIGN(c.d_final_state,
                       cotangent(inputs, dump, "d_final_state", state_shape(p, r.contract.value.state_layout)));
-    if (b.cotangents.d_out.empty() && b.cotangents.d_final_state.empty()) return {};
-    if (b.cotangents.d_out.empty()) b.cotangents.d_out.assign(p.v.size(), 0.0);
+    if (c.d_out.empty() && !c.d_final_state.empty()) c.d_out.assign(p.v.size(), 0.0);
     if (r.contract.value.state_layout == StateLayout::value_key) {
         GdnDims swapped = p.dims;
         std::swap(swapped.dk, swapped.dv);
-        b.cotangents.d_final_state = to_layout(b.cotangents.d_final_state, swapped, StateLayout::value_key);
+        c.d_final_state = to_layout(c.d_final_state, swapped, StateLayout::value_key);
     }
-    b.rounded_cotangent = round_cotangent(b.cotangents, dtype_of_out(r, dump));
+    return c;
+}
+
+Result<GdnBackward> backward_of(const GdnReference& r, const TensorFile& inputs, const TensorFile& dump,
+                                GdnCotangents cotangents, int threads) {
+    const GdnProblem& p = r.problem;
     const GdnContract& c = r.contract.value;
-    const double roundoff = roundoff_of(c.matmul);
+    GdnBackward b;
+    b.cotangents = std::move(cotangents);
     b.gradients = run_adjoint64(p, c, b.cotangents, threads);
-    const std::array runs = {run_perturbed(p, c, b.cotangents, roundoff, 1, threads),
-                             run_perturbed(p, c, b.cotangents, roundoff, 101, threads),
-                             run_with_fp32_sums(p, c, b.cotangents, threads)};
-    const GdnGradients own = run_backward32(p, c, b.cotangents, threads);
-    GdnGradients sizes = sizes_at_gates(p, c, b.gradients);
-    const auto width = static_cast<std::size_t>(p.dims.dk);
-    sizes.dq = sizes_at_norm(c, width, p.q, b.gradients.q_along, b.gradients.dq);
-    sizes.dk = sizes_at_norm(c, width, p.k, b.gradients.k_along, b.gradients.dk);
-    // They pass through (I + M)^-1 and through its transpose: what a large one costs is met twice. Seen: levanter's
-    // d_initial_state, on one key with beta = 2, 4.9 times beyond the budget on one processor and 19.8 on another.
-    std::vector<double> widening = r.widening;
-    for (double& factor : widening) factor = factor > 1 ? 2 * factor : factor;
-    if (p.dims.dk < k_narrow_key) {
-        for (double& factor : widening) factor *= k_narrow_widening;
-    }
     for (const Gradient& gradient : k_gradients) {
         if (gradient.name == "d_initial_state" && p.initial_state.empty() && !holds_gradient(dump, gradient.name, c)) {
             continue;
@@ -330,21 +187,68 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         GDNCTL_TRY_ASSIGN(const Tensor* input, find_gdn_tensor(inputs, gradient.of));
         if (input != nullptr) t.input = input->dtype;
         describe(t, r);
-        std::vector<std::vector<GroupSums>> sums;
-        for (const GdnGradients& run : runs) sums.push_back(sum_groups(t.groups, gradient.values(run), t.want));
-        const std::vector<double>& size = gradient.values(sizes);
-        t.budget = budget_of(sums, sum_groups(t.groups, gradient.values(own), t.want),
-                             size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size), roundoff);
-        const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
-        widen(t.budget, widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
         b.truths.push_back(std::move(t));
     }
-    r.backward = std::make_shared<const GdnBackward>(std::move(b));
+    std::vector<MeasuredGradient> measured;
+    for (GradientTruth& t : b.truths) {
+        const auto gradient = std::find_if(k_gradients.begin(), k_gradients.end(),
+                                           [&](const Gradient& g) { return g.name == t.canonical; });
+        measured.push_back({&t, gradient->values});
+    }
+    budget_gradients(r, b, measured, threads);
+    return b;
+}
+
+// Error / budget of the worst gradient in the dump.
+double worst_gradient(const GdnReference& r, const TensorFile& dump, int threads) {
+    CompareOptions options;
+    options.hints = false;
+    options.threads = threads;
+    const auto report = judge(r, dump, options);
+    double worst = report ? 0 : HUGE_VAL;
+    for (std::size_t i = 0; report && i < report->tensors.size(); ++i) {
+        const TensorReport& t = report->tensors[i];
+        if (r.backward->find(t.canonical) == nullptr) continue;
+        worst = std::isnan(t.error_over_budget) ? HUGE_VAL : std::max(worst, t.error_over_budget);
+    }
+    return worst;
+}
+
+}  // namespace
+
+Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile& dump, int threads) {
+    if (!has_gradient(dump)) return {};
+    GDNCTL_TRY(check_gradients(r.problem));
+    GDNCTL_TRY_ASSIGN(auto given, read_cotangents_of(r, inputs, dump));
+    if (given.d_out.empty()) return {};
+    const DType out = dtype_of_out(r, dump);
+    GdnCotangents rounded = given;
+    if (!round_cotangent(rounded, out)) {
+        GDNCTL_TRY_ASSIGN(auto only, backward_of(r, inputs, dump, std::move(given), threads));
+        r.backward = std::make_shared<const GdnBackward>(std::move(only));
+        return {};
+    }
+    // Automatic differentiation rounds d_out where out was; a backward pass of its own may read it as it is.
+    GDNCTL_TRY_ASSIGN(auto narrow, backward_of(r, inputs, dump, std::move(rounded), threads));
+    narrow.d_out = CotangentUse::rounded;
+    narrow.d_out_dtype = out;
+    r.backward = std::make_shared<const GdnBackward>(std::move(narrow));
+    const double error = worst_gradient(r, dump, threads);
+    GDNCTL_TRY_ASSIGN(auto wide, backward_of(r, inputs, dump, std::move(given), threads));
+    wide.d_out = CotangentUse::as_given;
+    const auto before = std::exchange(r.backward, std::make_shared<const GdnBackward>(std::move(wide)));
+    if (!(worst_gradient(r, dump, threads) < error)) r.backward = before;
     return {};
 }
 
 bool cotangent_rounded(const GdnReference& reference) {
-    return reference.backward && reference.backward->rounded_cotangent;
+    return reference.backward && reference.backward->d_out == CotangentUse::rounded;
+}
+
+std::string cotangent_used(const GdnReference& reference) {
+    if (!reference.backward || reference.backward->d_out == CotangentUse::no_choice) return {};
+    if (reference.backward->d_out == CotangentUse::as_given) return "d_out as given";
+    return fmt::format("d_out rounded to {}", name_of(reference.backward->d_out_dtype));
 }
 
 }  // namespace gdnctl::oracle

@@ -23,11 +23,15 @@ struct GradientTruth {
     DType input = DType::f32;  // of what it is the gradient of, as stored
 };
 
+// Where out is narrower than d_out, both ways to read it are honest.
+enum class CotangentUse { no_choice, as_given, rounded };
+
 struct GdnBackward {
     GdnCotangents cotangents;  // as the truth used them
     GdnGradients gradients;
     std::vector<GradientTruth> truths;
-    bool rounded_cotangent = false;  // d_out was rounded to the dtype of out
+    CotangentUse d_out = CotangentUse::no_choice;
+    DType d_out_dtype = DType::f32;  // that it was rounded to
 
     const GradientTruth* find(std::string_view canonical) const;
 };

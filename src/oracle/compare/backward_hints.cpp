@@ -234,6 +234,23 @@ private:
         }
     }
 
+    // Rows that are wrong and hold nothing but zeros.
+    static std::size_t zero_rows(const GradientEvidence& g) {
+        const Groups& groups = g.truth->groups;
+        std::size_t rows = 0;
+        for (std::size_t run = 0; run < groups.of_run.size(); ++run) {
+            const double allowed = k_ok_band * g.evidence.budgets[groups.of_run[run]].max_abs;
+            bool zero = true;
+            bool wrong = false;
+            for (std::size_t i = run * groups.width; i < (run + 1) * groups.width; ++i) {
+                zero = zero && (*g.evidence.got)[i] == 0;
+                wrong = wrong || std::fabs((*g.evidence.want)[i]) > allowed;
+            }
+            rows += zero && wrong ? 1 : 0;
+        }
+        return rows;
+    }
+
     void by_tensor(Diagnosis& d, KeyGradients& keys) const {
         const auto is_key = [](const GradientEvidence* g) {
             return g->truth->canonical == "dq" || g->truth->canonical == "dk";
@@ -248,6 +265,15 @@ private:
         for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
         for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of_gradient(g->truth->canonical));
         d.stages.insert(m_wrong.size() == 1 ? d.stages.end() : d.stages.begin(), "bwd_shared");
+        for (const GradientEvidence* g : m_wrong) {
+            if (const std::size_t rows = zero_rows(*g); rows > 0) {
+                d.hints.push_back(
+                    {d.stages.front(),
+                     fmt::format("{} is exactly 0 in {} row{}: consistent with rows that were never written",
+                                 g->truth->canonical, rows, rows == 1 ? "" : "s"),
+                     1});
+            }
+        }
         d.hints.push_back(
             {d.stages.front(), fmt::format("{} wrong and no other gradient: no known mistake explains it", names), 1});
     }

@@ -181,15 +181,16 @@ std::optional<Diagnosis> KeyGradients::explain() {
         if (const auto weights = group_weights(w)) {
             d.hints.push_back(
                 {"gva_grad",
-                 fmt::format("{} is a sum over the value heads of a key head with other weights than 1: {}", name,
-                             *weights),
+                 fmt::format("matches if {} is a sum over the value heads of a key head with other weights than 1: {}",
+                             name, *weights),
                  100});
         } else if (is_in_span(w)) {
-            d.hints.push_back({"l2norm_grad",
-                               fmt::format("{} is in every row a sum of multiples of the normalised vector and of its "
-                                           "gradient, and not the right one: the l2norm's gradient is wrong",
-                                           name),
-                               100});
+            d.hints.push_back(
+                {"l2norm_grad",
+                 fmt::format("{} is in every row a sum of multiples of the normalised vector and of its "
+                             "gradient, and not the right one: consistent with a wrong gradient of the l2norm",
+                             name),
+                 100});
         } else {
             return std::nullopt;
         }

@@ -80,6 +80,26 @@ std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, 
     return found;
 }
 
+// Whether the final state is wrong and out has too few digits to show where that began, or is not there.
+bool out_hides(const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors, const WrongLane& worst) {
+    const auto lane = std::find_if(errors.begin(), errors.end(), [&](const LaneErrors& e) {
+        return static_cast<std::size_t>(e.sequence) == worst.sequence && static_cast<std::size_t>(e.head) == worst.head;
+    });
+    if (lane == errors.end() || !lane->final_state || *lane->final_state <= k_ok_band) return false;
+    return !evidence.out || evidence.out->judged == DType::bf16 || evidence.out->judged == DType::f16;
+}
+
+// From the first token on, because the error may have begun anywhere.
+std::vector<Match> search_whole_lane(const LaneSearch& search, const WrongLane& lane, std::size_t chunk,
+                                     const GdnSequence& s, int threads) {
+    constexpr std::size_t k_most_chunks = 64;
+    const std::size_t chunks = (static_cast<std::size_t>(s.end - s.begin) + chunk - 1) / chunk;
+    if (chunks <= k_chunks && lane.first_chunk <= 1) return {};  // looked at already
+    const std::size_t first = chunks > k_most_chunks ? chunks - k_most_chunks : 0;
+    const auto all = search.window(lane.sequence, lane.head, chunk, first, k_most_chunks, std::nullopt);
+    return matches_in(search, all, threads, "");
+}
+
 // Keeps the matches that hold on another wrong lane too, if any does: where one fits far better there, that alone.
 // `described`: something else explains all lanes, and what does not is none.
 void confirm(const GdnReference& r, const LaneSearch& search, const std::vector<WrongLane>& lanes, bool described,
@@ -102,26 +122,6 @@ void confirm(const GdnReference& r, const LaneSearch& search, const std::vector<
     }
 }
 
-// All of it, and that is wrong.
-bool all_zero(const std::optional<Evidence>& e) {
-    if (!e || std::any_of(e->got->begin(), e->got->end(), [](double x) { return x != 0; })) return false;
-    double allowed = 0;
-    for (const GroupBudget& b : e->budgets) allowed = std::max(allowed, k_ok_band * b.max_abs);
-    return std::any_of(e->want->begin(), e->want->end(), [allowed](double y) { return std::fabs(y) > allowed; });
-}
-
-// Whole tensors that hold nothing: no mistake in a formula makes these.
-std::optional<Diagnosis> match_zeros(const ForwardEvidence& evidence) {
-    const bool out = all_zero(evidence.out);
-    const bool state = all_zero(evidence.state);
-    if (!out && !state) return std::nullopt;
-    const char* which = out && state ? "out and final_state are" : out ? "out is" : "final_state is";
-    const std::string stage = out ? "output" : "carry";
-    return Diagnosis{stage,
-                     {stage, "tile", "padding"},
-                     {{stage, fmt::format("{} all zero: never written, or not what was computed", which), 1}}};
-}
-
 Diagnosis from_hints(std::vector<Hint> hints) {
     Diagnosis d;
     std::stable_sort(hints.begin(), hints.end(),
@@ -141,7 +141,7 @@ std::optional<LaneResult> Hypothesis::act_out(LaneInputs inputs, GdnContract con
     if (given && !given(inputs, contract, place)) return std::nullopt;
     Lane lane = prepare_lane(inputs, contract);
     if (prepared) prepared(lane);
-    if (gate_is_factor) return run_lane_by_factors(lane);
+    if (run != nullptr) return run(lane);
     return run_lane<double>(lane, chunk, grams);
 }
 
@@ -156,7 +156,7 @@ const std::vector<Hypothesis>& forward_hypotheses() {
 
 Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
                    const FaultPlace& place, int threads) {
-    if (auto zeros = match_zeros(evidence)) return *zeros;
+    if (auto zeros = match_zeros(r, evidence, errors)) return *zeros;
     const auto rearranged = match_rearranged(r, evidence, threads);
     const auto lanes = wrong_lanes(r, errors);
     if (lanes.empty()) return match_pattern(r, evidence, errors, place, threads);
@@ -168,6 +168,8 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
     const GdnSequence s = r.problem.sequences[lanes.front().sequence];
     std::vector<Match> found;
     if (s.begin != s.end) found = search_lane(search, lanes.front(), chunk, lanes.front().first_chunk, threads);
+    const bool hidden = out_hides(evidence, errors, lanes.front());
+    if (found.empty() && hints.empty() && hidden) found = search_whole_lane(search, lanes.front(), chunk, s, threads);
     if (found.empty() && hints.empty() && s.begin != s.end) {
         // The device's chunk may be another than the contract says.
         for (const std::size_t other : {16UL, 32UL, 64UL, 128UL}) {
@@ -195,7 +197,10 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
         hints.push_back({std::string(m.hypothesis->stage),
                          "matches if " + m.hypothesis->text + m.where + chunk_note + segment, m.improvement});
     }
-    return hints.empty() ? match_pattern(r, evidence, errors, place, threads) : from_hints(std::move(hints));
+    if (!hints.empty()) return from_hints(std::move(hints));
+    Diagnosis d = match_pattern(r, evidence, errors, place, threads);
+    put_zeros_first(r, evidence, errors, d);
+    return d;
 }
 
 }  // namespace gdnctl::oracle

@@ -84,10 +84,12 @@ private:
             }
         }
         // One row at an edge may hold anything.
-        if (asked >= 2 && tokens * 8 >= asked * 7)
-            return found({"layout", "order", "output", "tile"}, "out is right and at other tokens: " + example);
+        if (asked >= 2 && tokens * 8 >= asked * 7) {
+            return found({"layout", "order", "output", "tile"},
+                         "matches if out is right and at other tokens: " + example);
+        }
         if (asked >= 2 && heads * 8 >= asked * 7)
-            return found({"head_map", "layout", "tile"}, "out is right and in other heads: " + example);
+            return found({"head_map", "layout", "tile"}, "matches if out is right and in other heads: " + example);
         return std::nullopt;
     }
 
@@ -115,7 +117,7 @@ private:
             }
         }
         if (rows < 4 || wrong < 2 || moved != wrong) return std::nullopt;
-        return found({"layout", "output", "tile"}, "out is right and in other columns: " + example);
+        return found({"layout", "output", "tile"}, "matches if out is right and in other columns: " + example);
     }
 
     // Whether each value depends on the right one alone: then neighbours in size have nearly the same error.
@@ -138,8 +140,10 @@ private:
         const Index kept = jumps.size() - jumps.size() / 25;
         const double rough = std::accumulate(jumps.begin(), jumps.begin() + static_cast<std::ptrdiff_t>(kept), 0.0);
         if (!(rough < squares / 900)) return std::nullopt;
-        return found({"output", "rounding", "tile"},
-                     "each value of out depends on the right one alone: it is clipped, flushed or mapped at the end");
+        return found(
+            {"output", "rounding", "tile"},
+            "each value of out depends on the right one alone: consistent with values that are clipped, flushed or "
+            "mapped at the end");
     }
 
     const Evidence& m_out;

@@ -33,11 +33,15 @@ double GroupSums::truth_rms() const { return count == 0 ? 0 : std::sqrt(truth_sq
 
 namespace {
 
-void add_run(const double* got, const double* want, std::size_t width, GroupSums& to) {
+void add_run(const double* got, const double* want, std::size_t width, NotFinite not_finite, GroupSums& to) {
     GroupSums s = to;
     for (std::size_t i = 0; i < width; ++i) {
         if (!std::isfinite(want[i])) continue;
-        const double error = std::fabs(got[i] - want[i]);
+        double error = std::fabs(got[i] - want[i]);
+        if (!std::isfinite(error)) {
+            ++s.unmeasured;
+            if (not_finite == NotFinite::is_unmeasured) error = 0;
+        }
         s.error_squares += error * error;
         // A NaN must not be lost in a comparison.
         s.max_error = std::isnan(error) ? HUGE_VAL : std::max(s.max_error, error);
@@ -54,12 +58,13 @@ void add_sums(const GroupSums& from, GroupSums& to) {
     to.truth_squares += from.truth_squares;
     to.max_truth = std::max(to.max_truth, from.max_truth);
     to.count += from.count;
+    to.unmeasured += from.unmeasured;
 }
 
 }  // namespace
 
 std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double>& got, const std::vector<double>& want,
-                                  int threads) {
+                                  int threads, NotFinite not_finite) {
     const std::size_t runs = want.size() / std::max<std::size_t>(groups.width, 1);
     const Blocks blocks(runs, groups.width);
     std::vector<std::vector<GroupSums>> parts(blocks.count, std::vector<GroupSums>(groups.count));
@@ -67,7 +72,7 @@ std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double
         return [&](std::size_t block) {
             for (std::size_t run = blocks.begin(block); run < blocks.end(block); ++run) {
                 const std::size_t at = run * groups.width;
-                add_run(got.data() + at, want.data() + at, groups.width, parts[block][groups.of_run[run]]);
+                add_run(got.data() + at, want.data() + at, groups.width, not_finite, parts[block][groups.of_run[run]]);
             }
         };
     });

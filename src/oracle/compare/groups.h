@@ -26,13 +26,18 @@ struct GroupSums {
     double error_squares = 0, max_error = 0;
     double truth_squares = 0, max_truth = 0;
     std::size_t count = 0;
+    std::size_t unmeasured = 0;  // not finite where the truth is
 
     double error_rms() const;
     double truth_rms() const;
 };
 
+// What a value that is not finite says where the truth is: of a dump, that it is wrong; of a run that measures a
+// budget, nothing.
+enum class NotFinite { is_error, is_unmeasured };
+
 // The same for any number of threads.
 std::vector<GroupSums> sum_groups(const Groups& groups, const std::vector<double>& got, const std::vector<double>& want,
-                                  int threads = 1);
+                                  int threads = 1, NotFinite not_finite = NotFinite::is_error);
 
 }  // namespace gdnctl::oracle

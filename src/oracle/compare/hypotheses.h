@@ -33,14 +33,23 @@ struct Hypothesis {
     std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> given;
     std::function<void(Lane&)> prepared;
     ChunkEdit chunk;
-    bool rounding = false;        // cannot match to the last bit: an error 20 times smaller is enough
-    bool gate_is_factor = false;  // the lane's gates, as prepared, are the decay itself: no exp, and of either sign
+    bool rounding = false;                     // cannot match to the last bit: an error 20 times smaller is enough
+    LaneResult (*run)(const Lane&) = nullptr;  // another form than the chunked one
 
     // nullopt where it makes no sense. `place` is where `inputs` come from, `grams` may be those of them when they are
     // honest.
     std::optional<LaneResult> act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place,
                                       const LaneGrams* grams = nullptr) const;
 };
+
+inline void add_given(std::vector<Hypothesis>& all, std::string_view stage, std::string text,
+                      std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> given) {
+    all.push_back({stage, std::move(text), std::move(given), {}, {}});
+}
+inline void add_prepared(std::vector<Hypothesis>& all, std::string_view stage, std::string text,
+                         std::function<void(Lane&)> prepared) {
+    all.push_back({stage, std::move(text), {}, std::move(prepared), {}});
+}
 
 // Mistakes in what the inputs mean, in a chunk's coefficients, in the order of operations, and in rounding.
 const std::vector<Hypothesis>& forward_hypotheses();
@@ -52,6 +61,7 @@ std::vector<Hypothesis> state_hypotheses(const GdnProblem& problem);
 std::vector<Hypothesis> head_hypotheses(const GdnProblem& problem);
 
 std::vector<Hypothesis> input_hypotheses();
+std::vector<Hypothesis> rounding_hypotheses();  // among those of the inputs
 std::vector<Hypothesis> chunk_hypotheses();
 
 }  // namespace gdnctl::oracle

@@ -307,7 +307,9 @@ void add_carries(Hypotheses& all) {
     carry("the last chunk does not update the final state", [](ChunkParts& c) {
         if (c.last_of_sequence) c.handover = Handover::unchanged;
     });
-    carry("the state is rounded to bf16 after each chunk", [](ChunkParts& c) { c.handover = Handover::bf16; }, true);
+    carry(
+        "the state is rounded to bf16 after each chunk (declare it: --set state_dtype=bf16)",
+        [](ChunkParts& c) { c.handover = Handover::bf16; }, true);
     add(all, "padding", "the padding of the last chunk decays the final state", [](ChunkParts& c) {
         if (!c.last_of_sequence || c.rows == c.lane->chunk) return;
         // As if the last token's gate filled the padding.

@@ -12,15 +12,6 @@ namespace gdnctl::oracle {
 namespace {
 
 using Hypotheses = std::vector<Hypothesis>;
-using Given = std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)>;
-
-void add(Hypotheses& all, std::string_view stage, std::string text, Given given) {
-    all.push_back({stage, std::move(text), std::move(given), {}, {}, false});
-}
-
-void add_prepared(Hypotheses& all, std::string_view stage, std::string text, std::function<void(Lane&)> prepared) {
-    all.push_back({stage, std::move(text), {}, std::move(prepared), {}, false});
-}
 
 void normalise_once_more(std::vector<double>& x, std::size_t width, double eps) {
     for (std::size_t at = 0; at < x.size(); at += width) {
@@ -53,64 +44,64 @@ void shift(std::vector<double>& x, const std::vector<double>& all, int step, dou
 }
 
 void add_norms(Hypotheses& all) {
-    add(all, "l2norm", "q and k are not l2-normalised", [](LaneInputs&, GdnContract& c, const LanePlace&) {
+    add_given(all, "l2norm", "q and k are not l2-normalised", [](LaneInputs&, GdnContract& c, const LanePlace&) {
         const bool on = c.l2norm != L2Norm::off;
         c.l2norm = L2Norm::off;
         return on;
     });
-    add(all, "l2norm", "q and k are l2-normalised although the contract has l2norm=off",
-        [](LaneInputs&, GdnContract& c, const LanePlace&) {
-            const bool off = c.l2norm == L2Norm::off;
-            c.l2norm = L2Norm::rsqrt;
-            return off;
-        });
+    add_given(all, "l2norm", "q and k are l2-normalised although the contract has l2norm=off",
+              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+                  const bool off = c.l2norm == L2Norm::off;
+                  c.l2norm = L2Norm::rsqrt;
+                  return off;
+              });
     for (const bool queries : {true, false}) {
-        add(all, "l2norm", queries ? "q is not l2-normalised (k is)" : "k is not l2-normalised (q is)",
-            [queries](LaneInputs& in, GdnContract& c, const LanePlace&) {
-                if (c.l2norm == L2Norm::off) return false;
-                c.l2norm = L2Norm::off;
-                normalise_once_more(queries ? in.k : in.q, in.dk, c.eps);
-                return true;
-            });
+        add_given(all, "l2norm", queries ? "q is not l2-normalised (k is)" : "k is not l2-normalised (q is)",
+                  [queries](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                      if (c.l2norm == L2Norm::off) return false;
+                      c.l2norm = L2Norm::off;
+                      normalise_once_more(queries ? in.k : in.q, in.dk, c.eps);
+                      return true;
+                  });
     }
-    add(all, "l2norm", "q and k are l2-normalised twice", [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+    add_given(all, "l2norm", "q and k are l2-normalised twice", [](LaneInputs& in, GdnContract& c, const LanePlace&) {
         if (c.l2norm == L2Norm::off) return false;
         normalise_once_more(in.q, in.dk, c.eps);
         normalise_once_more(in.k, in.dk, c.eps);
         return true;
     });
-    add(all, "l2norm", "eps is added outside of the root: x / (|x| + eps)",
-        [](LaneInputs& in, GdnContract& c, const LanePlace&) {
-            if (c.l2norm == L2Norm::off) return false;
-            normalise_outside(in.q, in.dk, c.eps);
-            normalise_outside(in.k, in.dk, c.eps);
-            c.l2norm = L2Norm::off;
-            return true;
-        });
+    add_given(all, "l2norm", "eps is added outside of the root: x / (|x| + eps)",
+              [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  if (c.l2norm == L2Norm::off) return false;
+                  normalise_outside(in.q, in.dk, c.eps);
+                  normalise_outside(in.k, in.dk, c.eps);
+                  c.l2norm = L2Norm::off;
+                  return true;
+              });
     for (const double eps : {0.0, 1e-12, 1e-8, 1e-5, 1e-3}) {
-        add(all, "l2norm",
-            eps == 0 ? "the l2norm has no eps"
-                     : "the l2norm's eps is another (" +
-                           std::string(eps == 1e-12  ? "1e-12"
-                                       : eps == 1e-8 ? "1e-8"
-                                       : eps == 1e-5 ? "1e-5"
-                                                     : "1e-3") +
-                           ")",
-            [eps](LaneInputs&, GdnContract& c, const LanePlace&) {
-                c.eps = eps;
-                return c.l2norm != L2Norm::off;
-            });
+        add_given(all, "l2norm",
+                  eps == 0 ? "the l2norm has no eps"
+                           : "the l2norm's eps is another (" +
+                                 std::string(eps == 1e-12  ? "1e-12"
+                                             : eps == 1e-8 ? "1e-8"
+                                             : eps == 1e-5 ? "1e-5"
+                                                           : "1e-3") +
+                                 ")",
+                  [eps](LaneInputs&, GdnContract& c, const LanePlace&) {
+                      c.eps = eps;
+                      return c.l2norm != L2Norm::off;
+                  });
     }
-    add(all, "l2norm", "the l2norm divides by the mean square's root (RMS norm)",
-        [](LaneInputs& in, GdnContract& c, const LanePlace&) {
-            if (c.l2norm == L2Norm::off) return false;
-            for (auto* x : {&in.q, &in.k}) {
-                normalise_once_more(*x, in.dk, c.eps * static_cast<double>(in.dk));
-                for (double& value : *x) value *= std::sqrt(static_cast<double>(in.dk));
-            }
-            c.l2norm = L2Norm::off;
-            return true;
-        });
+    add_given(all, "l2norm", "the l2norm divides by the mean square's root (RMS norm)",
+              [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  if (c.l2norm == L2Norm::off) return false;
+                  for (auto* x : {&in.q, &in.k}) {
+                      normalise_once_more(*x, in.dk, c.eps * static_cast<double>(in.dk));
+                      for (double& value : *x) value *= std::sqrt(static_cast<double>(in.dk));
+                  }
+                  c.l2norm = L2Norm::off;
+                  return true;
+              });
 }
 
 void take_key_head(LaneInputs& in, const LanePlace& place, std::size_t head) {
@@ -121,37 +112,38 @@ void take_key_head(LaneInputs& in, const LanePlace& place, std::size_t head) {
 
 void add_heads(Hypotheses& all) {
     for (const HeadMap map : {HeadMap::interleaved, HeadMap::tiled}) {
-        add(all, "head_map",
-            map == HeadMap::tiled ? "the head map is tiled (key head h mod Hk)"
-                                  : "the head map is interleaved (key head h div r)",
-            [map](LaneInputs& in, GdnContract& c, const LanePlace& place) {
-                const GdnDims& d = place.reference->problem.dims;
-                const auto head = static_cast<std::int64_t>(place.head);
-                const auto own = key_head_of(head, d, c.head_map);
-                const auto other = key_head_of(head, d, map);
-                if (own == other) return false;
-                take_key_head(in, place, static_cast<std::size_t>(other));
-                return true;
-            });
+        add_given(all, "head_map",
+                  map == HeadMap::tiled ? "the head map is tiled (key head h mod Hk)"
+                                        : "the head map is interleaved (key head h div r)",
+                  [map](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                      const GdnDims& d = place.reference->problem.dims;
+                      const auto head = static_cast<std::int64_t>(place.head);
+                      const auto own = key_head_of(head, d, c.head_map);
+                      const auto other = key_head_of(head, d, map);
+                      if (own == other) return false;
+                      take_key_head(in, place, static_cast<std::size_t>(other));
+                      return true;
+                  });
     }
     for (const int step : {1, -1}) {
-        add(all, "head_map",
-            step > 0 ? "q and k are those of the next key head" : "q and k are those of the key head before",
-            [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
-                const GdnDims& d = place.reference->problem.dims;
-                const auto own = key_head_of(static_cast<std::int64_t>(place.head), d, c.head_map);
-                if (d.Hk < 2) return false;
-                take_key_head(in, place, static_cast<std::size_t>((own + step + d.Hk) % d.Hk));
-                return true;
-            });
+        add_given(all, "head_map",
+                  step > 0 ? "q and k are those of the next key head" : "q and k are those of the key head before",
+                  [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                      const GdnDims& d = place.reference->problem.dims;
+                      const auto own = key_head_of(static_cast<std::int64_t>(place.head), d, c.head_map);
+                      if (d.Hk < 2) return false;
+                      take_key_head(in, place, static_cast<std::size_t>((own + step + d.Hk) % d.Hk));
+                      return true;
+                  });
     }
-    add(all, "head_map", "q and k are those of key head 0", [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
-        const GdnDims& d = place.reference->problem.dims;
-        if (key_head_of(static_cast<std::int64_t>(place.head), d, c.head_map) == 0) return false;
-        take_key_head(in, place, 0);
-        return true;
-    });
-    add(all, "layout", "q and k are exchanged", [](LaneInputs& in, GdnContract&, const LanePlace&) {
+    add_given(all, "head_map", "q and k are those of key head 0",
+              [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                  const GdnDims& d = place.reference->problem.dims;
+                  if (key_head_of(static_cast<std::int64_t>(place.head), d, c.head_map) == 0) return false;
+                  take_key_head(in, place, 0);
+                  return true;
+              });
+    add_given(all, "layout", "q and k are exchanged", [](LaneInputs& in, GdnContract&, const LanePlace&) {
         std::swap(in.q, in.k);
         return true;
     });
@@ -170,50 +162,51 @@ void take_state(LaneInputs& in, const LanePlace& place, const std::vector<double
 }
 
 void add_states(Hypotheses& all) {
-    add(all, "layout", "the initial state is read transposed",
-        [](LaneInputs& in, GdnContract&, const LanePlace& place) {
-            const GdnProblem& p = place.reference->problem;
-            if (!in.first || p.initial_state.empty()) return false;
-            const auto dk = static_cast<std::size_t>(p.dims.dk);
-            const auto dv = static_cast<std::size_t>(p.dims.dv);
-            const double* S =
-                p.initial_state.data() + (place.sequence * static_cast<std::size_t>(p.dims.Hv) + place.head) * dk * dv;
-            for (std::size_t x = 0; x < dk; ++x) {
-                for (std::size_t j = 0; j < in.columns; ++j)
-                    in.state[x * in.columns + j] = S[place.columns[j] * dk + x];
-            }
-            return true;
-        });
-    add(all, "carry", "the initial state is ignored", [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+    add_given(all, "layout", "the initial state is read transposed",
+              [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+                  const GdnProblem& p = place.reference->problem;
+                  if (!in.first || p.initial_state.empty()) return false;
+                  const auto dk = static_cast<std::size_t>(p.dims.dk);
+                  const auto dv = static_cast<std::size_t>(p.dims.dv);
+                  const double* S = p.initial_state.data() +
+                                    (place.sequence * static_cast<std::size_t>(p.dims.Hv) + place.head) * dk * dv;
+                  for (std::size_t x = 0; x < dk; ++x) {
+                      for (std::size_t j = 0; j < in.columns; ++j)
+                          in.state[x * in.columns + j] = S[place.columns[j] * dk + x];
+                  }
+                  return true;
+              });
+    add_given(all, "carry", "the initial state is ignored", [](LaneInputs& in, GdnContract&, const LanePlace& place) {
         if (!in.first || place.reference->problem.initial_state.empty()) return false;
         std::fill(in.state.begin(), in.state.end(), 0.0);
         std::fill(in.initial.begin(), in.initial.end(), 0.0);
         return true;
     });
-    add(all, "carry", "the sequence starts from the final state of the one before",
-        [](LaneInputs& in, GdnContract&, const LanePlace& place) {
-            if (!in.first || place.sequence == 0) return false;
-            const GdnReference& r = *place.reference;
-            take_state(in, place, r.truth.final_state, (place.sequence - 1) * value_head_count(r) + place.head);
-            return true;
-        });
-    add(all, "carry", "no sequence starts anew: the state is carried through the whole pack",
-        [](LaneInputs& in, GdnContract&, const LanePlace& place) {
-            // The second sequence starts from the first one's state under the mistake above too.
-            if (!in.first || place.sequence < 2) return false;
-            in.state = state_carried_to(place);
-            return true;
-        });
+    add_given(all, "carry", "the sequence starts from the final state of the one before",
+              [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+                  if (!in.first || place.sequence == 0) return false;
+                  const GdnReference& r = *place.reference;
+                  take_state(in, place, r.truth.final_state, (place.sequence - 1) * value_head_count(r) + place.head);
+                  return true;
+              });
+    add_given(all, "carry", "no sequence starts anew: the state is carried through the whole pack",
+              [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+                  // The second sequence starts from the first one's state under the mistake above too.
+                  if (!in.first || place.sequence < 2) return false;
+                  in.state = state_carried_to(place);
+                  return true;
+              });
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 void add_betas(Hypotheses& all) {
-    add(all, "beta", "beta is used as given, without the sigmoid", [](LaneInputs&, GdnContract& c, const LanePlace&) {
-        const bool logit = c.beta_kind != BetaKind::prob;
-        c.beta_kind = BetaKind::prob;
-        return logit;
-    });
+    add_given(all, "beta", "beta is used as given, without the sigmoid",
+              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+                  const bool logit = c.beta_kind != BetaKind::prob;
+                  c.beta_kind = BetaKind::prob;
+                  return logit;
+              });
     add_prepared(all, "beta", "the sigmoid is applied once more to beta", [](Lane& lane) {
         for (double& b : lane.beta) b = sigmoid(b);
     });
@@ -234,24 +227,23 @@ void add_betas(Hypotheses& all) {
     add_prepared(all, "beta", "beta has the wrong sign", [](Lane& lane) {
         for (double& b : lane.beta) b = -b;
     });
-    add(all, "beta", "beta is that of the token before", [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
-        shift(in.beta, place.reference->problem.beta, 1, c.beta_kind == BetaKind::prob ? 0 : -HUGE_VAL, place);
-        return true;
-    });
-    add_prepared(all, "rounding", "beta is rounded to bf16", [](Lane& lane) {
-        for (double& b : lane.beta) b = rounded_to(b, DType::bf16);
-    });
+    add_given(
+        all, "beta", "beta is that of the token before", [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+            shift(in.beta, place.reference->problem.beta, 1, c.beta_kind == BetaKind::prob ? 0 : -HUGE_VAL, place);
+            return true;
+        });
 }
 
 void add_gates(Hypotheses& all) {
-    add(all, "gate", "g is taken for alpha: its exp is never computed",
-        [](LaneInputs&, GdnContract& c, const LanePlace&) { return c.g_kind != GateKind::alpha; });
-    all.back().gate_is_factor = true;
-    add(all, "gate", "alpha is taken for g: exp is applied to it", [](LaneInputs&, GdnContract& c, const LanePlace&) {
-        const bool alpha = c.g_kind == GateKind::alpha;
-        c.g_kind = GateKind::log;
-        return alpha;
-    });
+    add_given(all, "gate", "g is taken for alpha: its exp is never computed",
+              [](LaneInputs&, GdnContract& c, const LanePlace&) { return c.g_kind != GateKind::alpha; });
+    all.back().run = run_lane_by_factors;
+    add_given(all, "gate", "alpha is taken for g: exp is applied to it",
+              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+                  const bool alpha = c.g_kind == GateKind::alpha;
+                  c.g_kind = GateKind::log;
+                  return alpha;
+              });
     add_prepared(all, "gate", "exp is applied twice to g", [](Lane& lane) {
         for (double& g : lane.gate) g = std::exp(g);
     });
@@ -270,13 +262,13 @@ void add_gates(Hypotheses& all) {
         for (double& g : lane.gate) g *= 2;
     });
     for (const int step : {1, -1}) {
-        add(all, "gate", step > 0 ? "g is that of the token before" : "g is that of the next token",
-            [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
-                // What does not decay.
-                const double none = c.g_kind == GateKind::log ? 0 : c.g_kind == GateKind::alpha ? 1 : -HUGE_VAL;
-                shift(in.gate, place.reference->problem.gate, step, none, place);
-                return true;
-            });
+        add_given(all, "gate", step > 0 ? "g is that of the token before" : "g is that of the next token",
+                  [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                      // What does not decay.
+                      const double none = c.g_kind == GateKind::log ? 0 : c.g_kind == GateKind::alpha ? 1 : -HUGE_VAL;
+                      shift(in.gate, place.reference->problem.gate, step, none, place);
+                      return true;
+                  });
     }
     add_prepared(all, "gate", "g is clamped to [-1, 0]", [](Lane& lane) {
         for (double& g : lane.gate) g = std::clamp(g, -1.0, 0.0);
@@ -285,7 +277,7 @@ void add_gates(Hypotheses& all) {
         for (double& g : lane.gate) g = std::min(g, 0.0);
     });
     const auto raw = [&](std::string text, const std::function<double(double, double, double)>& gate) {
-        add(all, "gate", std::move(text), [gate](LaneInputs& in, GdnContract& c, const LanePlace&) {
+        add_given(all, "gate", std::move(text), [gate](LaneInputs& in, GdnContract& c, const LanePlace&) {
             if (c.g_kind != GateKind::raw) return false;
             for (double& g : in.gate) g = gate(g, in.A_log, in.dt_bias);
             c.g_kind = GateKind::log;
@@ -300,9 +292,6 @@ void add_gates(Hypotheses& all) {
     raw("the minus sign before exp(A_log) is missing",
         [softplus](double a, double A, double dt) { return std::exp(A) * softplus(a + dt); });
     raw("a is used as g", [](double a, double, double) { return a; });
-    add_prepared(all, "rounding", "g is rounded to bf16", [](Lane& lane) {
-        for (double& g : lane.gate) g = rounded_to(g, DType::bf16);
-    });
 }
 
 void add_scales(Hypotheses& all) {
@@ -319,32 +308,6 @@ void add_scales(Hypotheses& all) {
     add_prepared(all, "scale", "the scale is applied to k too", [](Lane& lane) {
         for (double& k : lane.k) k *= lane.scale;
     });
-}
-
-void add_roundings(Hypotheses& all) {
-    const auto bf16 = [](std::vector<double>& x) {
-        for (double& value : x) value = rounded_to(value, DType::bf16);
-    };
-    add_prepared(all, "rounding", "normalised q and k are rounded to bf16", [bf16](Lane& lane) {
-        bf16(lane.q);
-        bf16(lane.k);
-    });
-    add_prepared(all, "rounding", "q is rounded to bf16", [bf16](Lane& lane) { bf16(lane.q); });
-    add_prepared(all, "rounding", "k is rounded to bf16", [bf16](Lane& lane) { bf16(lane.k); });
-    add_prepared(all, "rounding", "v is rounded to bf16", [bf16](Lane& lane) { bf16(lane.v); });
-    add(all, "rounding", "q, k and v are rounded to bf16 on the way in",
-        [bf16](LaneInputs& in, GdnContract&, const LanePlace&) {
-            bf16(in.q);
-            bf16(in.k);
-            bf16(in.v);
-            return true;
-        });
-    add(all, "rounding", "normalised q and k are not rounded to their dtype although the contract has rounding=input",
-        [](LaneInputs&, GdnContract& c, const LanePlace&) {
-            const bool rounded = c.rounding == NormRounding::input && c.l2norm != L2Norm::off;
-            c.rounding = NormRounding::none;
-            return rounded;
-        });
 }
 
 }  // namespace
@@ -366,7 +329,7 @@ std::vector<Hypothesis> state_hypotheses(const GdnProblem& p) {
         const std::string whose = p.sequences.size() == 1
                                       ? fmt::format("value head {}", other % heads)
                                       : fmt::format("sequence {}, value head {}", other / heads, other % heads);
-        add(all, "carry", fmt::format("the initial state is that of another head or sequence ({})", whose), take);
+        add_given(all, "carry", fmt::format("the initial state is that of another head or sequence ({})", whose), take);
         if (all.size() == 4 * k_most) break;
     }
     return all;
@@ -380,7 +343,7 @@ std::vector<Hypothesis> input_hypotheses() {
     add_betas(all);
     add_gates(all);
     add_scales(all);
-    add_roundings(all);
+    for (Hypothesis& h : rounding_hypotheses()) all.push_back(std::move(h));
     return all;
 }
 

@@ -6,25 +6,15 @@
 
 #include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/backward.h"
-#include "oracle/compare/blocks.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/localise.h"
 #include "oracle/compare/metrics.h"
+#include "oracle/compare/scores.h"
 #include "oracle/compare/unjudged.h"
-#include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {
 
 namespace {
-
-// One tensor of the dump beside its truth, both in the canonical axes order.
-struct Pair {
-    DType judged = DType::f32;
-    std::vector<double> got;
-    const std::vector<double>* want = nullptr;
-    const TensorBudget* budget = nullptr;
-    Groups groups;
-};
 
 // Values that are stored wider than they are: out as the contract says, and a gradient whose values are all exact in
 // the 16 bits of its input, or of out.
@@ -39,94 +29,6 @@ DType judged_dtype(const Tensor& tensor, std::string_view canonical, const std::
         if ((dtype == DType::bf16 || dtype == DType::f16) && held_by(got, dtype)) return dtype;
     }
     return DType::f32;
-}
-
-// Whether a finite value of the truth stays finite in the dtype that the dump stands for; nothing is held in fp64.
-bool fits(double want, DType judged) {
-    if (std::fabs(want) < 6e4) return true;  // in every dtype
-    return std::isfinite(rounded_to(want, judged == DType::f64 ? DType::f32 : judged));
-}
-
-// The budget of each group with the rounding of the stored dtype added: its error is the truth's distance to it.
-std::vector<GroupBudget> with_output_rounding(const Pair& pair, int threads) {
-    std::vector<GroupBudget> budgets = pair.budget->groups;
-    if (pair.judged == DType::f64 || pair.judged == DType::f32) return budgets;
-    std::vector<double> rounded(pair.want->size());
-    // A value beyond the dtype's range is no rounding: it must not make the budget infinite.
-    std::transform(pair.want->begin(), pair.want->end(), rounded.begin(),
-                   [&](double y) { return fits(y, pair.judged) ? rounded_to(y, pair.judged) : y; });
-    const auto sums = sum_groups(pair.groups, rounded, *pair.want, threads);
-    for (std::size_t g = 0; g < budgets.size(); ++g) {
-        budgets[g].rms = std::hypot(budgets[g].rms, sums[g].error_rms());
-        budgets[g].max_abs += sums[g].max_error;
-    }
-    return budgets;
-}
-
-// Of equal scores the earlier element is worse.
-using Scored = std::pair<double, std::size_t>;
-bool worse(const Scored& a, const Scored& b) {
-    return a.first > b.first || (a.first == b.first && a.second < b.second);
-}
-
-// The worst elements of some runs, in no order.
-std::vector<Scored> worst_of_runs(const Pair& pair, const std::vector<GroupBudget>& budgets, std::size_t first,
-                                  std::size_t last) {
-    std::vector<Scored> worst;  // a heap: the least bad one in front
-    for (std::size_t run = first; run < last; ++run) {
-        const double budget = budgets[pair.groups.of_run[run]].max_abs;
-        for (std::size_t i = run * pair.groups.width; i < (run + 1) * pair.groups.width; ++i) {
-            const double want = (*pair.want)[i];
-            const double error = std::fabs(pair.got[i] - want);
-            const bool full = worst.size() == k_worst_elements;
-            // Most are far from it, and need no quotient.
-            if (full && error < 0.999 * worst.front().first * budget) continue;
-            if (!std::isfinite(want)) continue;
-            double score = error / budget;
-            if (!std::isfinite(pair.got[i])) {
-                if (!fits(want, pair.judged)) continue;
-                score = HUGE_VAL;
-            }
-            if (full && !worse({score, i}, worst.front())) continue;
-            if (full) {
-                std::pop_heap(worst.begin(), worst.end(), worse);
-                worst.pop_back();
-            }
-            worst.emplace_back(score, i);
-            std::push_heap(worst.begin(), worst.end(), worse);
-        }
-    }
-    return worst;
-}
-
-// Where the dump is worst: values that are not finite where the truth is, then the largest errors in units of their
-// groups' budgets. The worst first.
-std::vector<std::size_t> worst_elements(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads) {
-    const Blocks blocks(pair.groups.of_run.size(), pair.groups.width);
-    std::vector<std::vector<Scored>> parts(blocks.count);
-    run_tasks(blocks.count, threads, [&] {
-        return [&](std::size_t b) { parts[b] = worst_of_runs(pair, budgets, blocks.begin(b), blocks.end(b)); };
-    });
-    std::vector<Scored> worst;
-    for (const auto& part : parts) worst.insert(worst.end(), part.begin(), part.end());
-    std::sort(worst.begin(), worst.end(), worse);
-    worst.resize(std::min(worst.size(), k_worst_elements));
-    std::vector<std::size_t> elements;
-    for (const Scored& s : worst) elements.push_back(s.second);
-    if (elements.empty()) elements.push_back(0);
-    return elements;
-}
-
-double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads) {
-    const auto sums = sum_groups(pair.groups, pair.got, *pair.want, threads);
-    double score = 0;
-    for (std::size_t g = 0; g < sums.size(); ++g) {
-        if (sums[g].count == 0) continue;
-        for (const double ratio : {sums[g].error_rms() / budgets[g].rms, sums[g].max_error / budgets[g].max_abs}) {
-            score = std::isnan(ratio) ? HUGE_VAL : std::max(score, ratio);  // std::max would drop a NaN
-        }
-    }
-    return score;
 }
 
 Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report, const GdnReference& r) {
@@ -211,7 +113,9 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
     const auto budgets = with_output_rounding(pair, options.threads);
     measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report, options.threads);
     report.budget_relative = pair.budget->relative;
-    report.error_over_budget = error_over_budget(pair, budgets, options.threads);
+    report.local_error_over_budget = local_error_over_budget(pair, options.threads);
+    report.error_over_budget =
+        std::max(error_over_budget(pair, budgets, options.threads), report.local_error_over_budget);
     report.verdict = verdict_of(report, options);
     report.beyond_range = static_cast<std::size_t>(std::count_if(
         pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
@@ -221,7 +125,7 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
         }
         report.worst = report.worst_elements.front();
     }
-    evidence = {&pair.got, pair.want, budgets, pair.judged};
+    evidence = {&pair.got, pair.want, budgets, pair.judged, &pair.budget->local};
     return report;
 }
 
@@ -229,15 +133,17 @@ bool has_device_fault(const TensorReport& t) {
     return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) && fits(t.worst.want, t.judged);
 }
 
-// A wrong tensor that the inputs' condition does not excuse; nullptr: there is none.
+// A wrong tensor that the inputs' condition does not excuse, or one with a wrong element that nothing unstable reaches;
+// nullptr: there is none.
 const TensorReport* wrong_in_spite(const GdnReference& r, const GdnReport& report) {
     const auto is_wrong = [&](const TensorReport& t) {
-        const bool excused =
-            (t.canonical != "out" || !can_judge(r.out)) && (t.canonical != "final_state" || !can_judge(r.final_state));
-        return !excused && t.verdict == Verdict::wrong;
+        const bool judged =
+            (t.canonical == "out" && can_judge(r.out)) || (t.canonical == "final_state" && can_judge(r.final_state));
+        return t.verdict == Verdict::wrong &&
+               (t.local_error_over_budget > k_wrong_band || (r.ill_conditioned && judged));
     };
     const auto found = std::find_if(report.tensors.begin(), report.tensors.end(), is_wrong);
-    return r.ill_conditioned && found != report.tensors.end() ? &*found : nullptr;
+    return found != report.tensors.end() ? &*found : nullptr;
 }
 
 void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& report) {
@@ -252,23 +158,26 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
                          [&](const TensorReport& a, const TensorReport& b) { return severity(a) < severity(b); });
     report.worst = worst->worst;
     const auto fault = std::find_if(report.tensors.begin(), report.tensors.end(), has_device_fault);
+    const auto beyond = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                     [](const TensorReport& t) { return t.nonfinite_want > 0 || t.beyond_range > 0; });
+    const bool doubted = !r.unstable_reason.empty() || beyond != report.tensors.end();
+    const TensorReport* wrong = doubted ? wrong_in_spite(r, report) : nullptr;
     if (fault != report.tensors.end()) {
         report.verdict = Verdict::wrong;
         report.worst = fault->worst;
         report.reason =
             fmt::format("{} values of {} are not finite where the truth is", fault->nonfinite_got, fault->name);
-    } else if (const TensorReport* wrong = wrong_in_spite(r, report); wrong != nullptr) {
+    } else if (wrong != nullptr) {
         report.verdict = Verdict::wrong;
         report.worst = wrong->worst;
-        report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by ({})", wrong->name,
-                                    wrong->error_over_budget, r.unstable_reason);
+        const double error = r.ill_conditioned ? wrong->error_over_budget : wrong->local_error_over_budget;
+        report.reason =
+            fmt::format("{} is {:.3g} times what honest arithmetic is off by{}", wrong->name, error,
+                        r.unstable_reason.empty() ? std::string() : fmt::format(" ({})", r.unstable_reason));
     } else if (!r.unstable_reason.empty()) {
         report.verdict = Verdict::unstable_input;
         report.reason = r.unstable_reason;
-    } else if (const auto beyond =
-                   std::find_if(report.tensors.begin(), report.tensors.end(),
-                                [](const TensorReport& t) { return t.nonfinite_want > 0 || t.beyond_range > 0; });
-               beyond != report.tensors.end()) {
+    } else if (beyond != report.tensors.end()) {
         report.verdict = Verdict::unstable_input;
         report.reason =
             beyond->nonfinite_want > 0
@@ -332,6 +241,16 @@ Status compare_tensors(const GdnReference& r, const TensorFile& dump, const Comp
     return {};
 }
 
+// Whether the inputs are unstable only because they are declared wrongly, and the dump is right under what they are.
+bool matches_declared_otherwise(const GdnReference& r, const ForwardEvidence& forward, const GdnReport& report,
+                                const CompareOptions& options) {
+    if (r.unstable_reason.empty() || std::any_of(report.tensors.begin(), report.tensors.end(), has_device_fault)) {
+        return false;
+    }
+    const auto hint = hint_for_unstable(r, forward, options.threads);
+    return hint && hint->text.starts_with("matches");
+}
+
 // Where and why. An unstable input has no fault to look for, and a dump within the budget neither. A wrong forward pass
 // makes wrong gradients: those are looked into only where it is right.
 void locate(const GdnReference& r, const Compared& all, const CompareOptions& options, GdnReport& report) {
@@ -390,6 +309,10 @@ Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, c
         return report;
     }
     conclude(reference, options, report);
+    if (report.verdict == Verdict::wrong && matches_declared_otherwise(reference, all.forward, report, options)) {
+        report.verdict = Verdict::unstable_input;
+        report.reason = reference.unstable_reason;
+    }
     locate(reference, all, options, report);
     return report;
 }

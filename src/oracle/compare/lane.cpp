@@ -30,7 +30,11 @@ double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
         const double z = given + in.dt_bias;
         g = -std::exp(in.A_log) * (z > 20 ? z : std::log1p(std::exp(z)));
     }
-    return c.exp_clip ? (*c.exp_clip)(g) : g;
+    return c.exp_clip && c.exp_clip->of_gates ? (*c.exp_clip)(g) : g;
+}
+
+double clipped_exp(const Lane& lane, double exponent) {
+    return std::exp(lane.clip ? (*lane.clip)(exponent) : exponent);
 }
 
 // [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.
@@ -92,13 +96,13 @@ ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before
             if (j < i) c.M[i * n + j] = c.beta(i) * c.key_gram[i * n + j] * gamma;
             c.P[i * n + j] = c.scale() * c.query_gram[i * n + j] * gamma;
         }
-        const double from_start = c.stretch[i] == 0 ? std::exp(c.sum[i]) : 0;
+        const double from_start = c.decay_from_start(i);
         c.write.push_back(c.beta(i));
         c.forget.push_back(c.beta(i) * from_start);
         c.read.push_back(c.scale() * from_start);
         c.insert.push_back(c.decay(n - 1, i));
     }
-    c.keep = c.stretch[n - 1] == 0 ? std::exp(c.sum[n - 1]) : 0;
+    c.keep = c.decay_from_start(n - 1);
     return c;
 }
 
@@ -238,13 +242,18 @@ private:
 }  // namespace
 
 double ChunkParts::decay(std::size_t i, std::size_t j) const {
-    return stretch[i] == stretch[j] ? std::exp(sum[i] - sum[j]) : 0;
+    return clipped_exp(*lane, stretch[i] == stretch[j] ? sum[i] - sum[j] : -HUGE_VAL);
+}
+
+double ChunkParts::decay_from_start(std::size_t i) const {
+    return clipped_exp(*lane, stretch[i] == 0 ? sum[i] : -HUGE_VAL);
 }
 
 ChunkParts chunk_parts(const Lane& lane, std::size_t first) { return honest_parts(lane, first, 0, {}); }
 
 Lane prepare_lane(const LaneInputs& inputs, const GdnContract& c) {
-    Lane lane{inputs, 1};
+    Lane lane{inputs, 1, {}};
+    if (c.exp_clip && !c.exp_clip->of_gates) lane.clip = c.exp_clip;
     normalise(lane.q, lane.dk, c, lane.qk_dtype);
     normalise(lane.k, lane.dk, c, lane.qk_dtype);
     for (double& g : lane.gate) g = log_gate(g, inputs, c);
@@ -271,7 +280,11 @@ LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* kn
     return LaneRun<Real>(lane, edit, known).run();
 }
 
-LaneResult run_lane_by_factors(const Lane& lane) {
+namespace {
+
+// `alpha`: the decay of a gate; `stored` rounds an entry of the state, before out is read from it or after.
+template <class Alpha, class Stored>
+LaneResult by_tokens(const Lane& lane, const Alpha& alpha, const Stored& stored, bool read_first) {
     const std::size_t width = lane.columns;
     LaneResult result{std::vector<double>(lane.tokens * width, 0), lane.state};
     std::vector<double>& S = result.state;
@@ -279,7 +292,8 @@ LaneResult run_lane_by_factors(const Lane& lane) {
     for (std::size_t t = 0; t < lane.tokens; ++t) {
         const double* q = lane.q.data() + t * lane.dk;
         const double* k = lane.k.data() + t * lane.dk;
-        for (double& s : S) s *= lane.gate[t];
+        const double factor = alpha(lane.gate[t]);
+        for (double& s : S) s *= factor;
         for (std::size_t j = 0; j < width; ++j) {
             double recalled = 0;
             for (std::size_t x = 0; x < lane.dk; ++x) recalled += k[x] * S[x * width + j];
@@ -288,13 +302,30 @@ LaneResult run_lane_by_factors(const Lane& lane) {
         double* out = result.out.data() + t * width;
         for (std::size_t x = 0; x < lane.dk; ++x) {
             for (std::size_t j = 0; j < width; ++j) {
-                S[x * width + j] += k[x] * write[j];
-                out[j] += lane.scale * q[x] * S[x * width + j];
+                double& s = S[x * width + j];
+                s += k[x] * write[j];
+                const double rounded = stored(s);
+                out[j] += lane.scale * q[x] * (read_first ? s : rounded);
+                s = rounded;
             }
         }
     }
     return result;
 }
+
+double to_bf16(double x) { return rounded_to(x, DType::bf16); }
+double to_alpha(double gate) { return std::exp(gate); }
+
+}  // namespace
+
+LaneResult run_lane_by_factors(const Lane& lane) {
+    const auto same = [](double x) { return x; };
+    return by_tokens(lane, same, same, false);
+}
+
+LaneResult run_lane_rounded(const Lane& lane) { return by_tokens(lane, to_alpha, to_bf16, false); }
+
+LaneResult run_lane_rounded_late(const Lane& lane) { return by_tokens(lane, to_alpha, to_bf16, true); }
 
 template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
 template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);

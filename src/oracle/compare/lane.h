@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "gdnctl/oracle/gdn_problem.h"
@@ -25,12 +26,13 @@ struct LaneInputs {
     double gates_before = 0;      // their log decay, summed
     bool first = true;            // the window begins where the sequence does
     bool last = true;             // and ends where it ends
-    DType qk_dtype = DType::f32;
+    DType qk_dtype = DType::f32, gate_dtype = DType::f32;
 };
 
 // The same after preprocessing: q and k normalised, gates as log decay, beta as probability.
 struct Lane : LaneInputs {
     double scale = 1;
+    std::optional<ExpClip> clip;  // of sums of gates
 };
 Lane prepare_lane(const LaneInputs& inputs, const GdnContract& contract);
 
@@ -57,8 +59,9 @@ struct ChunkParts {
     double gate(std::size_t i) const { return lane->gate[first + i]; }
     double beta(std::size_t i) const { return lane->beta[first + i]; }
     double scale() const { return lane->scale; }
-    // exp(a - b), and 0 across a gate that closes everything.
+    // exp(c_i - c_j), and 0 across a gate that closes everything, each as the lane clips exponents.
     double decay(std::size_t i, std::size_t j) const;
+    double decay_from_start(std::size_t i) const;
     std::vector<int> stretch;  // closed gates up to row i
 };
 using ChunkEdit = std::function<void(ChunkParts&)>;
@@ -84,6 +87,9 @@ LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* kn
 
 // Token by token, with the gates as factors of the state, whatever their sign: no logarithm of them is taken.
 LaneResult run_lane_by_factors(const Lane& lane);
+// Token by token, with the state rounded to bf16 after each: before out is read from it, or after.
+LaneResult run_lane_rounded(const Lane& lane);
+LaneResult run_lane_rounded_late(const Lane& lane);
 
 extern template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
 extern template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);

@@ -84,6 +84,7 @@ LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t
     in.first = place.begin == 0;
     in.last = begin + place.begin + place.tokens == end;
     in.qk_dtype = p.qk_dtype;
+    in.gate_dtype = p.gate_dtype;
     if (!p.A_log.empty()) in.A_log = p.A_log[place.head];
     if (!p.dt_bias.empty()) in.dt_bias = p.dt_bias[place.head];
     for (std::size_t t = 0; t < place.tokens; ++t) {

@@ -191,7 +191,7 @@ private:
     std::optional<LaneResult> act_out_inputs(const Window& w, const Hypothesis& h) const {
         LaneInputs inputs = w.inputs;
         GdnContract contract = m_r.contract.value;
-        if (h.gate_is_factor || (h.given && !h.given(inputs, contract, w.place))) return std::nullopt;
+        if (h.run != nullptr || (h.given && !h.given(inputs, contract, w.place))) return std::nullopt;
         Lane faulty = prepare_lane(inputs, contract);
         if (h.prepared) h.prepared(faulty);
         Lane lane = prepare_lane(w.inputs, m_r.contract.value);

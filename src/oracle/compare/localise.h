@@ -15,6 +15,7 @@ struct Evidence {
     const std::vector<double>* want = nullptr;
     std::vector<GroupBudget> budgets;  // with output rounding
     DType judged = DType::f32;
+    const std::vector<float>* local = nullptr;  // see TensorBudget; nullptr: not known
 };
 
 struct ForwardEvidence {
@@ -74,6 +75,22 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& reference, const For
 // wrong chunk begins one, else empty.
 inline constexpr std::size_t k_usual_segment = 8;
 std::string segment_note(std::size_t first_wrong_chunk);
+// Whether the lane's first wrong chunk is wrong as an inverse by doubling, (I - M)(I + M^2)(I + M^4)..., makes it in
+// fp32 where keys are alike; nullopt: no.
+std::optional<Diagnosis> match_doubling(const GdnReference& reference, const ForwardEvidence& evidence,
+                                        const LaneErrors& errors);
+// The precision that leaves errors of this relative size, with how to declare it.
+std::string precision_of(double error);
+// Whether a final state whose out is right is off as undeclared roundings leave it; nullopt: no.
+std::optional<Diagnosis> match_hidden_rounding(const GdnReference& reference, const ForwardEvidence& evidence,
+                                               const LaneErrors& errors);
+// Tensors, or rows of out, that are wrong and hold nothing but zeros: no mistake in a formula makes these. nullopt:
+// there are none, or something else is wrong too.
+std::optional<Diagnosis> match_zeros(const GdnReference& reference, const ForwardEvidence& evidence,
+                                     const std::vector<LaneErrors>& errors);
+// Says of rows of out that are wrong and exactly 0 before anything that only a pattern suggests.
+void put_zeros_first(const GdnReference& reference, const ForwardEvidence& evidence,
+                     const std::vector<LaneErrors>& errors, Diagnosis& diagnosis);
 // What the pattern of errors says when no known mistake fits.
 Diagnosis match_pattern(const GdnReference& reference, const ForwardEvidence& evidence,
                         const std::vector<LaneErrors>& errors, const FaultPlace& place, int threads);

@@ -12,7 +12,6 @@ namespace gdnctl::oracle {
 
 namespace {
 
-constexpr double k_bf16_error = 6e-4;                          // relative; less is of finer operands
 constexpr double k_bf16_step = 1.1e-3;                         // 2^-9 / sqrt(3): of one rounding
 constexpr std::array<std::size_t, 4> k_walk = {0, 4, 16, 64};  // rows that are looked at together
 constexpr std::array k_all_stages = {"solve", "wu", "decay", "gate", "intra", "output", "carry", "beta"};
@@ -57,14 +56,16 @@ public:
     }
 
     Diagnosis run() {
-        if (m_lane == nullptr) return guess({"rounding"}, "the error is spread thinly");
+        if (m_lane == nullptr)
+            return guess({"rounding"}, "the error is spread thinly: consistent with an undeclared rounding");
         if (auto d = nonfinite()) return *d;
         if (auto d = outside_sequences()) return *d;
-        if (auto d = unwritten()) return *d;
+        if (auto d = match_doubling(m_r, m_evidence, *m_lane)) return *d;
         if (auto d = few_places()) return *d;
         if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
         if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads, [this] { return growing(); })) return *d;
         if (auto d = few_columns()) return *d;
+        if (auto d = match_hidden_rounding(m_r, m_evidence, *m_lane)) return *d;
         if (auto d = rounding()) return *d;
         if (auto d = exclude_stages(m_r, m_evidence, *m_lane)) return *d;
         return by_place();
@@ -106,48 +107,26 @@ private:
         for (const double g : lane.gate) {
             if (std::isinf(g)) {
                 return guess({"gate", "decay"},
-                             "values are not finite where g = -inf: sums of gates are subtracted as -inf - -inf");
+                             "values are not finite where g = -inf: consistent with differences of sums, -inf - -inf");
             }
             sum += g;
         }
         if (std::fabs(sum) > 85) {
             return guess(
                 {"decay", "gate", "solve"},
-                fmt::format("values are not finite where the gates of a chunk sum to {:.3g}: exp(c_i) exp(-c_j) "
-                            "overflows fp32, exp(c_i - c_j) does not",
+                fmt::format("values are not finite where the gates of a chunk sum to {:.3g}: consistent with exp(c_i) "
+                            "exp(-c_j), which overflows fp32, for exp(c_i - c_j)",
                             sum));
         }
         return guess({"solve", "tile", "decay"},
-                     "values are not finite on ordinary gates: the inverse may explode (doubling), or memory is read "
-                     "that was never written");
+                     "values are not finite on ordinary gates: consistent with an inverse that explodes (doubling), or "
+                     "with memory that is read before it is written");
     }
 
     // Rows that belong to no sequence must stay 0.
     std::optional<Diagnosis> outside_sequences() const {
         if (!m_evidence.out || m_out_wrong || m_state_wrong) return std::nullopt;
         return guess({"padding"}, "rows outside every sequence are written");
-    }
-
-    std::optional<Diagnosis> unwritten() const {
-        if (!m_evidence.out || !m_out_wrong) return std::nullopt;
-        std::size_t wrong_rows = 0;
-        std::size_t zero_rows = 0;
-        std::size_t first = m_end;
-        for (std::size_t row = m_begin; row < m_end; ++row) {
-            bool any = false;
-            bool zero = true;
-            for (std::size_t column = 0; column < m_dv; ++column) {
-                any = any || wrong(row, column);
-                zero = zero && out_error(row, column) == -truth(row, column);
-            }
-            wrong_rows += any ? 1 : 0;
-            zero_rows += any && zero ? 1 : 0;
-            if (any) first = std::min(first, row);
-        }
-        if (wrong_rows == 0 || zero_rows != wrong_rows) return std::nullopt;
-        const bool tail = first > m_begin && m_end - first < m_chunk && (first - m_begin) % m_chunk == 0;
-        return guess(tail ? std::vector<std::string>{"padding", "tile"} : std::vector<std::string>{"tile", "padding"},
-                     fmt::format("out is 0 in {} rows of the lane: they were never written", zero_rows));
     }
 
     struct WrongPlaces {
@@ -174,10 +153,13 @@ private:
     std::optional<Diagnosis> few_places() const {
         if (!m_evidence.out || !m_out_wrong) return state_columns();
         const WrongPlaces places = wrong_places();
-        if (places.elements > 0 && places.elements <= 3)
-            return guess({"tile"}, fmt::format("{} elements alone are wrong", places.elements));
+        if (places.elements > 0 && places.elements <= 3) {
+            return guess({"tile"}, fmt::format("{} elements alone are wrong: consistent with one lane, or a race",
+                                               places.elements));
+        }
         if (places.rows == 1 && m_end - m_begin > 1 && !m_state_wrong) {
-            return guess({"tile", "intra", "output"}, "one token alone is wrong, and nothing that comes from it");
+            return guess({"tile", "intra", "output"},
+                         "one token alone is wrong, and nothing that comes from it: consistent with one row of a tile");
         }
         return std::nullopt;
     }
@@ -185,8 +167,10 @@ private:
     std::optional<Diagnosis> few_columns() const {
         if (!m_evidence.out || !m_out_wrong) return std::nullopt;
         const std::size_t wide = wrong_places().columns;
-        if (m_dv < 8 || wide * 2 > m_dv) return std::nullopt;
-        return guess({"tile"}, fmt::format("{} of {} columns of v are wrong, the others right", wide, m_dv));
+        if (m_dv < 8 || wide == 0 || wide * 2 > m_dv) return std::nullopt;
+        return guess(
+            {"tile"},
+            fmt::format("{} of {} columns of v are wrong, the others right: consistent with one tile", wide, m_dv));
     }
 
     std::optional<Diagnosis> state_columns() const {
@@ -207,11 +191,15 @@ private:
         const auto high = static_cast<std::size_t>(std::count(rows.begin(), rows.end(), true));
         if (wide * 2 <= m_dv) {
             return guess({"tile", "carry"},
-                         fmt::format("{} of {} columns of final_state are wrong, the others right", wide, m_dv));
+                         fmt::format("{} of {} columns of final_state are wrong, the others right: consistent with "
+                                     "one tile",
+                                     wide, m_dv));
         }
         if (high * 2 <= dk) {
             return guess({"tile", "carry"},
-                         fmt::format("{} of {} rows of final_state are wrong, the others right", high, dk));
+                         fmt::format("{} of {} rows of final_state are wrong, the others right: consistent with one "
+                                     "tile",
+                                     high, dk));
         }
         return std::nullopt;
     }
@@ -281,29 +269,32 @@ std::optional<Diagnosis> PatternSearch::growing() const {
     if (means.back() < 2 * means.front()) return std::nullopt;
     return guess(
         {"rounding", "carry"},
-        fmt::format("the relative error is about {:.1g} and grows along the sequence, as of a state that is kept "
-                    "in bf16",
+        fmt::format("the relative error is about {:.1g} and grows along the sequence: consistent with a state that is "
+                    "kept in bf16 (declare it: --set state_dtype=bf16, or bf16-token)",
                     even->whole));
 }
 
 std::optional<Diagnosis> PatternSearch::rounding() const {
     const auto even = even_error(0.01);
     if (!even) return std::nullopt;
-    const double whole = even->whole;
-    const char* class_name = whole > k_bf16_error ? "bf16 operands, or a state that is kept in bf16 (2^-9)"
-                             : whole > 4e-5       ? "tf32 or fp16 operands (2^-11)"
-                                                  : "three bf16 passes (2^-16)";
     return guess({"rounding", "intra", "decay"},
-                 fmt::format("the relative error is about {:.1g} in every row, as of {}: declare it with --set matmul, "
-                             "or find where it happens",
-                             whole, class_name));
+                 fmt::format("the relative error is about {:.1g} in every row: consistent with {}", even->whole,
+                             precision_of(even->whole)));
 }
 
 // Only the place of the error is left to go by.
 Diagnosis PatternSearch::by_place() const {
     if (!m_out_wrong) {
-        return guess({"carry", "layout", "padding"},
-                     "out is right and the final state is not: its last update or hand-over is wrong");
+        if (!m_evidence.out || (m_evidence.out->judged != DType::bf16 && m_evidence.out->judged != DType::f16)) {
+            return guess({"carry", "layout", "padding"},
+                         "out is right and the final state is not: consistent with a mistake in its last update, or in "
+                         "where it is stored");
+        }
+        return guess(
+            {"carry", "rounding", "layout", "padding"},
+            fmt::format("the final state is wrong, and out is right as far as its rounding to {} shows: "
+                        "consistent with a wrong update of the state, or with a precision that was not declared",
+                        name_of(m_evidence.out->judged)));
     }
     std::size_t first = m_end;
     for (std::size_t row = m_begin; row < m_end; ++row) {
@@ -317,24 +308,31 @@ Diagnosis PatternSearch::by_place() const {
     const std::size_t offset = token % m_chunk;
     const std::size_t chunks = (m_end - m_begin + m_chunk - 1) / m_chunk;
     if (chunk > 0 && chunk + 1 == chunks && (m_end - m_begin) % m_chunk != 0 && chunks > 2) {
-        return guess({"padding", "carry", "tile"}, "the incomplete last chunk alone is wrong");
+        return guess({"padding", "carry", "tile"},
+                     "the incomplete last chunk alone is wrong: consistent with padding that counts");
     }
     if (m_evidence.state && !m_state_wrong) {
-        return guess({"intra", "output", "scale", "tile"},
-                     "the final state is right and out is not: what is read from the state is wrong");
+        return guess(
+            {"intra", "output", "scale", "tile"},
+            "the final state is right and out is not: consistent with a mistake in what is read from the state");
     }
     if (offset > 1) {
-        return guess({"solve", "intra", "decay", "wu"},
-                     fmt::format("the first {} tokens of a chunk are right: inverse or mask inside the chunk", offset));
+        return guess(
+            {"solve", "intra", "decay", "wu"},
+            fmt::format("the first {} tokens of a chunk are right: consistent with a mistake in the inverse or the "
+                        "mask inside the chunk",
+                        offset));
     }
     if (chunk > 0) {
-        return guess({"carry", "wu", "output", "tile"},
-                     fmt::format("chunk {} is wrong from its first token, those before are right: the state handed to "
-                                 "it is wrong{}",
-                                 chunk, segment_note(chunk)));
+        return guess(
+            {"carry", "wu", "output", "tile"},
+            fmt::format("chunk {} is wrong from its first token, those before are right: consistent with a wrong "
+                        "state handed to it{}",
+                        chunk, segment_note(chunk)));
     }
     if (m_errors.size() > 1 && m_place.heads.size() * m_place.sequences.size() == 1) {
-        return guess({"tile", "solve", "intra", "carry"}, "one head alone is wrong");
+        return guess({"tile", "solve", "intra", "carry"},
+                     "one head alone is wrong: consistent with a mistake in where its data lie");
     }
     return guess({k_all_stages.begin(), k_all_stages.end()}, "no known mistake explains it");
 }

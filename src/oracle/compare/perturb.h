@@ -2,15 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "gdnctl/oracle/gdn_contract.h"
 
 namespace gdnctl::oracle {
 
+inline constexpr double k_fp32_roundoff = 0x1p-24;
+// Below it, processors round to denormals or to 0.
+inline constexpr double k_smallest = static_cast<double>(std::numeric_limits<float>::min());
+
 // Unit roundoff of a product's operands.
 inline double roundoff_of(Matmul matmul) {
-    return matmul == Matmul::f32 ? 0x1p-24 : matmul == Matmul::bf16x3 ? 0x1p-16 : 0x1p-9;
+    switch (matmul) {
+        case Matmul::f32: return 0x1p-24;
+        case Matmul::bf16x3: return 0x1p-16;
+        case Matmul::tf32:
+        case Matmul::f16: return 0x1p-12;
+        case Matmul::bf16: break;
+    }
+    return 0x1p-9;
+}
+// Of the coarsest that the contract has.
+inline double roundoff_of(const GdnContract& c) {
+    return c.state_dtype == StateDType::f32 ? roundoff_of(c.matmul) : 0x1p-9;
 }
 
 // Moves every value by +-amount relative, the signs from a fixed hash of the position that `state` starts.

@@ -23,7 +23,9 @@ std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Eviden
     for (std::size_t row = begin; row < end; ++row) {
         const RowError error = row_error(out, (row * heads + head) * dv, dv);
         const double rms = std::sqrt(error.squares / static_cast<double>(dv));
-        if (error.largest > k_ok_band * budget.max_abs || rms > 2 * k_ok_band * budget.rms) return row - begin;
+        if (error.largest > k_ok_band * budget.max_abs || rms > 2 * k_ok_band * budget.rms || error.local > k_ok_band) {
+            return row - begin;
+        }
     }
     return std::nullopt;
 }

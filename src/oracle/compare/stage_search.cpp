@@ -75,27 +75,38 @@ Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpan
     const std::string what = "the errors of each token are sums of the rows of U up to it";
     const bool state_right = errors.final_state && *errors.final_state <= k_ok_band;
     // A final state may have recovered from what was written long before it.
-    if (spans.writes == Answer::yes) return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: M is");
+    if (spans.writes == Answer::yes)
+        return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: consistent with a wrong M");
     if (state_right || spans.alone)
-        return likely({"intra", "decay", "output"}, what + ", and the state is right: P is wrong");
+        return likely({"intra", "decay", "output"}, what + ", and the state is right: consistent with a wrong P");
     const EntryPrices prices = entry_prices(s);
-    if (!errors.final_state && prices.p < std::min(prices.m, prices.both))
-        return likely({"intra", "decay", "solve"}, what + ": P is wrong, or M (there is no state that could tell)");
-    if (prices.both < prices.m)
-        return likely({"decay", "solve", "gate"}, what + ", and so is the state wrong: Gamma is, or M");
-    return likely({"solve", "decay", "wu"}, what + ", and so is the state wrong: M is");
+    if (!errors.final_state && prices.p < std::min(prices.m, prices.both)) {
+        return likely({"intra", "decay", "solve"},
+                      what + ": consistent with a wrong P, or M (there is no state that could tell)");
+    }
+    if (prices.both < prices.m) {
+        return likely({"decay", "solve", "gate"},
+                      what + ", and the state is wrong too: consistent with a wrong Gamma, or M");
+    }
+    return likely({"solve", "decay", "wu"}, what + ", and the state is wrong too: consistent with a wrong M");
 }
 
 // Which product the errors are made of, where no class of changes explains them.
 std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
     if (spans.sums_of_u == Answer::yes) return by_entries(s, errors, spans);
     const bool right_after = errors.final_state ? *errors.final_state <= k_ok_band : spans.alone;
-    if (spans.sums_of_v == Answer::yes && !right_after)
-        return likely({"wu", "layout"}, "the errors of each token are sums of the rows of V up to it");
-    if (spans.sums_of_ks == Answer::yes && !right_after)
-        return likely({"wu", "gate"}, "the errors of each token are sums of the rows of K S up to it");
-    if (spans.state_before == Answer::yes && !spans.alone)
-        return likely({"carry", "layout"}, "the state handed to the chunk is wrong, and no more");
+    if (spans.sums_of_v == Answer::yes && !right_after) {
+        return likely({"wu", "layout"},
+                      "the errors of each token are sums of the rows of V up to it: consistent with a wrong v");
+    }
+    if (spans.sums_of_ks == Answer::yes && !right_after) {
+        return likely({"wu", "gate"},
+                      "the errors of each token are sums of the rows of K S up to it: consistent with a wrong K S");
+    }
+    if (spans.state_before == Answer::yes && !spans.alone) {
+        return likely({"carry", "layout"},
+                      "the errors are consistent with a wrong state handed to the chunk, and no more");
+    }
     return std::nullopt;
 }
 
@@ -143,19 +154,22 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvid
     const auto s = make_section(search, r, evidence, lanes.front(), out_wrong, dv);
     if (!s || s->out.empty()) return std::nullopt;
     const ErrorSpans spans = spans_of(*s);
-    if (spans.writes == Answer::yes && !spans.alone)
-        return likely({"wu", "solve", "beta"}, "what the chunk writes is wrong, and no more");
+    if (spans.writes == Answer::yes && !spans.alone) {
+        return likely({"wu", "solve", "beta"},
+                      "the errors are consistent with a mistake in what the chunk writes, and no more");
+    }
     if (errors.final_state ? *errors.final_state <= k_ok_band : spans.alone) {
         if (spans.sums_of_u != Answer::no) return std::nullopt;
-        return likely({"output", "intra", "layout", "l2norm", "scale", "tile"},
-                      "the final state is right, and the errors of out are no sums of rows of U: what is read from the "
-                      "state, q, or out itself is wrong");
+        return likely(
+            {"output", "intra", "layout", "l2norm", "scale", "tile"},
+            "the final state is right, and the errors of out are no sums of rows of U: consistent with a mistake "
+            "in what is read from the state, in q, or in out itself");
     }
     if (s->wrong != 0 || spans.sums_of_u != Answer::no || spans.state_before == Answer::yes) return std::nullopt;
     return likely(
         {"wu", "layout", "l2norm", "beta"},
-        "the state is wrong too, and the errors are no sums of rows of U: neither M nor P explains them, but k, v, "
-        "or what is written does");
+        "the state is wrong too, and the errors are no sums of rows of U: consistent with a wrong k, v, or write, "
+        "and not with a wrong M or P");
 }
 
 }  // namespace gdnctl::oracle

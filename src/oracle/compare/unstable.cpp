@@ -44,7 +44,9 @@ std::optional<Hint> hint_for_unstable(const GdnReference& r, const ForwardEviden
                          holds_results(evidence.state, other.final_state);
     if (matches) return Hint{"gate", "matches if g is alpha, the decay itself (declare it: --set g_kind=alpha)", 1};
     if (gates.most > 1) return std::nullopt;
-    return Hint{"gate", "every g lies within 0 and 1: if it is alpha, the decay itself, say --set g_kind=alpha", 1};
+    return Hint{"gate",
+                "every g lies within 0 and 1: consistent with alpha, the decay itself (declare it: --set g_kind=alpha)",
+                1};
 }
 
 }  // namespace gdnctl::oracle

@@ -36,7 +36,12 @@ constexpr std::array k_out_dtypes = {Word{"f32", OutDType::f32},     Word{"query
                                      Word{"bf16", OutDType::bf16},   Word{"f16", OutDType::f16},
                                      Word{"float32", OutDType::f32}, Word{"bfloat16", OutDType::bf16},
                                      Word{"float16", OutDType::f16}};
-constexpr std::array k_matmuls = {Word{"f32", Matmul::f32}, Word{"bf16x3", Matmul::bf16x3}, Word{"bf16", Matmul::bf16}};
+constexpr std::array k_matmuls = {Word{"f32", Matmul::f32}, Word{"bf16x3", Matmul::bf16x3}, Word{"tf32", Matmul::tf32},
+                                  Word{"f16", Matmul::f16}, Word{"bf16", Matmul::bf16}};
+constexpr std::string_view k_of_inputs = "input";
+constexpr std::array k_gate_sums = {Word{"f32", SumDType::f32}, Word{"g", SumDType::given}};
+constexpr std::array k_state_dtypes = {Word{"f32", StateDType::f32}, Word{"bf16", StateDType::bf16},
+                                       Word{"bf16-token", StateDType::bf16_token}};
 constexpr std::array k_empties = {Word{"passthrough", EmptySequence::passthrough}, Word{"zeros", EmptySequence::zeros}};
 
 template <class E, std::size_t N>
@@ -84,15 +89,26 @@ Problem assign_optional(std::optional<double>& target, std::string_view text, st
     return std::nullopt;
 }
 
-// "80": to +-80; "+80": to at most 80.
+Problem assign_matmul(GdnContract& c, std::string_view text) {
+    c.matmul_of_inputs = text == k_of_inputs;
+    if (c.matmul_of_inputs) {
+        c.matmul = Matmul::f32;
+        return std::nullopt;
+    }
+    auto problem = assign(c.matmul, k_matmuls, text);
+    if (problem) *problem += fmt::format(", {}", k_of_inputs);
+    return problem;
+}
+
+// "80": sums of gates to +-80; "+80": each gate to at most 80.
 Problem assign_clip(std::optional<ExpClip>& target, std::string_view text) {
     target.reset();
     if (text == "none") return std::nullopt;
-    const bool upper_only = text.starts_with('+');
-    const auto number = text::parse_double(upper_only ? text.substr(1) : text);
+    const bool of_gates = text.starts_with('+');
+    const auto number = text::parse_double(of_gates ? text.substr(1) : text);
     if (!number || !(*number > 0))
         return fmt::format("'{}' is neither none nor a positive number, nor one after +", text);
-    target = ExpClip{*number, upper_only};
+    target = ExpClip{*number, of_gates};
     return std::nullopt;
 }
 
@@ -131,17 +147,21 @@ constexpr Field k_fields[] = {
      [](const C& c) { return word_of(k_roundings, c.rounding); }},
     {"out_dtype", [](C& c, S s) { return assign(c.out_dtype, k_out_dtypes, s); },
      [](const C& c) { return word_of(k_out_dtypes, c.out_dtype); }},
-    {"matmul", [](C& c, S s) { return assign(c.matmul, k_matmuls, s); },
-     [](const C& c) { return word_of(k_matmuls, c.matmul); }},
+    {"matmul", [](C& c, S s) { return assign_matmul(c, s); },
+     [](const C& c) { return c.matmul_of_inputs ? std::string(k_of_inputs) : word_of(k_matmuls, c.matmul); }},
     {"empty", [](C& c, S s) { return assign(c.empty, k_empties, s); },
      [](const C& c) { return word_of(k_empties, c.empty); }},
     {"exp_clip", [](C& c, S s) { return assign_clip(c.exp_clip, s); },
      [](const C& c) {
-         return c.exp_clip ? fmt::format("{}{}", c.exp_clip->upper_only ? "+" : "", c.exp_clip->limit)
+         return c.exp_clip ? fmt::format("{}{}", c.exp_clip->of_gates ? "+" : "", c.exp_clip->limit)
                            : std::string("none");
      }},
     {"chunk", [](C& c, S s) { return assign_chunk(c.chunk, s); },
      [](const C& c) { return fmt::format("{}", c.chunk); }},
+    {"gate_sum", [](C& c, S s) { return assign(c.gate_sum, k_gate_sums, s); },
+     [](const C& c) { return word_of(k_gate_sums, c.gate_sum); }},
+    {"state_dtype", [](C& c, S s) { return assign(c.state_dtype, k_state_dtypes, s); },
+     [](const C& c) { return word_of(k_state_dtypes, c.state_dtype); }},
 };
 
 // Fields in which a named contract differs from GdnContract's initial values.
@@ -162,7 +182,8 @@ const std::vector<NamedContract>& named_contracts() {
         {"marin-654e", {{"exp_clip", "80"}}},
         {"hf", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}}},
         {"hf-old", {{"l2norm", "off"}, {"rounding", "input"}, {"out_dtype", "query"}}},
-        {"fla", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}}},
+        // The solved matrix, W, U and the states that are read have the inputs' dtype, as all operands do.
+        {"fla", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}, {"matmul", "input"}}},
         {"flashinfer",
          {{"head_map", "interleaved"},
           {"state_layout", "B,H,V,K"},
@@ -173,8 +194,14 @@ const std::vector<NamedContract>& named_contracts() {
           {"empty", "zeros"}}},
         {"ggml", {{"head_map", "tiled"}, {"state_layout", "B,H,V,K"}, {"l2norm", "off"}}},
         {"ik", {{"head_map", "interleaved"}, {"beta_kind", "logit"}, {"l2norm", "off"}, {"exp_clip", "+50"}}},
-        // Operands are bf16, and so is the state that each chunk hands over.
-        {"sglang-cpu", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}, {"matmul", "bf16"}}},
+        {"sglang-cpu",
+         {{"head_map", "interleaved"},
+          {"l2norm", "off"},
+          {"out_dtype", "query"},
+          {"matmul", "bf16"},
+          {"state_dtype", "bf16"}}},
+        // W, U and the state that each chunk hands over are kept in bf16.
+        {"maxtext", {{"out_dtype", "query"}, {"matmul", "bf16"}, {"state_dtype", "bf16"}}},
     };
     return k_contracts;
 }

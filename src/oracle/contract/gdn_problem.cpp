@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -172,6 +173,8 @@ Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProble
                                           "for gates before activation: --set g_kind=raw --set beta_kind=logit"));
     }
     const bool logit = contract.beta_kind != BetaKind::prob;
+    GDNCTL_TRY_ASSIGN(const Tensor* gate, find_gdn_tensor(file, contract.g_kind == GateKind::raw ? "a" : "g"));
+    p.gate_dtype = gate->dtype;
     GDNCTL_TRY_ASSIGN(const Tensor* b, find_gdn_tensor(file, "b"));
     const std::string_view name = logit && b != nullptr ? "b" : "beta";
     GDNCTL_TRY_ASSIGN(p.beta, required_values(file, name, per_head, logit ? "the contract says beta is a logit" : ""));
@@ -191,6 +194,28 @@ Status read_scale(const TensorFile& file, ResolvedContract& contract) {
         set_field(contract, "scale", value == 0 ? "dk^-0.5" : fmt::format("{}", value), "inputs tensor scale");
     if (!set) return fail(ErrorKind::bad_input, "tensor 'scale': " + set.error().message);
     return {};
+}
+
+// `matmul` where the contract leaves it to the inputs: the 16 bits that hold all of q, k and v, however they are
+// stored.
+Status read_matmul(const GdnProblem& p, ResolvedContract& contract) {
+    if (!contract.value.matmul_of_inputs) return {};
+    const std::array operands = {&p.q, &p.k, &p.v};
+    const auto hold = [&](DType dtype) {
+        return std::all_of(operands.begin(), operands.end(), [&](const std::vector<double>* values) {
+            return std::all_of(values->begin(), values->end(),
+                               [&](double x) { return !std::isfinite(x) || rounded_to(x, dtype) == x; });
+        });
+    };
+    std::string origin;
+    for (const ContractField& f : contract.fields) {
+        if (f.name == "matmul") origin = fmt::format("{}: matmul=input", f.origin);
+    }
+    return set_field(contract, "matmul",
+                     p.qk_dtype != DType::f16 && hold(DType::bf16) ? "bf16"
+                     : hold(DType::f16)                            ? "f16"
+                                                                   : "f32",
+                     origin);
 }
 
 }  // namespace
@@ -290,6 +315,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY_ASSIGN(p.k, floating_values(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(p.v, floating_values(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));
+    GDNCTL_TRY(read_matmul(p, contract));
     mask_heads(contract.value, p);
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
     if (state != nullptr) {

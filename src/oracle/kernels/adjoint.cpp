@@ -6,6 +6,7 @@
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/aligned.h"
+#include "oracle/kernels/clipped.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/simd/adjoint_panel.h"
 #include "oracle/kernels/tasks.h"
@@ -42,6 +43,11 @@ public:
     }
 
     GdnGradients run(int threads, Isa isa) {
+        if (clips_sums(m_p, m_c)) {
+            run_tasks(m_p.sequences.size() * m_Hv, threads,
+                      [&] { return [this](std::size_t task) { run_clipped_head(task); }; });
+            return finished();
+        }
         const AdjointFunction function = function_for(isa);
         std::size_t largest = 0;
         for (const GdnSequence& sequence : m_p.sequences) {
@@ -53,15 +59,52 @@ public:
                 run_head(task, function, scratch.get());
             };
         });
+        return finished();
+    }
+
+private:
+    GdnGradients finished() {
         m_out.dq = through_norm(m_p, m_c, m_p.q, m_in.q, summed(m_dq), &m_out.q_along);
         m_out.dk = through_norm(m_p, m_c, m_p.k, m_in.k, summed(m_dk_heads), &m_out.k_along);
         finish_gradients(m_p, m_c, m_in.g, m_in.beta, m_out);
         return std::move(m_out);
     }
 
-private:
     static std::size_t segment_of(std::size_t tokens) {
         return static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(tokens))));
+    }
+
+    void run_clipped_head(std::size_t task) {
+        const std::size_t head = task % m_Hv;
+        const GdnSequence sequence = m_p.sequences[task / m_Hv];
+        const auto begin = static_cast<std::size_t>(sequence.begin);
+        const std::size_t key = (begin * m_Hk + m_in.key_head[head]) * m_dk;
+        const std::size_t gate = begin * m_Hv + head;
+        ClippedLane lane;
+        lane.q = m_in.q.data() + key;
+        lane.k = m_in.k.data() + key;
+        lane.v = m_in.v.data() + gate * m_dv;
+        lane.g = m_in.g.data() + gate;
+        lane.beta = m_in.beta.data() + gate;
+        lane.key_stride = m_Hk * m_dk;
+        lane.value_stride = m_Hv * m_dv;
+        lane.gate_stride = m_Hv;
+        lane.gradient_stride = m_Hv * m_dk;
+        lane.tokens = static_cast<std::size_t>(sequence.end) - begin;
+        lane.dk = m_dk;
+        lane.dv = m_dv;
+        lane.chunk = static_cast<std::size_t>(m_c.chunk);
+        lane.scale = m_in.scale;
+        lane.clip = *m_c.exp_clip;
+        lane.state = m_in.state.data() + task * m_dk * m_dv;
+        lane.d_out = m_cotangents.d_out.data() + gate * m_dv;
+        lane.d_state = m_out.d_initial_state.data() + task * m_dk * m_dv;
+        lane.dq = m_dq.data() + gate * m_dk;
+        lane.dk_out = m_dk_heads.data() + gate * m_dk;
+        lane.dv_out = m_out.dv.data() + gate * m_dv;
+        lane.dg = m_out.dg.data() + gate;
+        lane.dbeta = m_out.dbeta.data() + gate;
+        clipped_backward(lane);
     }
 
     void run_head(std::size_t task, AdjointFunction function, double* scratch) {

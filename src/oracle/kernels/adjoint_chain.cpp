@@ -43,7 +43,7 @@ void mask_gradients(const GdnProblem& p, const GdnContract& c, GdnGradients& out
 
 }  // namespace
 
-// g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped by exp_clip.
+// g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped where exp_clip is of gates.
 void through_gates(const GdnProblem& p, const GdnContract& c, const std::vector<double>& g, GdnGradients& out) {
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     out.d_gate = out.dg;
@@ -54,7 +54,7 @@ void through_gates(const GdnProblem& p, const GdnContract& c, const std::vector<
     }
     for (std::size_t i = 0; i < out.dg.size(); ++i) {
         double& d = out.d_gate[i];
-        if (c.exp_clip && c.exp_clip->cuts(g[i])) d = 0;
+        if (c.exp_clip && c.exp_clip->of_gates && c.exp_clip->cuts(g[i])) d = 0;
         if (c.g_kind == GateKind::alpha) d = chained(d, 1 / p.gate[i]);
         if (raw) {
             const std::size_t head = i % heads;

@@ -1,5 +1,6 @@
 // The chunked form with operands rounded as a matrix unit rounds them, each stage one function with the name that
-// docs/oracle.md gives it. Slow; the fast one for plain fp32 is in simd/chunk_body.h.
+// docs/oracle.md gives it; where the contract says so, the state is rounded to bf16 after each chunk. Slow; the fast
+// one for plain fp32 is in simd/chunk_body.h.
 //
 // Rows i, j = 0..C-1 of one chunk, S = state at its start, c_i = g_0 + ... + g_i:
 //   Gam_ij = exp(c_i - c_j) for i >= j      the difference first, then exp
@@ -52,8 +53,8 @@ void sum_gates(const float* g, std::size_t stride, std::size_t rows, GateSum how
 
 class ChunkHead {
 public:
-    ChunkHead(Prepared<float>& inputs, std::vector<float>& out, const ChunkOptions& options)
-        : m_in(inputs), m_out(out), m_options(options), m_multiply(options.matmul) {
+    ChunkHead(Prepared<float>& inputs, std::vector<float>& out, const ChunkOptions& options, StateDType state)
+        : m_in(inputs), m_out(out), m_options(options), m_state(state), m_multiply(options.matmul) {
         const GdnDims& d = inputs.problem->dims;
         m_dk = static_cast<std::size_t>(d.dk);
         m_dv = static_cast<std::size_t>(d.dv);
@@ -153,11 +154,15 @@ private:
             for (std::size_t x = 0; x < m_dk; ++x) m_k_transposed[x * rows + i] *= rest;
         }
         m_multiply.add({m_k_transposed.data(), m_dk, rows}, {m_u.data(), rows, m_dv}, S);
+        if (m_state == StateDType::f32) return;
+        for (std::size_t x = 0; x < m_dk * m_dv; ++x)
+            S[x] = static_cast<float>(rounded_to(static_cast<double>(S[x]), DType::bf16));
     }
 
     Prepared<float>& m_in;
     std::vector<float>& m_out;
     ChunkOptions m_options;
+    StateDType m_state;
     Multiplier m_multiply;
     std::size_t m_dk = 0, m_dv = 0, m_Hk = 0, m_Hv = 0;
     std::vector<float> m_q, m_k, m_k_transposed, m_u, m_o, m_m, m_p;
@@ -170,7 +175,7 @@ GdnOutputs run_chunk_rounded(const GdnProblem& p, const GdnContract& c, const Ch
     Prepared<float> inputs = prepare<float>(p, c, threads);
     std::vector<float> out(p.v.size());
     const std::size_t tasks = p.sequences.size() * static_cast<std::size_t>(p.dims.Hv);
-    run_tasks(tasks, threads, [&] { return ChunkHead(inputs, out, options); });
+    run_tasks(tasks, threads, [&] { return ChunkHead(inputs, out, options, c.state_dtype); });
     apply_empty_policy(p, c.empty, inputs.state);
     return {{out.begin(), out.end()}, {inputs.state.begin(), inputs.state.end()}, 0};
 }

@@ -1,4 +1,4 @@
-// The chunked form whose matrix operands are rounded as a device's matrix unit rounds them.
+// Forms whose matrix operands, or state, are rounded as a device rounds them.
 #pragma once
 
 #include "gdnctl/oracle/gdn_kernels.h"
@@ -8,5 +8,8 @@ namespace gdnctl::oracle {
 // As run_chunk32, for any `options.matmul`.
 GdnOutputs run_chunk_rounded(const GdnProblem& problem, const GdnContract& contract, const ChunkOptions& options,
                              int threads);
+
+// The fp32 recurrence with the state rounded to bf16 after each token.
+GdnOutputs run_recurrent_rounded(const GdnProblem& problem, const GdnContract& contract, int threads);
 
 }  // namespace gdnctl::oracle

@@ -212,7 +212,8 @@ GdnOutputs run_fused32(const GdnProblem& p, const GdnContract& c, int threads, I
 }
 
 GdnOutputs run_chunk32(const GdnProblem& p, const GdnContract& c, const ChunkOptions& options, int threads, Isa isa) {
-    if (options.matmul != Matmul::f32) return run_chunk_rounded(p, c, options, threads);
+    if (options.matmul != Matmul::f32 || c.state_dtype != StateDType::f32)
+        return run_chunk_rounded(p, c, options, threads);
     return run_problem(p, c, threads, options.storage,
                        [&](const Forward32& f) { chunk_forward(f, options.chunk, options.gate_sum, threads, isa); });
 }

@@ -18,6 +18,12 @@ std::vector<Real> converted(const std::vector<double>& values) {
     return result;
 }
 
+double sum_of_squares(const double* values, std::size_t count) {
+    double sum = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += values[i] * values[i];
+    return sum;
+}
+
 // `values` as Real, normalised and rounded as the contract says, a block of rows a task.
 template <class Real>
 std::vector<Real> keys_or_queries(const std::vector<double>& values, const GdnProblem& p, const GdnContract& c,
@@ -36,8 +42,11 @@ std::vector<Real> keys_or_queries(const std::vector<double>& values, const GdnPr
         }
         if (c.l2norm == L2Norm::off) return;
         const Real factor = 1 / std::sqrt(sum + static_cast<Real>(c.eps));
+        // Lengths whose square is beyond fp32's range are divided by in fp64.
+        const bool beyond = !(factor > 0 && std::isfinite(factor));
+        const double exact = beyond ? std::sqrt(sum_of_squares(from, width) + c.eps) : 0;
         for (std::size_t i = 0; i < width; ++i) {
-            to[i] *= factor;
+            to[i] = beyond ? static_cast<Real>(from[i] / exact) : to[i] * factor;
             if (c.rounding == NormRounding::input) {
                 to[i] = static_cast<Real>(rounded_to(static_cast<double>(to[i]), p.qk_dtype));
             }
@@ -67,11 +76,13 @@ void activate_gates(const GdnProblem& p, const GdnContract& c, std::vector<Real>
     for (std::size_t i = 0; i < g.size(); ++i) {
         if (c.g_kind == GateKind::alpha) g[i] = std::log(g[i]);
         if (c.g_kind == GateKind::raw) {
-            const auto A_log = static_cast<Real>(p.A_log[i % heads]);
-            const auto dt_bias = static_cast<Real>(p.dt_bias[i % heads]);
-            g[i] = -std::exp(A_log) * softplus(g[i] + dt_bias);
+            const double A_log = p.A_log[i % heads];
+            const double dt_bias = p.dt_bias[i % heads];
+            g[i] = -std::exp(static_cast<Real>(A_log)) * softplus(g[i] + static_cast<Real>(dt_bias));
+            // 0 times infinity in fp32 is a number in fp64.
+            if (std::isnan(g[i])) g[i] = static_cast<Real>(-std::exp(A_log) * softplus(p.gate[i] + dt_bias));
         }
-        if (c.exp_clip) g[i] = static_cast<Real>((*c.exp_clip)(static_cast<double>(g[i])));
+        if (c.exp_clip && c.exp_clip->of_gates) g[i] = static_cast<Real>((*c.exp_clip)(static_cast<double>(g[i])));
     }
 }
 

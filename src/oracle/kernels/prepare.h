@@ -15,7 +15,7 @@ struct Prepared {
     std::vector<Real> q, k;   // [B*T, Hk, dk], l2-normalised if the contract says so; the scale is not applied
     std::span<const Real> v;  // [B*T, Hv, dv]: the problem's own values where they are fp64, else `converted_v`
     std::vector<Real> converted_v;
-    std::vector<Real> g;                // [B*T, Hv], log decay, clamped by exp_clip
+    std::vector<Real> g;                // [B*T, Hv], log decay, clamped where exp_clip is of gates
     std::vector<Real> beta;             // [B*T, Hv]
     std::vector<Real> state;            // [N, Hv, dk, dv], S0 or zeros
     std::vector<std::size_t> key_head;  // of each value head

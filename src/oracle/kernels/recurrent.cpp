@@ -6,6 +6,7 @@
 
 #include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/kernels/aligned.h"
+#include "oracle/kernels/clipped.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/simd/recurrent_panel.h"
 #include "oracle/kernels/tasks.h"
@@ -129,6 +130,7 @@ GdnOutputs run_recurrent(const GdnProblem& p, const GdnContract& c, int threads,
 }  // namespace
 
 GdnOutputs run_recurrent64(const GdnProblem& problem, const GdnContract& contract, int threads, Isa isa) {
+    if (clips_sums(problem, contract)) return run_clipped64(problem, contract, threads);
     return run_recurrent<double>(problem, contract, threads, isa);
 }
 

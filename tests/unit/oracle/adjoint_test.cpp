@@ -140,9 +140,9 @@ TEST_CASE("adjoint: no gradient passes a gate that is clamped or closes altogeth
     c.exp_clip = ExpClip{80};
     const GdnCotangents ones{std::vector<double>(9, 1), std::vector<double>(6, 1)};
     const GdnGradients clamped = run_adjoint64(p, c, ones, 1);
-    CHECK(clamped.d_gate[1] == 0);
+    CHECK(std::fabs(clamped.d_gate[1]) < 1e-34);  // in every sum that is cut; in the others it cancels
     CHECK(clamped.d_gate[0] != 0);
-    c.exp_clip->upper_only = true;
+    c.exp_clip->of_gates = true;
     CHECK(run_adjoint64(p, c, ones, 1).d_gate[1] != 0);
     p.gate[1] = 81;
     CHECK(run_adjoint64(p, c, ones, 1).d_gate[1] == 0);

@@ -54,6 +54,7 @@ TEST_CASE("contract: every field of every named one") {
     struct Named {
         std::string_view name;
         std::vector<std::string_view> values;
+        std::string_view state_dtype = "f32";
     };
     const std::string_view root = "dk^-0.5";
     const std::string_view norm = "rsqrt(sum+eps)";
@@ -70,7 +71,7 @@ TEST_CASE("contract: every field of every named one") {
         {"hf-old",
          {"equal", "B,H,K,V", "log", "prob", "off", "1e-06", root, "input", "query", "f32", "passthrough", "none"}},
         {"fla",
-         {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "f32", "passthrough",
+         {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "input", "passthrough",
           "none"}},
         {"flashinfer",
          {"interleaved", "B,H,V,K", "raw", "logit", "off", "1e-06", root, "none", "query", "f32", "zeros", "none"}},
@@ -80,7 +81,11 @@ TEST_CASE("contract: every field of every named one") {
          {"interleaved", "B,H,K,V", "log", "logit", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "+50"}},
         {"sglang-cpu",
          {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "bf16", "passthrough",
-          "none"}},
+          "none"},
+         "bf16"},
+        {"maxtext",
+         {"equal", "B,H,K,V", "log", "prob", norm, "1e-06", root, "none", "query", "bf16", "passthrough", "none"},
+         "bf16"},
     };
     std::vector<std::string> names;
     for (const Named& named : all) {
@@ -89,7 +94,9 @@ TEST_CASE("contract: every field of every named one") {
         const auto resolved = resolve_contract(named.name, {}, {});
         REQUIRE(resolved);
         std::vector<std::string> values(named.values.begin(), named.values.end());
-        values.emplace_back("64");  // chunk
+        values.emplace_back("64");   // chunk
+        values.emplace_back("f32");  // gate_sum
+        values.emplace_back(named.state_dtype);
         REQUIRE(resolved->fields.size() == values.size());
         for (std::size_t i = 0; i < values.size(); ++i) {
             CAPTURE(contract_field_names()[i]);
@@ -101,7 +108,8 @@ TEST_CASE("contract: every field of every named one") {
     CHECK(names == contract_names());
     CHECK(contract_field_names() == std::vector<std::string>{"head_map", "state_layout", "g_kind", "beta_kind",
                                                              "l2norm", "eps", "scale", "rounding", "out_dtype",
-                                                             "matmul", "empty", "exp_clip", "chunk"});
+                                                             "matmul", "empty", "exp_clip", "chunk", "gate_sum",
+                                                             "state_dtype"});
 }
 
 TEST_CASE("contract: mistakes are refused with what would be right") {

@@ -60,12 +60,12 @@ EdgeDump edge_dump(const GdnDims& dims, std::vector<std::int64_t> cu_seqlens = {
     return edge_dump(make_inputs(c), true);
 }
 
-constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double k_not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
 TEST_CASE("gradient edge: where the exact gradients are not finite no gradient is OK") {
-    for (const double bad : {k_nan, static_cast<double>(INFINITY)}) {
+    for (const double bad : {k_not_a_number, static_cast<double>(INFINITY)}) {
         EdgeDump d = edge_dump({1, 20, 2, 4, 16, 8});
         d.change("d_out", [&](std::vector<double>& x) { x[100] = bad; });
         for (const char* name : {"dq", "dk", "dv", "dg", "dbeta", "d_initial_state"}) {
@@ -79,14 +79,14 @@ TEST_CASE("gradient edge: where the exact gradients are not finite no gradient i
 
 TEST_CASE("gradient edge: NaN is where it is, and no sum with weights of NaN") {
     EdgeDump d = edge_dump({1, 20, 2, 4, 16, 8});
-    d.change("dq", [](std::vector<double>& x) { x[(10 * 2 + 1) * 16 + 3] = k_nan; });
+    d.change("dq", [](std::vector<double>& x) { x[(10 * 2 + 1) * 16 + 3] = k_not_a_number; });
     const GdnReport report = d.judged();
     CHECK(report.verdict == Verdict::wrong);
     CHECK(report.stage == "dq");
     REQUIRE(report.place);
     CHECK(report.place->first_token == 10);
     for (const char* name : {"dk", "dv", "dg", "dbeta"}) {
-        d.change(name, [](std::vector<double>& x) { std::fill(x.begin(), x.end(), k_nan); });
+        d.change(name, [](std::vector<double>& x) { std::fill(x.begin(), x.end(), k_not_a_number); });
     }
     const GdnReport all = d.judged();
     CHECK(all.stage == "bwd_shared");

@@ -215,7 +215,7 @@ TEST_CASE("gradient fault: dq and dk go wrong in the sum over value heads, the l
     std::vector<double> dq = right.dq;  // along the vector, which the projection would have taken away
     for (std::size_t i = 0; i < dq.size(); ++i)
         dq[i] += 0.1 * std::sin(static_cast<double>(i - i % width)) * r.problem.q[i];
-    expect_fault(inputs, with_keys(dq, right.dk), "l2norm_grad", "the l2norm's gradient is wrong");
+    expect_fault(inputs, with_keys(dq, right.dk), "l2norm_grad", "consistent with a wrong gradient of the l2norm");
 
     dq = right.dq;
     dk = right.dk;

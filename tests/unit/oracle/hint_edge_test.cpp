@@ -117,7 +117,7 @@ TEST_CASE("hint: a state that is kept in bf16 from token to token") {
     const GdnReference r = reference_for(make_inputs(c));
     const auto kept =
         changed_recurrence(r.problem, r.contract.value, {.kept = [](double s) { return rounded_to(s, DType::bf16); }});
-    expect_hint(r, kept, "rounding", "a state that is kept in bf16");
+    expect_hint(r, kept, "rounding", "the state is kept in bf16 from token to token");
 }
 
 TEST_CASE("hint: a state that is lost, or S0 again, where a segment begins") {

@@ -157,12 +157,12 @@ TEST_CASE("hint: a tensor of zeros is called that") {
     const GdnReference r = sized_lanes({1, 100, 2, 4, 16, 16});
     GdnOutputs zeros = r.truth;
     std::fill(zeros.out.begin(), zeros.out.end(), 0.0);
-    expect_named(r, zeros, "output", "out is all zero");
+    expect_named(r, zeros, "output", "out is exactly 0 throughout");
     zeros = r.truth;
     std::fill(zeros.final_state.begin(), zeros.final_state.end(), 0.0);
-    expect_named(r, zeros, "carry", "final_state is all zero");
+    expect_named(r, zeros, "carry", "final_state is exactly 0 throughout");
     std::fill(zeros.out.begin(), zeros.out.end(), 0.0);
-    expect_named(r, zeros, "output", "out and final_state are all zero");
+    expect_named(r, zeros, "output", "out and final_state are exactly 0 throughout");
 }
 
 TEST_CASE("hint: alpha in the place of g makes the inputs unstable, and is recognised") {

@@ -276,7 +276,7 @@ TEST_CASE("hint: undeclared bf16 operands, on G1 and with 64 dimensions") {
     few.dims = {1, 20, 1, 1, 64, 64};
     for (const GdnReference& r : {reference(Size::g1, Form::given), reference_for(make_inputs(few))}) {
         expect_exactly({.stage = "rounding",
-                        .text = "as of bf16 operands",
+                        .text = "consistent with operands of products in bf16",
                         .outputs =
                             [](const GdnReference& honest) {
                                 const ChunkOptions passes = {64, GateSum::fp64_with_resets, Matmul::bf16};

@@ -155,14 +155,14 @@ TEST_CASE("chunk: the plain kernel and the one that rounds operands agree where 
     }
 }
 
-TEST_CASE("isa: gates that are clamped from above only are those that were clamped before, small ones as they are") {
+TEST_CASE("isa: gates that are clamped to at most a limit are those that were clamped before") {
     LoadedCase x = load_case("gates_positive");
     for (std::size_t i = 0; i < x.problem.gate.size(); ++i) x.problem.gate[i] = i % 3 == 0 ? 0.05 : -0.4;
     LoadedCase before = x;
     for (double& g : before.problem.gate) g = std::min(g, 0.03125);
     x.contract.exp_clip = ExpClip{0.03125, true};
     LoadedCase both = x;
-    both.contract.exp_clip->upper_only = false;
+    both.contract.exp_clip->of_gates = false;
     const GdnCotangents ones{std::vector<double>(x.problem.v.size(), 1), {}};
     for (const Isa isa : available_isas()) {
         CAPTURE(std::string(name_of(isa)));

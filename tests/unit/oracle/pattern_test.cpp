@@ -128,10 +128,12 @@ TEST_CASE("pattern: few places, columns and rows") {
              for (Index j = 0; j < 16; ++j) out_at(x, r, 21, 1, j) += rough(21, 1, j);
          }},
         all_out(
-            "out is 0 in 5 rows of the lane: they were never written", "tile",
-            [](double, Index, Index, Index) { return 0.0; }, 10, 15),
+            "out is exactly 0 in 10 rows (first in value head 0, tokens 10 to 14): consistent with rows that were "
+            "never "
+            "written",
+            "tile", [](double, Index, Index, Index) { return 0.0; }, 10, 15),
         all_out(
-            "out is 0 in 4 rows of the lane: they were never written", "padding",
+            "out is exactly 0 in 8 rows (first in value head 0, tokens 24 to 27)", "padding",
             [](double, Index, Index, Index) { return 0.0; }, 24),
         all_out("4 of 16 columns of v are wrong, the others right", "tile",
                 [](double o, Index t, Index h, Index j) { return j < 4 ? o + 0.3 * rough(t, h, j) : o; }),
@@ -139,29 +141,30 @@ TEST_CASE("pattern: few places, columns and rows") {
                    [](Index, Index column) { return column < 4; }),
         state_part("3 of 8 rows of final_state are wrong, the others right", "tile",
                    [](Index row, Index) { return row < 3; }),
-        state_part("out is right and the final state is not: its last update or hand-over is wrong", "carry",
+        state_part("out is right and the final state is not: consistent with a mistake in its last update", "carry",
                    [](Index, Index) { return true; }),
     };
     for (const Pattern& p : all) expect_text(short_chunks(), p);
 }
 
 TEST_CASE("pattern: where the error begins") {
-    const std::string_view solve = "the first 5 tokens of a chunk are right: inverse or mask inside the chunk";
+    const std::string_view solve =
+        "the first 5 tokens of a chunk are right: consistent with a mistake in the inverse or the mask";
     const std::string_view carry =
-        "chunk 1 is wrong from its first token, those before are right: the state handed to "
-        "it is wrong";
+        "chunk 1 is wrong from its first token, those before are right: consistent with a wrong state handed to it";
     const GdnReference& r = narrow(28);
     expect_text(r, noisy("the incomplete last chunk alone is wrong", "padding", 24, 28, false));
-    expect_text(r, noisy("the final state is right and out is not: what is read from the state is wrong", "intra", 0,
-                         28, false));
+    expect_text(r, noisy("the final state is right and out is not: consistent with a mistake in what is read", "intra",
+                         0, 28, false));
     expect_text(r, noisy(solve, "solve", 13, 28, true));
     expect_text(short_chunks(), noisy(solve, "solve", 13, 28, true));
     expect_text(r, noisy(carry, "carry", 8, 28, true));
     expect_text(short_chunks(), noisy(carry, "carry", 8, 28, true));
-    expect_text(narrow(80), noisy("chunk 8 is wrong from its first token, those before are right: the state handed to "
-                                  "it is wrong; chunk 8 is the first of a segment of 8 chunks: its checkpoint, or the "
-                                  "padding of segments",
-                                  "carry", 64, 80, true));
+    expect_text(narrow(80),
+                noisy("chunk 8 is wrong from its first token, those before are right: consistent with a "
+                      "wrong state handed to it; chunk 8 is the first of a segment of 8 chunks: its checkpoint, or the "
+                      "padding of segments",
+                      "carry", 64, 80, true));
     expect_text(r, noisy("one head alone is wrong", "tile", 0, 28, true, false));
     expect_text(r, noisy("no known mistake explains it", "solve", 0, 28, true));
 }
@@ -172,14 +175,21 @@ TEST_CASE("pattern: errors of the same size everywhere, and values that are mapp
                        [size](double o, Index t, Index h, Index j) { return o * (1 + 1.4 * size * rough(t, h, j)); });
     };
     const std::vector<Pattern> all = {
-        of_size("about 0.003 in every row, as of bf16 operands, or a state that is kept in bf16 (2^-9)", 3e-3),
-        of_size("about 0.0002 in every row, as of tf32 or fp16 operands (2^-11)", 2e-4),
-        of_size("about 2e-05 in every row, as of three bf16 passes (2^-16): declare it with --set matmul", 2e-5),
-        all_out("each value of out depends on the right one alone: it is clipped, flushed or mapped at the end",
+        of_size(
+            "about 0.003 in every row: consistent with operands of products in bf16, or a state kept in bf16 (2^-9)",
+            3e-3),
+        of_size("about 0.0002 in every row: consistent with operands in tf32 or fp16 (2^-11): declare it with --set "
+                "matmul=tf32",
+                2e-4),
+        of_size(
+            "about 2e-05 in every row: consistent with three bf16 passes (2^-16): declare it with --set matmul=bf16x3",
+            2e-5),
+        all_out("each value of out depends on the right one alone: consistent with values that are clipped, flushed or "
+                "mapped",
                 "output", [](double o, Index, Index, Index) { return std::tanh(5 * o); }),
-        {"out is right and at other tokens: token 1 holds that of 0", "layout",
+        {"matches if out is right and at other tokens: token 1 holds that of 0", "layout",
          [](GdnOutputs& x, const GdnReference&) { std::copy_backward(x.out.begin(), x.out.end() - 32, x.out.end()); }},
-        {"out is right and in other heads: token 14 holds that of head 0", "head_map",
+        {"matches if out is right and in other heads: token 14 holds that of head 0", "head_map",
          [](GdnOutputs& x, const GdnReference&) {
              for (auto row = x.out.begin() + 14 * 32; row != x.out.end(); row += 32) std::copy_n(row, 16, row + 16);
          }},
@@ -197,13 +207,14 @@ TEST_CASE("pattern: what is not finite is told by the gates") {
         if (gate != 0) std::fill(p.gate.begin() + 16, p.gate.begin() + 32, gate);  // of the second chunk
         expect_text(make_reference(p, short_chunks().contract, 1), {text, stage, nothing.spoil});
     };
-    expect(0, "solve",
-           "values are not finite on ordinary gates: the inverse may explode (doubling), or memory is read that was "
-           "never written");
+    expect(
+        0, "solve",
+        "values are not finite on ordinary gates: consistent with an inverse that explodes (doubling), or with memory "
+        "that is read before it is written");
     expect(-20, "decay",
-           "values are not finite where the gates of a chunk sum to -160: exp(c_i) exp(-c_j) overflows fp32, "
-           "exp(c_i - c_j) does not");
-    expect(-HUGE_VAL, "gate", "values are not finite where g = -inf: sums of gates are subtracted as -inf - -inf");
+           "values are not finite where the gates of a chunk sum to -160: consistent with exp(c_i) exp(-c_j), which "
+           "overflows fp32, for exp(c_i - c_j)");
+    expect(-HUGE_VAL, "gate", "values are not finite where g = -inf: consistent with differences of sums, -inf - -inf");
 }
 
 TEST_CASE("pattern: rows outside every sequence") {

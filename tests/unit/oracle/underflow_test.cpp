@@ -100,6 +100,7 @@ TEST_CASE("verdict: what is lost of a decay counts in the size of what decays") 
 TEST_CASE("verdict: a final state that nobody can compute does not hide a wrong out") {
     GdnReference r = reference_for(make_inputs(fading_case(64)));
     r.final_state.relative = 0.5;
+    r.final_state.local.clear();  // and where it is measured element by element, no element of it either
     r.ill_conditioned = true;
     r.unstable_reason = "honest arithmetic is off by 50 % on these inputs";
     CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::unstable_input);

@@ -1,0 +1,239 @@
+// Inputs from everywhere in fp32's range: the truth is never WRONG, and one extreme value excuses no other element.
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "gdnctl/oracle/gdn_gradients.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+constexpr std::array k_values = {0.0,   1e-45, 1e-38, 1e-30,  1e-25, 1e-19, 1e-10,  1.0,  2.0,  19.0, 50.0, 88.0,  90.0,
+                                 104.0, 200.0, 1e3,   19999., 1e5,   1e10,  1.9e19, 1e20, 1e30, 1e37, 1e38, 3.4e38};
+
+struct Kind {
+    const char* about;
+    std::vector<std::string> contract;
+    GateRecipe gate = GateRecipe::soft;
+};
+
+const std::array k_kinds = {
+    Kind{"gates as log decay", {}},
+    Kind{"raw gates and logits", {"g_kind=raw", "beta_kind=logit"}, GateRecipe::raw},
+    Kind{"no eps", {"eps=0"}},
+    Kind{"no l2norm", {"l2norm=off"}},
+};
+
+TensorFile inputs_for(const Kind& kind, std::int64_t tokens) {
+    GdnCase c;
+    c.name = "extremes";
+    c.dims = {1, tokens, 2, 2, 8, 8};
+    c.seed = 3;
+    c.contract = kind.contract;
+    c.gate = kind.gate;
+    c.state_scale = 0.1;
+    if (kind.contract == std::vector<std::string>{"l2norm=off"}) c.keys = KeyRecipe::unit;
+    return make_inputs(c);
+}
+
+using Reals = std::vector<double>;
+
+void edit(TensorFile& file, std::string_view name, const std::function<void(Reals&)>& change) {
+    for (NamedTensor& t : file.tensors) {
+        if (t.name != name) continue;
+        Reals values = to_f64(t.tensor);
+        change(values);
+        t.tensor = from_f64(values, t.tensor.shape, t.tensor.dtype);
+    }
+}
+
+GdnReport judged_truth(const TensorFile& inputs) {
+    GdnReference r = reference_for(inputs);
+    TensorFile dump = outputs_of(r, r.truth);
+    const GdnCotangents cotangents = random_cotangents(r.problem, 7);
+    TensorFile all = inputs;
+    for (NamedTensor& t : cotangents_file(r.problem, r.contract.value, cotangents).tensors) all.tensors.push_back(t);
+    const GdnGradients gradients = run_adjoint64(r.problem, r.contract.value, cotangents, 1);
+    for (NamedTensor& t : gradients_file(r.problem, r.contract.value, gradients, DType::f32, DType::f32).tensors)
+        dump.tensors.push_back(t);
+    REQUIRE(add_backward(r, all, dump, 1));
+    return judged(r, dump, {.hints = false});
+}
+
+GdnReport judged_off(const GdnReference& r, const std::function<double(std::size_t, double)>& of_out, double of_state) {
+    GdnOutputs x = r.truth;
+    for (std::size_t i = 0; i < x.out.size(); ++i) x.out[i] = of_out(i, x.out[i]);
+    for (double& s : x.final_state) s *= of_state;
+    return judged(r, outputs_of(r, x), {.hints = false});
+}
+
+bool is_fp32(double x) { return std::fabs(x) <= static_cast<double>(std::numeric_limits<float>::max()); }
+
+// What nobody can be judged by.
+bool usable(const GdnReference& r) {
+    return r.unstable_reason.empty() && std::all_of(r.truth.out.begin(), r.truth.out.end(), is_fp32) &&
+           std::all_of(r.truth.final_state.begin(), r.truth.final_state.end(), is_fp32);
+}
+
+}  // namespace
+
+TEST_CASE("extremes: the truth given back is OK or UNSTABLE_INPUT, whatever one input element is") {
+    std::size_t ok = 0;
+    for (const Kind& kind : k_kinds) {
+        const TensorFile base = inputs_for(kind, 12);
+        for (const NamedTensor& tensor : base.tensors) {
+            const std::size_t count = to_f64(tensor.tensor).size();
+            for (const double size : k_values) {
+                for (const double value : {size, -size}) {
+                    for (const bool all : {false, true}) {
+                        TensorFile inputs = base;
+                        edit(inputs, tensor.name, [&](Reals& x) {
+                            if (!all) x[count / 2] = value;
+                            for (std::size_t i = 0; all && i < count; ++i) x[i] = value;
+                        });
+                        CAPTURE(kind.about);
+                        CAPTURE(tensor.name);
+                        CAPTURE(value);
+                        CAPTURE(all);
+                        const GdnReport report = judged_truth(inputs);
+                        CAPTURE(report.reason);
+                        const bool right = report.verdict == Verdict::ok || report.verdict == Verdict::unstable_input;
+                        CHECK(right);
+                        ok += report.verdict == Verdict::ok ? 1 : 0;
+                    }
+                }
+            }
+        }
+    }
+    CHECK(ok > 1000);
+}
+
+TEST_CASE("extremes: one per cent off in every element is WRONG, whatever one input element is") {
+    std::size_t judgeable = 0;
+    for (const std::int64_t tokens : {12, 150}) {
+        for (const Kind& kind : k_kinds) {
+            const TensorFile base = inputs_for(kind, tokens);
+            for (const NamedTensor& tensor : base.tensors) {
+                const std::size_t count = to_f64(tensor.tensor).size();
+                for (const double size : k_values) {
+                    for (const double value : {size, -size}) {
+                        for (const std::size_t at : {std::size_t{0}, count / 2}) {
+                            TensorFile inputs = base;
+                            edit(inputs, tensor.name, [&](Reals& x) { x[at] = value; });
+                            CAPTURE(tokens);
+                            CAPTURE(kind.about);
+                            CAPTURE(tensor.name);
+                            CAPTURE(value);
+                            CAPTURE(at);
+                            const GdnReference r = reference_for(inputs);
+                            CAPTURE(r.unstable_reason);
+                            const GdnReport report =
+                                judged_off(r, [](std::size_t, double y) { return 1.01 * y; }, 1.01);
+                            CAPTURE(report.reason);
+                            CHECK(report.verdict == Verdict::wrong);
+                            judgeable += usable(r) ? 1 : 0;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    CHECK(judgeable > 2000);
+}
+
+TEST_CASE("extremes: what an extreme value cannot reach is judged as if it were not there") {
+    // One per cent off in the other head; the tokens before; the other columns.
+    const auto expect_wrong = [](const TensorFile& inputs,
+                                 const std::function<bool(std::size_t, std::size_t, std::size_t)>& off) {
+        const GdnReference r = reference_for(inputs);
+        CAPTURE(r.unstable_reason);
+        const GdnReport report =
+            judged_off(r, [&](std::size_t i, double y) { return off(i / 16, i / 8 % 2, i % 8) ? 1.01 * y : y; }, 1);
+        CHECK(report.verdict == Verdict::wrong);
+        CHECK(judged(r, outputs_of(r, r.truth), {.hints = false}).verdict != Verdict::wrong);
+    };
+    using Index = std::size_t;
+    for (const double value : {1e10, 1e20, 1e30, 1e38, -1e4, -1e30, 100.0}) {
+        CAPTURE(value);
+        for (const char* name : {"q", "k", "v", "g", "beta"}) {
+            CAPTURE(name);
+            TensorFile inputs = inputs_for(k_kinds[0], 90);
+            const Index width = std::string_view(name).size() == 1 && name[0] != 'g' ? 8 : 1;
+            edit(inputs, name, [&](Reals& x) { x[(60 * 2 + 1) * width] = value; });
+            expect_wrong(inputs, [](Index, Index h, Index) { return h == 0; });
+            expect_wrong(inputs, [](Index t, Index h, Index) { return h == 1 && t < 60; });
+            if (name[0] == 'v') expect_wrong(inputs, [](Index, Index h, Index j) { return h == 1 && j == 5; });
+        }
+        TensorFile inputs = inputs_for(k_kinds[0], 90);
+        edit(inputs, "initial_state", [&](Reals& x) { x[64] = value; });
+        expect_wrong(inputs, [](Index, Index h, Index) { return h == 0; });
+        expect_wrong(inputs, [](Index, Index h, Index j) { return h == 1 && j == 5; });
+    }
+}
+
+TEST_CASE("extremes: a state that the first gate wipes, and one that only fp32 wipes, excuse nothing else") {
+    for (const double gate : {-HUGE_VAL, -1e30, -1e4, -800.0, -200.0, -95.0}) {
+        CAPTURE(gate);
+        TensorFile inputs = inputs_for(k_kinds[0], 12);
+        edit(inputs, "g", [&](Reals& x) { x[0] = x[1] = gate; });
+        edit(inputs, "initial_state", [](Reals& x) {
+            for (std::size_t i = 0; i < x.size(); i += 8) x[i] = i % 3 == 0 ? 3e38 : -3e38;
+        });
+        const GdnReference r = reference_for(inputs);
+        CHECK(r.unstable_reason.empty());
+        CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::ok);
+        const auto off = [](std::size_t i, double y) { return i % 8 == 0 ? y : 1.01 * y; };
+        CHECK(judged_off(r, off, 1).verdict == Verdict::wrong);
+        CHECK(judged_off(r, [](std::size_t, double y) { return y; }, 1.01).verdict == Verdict::wrong);
+        if (gate > -100) {
+            // Kernels flush what is left of it at the first token, in its column.
+            GdnOutputs flushed = r.truth;
+            GdnProblem wiped = r.problem;
+            std::fill(wiped.initial_state.begin(), wiped.initial_state.end(), 0.0);
+            flushed = run_recurrent64(wiped, r.contract.value, 1);
+            CHECK(judged(r, outputs_of(r, flushed)).verdict == Verdict::ok);
+        } else {
+            CHECK(judged_off(r, [](std::size_t, double y) { return 1.01 * y; }, 1).verdict == Verdict::wrong);
+        }
+    }
+}
+
+TEST_CASE("extremes: where fp32 arithmetic on the way overflows, the truth given back is OK") {
+    const auto expect_ok = [](const TensorFile& inputs) {
+        const GdnReference r = reference_for(inputs);
+        const GdnReport report = judged(r, outputs_of(r, r.truth));
+        CAPTURE(report.reason);
+        CHECK(report.verdict == Verdict::ok);
+        CHECK(judged_truth(inputs).verdict != Verdict::wrong);  // gradients can be beyond fp32's range
+        CHECK(judged_off(r, [](std::size_t, double y) { return 1.01 * y; }, 1.01).verdict == Verdict::wrong);
+    };
+    const auto all = [](double value) { return [value](Reals& x) { std::fill(x.begin(), x.end(), value); }; };
+
+    TensorFile gates = inputs_for(k_kinds[1], 12);  // exp(A_log) is infinite, and softplus 0
+    edit(gates, "A_log", all(100));
+    edit(gates, "a", all(-200));
+    edit(gates, "dt_bias", all(0));
+    expect_ok(gates);
+    const GdnReference r = reference_for(gates);
+    const GdnOutputs chunk = run_chunk32(r.problem, r.contract.value, {}, 1);
+    CHECK(judged(r, outputs_of(r, chunk)).verdict == Verdict::ok);
+
+    TensorFile writes = inputs_for(k_kinds[0], 11);  // beta v is
+    edit(writes, "k", all(1));
+    edit(writes, "v", all(2.5e38));
+    edit(writes, "g", all(0));
+    edit(writes, "beta", all(2));
+    edit(writes, "initial_state", all(0));
+    expect_ok(writes);
+
+    TensorFile lengths = inputs_for(k_kinds[2], 12);  // |k|^2 is 0
+    edit(lengths, "k", [](Reals& x) {
+        for (std::size_t i = 40; i < 48; ++i) x[i] *= 1e-25;
+    });
+    expect_ok(lengths);
+}

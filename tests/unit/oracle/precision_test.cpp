@@ -1,0 +1,179 @@
+// Precision that a contract declares, and what is said of one that nobody declared.
+#include <cmath>
+
+#include "gdnctl/oracle/gdn_adjoint.h"
+#include "oracle/kernels/chunk_rounded.h"
+#include "oracle/kernels/clipped.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl;
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// As a server dumps it: bf16 inputs, out in bf16 and the final state in fp32.
+GdnCase serving(std::vector<std::string> contract = {}) {
+    GdnCase c;
+    c.name = "serving";
+    c.dims = {1, 200, 1, 2, 32, 32};
+    c.seed = 5;
+    c.dtype = DType::bf16;
+    c.contract = std::move(contract);
+    c.contract.emplace_back("head_map=interleaved");
+    c.contract.emplace_back("out_dtype=query");
+    return c;
+}
+
+TensorFile served(const GdnReference& r, const GdnOutputs& x, DType out = DType::bf16) {
+    return outputs_of(r, x, out, DType::f32);
+}
+
+void expect_rounding(const GdnReport& report, const std::string& declaration) {
+    CAPTURE(declaration);
+    CHECK(report.verdict == Verdict::wrong);
+    CHECK(report.stage == "rounding");
+    REQUIRE_FALSE(report.hints.empty());
+    CAPTURE(report.hints.front().text);
+    CHECK(report.hints.front().text.find(declaration) != std::string::npos);
+    for (const Hint& h : report.hints) CHECK(h.text.find("hand-over") == std::string::npos);
+}
+
+GdnOutputs with_operands(const GdnReference& r, Matmul matmul) {
+    return run_chunk32(r.problem, r.contract.value, {64, GateSum::fp32, matmul}, 2);
+}
+
+}  // namespace
+
+TEST_CASE("precision: rounded operands are told by final_state where out hides them, and declared they are right") {
+    struct Class {
+        Matmul matmul;
+        std::string word;
+    };
+    for (const Class& k : {Class{Matmul::bf16, "bf16"}, Class{Matmul::f16, "f16"}, Class{Matmul::tf32, "tf32"}}) {
+        for (const DType out : {DType::bf16, DType::f32}) {
+            if (out == DType::f32 && k.matmul == Matmul::tf32) continue;  // as f16, and slow
+            const TensorFile inputs = make_inputs(serving());
+            Texts sets = out == DType::f32 ? Texts{"out_dtype=f32"} : Texts{};
+            const GdnReference strict = reference_for(inputs, "marin", sets);
+            const TensorFile dump = served(strict, with_operands(strict, k.matmul), out);
+            expect_rounding(judged(strict, dump), "matmul=" + k.word);
+            sets.push_back("matmul=" + k.word);
+            const GdnReport declared = judged(reference_for(inputs, "marin", sets), dump);
+            CAPTURE(declared.reason);
+            CHECK(declared.verdict == Verdict::ok);
+        }
+    }
+}
+
+TEST_CASE("precision: A_log in bf16 is told, and how to declare it") {
+    GdnCase c = serving({"g_kind=raw", "beta_kind=logit"});
+    c.gate = GateRecipe::raw;
+    const TensorFile inputs = make_inputs(c);
+    const GdnReference r = reference_for(inputs);
+    REQUIRE(r.problem.A_log.size() == 2);
+    GdnProblem rounded = r.problem;
+    rounded.A_log = {-2.0877, -0.3877};
+    const GdnReference given = make_reference(rounded, r.contract, 2);
+    for (double& a : rounded.A_log) a = rounded_to(a, DType::bf16);
+    const GdnOutputs x = run_recurrent64(rounded, r.contract.value, 2);
+    expect_rounding(judged(given, served(given, x)), "A_log is rounded to bf16 (store it as bf16");
+    CHECK(judged(make_reference(rounded, r.contract, 2), served(r, x)).verdict == Verdict::ok);
+}
+
+TEST_CASE("precision: a state in bf16 is told, by token and by chunk, and declared it is right") {
+    const TensorFile inputs = make_inputs(serving());
+    for (const std::string word : {"bf16", "bf16-token"}) {
+        CAPTURE(word);
+        const GdnReference declared = reference_for(inputs, "marin", {"state_dtype=" + word});
+        const GdnOutputs x = word == "bf16" ? with_operands(declared, Matmul::f32)
+                                            : run_recurrent_rounded(declared.problem, declared.contract.value, 2);
+        const GdnReference strict = reference_for(inputs);
+        expect_rounding(judged(strict, served(strict, x)), "state_dtype=" + word);
+        CHECK(judged(declared, served(declared, x)).verdict == Verdict::ok);
+        GdnOutputs wrong = x;
+        for (double& s : wrong.final_state) s *= 1.2;
+        CHECK(judged(declared, served(declared, wrong)).verdict == Verdict::wrong);
+    }
+}
+
+TEST_CASE("contract: fla takes operands in the dtype of its inputs") {
+    for (const auto& [dtype, word] : {std::pair(DType::bf16, "bf16"), std::pair(DType::f16, "f16")}) {
+        GdnCase c = serving();
+        c.keys = KeyRecipe::unit;
+        TensorFile inputs = make_inputs(c);
+        if (dtype == DType::f16) REQUIRE(store_as(inputs, dtype));
+        std::erase_if(inputs.metadata, [](const auto& entry) { return entry.first == "matmul"; });
+        const GdnReference r = reference_for(inputs, "fla");
+        const auto shown = std::find_if(r.contract.fields.begin(), r.contract.fields.end(),
+                                        [](const ContractField& f) { return f.name == "matmul"; });
+        CHECK(shown->value == word);
+        CHECK(shown->origin == "contract fla: matmul=input");
+        const GdnOutputs x = with_operands(r, r.contract.value.matmul);
+        CHECK(judged(r, served(r, x, dtype)).verdict == Verdict::ok);
+        GdnOutputs wrong = x;
+        for (double& s : wrong.final_state) s *= 1.2;
+        CHECK(judged(r, served(r, wrong, dtype)).verdict == Verdict::wrong);
+    }
+    // Its recurrent kernel takes fp32 and computes in it.
+    GdnCase wide = serving();
+    wide.dtype = DType::f32;
+    wide.keys = KeyRecipe::unit;
+    TensorFile inputs = make_inputs(wide);
+    std::erase_if(inputs.metadata, [](const auto& entry) { return entry.first == "matmul"; });
+    const GdnReference r = reference_for(inputs, "fla");
+    CHECK(r.contract.value.matmul == Matmul::f32);
+    CHECK(judged(r, served(r, with_operands(r, Matmul::bf16), DType::f32)).verdict == Verdict::wrong);
+}
+
+TEST_CASE("contract: a clip of sums, and its gradient") {
+    GdnCase c;
+    c.dims = {1, 21, 1, 2, 4, 3};
+    c.state_scale = 0.5;
+    c.gate = GateRecipe::soft;
+    c.contract = {"chunk=8", "head_map=interleaved", "exp_clip=1e6"};
+    const GdnReference loose = reference_for(make_inputs(c));
+    GdnProblem p = loose.problem;
+    for (std::size_t i = 0; i < p.gate.size(); ++i) p.gate[i] = -0.1 - 0.15 * static_cast<double>(i % 5);
+    GdnContract contract = loose.contract.value;
+    // Where nothing is cut it is the recurrence.
+    const GdnOutputs same = run_clipped64(p, contract, 1);
+    const GdnOutputs recurrent = run_recurrent64(p, contract, 1);
+    for (std::size_t i = 0; i < same.out.size(); ++i)
+        CHECK(same.out[i] == doctest::Approx(recurrent.out[i]).epsilon(1e-12));
+
+    contract.exp_clip = ExpClip{1.03, false};
+    REQUIRE(clips_sums(p, contract));
+    const GdnOutputs clipped = run_recurrent64(p, contract, 1);
+    CHECK(std::fabs(clipped.out.back() - recurrent.out.back()) > 1e-3);
+    GdnCotangents pull;
+    for (std::size_t i = 0; i < clipped.out.size(); ++i) pull.d_out.push_back(std::cos(0.7 * static_cast<double>(i)));
+    for (std::size_t i = 0; i < clipped.final_state.size(); ++i)
+        pull.d_final_state.push_back(std::sin(0.3 * static_cast<double>(i)));
+    const auto loss = [&](const GdnProblem& at) {
+        const GdnOutputs x = run_recurrent64(at, contract, 1);
+        double sum = 0;
+        for (std::size_t i = 0; i < x.out.size(); ++i) sum += pull.d_out[i] * x.out[i];
+        for (std::size_t i = 0; i < x.final_state.size(); ++i) sum += pull.d_final_state[i] * x.final_state[i];
+        return sum;
+    };
+    const GdnGradients g = run_adjoint64(p, contract, pull, 1);
+    const auto check = [&](std::vector<double> GdnProblem::* input, const std::vector<double>& gradient) {
+        for (std::size_t i = 0; i < gradient.size(); i += 3) {
+            constexpr double k_step = 1e-6;
+            GdnProblem up = p;
+            GdnProblem down = p;
+            (up.*input)[i] += k_step;
+            (down.*input)[i] -= k_step;
+            CHECK(gradient[i] == doctest::Approx((loss(up) - loss(down)) / (2 * k_step)).epsilon(1e-5).scale(1));
+        }
+    };
+    check(&GdnProblem::q, g.dq);
+    check(&GdnProblem::k, g.dk);
+    check(&GdnProblem::v, g.dv);
+    check(&GdnProblem::gate, g.dg);
+    check(&GdnProblem::beta, g.dbeta);
+    check(&GdnProblem::initial_state, g.d_initial_state);
+}
