@@ -220,7 +220,9 @@ Status parse_words(const Args& globals, const Args& command, const std::vector<s
                    const Lookup& environment, const std::function<bool()>& stop_early) {
     const auto cut = std::find(words.begin(), words.end(), "--");
     const std::vector<std::string> before(words.begin(), cut);
-    const std::vector<std::string> trailing(cut == words.end() ? cut : cut + 1, words.end());
+    const std::vector<std::string> after(cut == words.end() ? cut : cut + 1, words.end());
+    // Where no command line follows it, "--" ends the options: an argument may begin with '-' then.
+    const bool ends_options = !command.trailing_def() && !command.positionals().empty() && !after.empty();
 
     Options options;
     for (const OptionDef& option : command.options()) options.push_back(&option);
@@ -257,9 +259,10 @@ Status parse_words(const Args& globals, const Args& command, const std::vector<s
     for (std::size_t i = 0; i < command.options().size(); ++i) {
         GDNCTL_TRY(assign_uses(*options[i], seen[i]->results(), shield, environment));
     }
+    if (ends_options) positional_words.insert(positional_words.end(), after.begin(), after.end());
     GDNCTL_TRY(assign_positionals(command.positionals(), positional_words));
     GDNCTL_TRY(require_all(command, seen, positional_words.size(), environment));
-    GDNCTL_TRY(assign_trailing(command, cut != words.end(), trailing));
+    if (!ends_options) GDNCTL_TRY(assign_trailing(command, cut != words.end(), after));
     for (const auto& check : command.checks()) {
         if (Status done = check(); !done) return done;
     }

@@ -7,6 +7,7 @@
 #include "commands/job_submit.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/loop/codex_loop.h"
 #include "gdnctl/platform/fs.h"
@@ -98,8 +99,8 @@ void show_end(const loop::CodexLoopReport& report) {
 
 // The last line on standard error, whatever happened.
 void say_stopped(std::string_view reason, int iteration, int rc) {
-    log::write(log::Level::warning,
-               fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc));
+    log::write_as_it_is(log::Level::warning,
+                        fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc));
 }
 
 std::string_view reason_of(ErrorKind kind) {
@@ -150,13 +151,14 @@ void never_ran(const Error& error) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    const log::Timed timed;
     const auto report = run_it(options, context);
     if (!report) {
         const Error& error = report.error();
         const int rc = static_cast<int>(exit_code_of(error.kind));
         // Without "error: ": scripts match the recipe's lines from their beginning.
-        log::error("{}", error.text());
-        if (!error.hint.empty()) log::warning("hint: {}", error.hint);
+        log::write_as_it_is(log::Level::error, error.text());
+        if (!error.hint.empty()) log::write_as_it_is(log::Level::warning, "hint: " + error.hint);
         say_stopped(reason_of(error.kind), 0, rc);
         return static_cast<ExitCode>(rc);
     }

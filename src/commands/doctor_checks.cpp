@@ -13,6 +13,9 @@
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/late_library.h"
 #include "gdnctl/platform/process.h"
+#include "gdnctl/services/codex.h"
+#include "gdnctl/services/wandb.h"
+#include "services/hub/hf/access.h"
 
 namespace gdnctl::commands::doctor {
 
@@ -34,17 +37,21 @@ struct Program {
     std::string_view fix;
 };
 
+constexpr std::string_view k_gcloud_install = "see https://cloud.google.com/sdk/docs/install";
+
 constexpr std::array k_programs = {
     Program{"git", "--version", Need::required, "history of the running log and of the sources", "git", {}},
     Program{"cc", "--version", Need::optional, "kernels given as C source", "gcc libc6-dev", {}},
     Program{"ssh", "-V", Need::optional, "clusters behind a head node, dev TPUs", "openssh-client", {}},
     Program{"rsync", "--version", Need::optional, "dev TPUs", "rsync", {}},
-    Program{"gcloud",
-            {},
+    Program{"gcloud", {}, Need::optional, "clusters behind a head node, dev TPUs", {}, k_gcloud_install},
+    Program{"codex", "--version", Need::optional, "codex-loop", {}, k_codex_install},
+    Program{"uv",
+            "--version",
             Need::optional,
-            "clusters behind a head node, dev TPUs",
+            "jobs of the target marin on this machine",
             {},
-            "see https://cloud.google.com/sdk/docs/install"},
+            "curl -LsSf https://astral.sh/uv/install.sh | sh"},
 };
 
 std::optional<fs::path> find_program(const Env& env, std::string_view name) {
@@ -81,6 +88,37 @@ Check check_program(Context& context, const Program& program) {
     if (program.version_option.empty()) return check;
     const std::string line = version_line(context, *path, program.version_option);
     if (!line.empty()) check.detail = fmt::format("{} ({})", line, check.detail);
+    return check;
+}
+
+// A program alone opens no cluster. Only a token shows that the login works; it is not kept.
+Check check_google_login(Context& context) {
+    Check check{"Google login", Need::optional, false, {}, "clusters behind a head node, dev TPUs", {}};
+    const auto gcloud = find_program(context.env, "gcloud");
+    if (!gcloud) {
+        check.detail = "not checked: gcloud is not installed";
+        check.fix = fmt::format("{}, then: gcloud auth login", k_gcloud_install);
+        return check;
+    }
+    check.fix = "gcloud auth login";
+    ProcessSpec spec;
+    spec.argv = {gcloud->string(), "auth", "print-access-token", "--quiet"};
+    spec.wall_limit = std::chrono::seconds(15);
+    spec.stop = context.stop;
+    const auto result = context.process.run(spec);
+    if (!result || result->end == ProcessResult::End::wall_limit) {
+        check.detail = result ? "gcloud gave no token within 15 s" : result.error().message;
+        check.fix = "try it: gcloud auth print-access-token";
+    } else if (!result->ok()) {
+        const std::string_view said = text::trim(result->err);
+        check.detail = said.empty() ? "gcloud gives no token" : std::string(said.substr(0, said.find('\n')));
+    } else if (text::trim(result->out).empty()) {
+        check.detail = "gcloud gives no token";
+    } else {
+        check.ok = true;
+        check.detail = "gcloud gives a token";
+        check.fix.clear();
+    }
     return check;
 }
 
@@ -207,11 +245,32 @@ Check check_repository(const Context& context) {
 }
 
 // Whether it is set is all that anyone may learn here.
-Check check_secret(const Env& env, std::string_view name, std::string_view purpose, std::string_view fix) {
-    Check check{std::string(name), Need::optional, !env.get(name).value_or("").empty(), {}, std::string(purpose), {}};
-    check.detail = check.ok ? "set" : "not set";
+// Where a credential is found, never what it is: "set" in the variable of its name, else a file.
+Check check_credential(std::string_view name, const Result<std::string>& source, std::string_view purpose,
+                       std::string_view fix) {
+    Check check{std::string(name), Need::optional, source && !source->empty(), {}, std::string(purpose), {}};
+    if (!source) {
+        check.detail = source.error().message;
+    } else if (source->empty()) {
+        check.detail = "not set";
+    } else {
+        check.detail = source->find(name) != std::string::npos ? "set" : "in " + *source;
+    }
     if (!check.ok) check.fix = fix;
     return check;
+}
+
+Check check_hf_token(const Env& env) {
+    const auto source = hub::find_hf_token(env, {}).map([](const hub::HfToken& token) { return token.source; });
+    return check_credential("HF_TOKEN", source, "private repositories of the Hugging Face Hub",
+                            "export HF_TOKEN=..., from https://huggingface.co/settings/tokens");
+}
+
+Check check_wandb_key(const Env& env) {
+    Result<std::string> source = find_wandb(env).map([](const WandbAccess& access) { return access.key_source; });
+    if (!source && source.error().message.starts_with("no key for W&B at ")) source = std::string();
+    return check_credential("WANDB_API_KEY", source, "runs of Weights & Biases",
+                            "export WANDB_API_KEY=..., from https://wandb.ai/authorize");
 }
 
 Check check_cpu() {
@@ -235,12 +294,11 @@ std::vector<Check> all_checks(Context& context) {
     add_config(context, checks);
     checks.push_back(check_repository(context));
     for (const Program& program : k_programs) checks.push_back(check_program(context, program));
+    checks.push_back(check_google_login(context));
     for (const auto& library : cli::optional_libraries()) checks.push_back(check_library(context, library));
     checks.push_back(check_certificates(context.env));
-    checks.push_back(check_secret(context.env, "HF_TOKEN", "private repositories of the Hugging Face Hub",
-                                  "export HF_TOKEN=..., from https://huggingface.co/settings/tokens"));
-    checks.push_back(check_secret(context.env, "WANDB_API_KEY", "runs of Weights & Biases",
-                                  "export WANDB_API_KEY=..., from https://wandb.ai/authorize"));
+    checks.push_back(check_hf_token(context.env));
+    checks.push_back(check_wandb_key(context.env));
     checks.push_back(check_cpu());
     return checks;
 }

@@ -181,6 +181,7 @@ Result<std::unique_ptr<JobBackend>> open_ray(const Place& place, Context& contex
     GDNCTL_TRY_ASSIGN(RayAccess access, open_access(place, context));
     RayJobsConfig config;
     config.cluster = place.cluster;
+    config.one_shot = place.one_shot;
     config.token_hint = token_hint(access.token, access.withheld);
     config.token = access.withheld ? std::string() : std::move(access.token.value);
     // A tunnel is opened here: where it ends is what people are shown.
@@ -205,8 +206,9 @@ Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const Place
     return make_local_jobs({context.state_dir, context.env.all(), &context.clock, "/proc/self/exe", context.stop});
 }
 
-Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options, context));
+Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bool one_shot, Context& context) {
+    GDNCTL_TRY_ASSIGN(Place place, choose_place(options, context));
+    place.one_shot = one_shot;
     return open_backend(place, options, context);
 }
 

@@ -39,6 +39,7 @@ struct Place {
     std::optional<RayAddress> address;  // nullopt: through an ssh tunnel to the head node
     std::optional<ClusterFile> file;    // nullopt: only an address is known
     bool allow_plaintext_token = false;
+    bool one_shot = false;  // see RayJobsConfig
 };
 
 // The first of: --ray-address, --cluster-config, --cluster, RAY_API_SERVER_ADDRESS or RAY_ADDRESS, the configured
@@ -58,8 +59,9 @@ Result<RayAccess> open_access(const Place& place, Context& context);
 // The backend of a place; says so on stderr when that is the local one by default. Errors: infrastructure (the local
 // backend is not allowed; a cluster cannot be reached; never a fall-back), authentication.
 Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context);
-// The same for the place that options, environment and configuration name.
-Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, Context& context);
+// The same for the place that options, environment and configuration name. `one_shot`: the command neither waits for
+// a job nor follows one.
+Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bool one_shot, Context& context);
 
 JobPlace place_of(const JobBackend& backend, std::string_view id);
 

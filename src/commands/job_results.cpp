@@ -41,6 +41,7 @@ Json verdict_json(const OracleVerdicts& verdicts) {
     out["cases"] = verdicts.cases;
     out["vectors"] = verdicts.vectors;
     out["counts"] = verdicts.counts;
+    if (!verdicts.kernel.empty()) out["kernel"] = verdicts.kernel;
     return out;
 }
 

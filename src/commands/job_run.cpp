@@ -223,7 +223,7 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
 }  // namespace
 
 void show_next_commands(const JobBackend& backend, std::string_view id) {
-    const std::string words = cluster_words(backend) + " " + std::string(id);
+    const std::string words = cluster_words(backend) + (id.starts_with('-') ? " -- " : " ") + text::shell_quote(id);
     log::info("the job goes on; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words, words,
               words);
 }
@@ -251,7 +251,8 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
     show_environment(request, backend);
     for (std::int64_t again = 0;; ++again) {
         GDNCTL_TRY_ASSIGN(JobRun run, run_once(request, plan, options, backend, context));
-        const bool lost = run.waited && !run.cut_short && run.verdict.failure == FailureClass::infra;
+        const bool lost =
+            run.waited && !run.cut_short && run.verdict.failure == FailureClass::infra && is_known(run.details.state);
         if (!lost || again >= options.resubmit) return run;
         report_end(run);
         renew_identity(request, plan.kind, context);
@@ -264,7 +265,7 @@ void report_end(const JobRun& run) {
     if (!run.waited || run.cut_short || failure == FailureClass::none || failure == FailureClass::timeout) return;
     const JobDetails& d = run.details;
     const std::string code = d.driver_exit_code ? fmt::format(", exit code {}", *d.driver_exit_code) : std::string();
-    log::error("job {} {} ({}{})", d.submission_id, to_text(d.state),
+    log::error("job {} {} ({}{})", d.submission_id, status_of(d),
                d.error_type.value_or(std::string(to_text(run.verdict.failure))), code);
     if (run.verdict.failure == FailureClass::infra_suspect) {
         log::warning("the log has signs of a bad accelerator node: try again before you blame the change");

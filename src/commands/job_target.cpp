@@ -4,11 +4,35 @@
 
 #include <fmt/format.h>
 
+#include "commands/job_tree.h"
 #include "commands/oracle_compile.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/fs.h"
 
 namespace gdnctl::commands {
+
+Status check_embedded_kernel(const Target& target, Context& context) {
+    const ConfigValue* chosen = context.config.find("target");
+    const bool is_chosen = chosen != nullptr && chosen->origin.kind != ConfigOrigin::Kind::builtin;
+    const auto root = find_repository_root(context.cwd);
+    if (is_chosen || !root || !uses_files(target)) return {};
+    std::error_code ignored;
+    std::string reason;
+    for (auto at = context.cwd.lexically_normal(); reason.empty(); at = at.parent_path()) {
+        if (std::filesystem::exists(at / "gdnctl.toml", ignored)) {
+            reason = (at / "gdnctl.toml").string() + " names no target";
+        }
+        if (at == *root || !at.has_relative_path()) break;
+    }
+    if (reason.empty()) {
+        if (const auto file = tracked_kernel(*root, context)) reason = *file + " is a kernel, but no target names it";
+    }
+    if (reason.empty()) return {};
+    return fail(ErrorKind::usage, reason + ": the job would take the example kernel of gdnctl, not yours",
+                fmt::format("add `target = \"NAME\"` and [targets.NAME] to gdnctl.toml, or pass `--target {}` to take "
+                            "the example",
+                            target.name));
+}
 
 Result<Target> target_at(const Place& place, Target target, const Context& context) {
     if (!place.local || !uses_files(target)) return target;

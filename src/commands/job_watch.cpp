@@ -4,8 +4,10 @@
 
 #include "commands/job_given_up.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
 #include "gdnctl/core/time.h"
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/http.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/platform/terminal.h"
 
@@ -18,7 +20,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds k_first_delay{500};
 constexpr milliseconds k_longest_delay{15000};
 constexpr std::chrono::seconds k_first_patience{30};  // with a backend that has not answered yet
-constexpr std::chrono::minutes k_patience{10};        // with one that has
+constexpr milliseconds k_refused_patience{3000};      // with one at whose address nobody has listened yet
+constexpr std::chrono::minutes k_patience{10};        // with one that has answered
 
 bool is_passing(const Error& error) {
     return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
@@ -33,6 +36,7 @@ public:
           m_context(context),
           m_last(options.last),
           m_exists(options.submitted),
+          m_heard(options.submitted),
           m_answered(context.clock.monotonic()) {}
 
     // nullopt: no answer this time.
@@ -46,10 +50,9 @@ public:
             return std::optional(std::move(*details));
         }
         if (details.error().kind == ErrorKind::remote_missing) return tl::unexpected(missing(details.error()));
-        const Clock::Monotonic now = m_context.clock.monotonic();
-        const bool over = now - m_answered > (m_heard ? std::chrono::seconds(k_patience) : k_first_patience);
-        if (!is_passing(details.error()) || over) return tl::unexpected(std::move(details).error());
         m_delay = m_delay.count() == 0 ? k_first_delay : std::min(k_longest_delay, 2 * m_delay);
+        const bool over = m_context.clock.monotonic() + m_delay - m_answered > patience(details.error());
+        if (!is_passing(details.error()) || over) return tl::unexpected(std::move(details).error());
         log::warning("{}; trying again in {}", details.error().text(), format_duration(m_delay));
         return std::nullopt;
     }
@@ -58,6 +61,11 @@ public:
     milliseconds delay(milliseconds usual) const { return failing() ? m_delay : usual; }
 
 private:
+    milliseconds patience(const Error& error) const {
+        if (m_heard) return k_patience;
+        return is_connection_refused(error) ? k_refused_patience : milliseconds(k_first_patience);
+    }
+
     // No such job: never was, or not any more.
     Error missing(const Error& error) {
         const auto session = remembered_session(m_id, m_context);
@@ -82,7 +90,7 @@ private:
     Context& m_context;
     JobDetails* m_last;
     bool m_exists;
-    bool m_heard = false;
+    bool m_heard;  // the backend has answered this command
     Clock::Monotonic m_answered;
     milliseconds m_delay{0};
 };
@@ -146,17 +154,17 @@ class StatusLines {
 public:
     StatusLines(Context& context, bool whole) : m_context(context), m_whole(whole) {}
     void show(const JobDetails& now) {
-        if (m_shown && m_last == std::pair(now.state, now.message)) return;
-        m_shown = true;
-        m_last = {now.state, now.message};
+        const std::pair<std::string, std::string> looks(status_of(now), now.message);
+        if (m_last == looks) return;
+        m_last = looks;
         print_status(m_context, now, m_whole);
+        if (!is_known(now.state)) log::warning("gdnctl does not know the state {}", text::visible(status_of(now)));
     }
 
 private:
     Context& m_context;
     bool m_whole;
-    bool m_shown = false;
-    std::pair<JobState, std::string> m_last;
+    std::optional<std::pair<std::string, std::string>> m_last;
 };
 
 // Sleeps at most until the deadline. False: stopped.
@@ -204,7 +212,7 @@ void print_status(Context& context, const JobDetails& details, bool whole_messag
         message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
     while (message.ends_with('\n')) message.remove_suffix(1);
     context.terminal.err("[" + format_log_time(context.clock.wall()) + "] " + details.submission_id +
-                         " status=" + std::string(to_text(details.state)) + " " + std::string(message) + "\n");
+                         " status=" + std::string(status_of(details)) + " " + std::string(message) + "\n");
 }
 
 Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context) {

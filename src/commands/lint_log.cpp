@@ -218,9 +218,15 @@ Status print_report(const Options& options, Context& context, const Place& place
             break;
         case Format::text:
         case Format::automatic: {
-            const runlog::LintText lines = runlog::lint_as_text(report, place.shown, code != ExitCode::usage);
-            context.terminal.err(lines.err);
-            text = lines.out;
+            const runlog::LintText lines =
+                runlog::lint_as_text(report, place.shown, {code != ExitCode::usage, options.since.value_or("")});
+            context.terminal.err(lines.blocks);
+            if (options.output) {
+                text = lines.findings;
+            } else {
+                context.terminal.err(lines.findings);
+            }
+            text += lines.verdict;
             break;
         }
     }
@@ -281,7 +287,8 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
     if (history.problem()) log::warning("git history is not available: {}", history.problem()->text());
     const ExitCode code = !records ? ExitCode::usage : report.failed() ? ExitCode::check_failed : ExitCode::ok;
     if (options.diff) {
-        context.terminal.err(runlog::lint_as_text(report, place.shown).err);
+        const runlog::LintText lines = runlog::lint_as_text(report, place.shown);
+        context.terminal.err(lines.blocks + lines.findings);
     } else {
         GDNCTL_TRY(print_report(options, context, place, document, report, code));
     }
@@ -332,8 +339,7 @@ void describe_rules_and_output(cli::Args& args, Options& options) {
 
     args.option(options.format, std::span<const cli::Choice<Format>>(k_formats),
                 group("--format", "FORMAT", "how findings are printed", "Output"));
-    args.option(options.output,
-                group("--output", "FILE", "write them there instead of to stdout", "Output", Complete::file));
+    args.option(options.output, group("--output", "FILE", "write them there instead", "Output", Complete::file));
 }
 
 }  // namespace

@@ -29,10 +29,25 @@ constexpr std::array k_comparisons = {
     cli::Choice<runlog::Comparison>{"ab", runlog::Comparison::ab, "two variants"},
     cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown, "not said: nothing is decided by them"}};
 
+bool says_nothing(const Options& options) {
+    const auto blank = [](const std::string& value) { return text::trim(value).empty(); };
+    for (const auto* value : {&options.record, &options.title, &options.goal, &options.hypothesis, &options.commit,
+                              &options.starting_commit, &options.decision, &options.outcome, &options.change_class,
+                              &options.slot, &options.assessment, &options.next}) {
+        if (*value && !blank(**value)) return false;
+    }
+    const auto none = [&](const auto& values) { return std::all_of(values.begin(), values.end(), blank); };
+    return none(options.from_job) && none(options.changes) && none(options.metrics) && none(options.interpretation);
+}
+
 Status check_options(const Options& options) {
     const auto standard_input =
         std::count(options.from_job.begin(), options.from_job.end(), "-") + (options.record == "-" ? 1 : 0);
     if (standard_input > 1) return fail(ErrorKind::usage, "only one input can be read from standard input (`-`)");
+    if (says_nothing(options)) {
+        return fail(ErrorKind::usage, "nothing to append: an entry needs at least one text, number or job",
+                    "try `gdnctl log append --title TEXT --hypothesis TEXT`, or --from-job FILE");
+    }
     if (!options.outcome) return {};
     const std::vector<std::string> words(std::begin(k_outcomes), std::end(k_outcomes));
     if (std::find(words.begin(), words.end(), *options.outcome) != words.end()) return {};
@@ -205,6 +220,7 @@ void describe(cli::Args& args, Options& options) {
     args.example(
         "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
         "--metric step_duration_ms=167.09:159.42 --comparison champion");
+    args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or a file that is no running log");
     args.exit_code(static_cast<int>(ExitCode::conflict), "another writer holds the log; the record's number is taken");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");

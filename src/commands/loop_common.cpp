@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/target.h"
 #include "gdnctl/core/time.h"
 #include "gdnctl/platform/fs.h"
@@ -67,9 +68,10 @@ std::string standing(const loop::LoadedRun& run) {
     switch (status_of(run)) {
         case LoopStatus::running:
         case LoopStatus::stopping:
-            return fmt::format("running, process {}{}{}", run.holder->pid,
-                               run.holder->since.empty() ? "" : " since " + loop::shown(run.holder->since, 40),
-                               run.stop_asked ? "; STOP is asked for" : "");
+            return fmt::format(
+                "running, process {}{}{}", run.holder->pid,
+                run.holder->since.empty() ? "" : " since " + loop::shown(local_time_of(run.holder->since), 40),
+                run.stop_asked ? "; STOP is asked for" : "");
         case LoopStatus::ended:
             return fmt::format("ended: {} (exit code {}){}", or_dash(loop::shown(view.stop_reason, 80)), *view.stop_rc,
                                view.open > 0 ? fmt::format("; --resume finishes iteration {}", view.open) : "");

@@ -8,6 +8,7 @@
 #include "commands/log_common.h"
 #include "commands/loop_common.h"
 #include "commands/loop_verdict.h"
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/terminal.h"
 
@@ -56,7 +57,10 @@ void put_stages(const IterationView& i, Lines& lines) {
         lines.line(line);
         for (const auto& gate : stage.gates) put_gate(gate, lines);
         for (const auto& [name, value] : stage.facts) {
-            lines.line(fmt::format("      {} = {}", shown(name, 60), shown(value)));
+            // Numbers are facts of the journal, with all their digits.
+            const auto number = value.find('.') == std::string::npos ? std::nullopt : text::parse_double(value);
+            lines.line(
+                fmt::format("      {} = {}", shown(name, 60), number ? number_for_people(*number) : shown(value)));
         }
     }
 }
@@ -80,16 +84,22 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
     lines.heading("measured");
     if (m.value) {
         lines.field(shown(m.metric, 40),
-                    fmt::format("{} ({} run{}){}", number_text(*m.value), std::max<std::size_t>(m.points.size(), 1),
+                    fmt::format("{} ({} run{}){}", value_text(m), std::max<std::size_t>(m.points.size(), 1),
                                 m.points.size() > 1 ? "s" : "", m.suspect ? "; suspect" : ""));
     }
-    if (m.delta_pct)
-        lines.field("difference", fmt::format("median {:+.2f} % against the champion of then", *m.delta_pct));
-    if (m.pairs) {
-        lines.field("pairs", pairs_text(*m.pairs));
-        lines.field("gain", "mean of the pairs, above 0 is better: it decides, not the difference of the medians");
+    if (m.gain) {
+        lines.field("compared", fmt::format("{}: the champion, then this candidate{}", compared_text(*m.gain),
+                                            m.gain->pairs > 0 ? ", medians of runs in turn" : ""));
+        lines.field("gain", gain_text(&m));
+        lines.field("busy", shown(m.gain->busy));
+        if (m.gain->lone_baseline) {
+            lines.field("baseline", fmt::format("{} alone, when the champion became one; the gain does not rest on it",
+                                                quantity(*m.gain->lone_baseline, m.unit)));
+        }
     }
-    if (const auto noise = all.noise_pct()) lines.field("noise", fmt::format("{:.2f} % from run to run", *noise));
+    if (const auto noise = all.noise_pct()) {
+        lines.field("noise", fmt::format("{} % from run to run", number_for_people(*noise, 3)));
+    }
     if (m.suspect) {
         lines.field("suspect", "it was refused against a base that had moved, as was found later");
     }
@@ -116,7 +126,8 @@ std::string explanation(const Explained& e) {
     if (!i.gone.empty()) {
         for (const auto line : text::split(i.gone, '\n')) lines.field("others", shown(line));
     }
-    lines.field("log", i.log_commit.empty() ? "" : "commit " + short_commit(i.log_commit));
+    const std::string number = i.log_number.empty() ? "" : "iteration " + shown(i.log_number, 20) + ", ";
+    lines.field("log", i.log_commit.empty() ? "" : number + "commit " + short_commit(i.log_commit));
     lines.field("cost", fmt::format("{}; agent {}, device {}, {} tokens, {} retr{}", duration_text(i.wall_ms),
                                     duration_text(i.agent_ms), duration_text(i.tpu_ms), loop::grouped(i.tokens),
                                     i.retries(), i.retries() == 1 ? "y" : "ies"));

@@ -105,7 +105,8 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
                                       .group = k_validation});
     args.option(o.log_tail, {.names = "--validation-ray-log-tail",
                              .value = "N",
-                             .help = "lines of a failed job's log to show",
+                             .help = "search so many last lines of a failed job's log for the first failing case, and "
+                                     "show that in six lines (0: show nothing)",
                              .group = k_validation});
     args.option(
         o.suite, k_gate_suites,

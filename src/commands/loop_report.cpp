@@ -46,12 +46,9 @@ std::vector<const loop::MeasuredView*> champions_of(const loop::MeasuredRun& mea
     return list;
 }
 
-// A gain that goes with a smaller value says that lower is better.
 std::string better_side(const loop::MeasuredRun& measured) {
     for (const auto& one : measured.history) {
-        if (!one.pairs || !one.delta_pct) continue;
-        const double sides = one.pairs->gain_pct * *one.delta_pct;
-        if (sides != 0) return sides < 0 ? "lower" : "higher";
+        if (one.gain && one.gain->pairs > 0) return one.gain->lower_is_better ? "lower" : "higher";
     }
     return {};
 }
@@ -120,6 +117,8 @@ Json report_json(const Report& report) {
         champions.push_back({{"iteration", one->iteration},
                              {"commit", one->commit},
                              {"value", *one->value},
+                             {"unit", one->unit.empty() ? Json() : Json(one->unit)},
+                             {"gain", one->gain ? runlog::gain_json(*one->gain) : Json()},
                              {"decision", one->decision}});
     }
     Json dead = Json::array();
@@ -148,28 +147,30 @@ Json report_json(const Report& report) {
     }
     Json iterations = Json::array();
     for (std::size_t i = 0; i < view.iterations.size(); ++i) iterations.push_back(iteration_json(report, i));
-    return {
-        {"schema", "gdnctl.loop-report/1"},
-        {"log_dir", report.run.log_dir.string()},
-        {"run", view.run},
-        {"status", word_of(status_of(report.run))},
-        {"started_at", view.started},
-        {"last_record_at", view.last},
-        {"iterations_total", view.total},
-        {"iterations_ended", view.ended},
-        {"promotions", view.promotions},
-        {"metric", report.metric.empty() ? Json() : Json(report.metric)},
-        {"better", report.better.empty() ? Json() : Json(report.better)},
-        {"noise_pct", report.noise_pct ? Json(*report.noise_pct) : Json()},
-        {"champions", std::move(champions)},
-        {"outcomes", view.outcomes},
-        {"failures", failures_json(report)},
-        {"cost",
-         {{"wall_ms", view.wall_ms}, {"agent_ms", view.agent_ms}, {"tpu_ms", view.tpu_ms}, {"tokens", view.tokens}}},
-        {"dead_ideas", std::move(dead)},
-        {"slots", std::move(slots)},
-        {"flakes", std::move(flakes)},
-        {"iterations", std::move(iterations)}};
+    return {{"schema", "gdnctl.loop-report/1"},
+            {"log_dir", report.run.log_dir.string()},
+            {"run", view.run},
+            {"status", word_of(status_of(report.run))},
+            {"started_at", view.started},
+            {"last_record_at", view.last},
+            {"iterations_total", view.total},
+            {"iterations_ended", view.ended},
+            {"promotions", view.promotions},
+            {"metric", report.metric.empty() ? Json() : Json(report.metric)},
+            {"better", report.better.empty() ? Json() : Json(report.better)},
+            {"noise_pct", report.noise_pct ? Json(*report.noise_pct) : Json()},
+            {"champions", std::move(champions)},
+            {"outcomes", view.outcomes},
+            {"failures", failures_json(report)},
+            {"cost",
+             {{"wall_ms", view.wall_ms},
+              {"agent_ms", view.agent_ms},
+              {"tpu_ms", view.tpu_ms},
+              {"tokens", view.tokens ? Json(*view.tokens) : Json()}}},
+            {"dead_ideas", std::move(dead)},
+            {"slots", std::move(slots)},
+            {"flakes", std::move(flakes)},
+            {"iterations", std::move(iterations)}};
 }
 
 void describe(cli::Args& args, Options& options) {

@@ -7,6 +7,7 @@
 
 #include "commands/html_page.h"
 #include "commands/loop_verdict.h"
+#include "gdnctl/core/for_people.h"
 
 namespace gdnctl::commands::loop_report {
 
@@ -85,7 +86,7 @@ std::string value_lines(const Axes& axes) {
         svg += fmt::format(
             "<line class=grid x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text x=\"{3}\" y=\"{4:.1f}\" "
             "text-anchor=\"end\">{5}</text>\n",
-            k_left, k_left + k_wide, axes.y_of(value), k_left - 6, axes.y_of(value) + 4, number_text(value));
+            k_left, k_left + k_wide, axes.y_of(value), k_left - 6, axes.y_of(value) + 4, number_for_people(value));
     }
     return svg;
 }
@@ -131,10 +132,9 @@ std::string reigns(const Report& report, const Axes& axes) {
 std::string point_of(const IterationView& i, const loop::MeasuredView& m, const Axes& axes) {
     const double x = axes.x_of(i.number);
     const double y = axes.y_of(*m.value);
-    const std::string title =
-        escaped(fmt::format("iteration {}: {} = {}{}; {}{}", i.number, shown(m.metric, 60), number_text(*m.value),
-                            m.delta_pct ? fmt::format(" (median {:+.2f} %)", *m.delta_pct) : "", verdict_text(i),
-                            m.suspect ? "; suspect: the base had moved" : ""));
+    const std::string title = escaped(fmt::format("iteration {}: {} = {}{}{}; {}{}", i.number, shown(m.metric, 60),
+                                                  value_text(m), m.gain ? ", " : "", gain_text(&m), verdict_text(i),
+                                                  m.suspect ? "; suspect: the base had moved" : ""));
     const auto colour = colour_of(i);
     std::string mark;
     if (!axes.shows(*m.value)) {  // beyond the picture: an arrow at its edge
@@ -180,7 +180,7 @@ std::vector<CostBar> cost_bars(const loop::RunView& view) {
         bar.device += static_cast<double>(one.tpu_ms) / k_ms_an_hour;
         const auto rest = std::max<std::int64_t>(0, one.wall_ms - one.agent_ms - one.tpu_ms);
         bar.rest += static_cast<double>(rest) / k_ms_an_hour;
-        bar.tokens += static_cast<double>(one.tokens) / 1e6;
+        bar.tokens += static_cast<double>(one.tokens.value_or(0)) / 1e6;
     }
     return bars;
 }

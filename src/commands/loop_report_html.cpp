@@ -5,6 +5,7 @@
 #include "commands/html_page.h"
 #include "commands/loop_report_charts.h"
 #include "commands/loop_verdict.h"
+#include "gdnctl/core/for_people.h"
 
 namespace gdnctl::commands::loop_report {
 
@@ -54,7 +55,7 @@ std::string field(std::string_view name, const std::string& value) {
 std::string champion_line(const Report& report) {
     if (!report.measured || !report.measured->champion || !report.measured->champion->value) return {};
     const auto& champion = *report.measured->champion;
-    return fmt::format("{} ({}, {})", number_text(*champion.value), short_commit(champion.commit),
+    return fmt::format("{} ({}, {})", value_text(champion), short_commit(champion.commit),
                        loop::shown(champion.metric, 60));
 }
 
@@ -89,9 +90,9 @@ std::string charts_part(const Report& report) {
         html += report.noise_pct
                     ? fmt::format(
                           "<p class=soft>The line is the champion of the time; the band around it is "
-                          "{:.2f} %, by which equal code differs from one measurement to the next (one "
+                          "{} %, by which equal code differs from one measurement to the next (one "
                           "standard deviation).</p>\n",
-                          *report.noise_pct)
+                          number_for_people(*report.noise_pct, 3))
                     : "<p class=soft>The line is the champion of the time. The noise is not known: no pairs "
                       "were measured.</p>\n";
     }
@@ -156,7 +157,7 @@ std::string memory_sections(const Report& report) {
         for (const auto& one : report.flakes) {
             html += fmt::format("<tr><td>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>\n",
                                 escaped(loop::shown(one.test, 200)), one.seen, one.passed_alone,
-                                one.largest ? number_text(*one.largest) : "");
+                                one.largest ? number_for_people(*one.largest) : "");
         }
         html += "</table></div>\n";
     }
@@ -193,9 +194,8 @@ std::string stages_table(const IterationView& i) {
 std::string measured_part(const loop::MeasuredView* m, const IterationView& i) {
     if (m == nullptr) return {};
     std::string html = "<p>";
-    if (m->value) html += fmt::format("{} = {}", escaped(loop::shown(m->metric, 80)), number_text(*m->value));
-    if (m->delta_pct) html += fmt::format(" (median {:+.2f} % against the champion of then)", *m->delta_pct);
-    if (m->pairs) html += "; pairs " + escaped(pairs_text(*m->pairs)) + " (their gain decides; above 0 is better)";
+    if (m->value) html += fmt::format("{} = {}", escaped(loop::shown(m->metric, 80)), escaped(value_text(*m)));
+    if (m->gain) html += "; " + escaped(runlog::whole_gain_text(*m->gain));
     if (m->suspect) html += "; <b class=fail>suspect</b>: the base had moved";
     html += fmt::format("; {}</p>\n", escaped(loop::shown(m->decision, 60)));
     const bool told = std::any_of(i.stages.begin(), i.stages.end(), [](const auto& s) { return !s.gates.empty(); });
@@ -208,8 +208,8 @@ std::string iteration_part(const Report& report, std::size_t at) {
     const auto* m = report.of_iteration[at];
     std::string html = fmt::format("<details id=i{0}><summary><i class={1}></i>{0}: {2}", i.number, colour_of(i),
                                    escaped(verdict_text(i)));
-    if (m != nullptr && m->value) html += fmt::format(", {}", number_text(*m->value));
-    if (m != nullptr && m->delta_pct) html += fmt::format(" (median {:+.2f} %)", *m->delta_pct);
+    if (m != nullptr && m->value) html += ", " + escaped(value_text(*m));
+    if (const std::string gain = gain_text(m); !gain.empty()) html += ", " + escaped(gain);
     html += fmt::format("</summary><div>\n<p>{}</p>\n", escaped(why_text(i)));
     const auto files = report.files.find(i.number);
     const Explained explained{i, report.run.view.run, report.run.log_dir, m, nullptr, {}};

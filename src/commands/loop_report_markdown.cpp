@@ -5,6 +5,7 @@
 
 #include "commands/loop_report_data.h"
 #include "commands/loop_verdict.h"
+#include "gdnctl/core/for_people.h"
 
 namespace gdnctl::commands::loop_report {
 
@@ -38,20 +39,13 @@ std::string champions_part(const Report& report) {
     if (report.champions.empty()) return {};
     std::string text = fmt::format("\n## Champions ({})\n\n", cell(report.metric));
     if (report.noise_pct) {
-        text +=
-            fmt::format("Equal code differs by {:.2f} % (one standard deviation) from one measurement to the next.\n\n",
-                        *report.noise_pct);
+        text += fmt::format("Equal code differs by {} % (one standard deviation) from one measurement to the next.\n\n",
+                            number_for_people(*report.noise_pct, 3));
     }
-    text += "| iteration | commit | value | against the row above | decision |\n|---:|---|---:|---:|---|\n";
-    const loop::MeasuredView* before = nullptr;
+    text += "| iteration | commit | value | gain over the champion of then | decision |\n|---:|---|---:|---|---|\n";
     for (const auto* one : report.champions) {
-        std::string change;
-        if (before != nullptr && *before->value != 0) {
-            change = fmt::format("{:+.2f} %", (*one->value - *before->value) / std::abs(*before->value) * 100);
-        }
-        text += fmt::format("| {} | {} | {} | {} | {} |\n", one->iteration, short_commit(one->commit),
-                            number_text(*one->value), change, cell(one->decision));
-        before = one;
+        text += fmt::format("| {} | {} | {} | {} | {} |\n", one->iteration, short_commit(one->commit), value_text(*one),
+                            gain_text(one), cell(one->decision));
     }
     return text;
 }
@@ -89,7 +83,7 @@ std::string memory_part(const Report& report) {
     }
     for (const auto& one : report.flakes) {
         text += fmt::format("| {} | {} | {} | {} |\n", cell(one.test), one.seen, one.passed_alone,
-                            one.largest ? number_text(*one.largest) : "");
+                            one.largest ? number_for_people(*one.largest) : "");
     }
     if (!report.trouble.empty()) text += "\n## Standing trouble of the infrastructure\n\n";
     for (const auto& one : report.trouble) {
@@ -99,27 +93,30 @@ std::string memory_part(const Report& report) {
     return text;
 }
 
+// "3", or "3 (log 12)" where the running log counts otherwise.
+std::string both_numbers(const IterationView& i) {
+    const std::string own = std::to_string(i.number);
+    return i.log_number.empty() || i.log_number == own ? own : fmt::format("{} (log {})", own, cell(i.log_number, 20));
+}
+
 std::string iterations_part(const Report& report) {
     const auto& all = report.run.view.iterations;
     if (all.empty()) return {};
     std::string text = "\n## Iterations\n\n";
     if (report.measured) {
         text +=
-            "Against the champion: the two medians as they were measured for that judgement, where the table of "
-            "champions compares what was recorded at different times. Both go up with the metric. What decides is the "
-            "gain of the pairs, which is above 0 for what is better: `gdnctl loop-explain N` shows it.\n\n";
+            "A gain is over the champion of then, from pairs of runs in turn where their number is given. `gdnctl "
+            "loop-explain N` shows what was compared.\n\n";
     }
     text +=
-        "| # | result | median | against the champion | time | device | tokens | why |\n"
-        "|---:|---|---:|---:|---:|---:|---:|---|\n";
+        "| # | result | median | gain | time | device | tokens | why |\n"
+        "|---:|---|---:|---|---:|---:|---:|---|\n";
     for (std::size_t at = 0; at < all.size(); ++at) {
         const IterationView& i = all[at];
         const auto* m = report.of_iteration[at];
-        text +=
-            fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", i.number, cell(verdict_text(i)),
-                        m != nullptr && m->value ? number_text(*m->value) : "",
-                        m != nullptr && m->delta_pct ? fmt::format("{:+.2f} %", *m->delta_pct) : "",
-                        duration_text(i.wall_ms), duration_text(i.tpu_ms), loop::grouped(i.tokens), cell(why_text(i)));
+        text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", both_numbers(i), cell(verdict_text(i)),
+                            m != nullptr ? value_text(*m) : "", gain_text(m), duration_text(i.wall_ms),
+                            duration_text(i.tpu_ms), loop::grouped(i.tokens), cell(why_text(i)));
     }
     return text;
 }

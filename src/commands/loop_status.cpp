@@ -8,6 +8,7 @@
 #include "commands/log_common.h"
 #include "commands/loop_common.h"
 #include "commands/loop_status_text.h"
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/signals.h"
@@ -46,16 +47,27 @@ private:
 Status print_events(const loop::LoadedRun& run, std::size_t from, Terminal& terminal) {
     for (const auto& event : loop::events(run, from)) {
         const auto place = event.iteration > 0 ? fmt::format("iteration {}: ", event.iteration) : std::string();
-        terminal.out(fmt::format("{} {}{}\n", loop::shown(event.time, 40), place, event.text));
+        terminal.out(fmt::format("{} {}{}\n", loop::shown(local_time_of(event.time), 40), place, event.text));
     }
     return terminal.flush();
+}
+
+// How a run stands does not depend on what it measured.
+std::optional<loop::MeasuredRun> measured_by(const loop::LoadedRun& run) {
+    auto measured = loop::read_measured(run);
+    if (measured) return std::move(*measured);
+    log::warning("gains are left out: {}", measured.error().text());
+    return std::nullopt;
 }
 
 Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
     Terminal& terminal = context.terminal;
     const bool redraws = terminal.out_is_tty();
     Screen screen(terminal);
-    const auto status = [&] { return status_text(run, context.clock.wall(), terminal.columns()); };
+    auto measured = measured_by(run);
+    const auto status = [&] {
+        return status_text(run, measured ? &*measured : nullptr, context.clock.wall(), terminal.columns());
+    };
     std::uint64_t size = size_of(run.log_dir / "journal.jsonl");
     std::size_t printed = run.view.records;
     GDNCTL_TRY(screen.draw(status()));
@@ -65,6 +77,7 @@ Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
         if (now != size || !loop::running(run.log_dir)) {
             size = now;
             GDNCTL_TRY_ASSIGN(run, loop::load_run(run.log_dir));
+            measured = measured_by(run);
         }
         if (redraws) {
             GDNCTL_TRY(screen.draw(status()));
@@ -119,10 +132,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     GDNCTL_TRY(loop::check_state(log_dir));
     if (options.watch) return watch(std::move(run), context);
+    const auto measured = measured_by(run);
+    const loop::MeasuredRun* gains = measured ? &*measured : nullptr;
     if (context.global.json) {
-        print_json(status_json(run), context);
+        print_json(status_json(run, gains), context);
     } else {
-        context.terminal.out(status_text(run, context.clock.wall(), context.terminal.columns()));
+        context.terminal.out(status_text(run, gains, context.clock.wall(), context.terminal.columns()));
     }
     return ExitCode::ok;
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/loop_verdict.h"
 #include "gdnctl/core/redact.h"
 
 namespace gdnctl::commands::loop_status {
@@ -44,18 +45,26 @@ std::string promoted_text(const loop::RunView& view) {
 std::string cost_text(const loop::RunView& view) {
     std::string line = fmt::format("{}; agent {}", duration_text(view.wall_ms), duration_text(view.agent_ms));
     if (view.tpu_ms > 0) line += fmt::format(", device {}", duration_text(view.tpu_ms));
-    return line + fmt::format(", {} tokens", loop::grouped(view.tokens));
+    return line + (view.tokens ? fmt::format(", {} tokens", loop::grouped(*view.tokens)) : ", tokens unknown");
 }
 
-std::string iteration_row(const IterationView& i) {
+// A reason of the performance policy has the gain in it.
+std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
+    const std::string gain = measured == nullptr ? std::string() : gain_text(measured->of(i));
+    if (gain.empty() || i.reason.find(gain) != std::string::npos) return i.reason;
+    return gain + (i.reason.empty() ? "" : "; ") + i.reason;
+}
+
+std::string iteration_row(const IterationView& i, const loop::MeasuredRun* measured) {
+    const std::string why = why_of(i, measured);
     return fmt::format("{:>4}  {:<11}  {:<6}  {:>12}  {:>12}{}{}", i.number, shown(i.ended ? i.outcome : "open", 11),
                        shown(i.promoted ? "champ" : i.verdict, 6), duration_text(i.wall_ms), loop::grouped(i.tokens),
-                       i.reason.empty() ? "" : "  ", shown(i.reason, 200));
+                       why.empty() ? "" : "  ", shown(why, 200));
 }
 
 }  // namespace
 
-std::string status_text(const loop::LoadedRun& run, WallTime now, int columns) {
+std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* measured, WallTime now, int columns) {
     const auto width = static_cast<std::size_t>(columns);
     const auto& view = run.view;
     std::string text;
@@ -78,14 +87,15 @@ std::string status_text(const loop::LoadedRun& run, WallTime now, int columns) {
             "\n";
     const std::size_t first = view.iterations.size() - std::min(view.iterations.size(), k_last_shown);
     for (std::size_t i = first; i < view.iterations.size(); ++i) {
-        text += shown(iteration_row(view.iterations[i]), width) + "\n";
+        text += shown(iteration_row(view.iterations[i], measured), width) + "\n";
     }
     return text;
 }
 
 namespace {
 
-Json brief_of(const IterationView& i) {
+Json brief_of(const IterationView& i, const loop::MeasuredRun* measured) {
+    const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
     return {{"iteration", i.number},
             {"outcome", i.outcome.empty() ? Json() : Json(redact(i.outcome))},
             {"verdict", i.verdict.empty() ? Json() : Json(redact(i.verdict))},
@@ -96,18 +106,20 @@ Json brief_of(const IterationView& i) {
             {"wall_ms", i.wall_ms},
             {"agent_ms", i.agent_ms},
             {"tpu_ms", i.tpu_ms},
-            {"tokens", i.tokens},
+            {"tokens", i.tokens ? Json(*i.tokens) : Json()},
+            {"log_iteration", i.log_number.empty() ? Json() : Json(i.log_number)},
+            {"gain", own != nullptr && own->gain ? runlog::gain_json(*own->gain) : Json()},
             {"reason", redact(i.reason)}};
 }
 
 }  // namespace
 
-Json status_json(const loop::LoadedRun& run) {
+Json status_json(const loop::LoadedRun& run, const loop::MeasuredRun* measured) {
     const auto& view = run.view;
     Json outcomes = Json::object();
     for (const auto& [name, count] : view.outcomes) outcomes[redact(name)] = count;
     Json iterations = Json::array();
-    for (const IterationView& i : view.iterations) iterations.push_back(brief_of(i));
+    for (const IterationView& i : view.iterations) iterations.push_back(brief_of(i, measured));
     return {{"schema", "gdnctl.loop-status/1"},
             {"log_dir", run.log_dir.string()},
             {"run", view.run},
@@ -130,7 +142,7 @@ Json status_json(const loop::LoadedRun& run) {
             {"wall_ms", view.wall_ms},
             {"agent_ms", view.agent_ms},
             {"tpu_ms", view.tpu_ms},
-            {"tokens", view.tokens},
+            {"tokens", view.tokens ? Json(*view.tokens) : Json()},
             {"journal_records", view.records},
             {"iterations", std::move(iterations)}};
 }

@@ -8,9 +8,9 @@
 
 namespace gdnctl::commands::loop_status {
 
-// Some lines, none wider than `columns`.
-std::string status_text(const loop::LoadedRun& run, WallTime now, int columns);
+// Some lines, none wider than `columns`. `measured`: of that run; nullptr: nothing was.
+std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* measured, WallTime now, int columns);
 // gdnctl.loop-status/1
-Json status_json(const loop::LoadedRun& run);
+Json status_json(const loop::LoadedRun& run, const loop::MeasuredRun* measured);
 
 }  // namespace gdnctl::commands::loop_status

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/redact.h"
 
 namespace gdnctl::commands {
@@ -64,7 +65,7 @@ Json attempts_json(const IterationView& i) {
                         {"next", text_or_null(attempt.next)},
                         {"reason", text_or_null(attempt.reason)},
                         {"wall_ms", attempt.wall_ms},
-                        {"tokens", attempt.tokens}});
+                        {"tokens", attempt.tokens ? Json(*attempt.tokens) : Json()}});
     }
     return list;
 }
@@ -87,6 +88,7 @@ Json measured_json(const Explained& e) {
             {"source", text_or_null(m.source)},
             {"delta_vs_champion_pct", value_or_null(m.delta_pct)},
             {"pairs", std::move(pairs)},
+            {"gain", m.gain ? runlog::gain_json(*m.gain) : Json()},
             {"noise_pct", value_or_null(e.all_measured->noise_pct())},
             {"decision", text_or_null(m.decision)},
             {"suspect", m.suspect},
@@ -138,18 +140,18 @@ std::string judge_again_text(const Explained& e) {
 
 std::string gate_text(const loop::GateView& gate) {
     if (!gate.value || !gate.limit) return shown(gate.words);
-    const std::string numbers =
-        fmt::format("{} {} {}", number_text(*gate.value), shown(gate.relation, 4), number_text(*gate.limit));
+    const std::string numbers = fmt::format("{} {} {}", number_for_people(*gate.value), shown(gate.relation, 4),
+                                            number_for_people(*gate.limit));
     return gate.words.empty() ? numbers : numbers + ", " + shown(gate.words);
 }
 
-std::string pairs_text(const loop::PairsView& pairs) {
-    return fmt::format("{}: gain {:+.2f} %, between {:+.2f} and {:+.2f} %; one pair spreads by {:.2f} %{}", pairs.n,
-                       pairs.gain_pct, pairs.low_pct, pairs.high_pct, pairs.deviation_pct,
-                       pairs.verdict.empty() ? "" : "; " + shown(pairs.verdict, 30));
+std::string value_text(const loop::MeasuredView& measured) {
+    return measured.value ? quantity(*measured.value, measured.unit) : std::string();
 }
 
-std::string number_text(double value) { return fmt::format("{:.6g}", value); }
+std::string gain_text(const loop::MeasuredView* measured) {
+    return measured != nullptr && measured->gain ? runlog::gain_text(*measured->gain) : std::string();
+}
 
 Json explained_json(const Explained& e) {
     const IterationView& i = e.iteration;
@@ -178,11 +180,12 @@ Json explained_json(const Explained& e) {
             {"gone", text_or_null(i.gone)},
             {"settled", text_or_null(i.settled)},
             {"log_commit", text_or_null(i.log_commit)},
+            {"log_iteration", text_or_null(i.log_number)},
             {"cost",
              {{"wall_ms", i.wall_ms},
               {"agent_ms", i.agent_ms},
               {"tpu_ms", i.tpu_ms},
-              {"tokens", i.tokens},
+              {"tokens", i.tokens ? Json(*i.tokens) : Json()},
               {"retries", i.retries()}}},
             {"attempts", attempts_json(i)},
             {"stages", stages_json(i)},

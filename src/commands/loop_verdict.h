@@ -26,8 +26,10 @@ std::string kept_at_text(const Explained& explained);
 // What lays work that trouble parked on top of the branch again; empty: it was judged.
 std::string judge_again_text(const Explained& explained);
 std::string gate_text(const loop::GateView& gate);  // "6.25 <= 5, `while_ms` increased by 6.25 ms"
-std::string pairs_text(const loop::PairsView& pairs);
-std::string number_text(double value);  // as many digits as it has, at most 6
+// "3.6 ms"; empty: nothing was measured.
+std::string value_text(const loop::MeasuredView& measured);
+// "2.26x faster (1.25-4.1x, 3 pairs)"; empty: it was compared with nothing. nullptr: it was not measured.
+std::string gain_text(const loop::MeasuredView* measured);
 
 // Fields of gdnctl.loop-explain/1 from "iteration" on.
 Json explained_json(const Explained& explained);

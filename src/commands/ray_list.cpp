@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/job_given_up.h"
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/terminal.h"
@@ -36,18 +38,20 @@ std::string row(const JobDetails& job, const Clock& clock) {
     std::string started = "-";
     std::string took = "-";
     if (job.start_time) {
-        started = format_log_time(*job.start_time);
+        started = local_time(*job.start_time);
         took = format_duration(
             std::max(job.end_time.value_or(clock.wall()) - *job.start_time, std::chrono::milliseconds(0)));
     }
-    return fmt::format("{:<9}  {:<19}  {:>12}  {:<7}  {}\n", to_text(job.state), started, took, meta("kind"),
-                       job.submission_id);
+    return fmt::format("{:<9}  {:<25}  {:>12}  {:<7}  {}\n", text::visible(status_of(job)), started, took, meta("kind"),
+                       text::visible(job.submission_id));
 }
 
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Lists jobs, the newest first. Times are UTC; the duration counts from the submission.");
+    args.about(
+        "Lists jobs, the newest first. Times are local, with their offset from UTC; the duration counts from the "
+        "submission.");
     args.flag(options.mine, {.names = "--mine", .help = "only jobs that this user submitted"});
     args.option(options.status, k_states, {.names = "--status", .value = "STATUS", .help = "only jobs in this state"});
     args.option(options.limit, {.names = "--limit", .value = "N", .help = "at most so many jobs"});
@@ -63,7 +67,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, true, context));
     GDNCTL_TRY_ASSIGN(auto jobs, backend->list());
     see_to_given_up(*backend, context);
     std::erase_if(jobs, [&](const JobDetails& job) {

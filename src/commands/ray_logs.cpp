@@ -89,13 +89,13 @@ Status print_json(const Options& options, const LineRegex* grep, JobBackend& bac
 }  // namespace
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY(check_submission_id(options.id));
+    GDNCTL_TRY(check_job_id(options.id));
     std::optional<LineRegex> grep;
     if (options.grep) {
         GDNCTL_TRY_ASSIGN(grep, LineRegex::compile(*options.grep, "--grep"));
     }
     const LineRegex* regex = grep ? &*grep : nullptr;
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, !options.follow, context));
     if (context.global.json) {
         GDNCTL_TRY(print_json(options, regex, *backend, context));
     } else {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/job_preview.h"
@@ -9,6 +10,7 @@
 #include "commands/job_run.h"
 #include "commands/job_target.h"
 #include "commands/job_tpu.h"
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/platform/terminal.h"
@@ -66,9 +68,14 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
                .group = "Run"});
 }
 
-void show_metric(const TargetMetric& metric, const MetricReader& read) {
+// Who asks for JSON may read these lines as well, and gets all digits.
+std::string shown_value(double value, std::string_view unit, bool json) {
+    return json ? fmt::format("{}{}{}", value, unit.empty() ? "" : " ", unit) : quantity(value, unit);
+}
+
+void show_metric(const TargetMetric& metric, const MetricReader& read, bool json) {
     if (const auto value = read.value()) {
-        log::info("metric {}: {}{}{}", metric.name, *value, metric.unit.empty() ? "" : " ", metric.unit);
+        log::info("metric {}: {}", metric.name, shown_value(*value, metric.unit, json));
     } else {
         log::warning("metric {}: {} ({})", metric.name, read.lack(), metric.from);
     }
@@ -86,10 +93,12 @@ Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<
     return out;
 }
 
-void show_results(const ProfileReport& p) {
-    if (p.mfu) log::info("throughput/mfu: {}", *p.mfu);
-    if (p.tokens_per_second) log::info("throughput/tokens_per_second: {}", *p.tokens_per_second);
-    if (p.duration) log::info("throughput/duration: {}", *p.duration);
+void show_results(const ProfileReport& p, bool json) {
+    if (p.mfu) log::info("throughput/mfu: {}", shown_value(*p.mfu, "", json));
+    if (p.tokens_per_second) {
+        log::info("throughput/tokens_per_second: {}", shown_value(*p.tokens_per_second, "", json));
+    }
+    if (p.duration) log::info("throughput/duration: {}", shown_value(*p.duration, "s", json));
     if (p.ce_implementation) log::info("fused cross-entropy: {}", *p.ce_implementation);
     if (p.run_url) log::info("run: {}", *p.run_url);
 }
@@ -165,6 +174,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     ProfileSettings settings = options.settings;
     GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.profile_env, "--profile-env"));
     for (const JobEnv& item : extra) settings.extra_env.emplace_back(item.name, item.value);
+    GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_profile_tpu(options, place, target));
@@ -179,8 +189,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(const JobRun run, run_job(plan, options.submit, *backend, context));
     if (run.waited && !run.cut_short) {
-        show_results(run.output.profile());
-        if (target.metric && run.metric) show_metric(*target.metric, *run.metric);
+        show_results(run.output.profile(), context.global.json);
+        if (target.metric && run.metric) show_metric(*target.metric, *run.metric, context.global.json);
         report_end(run);
     }
     if (context.global.json) {

@@ -55,14 +55,14 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY(check_submission_id(options.id));
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    GDNCTL_TRY(check_job_id(options.id));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, !options.wait, context));
     GDNCTL_TRY_ASSIGN(const bool stopped, backend->stop(options.id));
     GDNCTL_TRY_ASSIGN(JobDetails details, backend->details(options.id));
     if (stopped) {
         log::info("Job {} stop requested", options.id);
     } else {
-        log::info("Job {} had ended already ({})", options.id, to_text(details.state));
+        log::info("Job {} had ended already ({})", options.id, status_of(details));
     }
     if (!is_terminal(details.state)) {
         if (!options.wait) {

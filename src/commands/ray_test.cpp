@@ -12,6 +12,7 @@
 #include "commands/job_tpu.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
 #include "gdnctl/platform/terminal.h"
 
 namespace gdnctl::commands::ray_test {
@@ -61,7 +62,9 @@ void show_results(const Target& target, const JobOutput& output) {
     if (const OracleVerdicts& v = output.verdicts(); !v.overall.empty()) {
         std::string counted;
         for (const auto& [word, n] : v.counts) counted += fmt::format(", {} {}", n, word);
-        log::info("verdict: {} ({} cases, {} recorded vectors{})", v.overall, v.cases, v.vectors, counted);
+        std::string kernel = v.kernel.empty() ? "" : " for " + text::visible(v.kernel);
+        if (uses_files(target)) kernel += ", the example kernel of gdnctl";
+        log::info("verdict: {} ({} cases, {} recorded vectors{}){}", v.overall, v.cases, v.vectors, counted, kernel);
     }
 }
 
@@ -155,6 +158,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
                     "leave out --require-passed and --max-skipped: its test is judged by its exit status");
     }
+    GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));

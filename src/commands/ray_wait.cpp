@@ -21,10 +21,7 @@ std::chrono::milliseconds seconds(double s) {
 
 // The id given, or the newest job that --match names.
 Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
-    if (options.id) {
-        GDNCTL_TRY(check_submission_id(*options.id));
-        return *options.id;
-    }
+    if (options.id) return *options.id;
     GDNCTL_TRY_ASSIGN(const LineRegex regex, LineRegex::compile(*options.match, "--match"));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
     for (const JobDetails& job : jobs) {
@@ -168,8 +165,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.grep) {
         GDNCTL_TRY_ASSIGN(grep, LineRegex::compile(*options.grep, "--grep"));
     }
-    if (options.id) GDNCTL_TRY(check_submission_id(*options.id));
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, context));
+    if (options.id) GDNCTL_TRY(check_job_id(*options.id));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, false, context));
     GDNCTL_TRY_ASSIGN(const std::string id, resolve_id(options, *backend));
     return wait(options, id, grep ? &*grep : nullptr, *backend, context);
 }

@@ -43,13 +43,15 @@
 #include "commands/ray_stop.h"
 #include "commands/ray_test.h"
 #include "commands/ray_wait.h"
+#include "commands/traces/hf_download_trace.h"
+#include "commands/traces/wandb_download_trace.h"
 
 namespace gdnctl::commands {
 
 namespace {
 
 // The order is that of the overview page; a row with an empty heading is hidden. Headings in use: "Running log",
-// "Jobs", "Oracle", "Loop", "Setup".
+// "Jobs", "Traces", "Oracle", "Loop", "Setup".
 constexpr cli::Command k_table[] = {
     cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
                                                    Tier::http),
@@ -64,6 +66,12 @@ constexpr cli::Command k_table[] = {
                                                            "list the clusters that can be named", Tier::none),
     cli::make<&cluster_check::describe, &cluster_check::run>(
         "cluster check", "Jobs", "show what would be used of a cluster, and whether it answers", Tier::http),
+    cli::make<&hf_download_trace::describe, &hf_download_trace::run>(
+        "hf-download-trace", "Traces", "download traces from the Hugging Face Hub", Tier::http)
+        .without_config(),
+    cli::make<&wandb_download_trace::describe, &wandb_download_trace::run>(
+        "wandb-download-trace", "Traces", "download a run's profile from Weights & Biases", Tier::http)
+        .without_config(),
     cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
                                                              "judge a kernel on generated cases", Tier::process),
     cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",

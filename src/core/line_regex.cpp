@@ -16,7 +16,9 @@ Result<LineRegex> LineRegex::compile(const std::string& pattern, std::string_vie
     options.set_encoding(ascii ? RE2::Options::EncodingLatin1 : RE2::Options::EncodingUTF8);
     auto regex = std::make_unique<RE2>(pattern, options);
     if (!regex->ok()) {
-        return fail(ErrorKind::usage, std::string(option) + ": " + regex->error() + " in '" + pattern + "'",
+        const std::size_t at = pattern.find(regex->error_arg());
+        const std::string where = at == std::string::npos ? "" : " at offset " + std::to_string(at);
+        return fail(ErrorKind::usage, std::string(option) + ": " + regex->error() + where + " in '" + pattern + "'",
                     "RE2 syntax: no look-around and no backreferences");
     }
     return LineRegex(std::move(regex));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <mutex>
 
 #include <spdlog/logger.h>
@@ -9,6 +10,8 @@
 #include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
+#include "gdnctl/core/for_people.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 
 namespace gdnctl::log {
@@ -18,6 +21,8 @@ namespace {
 std::atomic<Level> g_level{Level::info};
 std::atomic<bool> g_color{false};
 std::atomic<Sink> g_sink{nullptr};
+std::atomic<void (*)()> g_before_line{nullptr};
+std::atomic<int> g_timed{0};  // how many ask for the time
 
 spdlog::level::level_enum to_spdlog(Level level) {
     switch (level) {
@@ -61,6 +66,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
             replaced(level, body);
             return;
         }
+        if (const auto hook = g_before_line.load()) hook();
         const std::string_view color = g_color.load() ? color_of(level) : std::string_view();
         std::string line(color);
         line += body;
@@ -97,17 +103,38 @@ bool enabled(Level level) { return level >= g_level.load() && level != Level::of
 
 void set_sink(Sink sink) { g_sink = sink; }
 
-void write(Level level, std::string_view text) {
-    if (!enabled(level)) return;
+void before_each_line(void (*hook)()) { g_before_line = hook; }
+
+namespace {
+
+void write_lines(Level level, std::string_view prefix, std::string_view text) {
     const std::string safe = redact(text);
     std::string_view rest = safe;
     for (;;) {
         const std::size_t end = rest.find('\n');
-        const std::string line = "[gdnctl] " + std::string(rest.substr(0, end));
+        const std::string line = std::string(prefix) + std::string(rest.substr(0, end));
         logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
         if (end == std::string_view::npos || end + 1 == rest.size()) return;
         rest.remove_prefix(end + 1);
     }
 }
+
+constexpr std::string_view k_prefix = "[gdnctl] ";
+
+}  // namespace
+
+void write(Level level, std::string_view text) {
+    if (!enabled(level)) return;
+    if (g_timed.load() == 0) return write_lines(level, k_prefix, text);
+    const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+    write_lines(level, fmt::format("{}{} ", k_prefix, local_clock(now)), text);
+}
+
+void write_as_it_is(Level level, std::string_view text) {
+    if (enabled(level)) write_lines(level, k_prefix, text);
+}
+
+Timed::Timed() { ++g_timed; }
+Timed::~Timed() { --g_timed; }
 
 }  // namespace gdnctl::log

@@ -1,4 +1,9 @@
 // Commands and environment of a checkout that carries levanter: its pytest suites and its short profiled training run.
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
 #include "core/target_builtin.h"
 #include "gdnctl/core/text.h"
 
@@ -18,9 +23,31 @@ constexpr std::string_view k_device_check =
 constexpr std::string_view k_require_tpu =
     "b == \"tpu\" or sys.exit(\"gdnctl: JAX runs on \" + b + \", not on a TPU (--allow-cpu accepts that)\")";
 
-std::string torch_install(const Target& target, std::string_view python) {
-    return "uv pip install --python " + std::string(python) + " --force-reinstall --index-url " +
-           text::shell_quote(target.torch_index) + " " + std::string(k_torch);
+struct Step {
+    std::string_view name;
+    std::string command;
+};
+
+// A login shell's script that stops at the first failing step and names it in the last line of the log, which becomes
+// part of the job's message. It avoids single quotes because it is quoted as a whole.
+std::string script(const std::string& before, const std::vector<Step>& steps) {
+    std::string remote =
+        "set -e; step=start; "
+        "ended() { rc=$?; [ $rc = 0 ] || echo \"gdnctl: failed step: $step (exit status $rc)\"; }; trap ended EXIT; "
+        "command -v uv >/dev/null || { step=\"find uv\"; echo \"gdnctl: uv is not in the PATH of a login shell "
+        "(bash -l) on $(uname -n)\"; echo \"hint: install it there, for example with: pip install uv\"; exit 127; }; " +
+        before;
+    for (const Step& step : steps) remote += fmt::format("; step=\"{}\"; {}", step.name, step.command);
+    return "bash -lc " + text::shell_quote(remote);
+}
+
+// After this, `uv run` in the script or in a child process leaves the environment as it is: another sync would replace
+// the pinned torch with the locked one.
+constexpr std::string_view k_no_more_sync = "; export UV_NO_SYNC=1";
+
+Step torch_install(const Target& target, std::string_view python) {
+    return {"install torch", "uv pip install --python " + std::string(python) + " --force-reinstall --index-url " +
+                                 text::shell_quote(target.torch_index) + " " + std::string(k_torch)};
 }
 
 std::string tests_of(TestSelection::Suite suite) {
@@ -54,18 +81,27 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     std::string device(k_device_check);
     if (!selection.allow_cpu) device += k_require_tpu;
 
-    std::string remote = "set -e; cd " + text::shell_quote(target.test->workdir) +
-                         "; if [ -n \"${VIRTUAL_ENV:-}\" ]; then uv sync --active; gdn_venv=$VIRTUAL_ENV; "
-                         "else gdn_venv=../../.venv; fi; " +
-                         torch_install(target, "\"$gdn_venv/bin/python\"") +
-                         "; uv pip install --python \"$gdn_venv/bin/python\" transformers; "
-                         "\"$gdn_venv/bin/python\" -c " +
-                         text::shell_quote(device) + "; uv run pytest " + tests_of(selection.suite) + " -v";
-    if (!words->empty()) remote += " " + text::shell_join(*words);
+    // Every step uses one environment: the active one, or the project's, which uv creates on a fresh worker.
+    const std::string before =
+        "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; "
+        "export UV_PROJECT_ENVIRONMENT=$venv; cd " +
+        text::shell_quote(target.test->workdir);
+    const std::string sync =
+        "if [ -n \"${VIRTUAL_ENV:-}\" ]; then uv sync --active --extra=tpu --group test; "
+        "else uv sync --extra=tpu --group test; fi" +
+        std::string(k_no_more_sync);
+    constexpr std::string_view k_python = "\"$venv/bin/python\"";
+    std::string pytest = "uv run pytest " + tests_of(selection.suite) + " -v";
+    if (!words->empty()) pytest += " " + text::shell_join(*words);
 
     JobCommand command = with_defaults(*target.test);
     command.workdir = target.test->workdir;
-    command.entrypoint = "bash -lc " + text::shell_quote(remote);
+    command.entrypoint =
+        script(before, {{"uv sync", sync},
+                        torch_install(target, k_python),
+                        {"install transformers", fmt::format("uv pip install --python {} transformers", k_python)},
+                        {"JAX device check", fmt::format("{} -c {}", k_python, text::shell_quote(device))},
+                        {"pytest", pytest}});
     return command;
 }
 
@@ -89,12 +125,15 @@ Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings&
     env.emplace_back("LEVANTER_PALLAS_TPU_BWD_USE_XLA_STREAMING_BENCH", s.ce_bwd_mode == "xla_streaming" ? "1" : "0");
     env.insert(env.end(), s.extra_env.begin(), s.extra_env.end());
 
-    std::string remote = "set -e && uv sync && " + torch_install(target, ".venv/bin/python") +
-                         " && (uv pip uninstall --python .venv/bin/python torchvision || true)"
-                         " && .venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile"
-                         " --force_run_failed true";
-    if (s.dry_run) remote += " --dry_run true";
-    command.entrypoint = "bash -lc " + text::shell_quote(remote);
+    std::string run =
+        ".venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile --force_run_failed true";
+    if (s.dry_run) run += " --dry_run true";
+    command.entrypoint =
+        script("unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv",
+               {{"uv sync", "uv sync" + std::string(k_no_more_sync)},
+                torch_install(target, ".venv/bin/python"),
+                {"remove torchvision", "(uv pip uninstall --python .venv/bin/python torchvision || true)"},
+                {"profiled run", run}});
     return command;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/services/cluster.h"
@@ -57,7 +58,7 @@ Result<std::optional<Error>> look_at(const ClusterPreflight& p, const std::strin
     spec.cwd = p.cwd;
     spec.wall_limit = k_longest_look;
     spec.stop = p.stop;
-    log::info("$ {}", text::shell_join(spec.argv));
+    log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
     GDNCTL_TRY_ASSIGN(const ProcessResult result, p.process.run(spec));
     if (p.stop.stop_requested()) return tl::unexpected(stopped_error());
     if (result.ok()) return std::optional<Error>();

@@ -1,5 +1,6 @@
 #include "gdnctl/loop/codex_loop.h"
 
+#include <csignal>
 #include <random>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/loop/context_pack.h"
@@ -283,7 +285,7 @@ private:
             return clusters.has_value();
         }
         for (const auto& warning : post_check_warnings(m_plan.options.post_checks, tpu->cluster(), tpu->name())) {
-            log::warning("{}", warning);
+            log::write_as_it_is(log::Level::warning, warning);
         }
         return true;
     }
@@ -305,7 +307,11 @@ private:
             stages.push_back(make_idea_stage(ideas, git.repository()));
         }
         stages.push_back(make_post_checks(post_checks(), m_context.process, m_context.clock));
+        const std::stop_callback said(m_context.stop, [this] {
+            log::warning("{}", message::ending(m_doing.load(), received_signal().value_or(SIGINT)));
+        });
         std::unique_ptr<TpuHold> tpu = hold();
+        if (tpu) m_doing = "the dev TPU is not waited for any longer, and released";
         const bool can_begin = acquire(tpu);
         if (m_gates) {
             stages.push_back(make_post_checks(target_checks(), m_context.process, m_context.clock));
@@ -316,6 +322,7 @@ private:
                       [&](auto words) { return note(RecordType::merge_intent, std::move(words)); });
         EngineParts parts{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
         parts.stop = m_context.stop;
+        parts.doing = &m_doing;
         parts.stages = stages;
         parts.prepare = [&](const std::string& branch, std::span<const Record> records) {
             return sync.run(branch, records);
@@ -345,7 +352,9 @@ private:
             parts.directives.emplace_back(
                 [&](std::span<const Record> records) { return context_directive(m_plan.log_dir, records); });
         }
-        log::info("{}", message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0) + (gate ? 1 : 0)));
+        log::write_as_it_is(log::Level::info,
+                            message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0) + (gate ? 1 : 0)));
+        m_doing = "the run ends here";
         Engine engine(engine_settings(), std::move(parts));
         const RunEnd end = can_begin ? engine.run(resumed) : without_tpu();
         if (tpu) tpu->release();
@@ -367,6 +376,7 @@ private:
     LoopAgent m_agent;
     std::unique_ptr<GateStages> m_gates;
     std::optional<LoopJournal> m_journal;
+    std::atomic<const char*> m_doing{"nothing has begun yet"};  // what a signal would end
 };
 
 }  // namespace

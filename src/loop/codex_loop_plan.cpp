@@ -7,6 +7,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/loop/prompt.h"
 #include "gdnctl/platform/clock.h"
@@ -116,8 +117,9 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
     if (options.resilient) {
         std::vector<std::string> shown;
         for (const auto& one : rewrites) shown.push_back(fmt::format("{} {} -> {}", one.option, one.before, one.after));
-        log::info("resilient mode active: {}",
-                  shown.empty() ? std::string("nothing to change") : text::join(shown, ", "));
+        log::write_as_it_is(
+            log::Level::info,
+            "resilient mode active: " + (shown.empty() ? std::string("nothing to change") : text::join(shown, ", ")));
         if (request.options.hold.on && !options.hold.on) {
             log::warning("--hold-dev-tpu needs --dev-tpu-name: no dev TPU is held");
         }
@@ -230,6 +232,7 @@ TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRe
     for (const auto& log : {request.target.log, plan.log}) {
         if (!log.empty()) settings.log_paths.push_back(log);
     }
+    settings.clean = !plan.options.allow_dirty;
     settings.links = plan.options.worktree_links;
     return settings;
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/log.h"
 #include "loop/report_model.h"
 
@@ -51,8 +52,8 @@ std::vector<std::string> champion_lines(const PackInput& input) {
     if (input.measured == nullptr || !input.measured->champion) return lines;
     const MeasuredView& champion = *input.measured->champion;
     if (champion.value) {
-        lines.push_back(fmt::format("{} = {:.6g} at {}{}", shown(champion.metric, 80), *champion.value,
-                                    shown(champion.commit.substr(0, 12)),
+        lines.push_back(fmt::format("{} = {} at {}{}", shown(champion.metric, 80),
+                                    quantity(*champion.value, champion.unit), shown(champion.commit.substr(0, 12)),
                                     champion.iteration > 0 ? fmt::format(", iteration {}", champion.iteration) : ""));
     }
     if (const auto noise = input.measured->noise_pct()) {
@@ -65,10 +66,11 @@ std::vector<std::string> champion_lines(const PackInput& input) {
 }
 
 std::string outcome_line(const IterationView& i, const MeasuredRun* measured) {
-    std::string line =
-        fmt::format("iteration {}: {}{}", i.number, shown(i.outcome, 40), i.promoted ? ", new champion" : "");
+    std::string line = fmt::format("iteration {}{}: {}{}", i.number,
+                                   i.log_number.empty() ? "" : " (" + shown(i.log_number, 20) + " in the running log)",
+                                   shown(i.outcome, 40), i.promoted ? ", new champion" : "");
     const MeasuredView* m = measured == nullptr ? nullptr : measured->of(i);
-    if (m != nullptr && m->delta_pct) line += fmt::format(", {} {:+.2f} %", shown(m->metric, 60), *m->delta_pct);
+    if (m != nullptr && m->gain) line += fmt::format(", {} {}", shown(m->metric, 60), whole_gain_text(*m->gain));
     if (!i.reason.empty()) line += ": " + i.reason;
     return shown(line, k_longest_line);
 }

@@ -7,6 +7,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/signals.h"
@@ -254,15 +255,26 @@ std::optional<RunEnd> Engine::end_before(const Step& step) {
     return rest();
 }
 
+// What a signal ends from now on.
+void Engine::set_doing(StepKind kind) {
+    if (m_parts.doing == nullptr) return;
+    const char* doing = "the step under way is finished first";
+    if (kind == StepKind::run_attempt) doing = "the agent is being stopped, and what it did so far is kept";
+    if (kind == StepKind::judge) doing = "the check or job under way is being stopped; its candidate is kept";
+    if (kind == StepKind::begin_iteration) doing = "no further iteration begins";
+    m_parts.doing->store(doing);
+}
+
 Status Engine::take(const Step& step) {
     const int i = step.iteration;
+    set_doing(step.kind);
     switch (step.kind) {
         case StepKind::start_run: return begin(false);
         case StepKind::begin_iteration:
             m_candidate.reset();
             m_held_before = m_parts.held_ms ? m_parts.held_ms() : 0;
             if (m_parts.show) m_parts.show("");
-            log::info("{}", message::heading(i, m_total));
+            log::write_as_it_is(log::Level::info, message::heading(i, m_total));
             return add(RecordType::iteration, i);
         case StepKind::set_aside: return set_aside(step);
         case StepKind::take_base: return take_base(step);
@@ -301,7 +313,8 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     const Policy policy = m_settings.options.iteration_error_policy;
     Decision decision = failed(Outcome::error, policy, "iteration-error", error.text(), 2);
     decision.sign = error.message;
-    log::error("{}{}", message::iteration_raised(iteration, error.text()), message::going_on(policy));
+    log::write_as_it_is(log::Level::error, fmt::format("{}{}", message::iteration_raised(iteration, error.text()),
+                                                       message::going_on(policy)));
     if (!error.hint.empty()) log::warning("hint: {}", error.hint);
     if (Status given = give_back(iteration); !given) {
         log::error("{}", given.error().text());

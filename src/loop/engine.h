@@ -2,6 +2,7 @@
 // something ends the run. What an undisturbed run does and what a resumed one does is the same code.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -71,6 +72,7 @@ struct EngineParts {
     std::function<std::string(const AgentRequest&)> command = {};  // that will run, to be shown
     std::function<Status(int iteration)> tidy = {};                // after an iteration
     std::function<Status()> room = {};                             // error local_io: a disk is full
+    std::atomic<const char*>* doing = nullptr;                     // what a signal would end, see message::ending()
 };
 
 struct RunEnd {
@@ -90,6 +92,9 @@ struct ResumePoint {
 };
 // nullopt: there is no run yet. Error conflict: the first record is not a run.
 Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records);
+
+// What the journal keeps of it.
+std::map<std::string, std::string> facts_of(const Candidate& candidate);
 
 class Engine {
 public:
@@ -176,6 +181,7 @@ private:
     Status end_iteration(int iteration);
     Status close(int iteration, const Decision& decision);
     Status tidy(int iteration);
+    void set_doing(StepKind kind);
 
     EngineSettings m_settings;
     EngineParts m_parts;
@@ -184,6 +190,7 @@ private:
     bool m_journal_failed = false;
     bool m_rested = true;                     // nothing has run yet that a pause would have to follow
     std::optional<Candidate> m_candidate;     // of the open iteration, while it is known
+    std::string m_log_number;                 // of the entry that log_commit() has made
     std::optional<WallTime> m_provider_free;  // not before then, the provider says
     std::int64_t m_held_before = 0;           // held_ms at the iteration's begin
     Clock::Monotonic m_begun{};

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/loop/prompt.h"
@@ -102,7 +104,7 @@ Result<AgentRequest> Engine::request_for(int iteration, int attempt) {
 
 Status Engine::wait_for_provider() {
     if (!m_provider_free || *m_provider_free <= m_parts.clock.wall()) return {};
-    log::info("the provider's allowance is used up; waiting until {}", format_iso8601(*m_provider_free));
+    log::info("the provider's allowance is used up; waiting until {}", local_time(*m_provider_free));
     return sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
 }
 
@@ -113,7 +115,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
     request.transcript = [&](std::string_view line) { transcript << redact(line) << '\n'; };
     request.show = m_parts.show;
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
-    if (m_parts.command) log::info("$ {}", m_parts.command(request));
+    if (m_parts.command) log::write_as_it_is(log::Level::info, fmt::format("$ {}", m_parts.command(request)));
     auto ran = m_parts.agent.run(request);
     if (!ran) return break_off(iteration, attempt, ran.error());
     const AgentOutcome outcome = std::move(*ran);
@@ -145,8 +147,8 @@ Status Engine::run_attempt(int iteration, int attempt) {
     if (course.free) {
         log::warning("{}: {}; waiting {}", word_of(outcome.kind), outcome.reason, format_duration(course.pause));
     } else {
-        log::warning("{}", message::agent_retry(static_cast<int>(failed_attempts(open())), static_cast<int>(attempts),
-                                                outcome.exit_status));
+        log::write_as_it_is(log::Level::warning, message::agent_retry(static_cast<int>(failed_attempts(open())),
+                                                                      static_cast<int>(attempts), outcome.exit_status));
     }
     return sleep(course.pause);
 }

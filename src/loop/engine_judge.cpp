@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr int k_no_new_commit = 3;
 constexpr int k_iteration_error = 2;
-constexpr int k_log_tries = 3;
 
 // Records of the candidate that is under way: one that followed a moved branch begins anew.
 std::span<const Record> since_candidate(std::span<const Record> open) {
@@ -29,25 +29,6 @@ const Record* stage_record(std::span<const Record> records, std::string_view nam
         return record.type == RecordType::stage && record.word("name") == name;
     });
     return at == records.end() ? nullptr : &*at;
-}
-
-std::map<std::string, std::string> facts_of(const Candidate& candidate) {
-    std::map<std::string, std::string> facts = {{"head", candidate.head},
-                                                {"diff", std::string(to_text(candidate.diff))}};
-    if (candidate.leftovers) {
-        facts["leftovers"] = candidate.leftovers->commit;
-        if (!candidate.leftovers->patch.empty()) facts["patch"] = candidate.leftovers->patch.filename().string();
-    }
-    const auto put = [&](const char* key, const std::vector<std::string>& list) {
-        if (!list.empty()) facts[key] = text::join(list, "\n");
-    };
-    put("protected", candidate.protected_changes);
-    put("hidden", candidate.hidden);
-    put("config_changes", candidate.config_changes);
-    put("submodules", candidate.submodules);
-    put("gone", candidate.gone);
-    if (!candidate.broken.empty()) facts["broken"] = candidate.broken;
-    return facts;
 }
 
 }  // namespace
@@ -97,8 +78,9 @@ Engine::Decision Engine::failed(Outcome outcome, Policy policy, std::string code
 std::optional<Engine::Decision> Engine::without_stages(int iteration, const Candidate& candidate) const {
     const LoopOptions& options = m_settings.options;
     if (!candidate.broken.empty()) {
-        log::error("{}{}", message::iteration_raised(iteration, candidate.broken),
-                   message::going_on(options.iteration_error_policy));
+        log::write_as_it_is(log::Level::error,
+                            fmt::format("{}{}", message::iteration_raised(iteration, candidate.broken),
+                                        message::going_on(options.iteration_error_policy)));
         return failed(Outcome::error, options.iteration_error_policy, "iteration-error", candidate.broken,
                       k_iteration_error);
     }
@@ -109,13 +91,21 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
         return failed(Outcome::rejected, m_settings.protected_policy, "protected",
                       "protected files were changed: " + names, static_cast<int>(ExitCode::conflict));
     }
+    if (!candidate.bare_links.empty()) {
+        const std::string reason = fmt::format(
+            "{} was committed as a link to a repository of its own, which .gitmodules does not name: no "
+            "checkout would have its files",
+            text::join(candidate.bare_links, ", "));
+        log::error("{}", reason);
+        return failed(Outcome::rejected, Policy::go_on, "bare-link", reason, static_cast<int>(ExitCode::conflict));
+    }
     const Record* attempt = last_of(open(), RecordType::attempt_end);
     const bool committed = candidate.head != first_base().sha;
     if (attempt != nullptr && attempt->word("class") != "ok" && (!committed || candidate.leftovers)) {
         const int rc = static_cast<int>(attempt->count("rc"));
         const std::string& kind = attempt->word("class");
         const bool late = kind == word_of(AgentClass::hang) || kind == word_of(AgentClass::wall_limit);
-        log::error("{}", message::agent_failed(rc));
+        log::write_as_it_is(log::Level::error, message::agent_failed(rc));
         if (!attempt->word("reason").empty()) log::error("{}: {}", kind, attempt->word("reason"));
         const std::string code = late ? "timeout" : "agent-error";
         Decision decision = failed(late ? Outcome::timeout : Outcome::agent_error, Policy::count_failure, code,
@@ -129,7 +119,8 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
     }
     const bool nothing = !committed || (m_settings.gates && candidate.diff == DiffClass::no_op);
     if (nothing && !options.allow_no_commit) {
-        log::error("{}{}", message::k_no_commit, message::going_on(options.no_commit_policy));
+        log::write_as_it_is(log::Level::error,
+                            fmt::format("{}{}", message::k_no_commit, message::going_on(options.no_commit_policy)));
         return failed(Outcome::no_op, options.no_commit_policy, "no-commit", "no new commit", k_no_new_commit);
     }
     return std::nullopt;
@@ -296,67 +287,14 @@ Status Engine::settle(const Step& step) {
     return add(RecordType::settled, i, {{"result", result}});
 }
 
-// Without a tip: no entry is due.
-Result<GitLanding> Engine::log_commit(const Step& step) {
-    const std::string branch = first_base().branch;
-    GitLanding landing;
-    if (step.again) {
-        GDNCTL_TRY_ASSIGN(const auto made, m_parts.git.landed_log(step.iteration, branch));
-        landing.kind = GitLanding::Kind::already;
-        landing.tip = made.value_or("");
-        if (made) return landing;
-    }
-    // Who moves the branch just now may have written the log: the entry is made anew, on top of that.
-    for (int tries = 0; tries < k_log_tries; ++tries) {
-        GDNCTL_TRY_ASSIGN(const auto entry, m_parts.log_entry(step.iteration, open()));
-        landing.kind = GitLanding::Kind::already;
-        if (!entry) return landing;
-        if (!entry->noted.empty()) {
-            GDNCTL_TRY(m_parts.git.repository().add_note(entry->noted, entry->message));
-            log::info("{}", entry->said);
-            return landing;
-        }
-        GDNCTL_TRY_ASSIGN(landing, m_parts.git.commit_log(step.iteration, branch, *entry, step.again));
-        if (landing.kind == GitLanding::Kind::landed) log::info("{}", entry->said);
-        if (landing.kind != GitLanding::Kind::moved) return landing;
-    }
-    return landing;
-}
-
-Status Engine::write_log(const Step& step) {
-    const int i = step.iteration;
-    if (!m_parts.log_entry) return add(RecordType::logged, i);
-    if (!step.again) GDNCTL_TRY(add(RecordType::log_intent, i));
-    const auto landing = log_commit(step);
-    if (!landing) {
-        const ErrorKind kind = landing.error().kind;
-        const bool later =
-            kind == ErrorKind::local_io || kind == ErrorKind::interrupted || kind == ErrorKind::terminated;
-        if (later) return tl::unexpected(landing.error());
-        // What was judged stands, with or without an entry.
-        log::warning("no entry in the running log: {}", landing.error().text());
-        if (!landing.error().hint.empty()) log::warning("hint: {}", landing.error().hint);
-        return add(RecordType::logged, i, {{"result", "failed"}});
-    }
-    if (landing->kind == GitLanding::Kind::moved) {
-        log::warning("no entry in the running log: the branch is moved again and again");
-        return add(RecordType::logged, i, {{"result", "failed"}});
-    }
-    if (landing->kind == GitLanding::Kind::blocked) {
-        log::warning("the log commit cannot land: {}; it stays at {}", landing->why, m_parts.git.ref(i, "log"));
-        return add(RecordType::logged, i, {{"result", "kept"}});
-    }
-    if (landing->tip.empty()) return add(RecordType::logged, i);
-    return add(RecordType::logged, i, {{"commit", landing->tip}});
-}
-
 Status Engine::end_iteration(int iteration) {
     Decision decision = decided();
     const Policy policy = m_settings.options.iteration_error_policy;
     const Record* settled = last_of(open(), RecordType::settled);
     if (settled->word("result") == "blocked" && decision.verdict == "keep") {
         const std::string why = "accepted work could not land";
-        log::error("{}{}", message::iteration_raised(iteration, why), message::going_on(policy));
+        log::write_as_it_is(log::Level::error,
+                            fmt::format("{}{}", message::iteration_raised(iteration, why), message::going_on(policy)));
         log::info("it stays at {}", m_parts.git.ref(iteration, "head"));
         decision = failed(Outcome::error, policy, "landing", why, k_iteration_error);
     }
@@ -364,7 +302,8 @@ Status Engine::end_iteration(int iteration) {
     if (restored != nullptr && restored->word("result") == "kept" &&
         m_settings.options.stash_restore_policy == StashRestorePolicy::fail && !decision.stops) {
         const std::string why = "the stash could not be restored";
-        log::error("{}{}", message::iteration_raised(iteration, why), message::going_on(policy));
+        log::write_as_it_is(log::Level::error,
+                            fmt::format("{}{}", message::iteration_raised(iteration, why), message::going_on(policy)));
         Decision error = failed(Outcome::error, policy, "stash-restore", why, k_iteration_error);
         error.outcome = decision.outcome;
         error.promoted = decision.promoted;
@@ -380,8 +319,11 @@ Status Engine::close(int iteration, const Decision& decision) {
     if (!decision.sign.empty()) words["sign"] = decision.sign;
     if (decision.stops) words["stop_reason"] = decision.code;
     const std::int64_t held = m_parts.held_ms ? std::max<std::int64_t>(0, m_parts.held_ms() - m_held_before) : 0;
-    log::info("iteration {}: {}{}", iteration, to_text(decision.outcome),
-              decision.reason.empty() ? "" : " (" + decision.reason + ")");
+    const Record* logged = last_of(open(), RecordType::logged);
+    const std::string number = logged == nullptr ? std::string() : logged->word("number");
+    log::info("iteration {}: {}{}{}", iteration, to_text(decision.outcome),
+              decision.reason.empty() ? "" : " (" + decision.reason + ")",
+              number.empty() || number == std::to_string(iteration) ? "" : "; iteration " + number + " of the log");
     GDNCTL_TRY(add(RecordType::iteration_end, iteration, std::move(words),
                    {{"counted", decision.counted ? 1 : 0},
                     {"failures", failures},

@@ -2,10 +2,31 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
 #include "loop/engine.h"
 #include "loop/messages.h"
 
 namespace gdnctl::loop {
+
+std::map<std::string, std::string> facts_of(const Candidate& candidate) {
+    std::map<std::string, std::string> facts = {{"head", candidate.head},
+                                                {"diff", std::string(to_text(candidate.diff))}};
+    if (candidate.leftovers) {
+        facts["leftovers"] = candidate.leftovers->commit;
+        if (!candidate.leftovers->patch.empty()) facts["patch"] = candidate.leftovers->patch.filename().string();
+    }
+    const auto put = [&](const char* key, const std::vector<std::string>& list) {
+        if (!list.empty()) facts[key] = text::join(list, "\n");
+    };
+    put("protected", candidate.protected_changes);
+    put("hidden", candidate.hidden);
+    put("config_changes", candidate.config_changes);
+    put("bare_links", candidate.bare_links);
+    put("submodules", candidate.submodules);
+    put("gone", candidate.gone);
+    if (!candidate.broken.empty()) facts["broken"] = candidate.broken;
+    return facts;
+}
 
 Base Engine::first_base() const {
     const Record* base = last_of(open(), RecordType::base);
@@ -90,7 +111,10 @@ Status Engine::restore(const Step& step) {
     const std::string stash = last_of(open(), RecordType::stashed)->word("commit");
     GDNCTL_TRY_ASSIGN(const GitRestore result, m_parts.git.bring_back(stash));
     const bool back = result == GitRestore::restored || result == GitRestore::was_there;
-    if (!back) {
+    if (result == GitRestore::unproven) {
+        log::warning("your uncommitted work is back, but not all of it is as it was; it also stays in the stash {}",
+                     stash);
+    } else if (!back) {
         log::warning("your uncommitted work does not fit to what the iteration left; it stays in the stash {}", stash);
         log::warning("hint: git stash apply {}", stash);
     }

@@ -98,16 +98,6 @@ void put_stages(Json& record, const IterationView& view) {
                                {"excerpt", or_absent(shown(view.reason, 1000))}});
 }
 
-// What the candidate was compared with: the last champion before it of the same conditions.
-const MeasuredView* champion_before(const MeasuredRun& all, const MeasuredView& one) {
-    const MeasuredView* champion = nullptr;
-    for (const MeasuredView& earlier : all.history) {
-        if (&earlier == &one) break;
-        if (earlier.key == one.key && earlier.became_champion()) champion = &earlier;
-    }
-    return champion;
-}
-
 void put_measured(Json& record, const IterationView& view, const LedgerFacts& facts) {
     const MeasuredView* measured = facts.measured == nullptr ? nullptr : facts.measured->of(view);
     if (measured == nullptr) return;
@@ -116,15 +106,20 @@ void put_measured(Json& record, const IterationView& view, const LedgerFacts& fa
         for (const GateView& gate : measured->gates) record["gates"].push_back(gate_entry(gate));
     }
     if (!measured->value) return;
-    const MeasuredView* champion = champion_before(*facts.measured, *measured);
-    Json metric = {{"before", champion == nullptr ? Json() : or_absent(champion->value)},
+    Json metric = {{"before", nullptr},
                    {"after", *measured->value},
                    {"source", "profile"},
                    {"repeats", std::max<std::size_t>(measured->points.size(), 1)}};
-    if (measured->pairs) {
-        metric["gain_pct"] = measured->pairs->gain_pct;
-        metric["gain_bounds_pct"] = {measured->pairs->low_pct, measured->pairs->high_pct};
-        metric["pairs"] = measured->pairs->n;
+    if (measured->gain) {
+        const runlog::Gain& gain = *measured->gain;
+        metric["before"] = or_absent(gain.before);
+        if (!gain.unit.empty()) metric["unit"] = gain.unit;
+        if (gain.factor) metric["gain_pct"] = runlog::factor_percent(*gain.factor);
+        if (gain.low && gain.high) {
+            metric["gain_bounds_pct"] = {runlog::factor_percent(*gain.low), runlog::factor_percent(*gain.high)};
+        }
+        if (gain.pairs > 0) metric["pairs"] = gain.pairs;
+        record["gain"] = runlog::gain_json(gain);
     }
     // Names that no unit is known of stand among the others, as an import would put them.
     const bool known = measured->metric.starts_with("throughput/") || measured->metric.ends_with("_ms");
@@ -148,8 +143,9 @@ void put_cost(Json& record, const IterationView& view, std::span<const Record> r
         cached += one.count("tokens_cached");
         output += one.count("tokens_output");
     }
-    Json tokens = {{"total", view.tokens}};
-    if (split) tokens = {{"total", view.tokens}, {"input", input}, {"cached", cached}, {"output", output}};
+    const Json total = view.tokens ? Json(*view.tokens) : Json();
+    Json tokens = {{"total", total}};
+    if (split) tokens = {{"total", total}, {"input", input}, {"cached", cached}, {"output", output}};
     record["cost"] = {{"wall_s", static_cast<double>(view.wall_ms) / k_ms_per_s},
                       {"agent_s", static_cast<double>(view.agent_ms) / k_ms_per_s},
                       {"tpu_s", static_cast<double>(view.tpu_ms) / k_ms_per_s},

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/platform/descendants.h"
 #include "gdnctl/platform/fs.h"
@@ -34,7 +35,8 @@ std::string who_holds(const fs::path& lock) {
         return who.contains(key) && who[key].is_string() ? who[key].get<std::string>() : "?";
     };
     const auto pid = who.contains("pid") && who["pid"].is_number_integer() ? who["pid"].get<std::int64_t>() : 0;
-    return fmt::format(": process {}, since {}, log directory {}", pid, word("started_at"), word("log_dir"));
+    return fmt::format(": process {}, since {}, log directory {}", pid, local_time_of(word("started_at")),
+                       word("log_dir"));
 }
 
 Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::path& place) {

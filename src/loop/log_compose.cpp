@@ -96,6 +96,7 @@ Json with_measured(const Json& agents, const Json& ours, WallTime at) {
         record["metrics"] = ours["metrics"];
         record["extra_metrics"] = ours["extra_metrics"];
         record["comparison"] = ours["comparison"];
+        record["gain"] = ours["gain"];
     }
     return record;
 }
@@ -154,11 +155,11 @@ std::optional<ComposedLog> stamp(const LogSources& sources, const Document& docu
 // One that an entry can be added to.
 Result<Document> open_document(const std::string& text, const std::string& name) {
     GDNCTL_TRY_ASSIGN(Document document, runlog::parse_document(text));
-    if (!document.unclosed_fence) return document;
+    if (!document.unclosed) return document;
     return fail(ErrorKind::bad_input,
-                fmt::format("{}: the code fence that line {} opens is never closed; an entry after it would be hidden",
-                            name, document.unclosed_fence->number),
-                "close it; `gdnctl lint-log --fix` does where it is safe");
+                fmt::format("{}: the {} that line {} opens is never closed; an entry after it would be hidden", name,
+                            document.unclosed->what, document.unclosed->line.number),
+                "close it; `gdnctl lint-log --fix` closes a code fence where that is safe");
 }
 
 Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Document& document, std::vector<Json> all,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/services/runlog/record_store.h"
 #include "loop/log_compose.h"
 #include "loop/log_record.h"
@@ -163,7 +164,7 @@ Status RunningLog::stamp_in_place(const KnownIteration& known, Read& found) cons
     GDNCTL_TRY_ASSIGN(const auto lines, runlog::parse_records((*composed)->records, sources.name));
     const std::span<const Json> added = std::span(lines.records).subspan(writer.records().size());
     GDNCTL_TRY(writer.commit(added, (*composed)->text));
-    log::info("{}", said_of_stamp(known.view));
+    log::write_as_it_is(log::Level::info, said_of_stamp(known.view));
     return {};
 }
 
@@ -200,6 +201,8 @@ LogEntry RunningLog::log_commit(const KnownIteration& known, const Read& found, 
     const IterationView& of_log = own ? view : earlier.back().view;
     LogEntry entry;
     entry.tip = found.tip;
+    if (own) entry.number = own->iteration;
+    entry.stamped = log.stamped;
     entry.said =
         log.stamped ? said_of_stamp(of_log) : fmt::format("iteration {} of the log is in {}", log.iteration, m_path);
     entry.files[m_path] = log.text;

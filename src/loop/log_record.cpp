@@ -155,16 +155,6 @@ void put_checks(Json& record, const IterationView& view, const LogFacts& log) {
     }
 }
 
-void put_interpretation(Json& record, const IterationView& view) {
-    const StageView* perf = stage_named(view, "performance");
-    if (perf == nullptr) return;
-    const std::string pairs = fact_of(*perf, "pairs");
-    const auto colon = pairs.find(": ");
-    if (colon == std::string::npos) return;
-    record["interpretation"].push_back(fmt::format("gain over the champion, from {} pairs of runs in turn: {}",
-                                                   pairs.substr(0, colon), pairs.substr(colon + 2)));
-}
-
 }  // namespace
 
 Json log_record(std::span<const Record> own, const LedgerFacts& facts, const LogFacts& log) {
@@ -174,7 +164,6 @@ Json log_record(std::span<const Record> own, const LedgerFacts& facts, const Log
     const IterationView& view = run.iterations.front();
     put_checks(record, view, log);
     put_decision(record);
-    put_interpretation(record, view);
     put_missing_words(record, log);
     runlog::make_public(record);
     return record;

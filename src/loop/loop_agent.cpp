@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/temp_folder.h"
@@ -37,7 +38,8 @@ Status use_own_home(LoopAgent& made, const fs::path& home, bool dry) {
     return {};
 }
 
-Status make_codex(const LoopOptions& options, LoopAgent& made, Context& context) {
+// Without the program nothing else matters: it is looked for before its home is made.
+Status make_codex(const LoopOptions& options, LoopAgent& made, const fs::path& own_home, bool dry, Context& context) {
     CodexWanted wanted;
     wanted.program = options.codex_bin;
     wanted.effort = options.reasoning_effort;
@@ -50,10 +52,11 @@ Status make_codex(const LoopOptions& options, LoopAgent& made, Context& context)
     wanted.nowhere = nowhere.path();
     CodexSettings settings;
     GDNCTL_TRY_ASSIGN(settings.program, find_codex(wanted, context.process));
-    log::info("using codex binary: {}", settings.program.path.string());
+    log::write_as_it_is(log::Level::info, "using codex binary: " + settings.program.path.string());
     const auto efforts = codex_efforts(settings.program);
-    log::info("supported model_reasoning_effort values: {}",
-              efforts.empty() ? std::string("unknown") : text::join(efforts, ", "));
+    log::write_as_it_is(log::Level::info, "supported model_reasoning_effort values: " +
+                                              (efforts.empty() ? std::string("unknown") : text::join(efforts, ", ")));
+    if (!options.codex_ephemeral) GDNCTL_TRY(use_own_home(made, own_home, dry));
     settings.model = options.model;
     settings.model_given = options.model_given;
     settings.strict_model = options.strict_preflight;
@@ -91,8 +94,7 @@ Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string&
         also.push_back(key);
         GDNCTL_TRY_ASSIGN(made.environment, agent_environment(context.env, also, loop_id));
     }
-    if (!options.codex_ephemeral) GDNCTL_TRY(use_own_home(made, home, dry));
-    GDNCTL_TRY(make_codex(options, made, context));
+    GDNCTL_TRY(make_codex(options, made, home, dry, context));
     return made;
 }
 

@@ -1,6 +1,7 @@
 #include "loop/messages.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include <fmt/format.h>
 
@@ -30,6 +31,13 @@ std::string iteration_raised(int iteration, std::string_view what) {
 }
 std::string going_on(Policy policy) {
     return policy == Policy::fail ? std::string() : fmt::format(" Continuing due to policy={}.", to_text(policy));
+}
+
+std::string ending(std::string_view doing, int signal) {
+    const std::string_view name = signal == SIGTERM  ? "SIGTERM"
+                                  : signal == SIGHUP ? "the terminal was closed"
+                                                     : "Ctrl-C";
+    return fmt::format("{}: {}; --resume goes on. Ctrl-C again ends at once.", name, doing);
 }
 
 std::string few_of(const std::vector<std::string>& paths) {

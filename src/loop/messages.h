@@ -38,6 +38,9 @@ std::string iteration_raised(int iteration, std::string_view what);
 // " Continuing due to policy=<p>."; empty for `fail`.
 std::string going_on(Policy policy);
 
+// "Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume goes on. Ctrl-C again ends at once."
+std::string ending(std::string_view doing, int signal);
+
 // "changed: a, b and 3 more"
 std::string few_of(const std::vector<std::string>& paths);
 std::string stop_file(const std::filesystem::path& file);

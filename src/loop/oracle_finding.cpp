@@ -4,6 +4,7 @@
 
 #include "gdnctl/core/text.h"
 #include "gdnctl/services/job_output.h"
+#include "loop/first_case.h"
 
 namespace gdnctl::loop {
 
@@ -35,6 +36,11 @@ std::string OracleFinding::text() const {
     return out;
 }
 
+void OracleFindingReader::keep(std::string_view text) {
+    if (m_finding.lines.size() >= k_case_lines) return;
+    m_finding.lines.push_back(text::visible(text::repair_utf8(text.substr(0, k_longest_detail))));
+}
+
 void OracleFindingReader::line(std::string_view text) {
     if (const auto item = parse_oracle_item(text)) {
         m_field = nullptr;
@@ -47,6 +53,7 @@ void OracleFindingReader::line(std::string_view text) {
         }
         m_finding.item = item_of(text);
         m_finding.verdict = item->verdict;
+        keep(text);
         m_first = true;
         return;
     }
@@ -56,6 +63,7 @@ void OracleFindingReader::line(std::string_view text) {
         m_first = false;
         return;
     }
+    keep(text);
     const std::string_view words = text::trim(text);
     if (indent > k_detail_indent) {
         if (m_field != nullptr && m_field->size() < k_longest_detail) *m_field += " " + std::string(words);

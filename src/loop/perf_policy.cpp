@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/text.h"
 
 namespace gdnctl::loop {
@@ -128,15 +129,51 @@ PerfVerdict verdict_by_metric(const PerfQuestion& q, double gain_pct) {
 
 std::string short_sha(std::string_view commit) { return std::string(commit.substr(0, 12)); }
 
+// "; not promoted, as the machine was busy: other programs use 1.9 of 2 processors"
+std::string busy_text(const PerfDecision& decision) {
+    const std::string words = busy_words(decision);
+    return words.empty() ? words : "; " + words;
+}
+
+// Scripts match these lines, in which a percentage has no sign of one.
+std::string_view unit_in_recipe(std::string_view unit) { return unit == "%" ? std::string_view() : unit; }
+
+std::string value_text(const PerfQuestion& q) {
+    return q.candidate.value ? quantity(*q.candidate.value, unit_in_recipe(q.unit)) : std::string("unknown");
+}
+
+// "8.2 ms -> 3.6 ms (+126.55%, source=cli-output); 2.27x faster (1.25-4.1x, 3 pairs)"
 std::string change_text(const PerfQuestion& q, const PerfDecision& decision) {
-    std::string out =
-        fmt::format("{} -> {} ({:+.2f}%, source={}", q.champion->measured.value.value_or(0.0),
-                    q.candidate.value.value_or(0.0), decision.delta_pct.value_or(0.0), q.candidate.source);
-    if (q.pairs) {
-        out += fmt::format("; gain {:+.2f}% [{:+.2f}%, {:+.2f}%] of {} pairs, s {:.2f}%", to_percent(q.pairs->mean),
-                           to_percent(q.pairs->low), to_percent(q.pairs->high), q.pairs->n, 100.0 * q.pairs->deviation);
+    if (!decision.gain) return {};
+    runlog::Gain gain = *decision.gain;
+    gain.unit = unit_in_recipe(gain.unit);
+    const double percent = gain.factor ? runlog::factor_percent(*gain.factor) : decision.gain_pct.value_or(0.0);
+    const std::string words = runlog::gain_text(gain);
+    return fmt::format("{} ({}%, source={}){}{}{}", runlog::compared_text(gain),
+                       std::abs(percent) < 1000 ? fmt::format("{:+.2f}", percent) : "+" + number_for_people(percent),
+                       q.candidate.source, words.empty() ? "" : "; ", words, busy_text(decision));
+}
+
+runlog::Gain gain_of(const PerfQuestion& q) {
+    const Measurement& champion = q.champion->measured;
+    runlog::Gain gain;
+    gain.metric = q.candidate.metric;
+    gain.unit = q.unit;
+    gain.lower_is_better = !q.higher_is_better;
+    gain.before = champion.value;
+    gain.after = q.candidate.value;
+    gain.lone_baseline = q.lone_baseline;
+    gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
+    if (!q.pairs) return gain;
+    gain.before_runs = champion.points;
+    gain.after_runs = q.candidate.points;
+    gain.pairs = q.pairs->n;
+    gain.factor = std::exp(q.pairs->mean);
+    if (q.pairs->low < q.pairs->high) {
+        gain.low = std::exp(q.pairs->low);
+        gain.high = std::exp(q.pairs->high);
     }
-    return out + ")";
+    return gain;
 }
 
 template <class Pick>
@@ -177,6 +214,7 @@ Measurement merged(std::vector<Measurement> runs) {
     out.value = out.points.empty() ? std::nullopt : std::optional(median_of(out.points));
     out.warnings.clear();
     for (const Measurement& run : runs) {
+        if (out.busy.empty()) out.busy = run.busy;
         if (run.window_points)
             out.window_points = std::min(out.window_points.value_or(*run.window_points), *run.window_points);
         for (const std::string& warning : run.warnings) {
@@ -207,7 +245,9 @@ double delta_percent(double champion, double candidate) {
 PerfDecision decide(const PerfQuestion& q) {
     if (!q.candidate.value) return missing(q);
     PerfDecision decision;
+    decision.busy = q.candidate.busy;
     if (q.champion == nullptr) return decision;
+    if (q.pairs && decision.busy.empty()) decision.busy = q.champion->measured.busy;
     if (!q.champion->measured.value) {
         decision.verdict = PerfVerdict::promote_corrupt_champion;
         return decision;
@@ -219,6 +259,7 @@ PerfDecision decide(const PerfQuestion& q) {
         return decision;
     }
     decision.delta_pct = delta_percent(*q.champion->measured.value, *q.candidate.value);
+    decision.gain = gain_of(q);
     decision.gain_pct = q.higher_is_better ? *decision.delta_pct : -*decision.delta_pct;
     if (q.pairs) decision.gain_pct = to_percent(q.pairs->mean);
     // Pairs measure the champion anew: there a common factor is the candidate's own.
@@ -233,6 +274,11 @@ PerfDecision decide(const PerfQuestion& q) {
     run_gates(q, decision);
     decision.verdict =
         decision.reasons.empty() ? verdict_by_metric(q, *decision.gain_pct) : PerfVerdict::control_flow_regression;
+    if (decision.verdict == PerfVerdict::promoted && !q.pairs && !decision.busy.empty()) {
+        decision.verdict = PerfVerdict::within_threshold;
+        decision.held_as_busy = true;
+    }
+    decision.gain->busy = decision.busy;
     if (is_rejection(decision.verdict)) apply(decision, consequence_of(q.on_regression));
     if (decision.verdict == PerfVerdict::within_threshold) hold(q, decision);
     return decision;
@@ -242,6 +288,8 @@ PerfDecision recorded_decision(const PerfRecord& record, const PerfPolicy& polic
     PerfDecision decision;
     decision.verdict = record.decision;
     decision.delta_pct = record.delta_vs_champion_pct;
+    decision.gain = record.gain;
+    decision.busy = record.gain ? record.gain->busy : record.measured.busy;
     if (record.pairs) decision.gain_pct = to_percent(record.pairs->mean);
     decision.gates = record.gates;
     for (const GateResult& gate : record.gates) {
@@ -279,19 +327,27 @@ std::string common_factor_alarm(const MetricMap& before, const MetricMap& after)
     return {};
 }
 
-std::string noise_text(const std::vector<double>& points) {
-    return fmt::format("n={}, median {:.6g}, MAD {:.2g}", points.size(), median_of(points), mad_of(points));
+std::string noise_text(const std::vector<double>& points, std::string_view unit) {
+    return fmt::format("n={}, median {}, MAD {}", points.size(), quantity(median_of(points), unit),
+                       quantity(mad_of(points), unit, 2));
+}
+
+std::string busy_words(const PerfDecision& decision) {
+    if (decision.busy.empty()) return {};
+    return (decision.held_as_busy ? "not promoted, as the machine was busy: " : "the machine was busy: ") +
+           decision.busy +
+           (decision.held_as_busy ? "; measure it in pairs (--perf-pairs 3 or more), or again when it is quiet" : "");
 }
 
 std::string decision_text(const PerfQuestion& q, const PerfDecision& decision, std::string_view commit) {
     switch (decision.verdict) {
         case PerfVerdict::baseline:
             return fmt::format("performance baseline initialized: {}={} @ {} (source={})", q.candidate.metric,
-                               q.candidate.value.value_or(0.0), short_sha(commit), q.candidate.source);
+                               value_text(q), short_sha(commit), q.candidate.source) +
+                   busy_text(decision);
         case PerfVerdict::promote_corrupt_champion:
             return fmt::format("performance champion had no value and is replaced: {}={} @ {} (source={})",
-                               q.candidate.metric, q.candidate.value.value_or(0.0), short_sha(commit),
-                               q.candidate.source);
+                               q.candidate.metric, value_text(q), short_sha(commit), q.candidate.source);
         case PerfVerdict::promoted: return "performance champion promoted: " + change_text(q, decision);
         case PerfVerdict::within_threshold:
             return "performance within hold band vs champion: " + change_text(q, decision);

@@ -117,6 +117,7 @@ void put_measurement(Json& out, const Measurement& m) {
     out["hotspot_metrics"] = numbers_json(m.metrics, m.metric, true);
     out["run_url"] = word_or_null(m.run_url);
     if (!m.warnings.empty()) out["warnings"] = m.warnings;
+    if (!m.busy.empty()) out["busy"] = m.busy;
     out["fingerprint_key"] = m.fingerprint.key();
     out["fingerprint"] = {{"asked", m.fingerprint.asked}, {"effective", m.fingerprint.effective}};
 }
@@ -205,6 +206,7 @@ Measurement parse_measurement(const Json& value) {
     m.gdn_block_size = count_in(value, "gdn_block_size");
     m.gdn_layer_fraction = number_in_json(value, "gdn_layer_fraction");
     m.run_url = word_in(value, "run_url");
+    m.busy = word_in(value, "busy");
     if (const auto it = value.find("warnings"); it != value.end() && it->is_array()) {
         for (const Json& warning : *it) {
             if (warning.is_string()) m.warnings.push_back(warning.get<std::string>());
@@ -235,6 +237,8 @@ Json record_json(const PerfRecord& record) {
     out["change_class"] = word_or_null(record.change_class);
     out["gates"] = gates_json(record.gates);
     out["pairs"] = record.pairs ? pairs_json(*record.pairs) : Json(nullptr);
+    out["metric_unit"] = word_or_null(record.unit);
+    out["gain"] = record.gain ? runlog::gain_json(*record.gain) : Json(nullptr);
     out["suspect"] = record.suspect;
     return out;
 }
@@ -252,7 +256,9 @@ PerfRecord parse_record(const Json& value) {
     record.change_class = word_in(value, "change_class");
     read_gates(value, record.gates);
     record.pairs = read_pairs(value);
+    if (const auto gain = value.find("gain"); gain != value.end()) record.gain = runlog::parse_gain(*gain);
     const auto suspect = value.find("suspect");
+    record.unit = word_in(value, "metric_unit");
     record.suspect = suspect != value.end() && suspect->is_boolean() && suspect->get<bool>();
     return record;
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/text.h"
 
 namespace gdnctl::loop {
@@ -54,20 +55,17 @@ private:
 
     PerfQuestion question(const Measurement& candidate, const PerfRecord* champion,
                           std::optional<PairLook> pairs) const {
-        return {m_input.policy,
-                m_input.on_regression,
-                m_input.higher_is_better,
-                candidate,
-                champion,
-                m_input.change_class,
-                pairs,
-                m_looked};
+        return {
+            m_input.policy, m_input.on_regression, m_input.higher_is_better, candidate, champion, m_input.change_class,
+            pairs,          m_input.unit,          m_lone_baseline,          m_looked};
     }
 
     Result<Measurement> measured(const std::string& commit) {
         ++m_review.runs;
         GDNCTL_TRY_ASSIGN(Measurement m, m_world.measure(commit));
         derive_budgets(m.metrics, m_input.upper_bound_step_ms);
+        if (!m.busy.empty() && !m_busy_said) m_world.say("the machine is busy: " + m.busy);
+        m_busy_said = m_busy_said || !m.busy.empty();
         return m;
     }
 
@@ -77,6 +75,7 @@ private:
         record.commit = commit;
         record.measured = std::move(m);
         record.timestamp_unix = m_input.now_unix;
+        record.unit = m_input.unit;
         record.decision = decision;
         return record;
     }
@@ -97,7 +96,9 @@ private:
                 return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of HEAD was measured");
             }
             PerfRecord record = record_of(std::move(m), m_input.base, PerfVerdict::baseline);
-            m_world.say(decision_text(question(record.measured, nullptr, std::nullopt), PerfDecision{}, m_input.base));
+            PerfDecision baseline;
+            baseline.busy = record.measured.busy;
+            m_world.say(decision_text(question(record.measured, nullptr, std::nullopt), baseline, m_input.base));
             m_review.before.push_back(record);
             crown(std::move(record));
             return {};
@@ -147,8 +148,9 @@ private:
         PerfRecord record = record_of(now, m_input.base, shifted ? PerfVerdict::baseline_shift : PerfVerdict::aa_ok);
         record.delta_vs_champion_pct = delta;
         record.baseline_source = "champion";
-        m_world.say(fmt::format("HEAD unchanged: {} -> {} ({:+.2f}%, band {:.2f}%; {}): {}", before, *now.value, delta,
-                                band, noise_text(now.points),
+        m_world.say(fmt::format("HEAD unchanged: {} -> {} ({:+.2f}%, band {:.2f}%; {}): {}",
+                                quantity(before, m_input.unit), quantity(*now.value, m_input.unit), delta, band,
+                                noise_text(now.points, m_input.unit),
                                 shifted ? "the base has moved, HEAD is the new baseline" : "the base is sound"));
         m_review.before.push_back(record);
         if (!shifted) return {};
@@ -159,7 +161,7 @@ private:
 
     void take_as_baseline(const Measurement& now) {
         m_world.say(fmt::format("the number of HEAD is {} now, the champion's was {}: HEAD is the new baseline ({})",
-                                now.source, m_champion->measured.source, noise_text(now.points)));
+                                now.source, m_champion->measured.source, noise_text(now.points, m_input.unit)));
         PerfRecord record = record_of(now, m_input.base, PerfVerdict::baseline);
         m_review.before.push_back(record);
         crown(std::move(record));
@@ -215,16 +217,27 @@ private:
             }
             d.push_back(pair_difference(*theirs.back().value, *ours.back().value, m_input.higher_is_better));
             look = judge_pairs(d, rule);
-            m_world.say(fmt::format("pair {} of at most {}: champion {:.6g}, candidate {:.6g} ({:+.2f}%)", d.size(),
-                                    m_input.pairs, *theirs.back().value, *ours.back().value, to_percent(d.back())));
+            m_world.say(pair_text(*theirs.back().value, *ours.back().value, d.size()));
         }
+        m_lone_baseline = m_champion->measured.value;
         m_review.measured_against = m_champion;
         m_review.measured_against->measured = merged(std::move(theirs));
         m_judged = merged(std::move(ours));
-        m_world.say(fmt::format("champion: {}; candidate: {}", noise_text(m_review.measured_against->measured.points),
-                                noise_text(m_judged.points)));
+        m_world.say(fmt::format("champion: {}; candidate: {}",
+                                noise_text(m_review.measured_against->measured.points, m_input.unit),
+                                noise_text(m_judged.points, m_input.unit)));
         decide_on(look);
         return {};
+    }
+
+    std::string pair_text(double champion, double candidate, std::size_t n) const {
+        runlog::Gain one;
+        one.unit = m_input.unit;
+        one.lower_is_better = !m_input.higher_is_better;
+        one.factor = runlog::speed_factor(champion, candidate, one.lower_is_better);
+        one.pairs = 1;
+        return fmt::format("pair {} of at most {}: champion {}, candidate {}, {}", n, m_input.pairs,
+                           quantity(champion, one.unit), quantity(candidate, one.unit), gain_text(one));
     }
 
     static Status two_sources(const Measurement& first, const Measurement& other) {
@@ -254,6 +267,7 @@ private:
         record.change_class = m_input.change_class;
         record.gates = decision.gates;
         record.pairs = m_review.record.pairs;
+        record.gain = decision.gain;
         if (m_review.measured_against) {
             record.baseline_source = "champion";
             record.baseline_metrics = m_review.measured_against->measured.metrics;
@@ -270,7 +284,8 @@ private:
     std::optional<PerfRecord> m_champion;
     std::size_t m_other_champions;
     Measurement m_judged;
-    bool m_looked = false;
+    bool m_looked = false, m_busy_said = false;
+    std::optional<double> m_lone_baseline;
     Review m_review;
 };
 

@@ -31,6 +31,7 @@ struct ReviewInput {
     std::string change_class;
     std::optional<double> upper_bound_step_ms;
     std::int64_t now_unix = 0;
+    std::string unit = {};  // of the metric; empty: not known
 };
 
 struct ReviewWorld {

@@ -72,6 +72,9 @@ Result<PerfSettings> perf_settings(const PerfOptions& options, const Target& tar
     settings.metric = !options.metric.empty() ? options.metric
                       : target.metric         ? target.metric->name
                                               : std::string("throughput/mfu");
+    settings.unit = target.metric && target.metric->name == settings.metric && !target.metric->unit.empty()
+                        ? target.metric->unit
+                        : runlog::unit_of(settings.metric, nullptr);
     settings.higher_is_better =
         !target.metric || target.metric->name != settings.metric || !target.metric->lower_is_better;
     settings.state_file = options.state_file.empty() ? log_dir / k_perf_state : cwd / options.state_file;
@@ -132,7 +135,8 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
                       stored.measurement,
                       change_class_of(context),
                       m_settings.upper_bound_step_ms,
-                      now.count()};
+                      now.count(),
+                      m_settings.unit};
     StageResult spent;
     const ReviewWorld world{[&](const std::string& commit) { return measure(context, stored.site, commit, spent); },
                             [&](const std::string& from, const std::string& to) { return m_trees.differs(from, to); },
@@ -163,23 +167,22 @@ StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& reco
     StageResult result;
     result.promoted = decision.becomes_champion();
     result.reason = std::string(to_text(decision.verdict));
-    const auto per_cent = [](const std::optional<double>& value) {
-        return value ? fmt::format("{:+.2f}%", *value) : std::string();
-    };
-    if (decision.gain_pct) result.reason += ": gain " + per_cent(decision.gain_pct);
+    const std::string gain = decision.gain ? runlog::gain_text(*decision.gain) : std::string();
+    if (!gain.empty()) result.reason += ": " + gain;
     if (!decision.why_not_compared.empty()) result.reason += ": " + decision.why_not_compared;
     if (!decision.reasons.empty()) result.reason += ": " + decision.reasons.front();
+    if (const std::string busy = busy_words(decision); !busy.empty()) {
+        result.reason += "; " + busy;
+        result.facts["busy"] = decision.busy;
+    }
     result.facts["decision"] = to_text(decision.verdict);
     if (record.measured.value) {
         result.facts["metric." + record.measured.metric] = fmt::format("{:.9g}", *record.measured.value);
-        result.facts["noise"] = noise_text(record.measured.points);
+        result.facts["noise"] = noise_text(record.measured.points, decision.gain ? decision.gain->unit : "");
     }
-    if (decision.delta_pct) result.facts["delta_vs_champion"] = per_cent(decision.delta_pct);
-    if (decision.gain_pct) result.facts["gain"] = per_cent(decision.gain_pct);
-    if (record.pairs) {
-        result.facts["pairs"] =
-            fmt::format("{}: {:+.2f}% [{:+.2f}%, {:+.2f}%]", record.pairs->n, to_percent(record.pairs->mean),
-                        to_percent(record.pairs->low), to_percent(record.pairs->high));
+    if (!gain.empty()) {
+        result.facts["gain"] = gain;
+        result.facts["compared"] = runlog::compared_text(*decision.gain);
     }
     for (const GateResult& gate : decision.gates) {
         result.facts["gate." + gate.id] =

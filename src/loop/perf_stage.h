@@ -20,7 +20,7 @@ struct PerfSettings {
     RegressionPolicy on_regression = RegressionPolicy::revert_count_failure;
     int pairs = 9;
     bool higher_is_better = true;
-    std::string metric;
+    std::string metric, unit;
     std::optional<double> upper_bound_step_ms;
     std::filesystem::path state_file;
 };

@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/env.h"
 #include "gdnctl/platform/signals.h"
+#include "loop/first_case.h"
 #include "loop/messages.h"
 
 namespace gdnctl::loop {
@@ -49,9 +51,12 @@ public:
             GDNCTL_TRY_ASSIGN(result, run_command(i, context));
             if (result.verdict == StageVerdict::fail) {
                 const bool post_check = m_checks.name == "post-check";
-                log::error("{}{}",
-                           post_check ? message::k_post_check_failed : "A command of the target's `validate` failed.",
-                           message::going_on(m_checks.policy));
+                const std::string on = message::going_on(m_checks.policy);
+                if (post_check) {
+                    log::write_as_it_is(log::Level::error, std::string(message::k_post_check_failed) + on);
+                } else {
+                    log::error("A command of the target's `validate` failed.{}", on);
+                }
                 return result;
             }
         }
@@ -66,7 +71,7 @@ private:
         for (int attempt = 1;; ++attempt) {
             GDNCTL_TRY_ASSIGN(result, try_command(index, context));
             if (result.verdict != StageVerdict::fail || attempt >= attempts) return result;
-            log::warning("{}", message::post_check_retry(attempt, attempts, command));
+            log::write_as_it_is(log::Level::warning, message::post_check_retry(attempt, attempts, command));
             if (!m_clock.sleep_for(std::chrono::seconds(m_checks.retry_sleep_s), context.stop)) {
                 return tl::unexpected(stopped_error());
             }
@@ -94,7 +99,7 @@ private:
             tail.append(line).append("\n");
             if (tail.size() > 2 * k_tail) tail.erase(0, tail.size() - k_tail);
         };
-        log::info("$ bash -lc {}", text::shell_quote(command));
+        log::write_as_it_is(log::Level::info, fmt::format("$ bash -lc {}", text::shell_quote(command)));
         GDNCTL_TRY_ASSIGN(const ProcessResult ended, m_process.run(spec));
         if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
         StageResult result;
@@ -111,6 +116,7 @@ private:
             result.sign = command;
             return result;
         }
+        log::warning("{}", failing_case_text(result.reason, first_failing_case(tail), output.string()));
         const auto failure = failure_of(tail, Place::anywhere);
         result.outcome = failure ? failure->outcome : Outcome::test_fail;
         result.sign = failure ? failure->sign : command;

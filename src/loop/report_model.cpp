@@ -62,9 +62,9 @@ void end_attempt(IterationView& iteration, const Record& record) {
     attempt.reason = record.word("reason");
     attempt.rc = record.count("rc");
     attempt.wall_ms = record.count("wall_ms");
-    attempt.tokens = record.count("tokens");
+    if (record.number.contains("tokens")) attempt.tokens = record.count("tokens");
     iteration.agent_ms += attempt.wall_ms;
-    iteration.tokens += attempt.tokens;
+    if (attempt.tokens) iteration.tokens = iteration.tokens.value_or(0) + *attempt.tokens;
 }
 
 void take_candidate(IterationView& iteration, const Record& record) {
@@ -122,7 +122,10 @@ void take(IterationView& iteration, const Record& record) {
             iteration.settled = record.word("result");
             iteration.tip = record.word("tip");
             break;
-        case RecordType::logged: iteration.log_commit = record.word("commit"); break;
+        case RecordType::logged:
+            iteration.log_commit = record.word("commit");
+            iteration.log_number = record.word("number");
+            break;
         case RecordType::iteration_end: end_iteration(iteration, record); break;
         default: break;
     }
@@ -139,7 +142,6 @@ void take_numbers(RunView& view, RunState state) {
     view.promotions = state.promotions;
     view.since_promotion = state.since_promotion;
     view.outcomes = std::move(state.outcomes);
-    view.tokens = state.tokens;
     view.agent_ms = state.agent_ms;
     view.tpu_ms = state.tpu_ms;
     view.stop_reason = std::move(state.stop_reason);
@@ -206,6 +208,9 @@ RunView view_of(std::span<const Record> records) {
             view.iterations.emplace_back();
             view.iterations.back().number = record.iteration;
             view.iterations.back().started = record.time;
+        }
+        if (record.type == RecordType::attempt_end && record.number.contains("tokens")) {
+            view.tokens = view.tokens.value_or(0) + record.count("tokens");
         }
         const std::int64_t ms = spent ? spent->count() : 0;
         view.wall_ms += ms;

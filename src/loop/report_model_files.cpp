@@ -22,10 +22,10 @@ std::string event_text(const Record& record) {
         case RecordType::iteration: return "began";
         case RecordType::attempt: return fmt::format("attempt {} of the agent", record.count("attempt"));
         case RecordType::attempt_end:
-            return fmt::format("attempt {} ended: {}, exit code {}, {}, {} tokens", record.count("attempt"),
-                               word("class"), record.count("rc"),
-                               format_duration(std::chrono::milliseconds(record.count("wall_ms"))),
-                               grouped(record.count("tokens")));
+            return fmt::format(
+                "attempt {} ended: {}, exit code {}, {}, {} tokens", record.count("attempt"), word("class"),
+                record.count("rc"), format_duration(std::chrono::milliseconds(record.count("wall_ms"))),
+                grouped(record.number.contains("tokens") ? std::optional(record.count("tokens")) : std::nullopt));
         case RecordType::stage:
             return fmt::format("stage {}: {}{}", word("name"), word("verdict"),
                                record.word("reason").empty() ? "" : ": " + word("reason"));

@@ -49,6 +49,29 @@ std::optional<PairsView> pairs_at(const Value& record) {
     return pairs;
 }
 
+// A state of an earlier version has the difference of the values, and what the pairs told. Which way is better was not
+// written down: a gain that goes with a smaller value tells, else the name does, as only times have a unit in it.
+std::optional<runlog::Gain> gain_at(const Value& record, const MeasuredView& view) {
+    if (const auto own = record.find("gain"); own != record.end() && own->is_object()) {
+        return runlog::parse_gain(Json(*own));
+    }
+    if (!view.value || !view.delta_pct || *view.delta_pct <= -100 || view.decision == "aa_ok") return std::nullopt;
+    runlog::Gain gain;
+    gain.metric = view.metric;
+    gain.unit = view.unit;
+    const double sides = view.pairs ? view.pairs->gain_pct * *view.delta_pct : 0;
+    gain.lower_is_better = sides == 0 ? !gain.unit.empty() : sides < 0;
+    gain.before = *view.value / (1 + *view.delta_pct / 100);
+    gain.after = view.value;
+    gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
+    if (!view.pairs || view.pairs->n <= 0) return gain;
+    gain.pairs = view.pairs->n;
+    gain.factor = 1 + view.pairs->gain_pct / 100;
+    gain.low = 1 + view.pairs->low_pct / 100;
+    gain.high = 1 + view.pairs->high_pct / 100;
+    return gain;
+}
+
 void read_gate_list(const Value& record, MeasuredView& view) {
     if (const Value* gates = list_at(record, "gates")) {
         for (const Value& gate : *gates) {
@@ -77,6 +100,8 @@ MeasuredView measured_view(const Value& record) {
     view.iteration = static_cast<int>(std::clamp<std::int64_t>(whole_at(record, "iteration"), 0, 1'000'000'000));
     view.commit = view_word(record, "commit");
     view.metric = view_word(record, "metric");
+    view.unit = view_word(record, "metric_unit");
+    if (view.unit.empty()) view.unit = runlog::unit_of(view.metric, nullptr);
     view.source = view_word(record, "metric_source");
     view.decision = view_word(record, "decision");
     view.run_url = view_word(record, "run_url");
@@ -90,6 +115,7 @@ MeasuredView measured_view(const Value& record) {
     }
     if (view.source.starts_with("wandb-history-")) view.window_points = whole_at(record, "metric_points");
     view.pairs = pairs_at(record);
+    view.gain = gain_at(record, view);
     read_gate_list(record, view);
     view.timestamp_unix = whole_at(record, "timestamp_unix");
     const auto suspect = record.find("suspect");

@@ -70,6 +70,8 @@ std::string shown(std::string_view text, std::size_t columns) {
 
 std::string shown(std::string_view text) { return shown(text, std::string::npos); }
 
+std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : "unknown"; }
+
 std::string grouped(std::int64_t number) {
     std::string digits = fmt::format("{}", number);
     const std::ptrdiff_t first = number < 0 ? 1 : 0;

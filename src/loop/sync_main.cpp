@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/process.h"
@@ -34,7 +35,7 @@ Status SyncMain::run(const std::string& into, std::span<const Record> open) {
 }
 
 Status SyncMain::fetch() const {
-    log::info("$ git fetch {} {}", m_options.remote, m_options.branch);
+    log::write_as_it_is(log::Level::info, fmt::format("$ git fetch {} {}", m_options.remote, m_options.branch));
     const auto fetched = m_checkout.fetch(m_options.remote, m_options.branch, m_stop);
     if (fetched && fetched->ok()) return {};
     if (!fetched && fetched.error().kind != ErrorKind::timeout) return tl::unexpected(fetched.error());
@@ -75,7 +76,7 @@ Status SyncMain::merge(const std::string& into, const std::string& branch) const
         return {};
     }
     if (!head) return not_merged(branch, "they conflict");
-    log::info("$ git merge --no-edit {}", branch);
+    log::write_as_it_is(log::Level::info, fmt::format("$ git merge --no-edit {}", branch));
     Record intent{RecordType::merge_intent};
     intent.text = {{"branch", ours.branch}, {"base", ours.sha}, {"head", *head}};
     GDNCTL_TRY(m_note(intent.text));

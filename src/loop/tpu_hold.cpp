@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/descendants.h"
@@ -114,7 +115,7 @@ Status TpuHold::allocate(const std::string& cluster, int attempt) {
     spec.death_signal = SIGINT;  // it releases then, whatever becomes of us
     spec.stop = m_child->stop.get_token();
     spec.on_start = [child = m_child.get()](pid_t pid) { child->pid = pid; };
-    log::info("$ {}", text::shell_join(spec.argv));
+    log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
     m_child->thread =
         std::jthread([child = m_child.get(), spec, file = m_settings.log, &process = m_process]() mutable {
             std::ofstream log_file(file, std::ios::app);

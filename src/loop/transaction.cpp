@@ -175,26 +175,25 @@ Result<Base> Transactions::begin(int iteration, bool again, std::string_view bra
     }
     GDNCTL_TRY(pin(name, base.sha));
     GDNCTL_TRY(look_at_names(iteration, base.branch));
+    GDNCTL_TRY(look_inside());
     if (m_slot) GDNCTL_TRY(fill_slot(base.sha));
     return base;
 }
 
-Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std::string_view leaf,
+Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std::string_view leaf, const Base& base,
                                                               const std::string& head, Candidate& candidate) {
     if (m_slot) {
         GDNCTL_TRY_ASSIGN(candidate.submodules, m_slot->keep_submodules(m_repository, ref(iteration, leaf)));
     }
+    Leftovers found;
+    GDNCTL_TRY(move_nested(iteration, leaf, base, found));
     const std::string message =
         fmt::format("Not committed in iteration {}\n\nGdnctl-Run: {}\n", iteration, m_settings.run);
     GDNCTL_TRY_ASSIGN(const GitSnapshot left,
                       m_slot ? m_slot->snapshot(head, message) : m_repository.snapshot(head, message));
     candidate.hidden = left.hidden;
-    Leftovers found;
-    if (m_slot) {
-        if (!left.hidden.empty()) GDNCTL_TRY(m_slot->show(left.hidden));
-        GDNCTL_TRY_ASSIGN(found.repositories, m_slot->move_repositories_aside(
-                                                  left.repositories, m_artefacts.path(iteration, "repositories")));
-    }
+    if (m_slot && !left.hidden.empty()) GDNCTL_TRY(m_slot->show(left.hidden));
+    GDNCTL_TRY(move_untracked(iteration, left.repositories, found));
     if (left.commit.empty() && found.repositories.empty()) return std::optional<Leftovers>();
     if (!left.commit.empty()) {
         found.commit = left.commit;
@@ -223,7 +222,7 @@ Status Transactions::put_away(int iteration, int attempt, const Base& base) {
     const std::string leaf = fmt::format("attempt-{}", attempt);
     if (head.sha != base.sha) GDNCTL_TRY(pin(ref(iteration, leaf + "/head"), head.sha));
     Candidate ignored;
-    GDNCTL_TRY(take_leftovers(iteration, leaf + "/leftovers", head.sha, ignored));
+    GDNCTL_TRY(take_leftovers(iteration, leaf + "/leftovers", base, head.sha, ignored));
     return m_slot ? fill_slot(base.sha) : Status();
 }
 
@@ -270,6 +269,7 @@ Status Transactions::judge(const Base& base, Candidate& candidate) const {
     candidate.diff = candidate.files.empty()                                               ? DiffClass::no_op
                      : std::all_of(candidate.files.begin(), candidate.files.end(), is_log) ? DiffClass::log_only
                                                                                            : DiffClass::change;
+    GDNCTL_TRY(judge_links(candidate));
     const auto note = [&](const std::string& path) {
         if (glob_covers(m_settings.protected_paths, path)) candidate.protected_changes.push_back(path);
     };
@@ -295,7 +295,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     candidate.head = head.sha;
     // First of all: whatever follows may fail, and then nothing is lost.
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
-    GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", head.sha, candidate));
+    GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", base, head.sha, candidate));
     GDNCTL_TRY(look_at_names(iteration, base.branch));
     candidate.gone = std::exchange(m_gone, {});
     // A collection that was killed may have taken them already.

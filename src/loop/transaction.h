@@ -8,6 +8,7 @@
 //   refs/gdnctl/<run>/iter-NNN/base         where it began
 //   refs/gdnctl/<run>/iter-NNN/head         what it committed
 //   refs/gdnctl/<run>/iter-NNN/leftovers    what it did not, on top of head
+//   refs/gdnctl/<run>/iter-NNN/leftovers-in-repository-N    the commit of a repository that it made inside
 //   refs/gdnctl/<run>/iter-NNN/attempt-K/…  head and leftovers of an attempt that was repeated
 //   refs/gdnctl/<run>/iter-NNN/stash        the user's work that was set aside (in place)
 //   refs/gdnctl/<run>/iter-NNN/log          the log commit
@@ -39,6 +40,7 @@ struct TransactionSettings {
     std::filesystem::path slot;                // of worktree: see slot_folder()
     std::vector<std::string> protected_paths;  // globs: no iteration may change them
     std::vector<std::string> log_paths;        // globs: log, records, docs; a change of nothing else is no change
+    bool clean = true;                         // of inplace: no iteration begins with uncommitted files
     std::vector<std::string> links;            // of worktree: ignored paths of the checkout that the slot gets links to
 };
 
@@ -68,6 +70,7 @@ struct Candidate {
     std::string protected_diff;
     // What was found and undone: files hidden from git, configuration that names programs.
     std::vector<std::string> hidden, config_changes;
+    std::vector<std::string> bare_links;  // committed links that .gitmodules does not name
     std::vector<std::string> submodules;  // that have new commits or files, pinned in the user's
     std::vector<std::string> gone;        // other branches, tags and stashes, of which a ref keeps what they led to
     // Why it cannot be judged: another branch, or a history without the base. Empty: it can.
@@ -82,9 +85,11 @@ Result<std::filesystem::path> slot_folder(const std::filesystem::path& state_dir
 struct LogEntry {
     std::map<std::string, std::string> files;  // relative to the root: whole contents
     std::string message;
-    std::string tip = {};    // the commit that `files` go on top of; empty: whatever the branch has
-    std::string said = {};   // for people, once it is on the branch
-    std::string noted = {};  // a commit: `message` becomes a note of it, and there is no log commit
+    std::string tip = {};     // the commit that `files` go on top of; empty: whatever the branch has
+    std::string said = {};    // for people, once it is on the branch
+    std::string noted = {};   // a commit: `message` becomes a note of it, and there is no log commit
+    std::string number = {};  // of the entry in the log
+    bool stamped = false;     // it was there, and has its commit now
 };
 
 class Transactions {
@@ -169,8 +174,13 @@ private:
     Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);
     Status fill_slot(std::string_view commit);
-    Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const std::string& head,
-                                                    Candidate& candidate);
+    Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const Base& base,
+                                                    const std::string& head, Candidate& candidate);
+    Status look_inside();
+    Status move_nested(int iteration, std::string_view leaf, const Base& base, Leftovers& found);
+    Status move_untracked(int iteration, std::vector<std::string> paths, Leftovers& found);
+    Status move_aside(int iteration, const std::vector<std::string>& paths, Leftovers& found);
+    Status judge_links(Candidate& candidate) const;
     Status recall_leftovers(int iteration, Candidate& candidate) const;
     Status judge(const Base& base, Candidate& candidate) const;
     Status pin(const std::string& name, std::string_view target) const;
@@ -197,6 +207,8 @@ private:
     };
     std::optional<Names> m_names;     // the last ones; nullopt: not known yet
     std::vector<std::string> m_gone;  // since the last collect()
+    // In place: the user's own repositories inside, at begin(); nullopt: an earlier process began the iteration.
+    std::optional<std::vector<std::string>> m_inside;
 };
 
 }  // namespace gdnctl::loop

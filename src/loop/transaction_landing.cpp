@@ -81,7 +81,9 @@ Result<std::vector<std::string>> Transactions::kept(int iteration) const {
     std::vector<std::string> names;
     for (const auto& [name, target] : all) {
         const std::string_view leaf = std::string_view(name).substr(prefix.size());
-        const bool work = leaf.ends_with("head") || leaf.ends_with("leftovers") || leaf.starts_with("cleared/");
+        const bool inside = leaf.find("leftovers-in-") != std::string_view::npos;
+        const bool work =
+            inside || leaf.ends_with("head") || leaf.ends_with("leftovers") || leaf.starts_with("cleared/");
         if (work && (base == all.end() || target != base->second)) names.push_back(name);
     }
     return names;

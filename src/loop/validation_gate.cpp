@@ -37,13 +37,18 @@ void take_rewrites(GateChoices& choices, const GateOptions& rewritten) {
     }
 }
 
+// A folder that stands in for the root of this machine's /proc and /sys; tests on busy machines set it.
+constexpr std::string_view k_machine_files = "GDNCTL_MACHINE_FILES";
+
 GateStages::GateStages(GateSetup setup, GateModes modes)
     : m_setup(std::move(setup)),
       m_modes(modes),
       m_jobs(m_setup.target, m_setup.choices.validation, m_setup.self, m_setup.globals, m_setup.process),
       m_trees(m_setup.repository, {m_setup.measure_folder, m_setup.log_paths, m_setup.links}, m_setup.process,
-              m_setup.clock) {
+              m_setup.clock),
+      m_machine(m_setup.clock, m_setup.env.get(k_machine_files).value_or("/")) {
     m_jobs.name_jobs_by(m_setup.name_job);
+    m_jobs.watch_machine_by([this] { return m_machine.busy(); });
 }
 
 Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,

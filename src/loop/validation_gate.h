@@ -11,6 +11,7 @@
 #include "gdnctl/loop/validation_options.h"
 #include "gdnctl/services/git_checkout.h"
 #include "loop/held_tpu.h"
+#include "loop/machine_watch.h"
 #include "loop/perf_stage.h"
 #include "loop/stage.h"
 
@@ -65,6 +66,7 @@ private:
     GateModes m_modes;
     TargetJobs m_jobs;
     CommitTrees m_trees;
+    MachineWatch m_machine;
     PerfSettings m_perf;
     std::optional<RecordedMetrics> m_recorded;  // nullopt: the target's profiles are recorded nowhere
 };

@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
+#include "loop/first_case.h"
 
 namespace gdnctl::loop {
 
@@ -219,7 +221,9 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     spec.wall_limit = std::chrono::seconds(limit) + k_child_grace;
     spec.interrupt_grace = k_child_grace;
     spec.stop = order.stop;
-    log::info("$ {}", text::shell_join(spec.argv));
+    const bool here = order.site.dev_tpu.empty() && (order.site.cluster.empty() || order.site.cluster == "local");
+    const std::string busy = m_busy && here && order.kind == JobKind::profile ? m_busy() : std::string();
+    log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
     GDNCTL_TRY_ASSIGN(const ProcessResult result, m_process.run(spec));
     if (order.stop.stop_requested()) return tl::unexpected(stopped_error());
     constexpr int k_time = 124, k_lost = 4;
@@ -251,13 +255,20 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     JobEnd end =
         judge_job(order.kind, rc, std::move(report), std::move(evidence), to_text(order.site), expected, wants_tpu);
     end.log = order.log;
+    if (end.report.backend == "local") end.busy = busy;
     std::vector<std::string> own = words(order);
     own.insert(own.begin(), "gdnctl");
     end.command = end.report.entrypoint.empty() ? text::shell_join(own) : end.report.entrypoint;
     if (left) stop_job(order, id);
     if (end.failure && m_options.log_tail > 0) {
-        log::warning("{}; the end of {}:\n{}", end.summary, order.log.filename().string(),
-                     last_lines(end.evidence.output.tail(), m_options.log_tail));
+        // An item of the oracle may stand before what is kept of the log's end.
+        const auto& item = end.evidence.oracle.lines;
+        log::warning(
+            "{}",
+            failing_case_text(
+                end.summary,
+                item.empty() ? first_failing_case(last_lines(end.evidence.output.tail(), m_options.log_tail)) : item,
+                order.log.string()));
     }
     return end;
 }
@@ -277,7 +288,7 @@ void TargetJobs::stop_job(const JobOrder& order, const std::string& id) {
     spec.cwd = order.tree;
     spec.stdout_file = order.log;
     spec.stderr_file = order.log;
-    log::info("$ {}", text::shell_join(spec.argv));
+    log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
     const auto stopped = m_process.run(spec);
     if (!stopped || !stopped->ok()) log::warning("job {} may still be running: it could not be stopped", id);
 }

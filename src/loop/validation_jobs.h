@@ -54,6 +54,7 @@ struct JobEnd {
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
     std::string command;  // that ran there; the child's own words where that is not known
+    std::string busy;     // what disturbed a profile that ran on this machine; empty: nothing that is known of
 };
 
 class TargetJobs {
@@ -72,6 +73,9 @@ public:
     using Name = std::function<Result<std::string>(const JobOrder&)>;
     void name_jobs_by(Name name) { m_name = std::move(name); }
 
+    // Asks, before a profile that may run on this machine, what would disturb it; empty: nothing.
+    void watch_machine_by(std::function<std::string()> busy) { m_busy = std::move(busy); }
+
     // Submits and follows to the end; what is still running then is stopped, once. Errors: local_io, interrupted,
     // terminated.
     Result<JobEnd> run(const JobOrder& order);
@@ -89,6 +93,7 @@ private:
     std::vector<std::string> m_globals;
     Process& m_process;
     Name m_name;
+    std::function<std::string()> m_busy;
 };
 
 // The command that ends a job, by the program `self`.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/platform/signals.h"
 
 namespace gdnctl::loop {
@@ -64,7 +65,8 @@ Result<JobEnd> Ladder::try_clusters() {
         last = std::move(end);
         ++site;
     }
-    if (m_clusters.empty()) log::error("no valid Ray clusters remain for {}.", to_text(m_kind));
+    if (m_clusters.empty())
+        log::write_as_it_is(log::Level::error, fmt::format("no valid Ray clusters remain for {}.", to_text(m_kind)));
     return last;
 }
 

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/log.h"
+#include "gdnctl/core/log_timed.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/loop/flakes.h"
 #include "gdnctl/loop/perf_record.h"
@@ -118,7 +120,7 @@ void put_compared(CeCompare& compare, const Measurement& first, const Measuremen
 // "xla, pallas: 5.4 (+8.00%)"
 std::string compare_text(const CeCompare& compare) {
     return fmt::format("{}, {}: {}{}", compare.implementation, compare.bwd_mode,
-                       compare.value ? fmt::format("{:.6g}", *compare.value) : compare.failure,
+                       compare.value ? number_for_people(*compare.value) : compare.failure,
                        compare.delta_pct ? fmt::format(" ({:+.2f}%)", *compare.delta_pct) : "");
 }
 
@@ -182,7 +184,7 @@ Result<StageResult> TestsStage::run(const StageContext& context) {
     StageResult result;
     if (end.failure && !flaky) {
         result = failed_stage(end);
-        log::warning("{}", k_gate_failed);
+        log::write_as_it_is(log::Level::warning, k_gate_failed);
     } else {
         put_job_facts(result, end);
         result.reason = end.summary;
@@ -243,7 +245,9 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
     if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
         question.asked["uv.lock"] = hash_text(**lock);
     }
-    return measurement_of(end.report, end.evidence, question);
+    Measurement m = measurement_of(end.report, end.evidence, question);
+    m.busy = end.busy;
+    return m;
 }
 
 Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
@@ -301,16 +305,18 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
     StageResult result;
     if (end.failure) {
         result = failed_stage(end);
-        log::warning("{}", k_gate_failed);
+        log::write_as_it_is(log::Level::warning, k_gate_failed);
     } else {
         GDNCTL_TRY_ASSIGN(Measurement m, read_profile(end, last, submitted, m_world.jobs, m_metric, m_world.recorded));
         GDNCTL_TRY(compare_ce(context, last.site, m, result));
         GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
         put_job_facts(result, end);
-        result.reason = m.value ? fmt::format("{}={:.6g}", m.metric, *m.value) : "no " + m.metric + " was printed";
+        result.reason = m.value ? fmt::format("{}={}", m.metric, quantity(*m.value, runlog::unit_of(m.metric, nullptr)))
+                                : "no " + m.metric + " was printed";
         if (m.value) result.facts["metric." + m.metric] = fmt::format("{:.9g}", *m.value);
         if (m_world.recorded != nullptr) put_fact(result, "metric_source", m.source);
         put_fact(result, "warnings", text::join(m.warnings, "; "));
+        put_fact(result, "busy", m.busy);
         put_fact(result, "run_url", m.run_url);
         put_fact(result, "ce_backend_selected", m.ce_backend_selected);
         put_fact(result, "profile_architecture", m.profile_architecture);

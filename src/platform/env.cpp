@@ -1,5 +1,7 @@
 #include "gdnctl/platform/env.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include <unistd.h>
@@ -8,9 +10,29 @@ namespace gdnctl {
 
 namespace {
 
+// `git rev-parse --local-env-vars` without GIT_CONFIG_COUNT: people set that one for all their repositories.
+constexpr std::array<std::string_view, 17> k_of_one_repository = {"GIT_DIR",
+                                                                  "GIT_WORK_TREE",
+                                                                  "GIT_INDEX_FILE",
+                                                                  "GIT_COMMON_DIR",
+                                                                  "GIT_OBJECT_DIRECTORY",
+                                                                  "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                                                                  "GIT_QUARANTINE_PATH",
+                                                                  "GIT_NAMESPACE",
+                                                                  "GIT_PREFIX",
+                                                                  "GIT_INTERNAL_SUPER_PREFIX",
+                                                                  "GIT_IMPLICIT_WORK_TREE",
+                                                                  "GIT_GRAFT_FILE",
+                                                                  "GIT_SHALLOW_FILE",
+                                                                  "GIT_REPLACE_REF_BASE",
+                                                                  "GIT_NO_REPLACE_OBJECTS",
+                                                                  "GIT_CONFIG",
+                                                                  "GIT_CONFIG_PARAMETERS"};
+
 class ProcessEnv final : public Env {
 public:
     std::optional<std::string> get(std::string_view name) const override {
+        if (belongs_to_one_repository(name)) return std::nullopt;
         const char* value = std::getenv(std::string(name).c_str());
         if (value == nullptr) return std::nullopt;
         return std::string(value);
@@ -22,6 +44,7 @@ public:
             const std::string_view text = *entry;
             const std::size_t equals = text.find('=');
             if (equals == std::string_view::npos) continue;
+            if (belongs_to_one_repository(text.substr(0, equals))) continue;
             // As getenv() does: the first of two equal names counts.
             variables.emplace(text.substr(0, equals), text.substr(equals + 1));
         }
@@ -30,6 +53,10 @@ public:
 };
 
 }  // namespace
+
+bool belongs_to_one_repository(std::string_view name) {
+    return std::find(k_of_one_repository.begin(), k_of_one_repository.end(), name) != k_of_one_repository.end();
+}
 
 const Env& process_env() {
     static const ProcessEnv env;

@@ -16,7 +16,8 @@
 
 #define GDNCTL_CRYPTO_API(X) \
     X(EVP_MD_CTX_new)        \
-    X(EVP_MD_CTX_free) X(EVP_DigestInit_ex) X(EVP_DigestUpdate) X(EVP_DigestFinal_ex) X(EVP_sha1) X(EVP_sha256)
+    X(EVP_MD_CTX_free)       \
+    X(EVP_DigestInit_ex) X(EVP_DigestUpdate) X(EVP_DigestFinal_ex) X(EVP_sha1) X(EVP_sha256) X(EVP_md5)
 
 namespace gdnctl {
 
@@ -51,7 +52,9 @@ Result<Hasher> Hasher::create(HashKind kind) {
     EVP_MD_CTX* context = api->EVP_MD_CTX_new();
     if (context == nullptr) return refused("begin");
     Hasher hasher(std::make_unique<State>(*api, context));
-    const EVP_MD* algorithm = kind == HashKind::sha1 ? api->EVP_sha1() : api->EVP_sha256();
+    const EVP_MD* algorithm = kind == HashKind::sha1     ? api->EVP_sha1()
+                              : kind == HashKind::sha256 ? api->EVP_sha256()
+                                                         : api->EVP_md5();
     if (api->EVP_DigestInit_ex(context, algorithm, nullptr) != 1) return refused("begin");
     return hasher;
 }

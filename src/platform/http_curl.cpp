@@ -9,6 +9,7 @@
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/time.h"
 #include "gdnctl/platform/signals.h"
+#include "platform/http_curl_pool.h"
 
 namespace gdnctl {
 
@@ -17,6 +18,11 @@ std::optional<std::string> HttpResponse::header(std::string_view lower_case_name
         if (name == lower_case_name) return value;
     }
     return std::nullopt;
+}
+
+// What a test's Http is without one.
+Result<std::unique_ptr<HttpPool>> Http::open_pool(const HttpPoolSettings& /*settings*/) {
+    return fail(ErrorKind::internal, "this HTTP client has no pool");
 }
 
 Http& system_http() {
@@ -72,7 +78,7 @@ CurlSettings settings_from(const Env& env) {
         settings.no_proxy = *more == "*" ? "*" : settings.no_proxy + "," + *more;
         break;
     }
-    for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE"}) {
+    for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"}) {
         const auto file = env.get(name);
         if (!file || file->empty()) continue;
         settings.ca_file = *file;
@@ -171,6 +177,15 @@ Result<HttpResponse> CurlHttp::try_all(const CurlApi& api, CURLM* multi, const H
             return fail(stopped_error().kind, redact(fmt::format("stopped before another try of {}", request.url)));
         }
     }
+}
+
+Result<std::unique_ptr<HttpPool>> CurlHttp::open_pool(const HttpPoolSettings& settings) {
+    CurlSettings curl = m_settings;
+    GDNCTL_TRY_ASSIGN(const CurlApi* api, curl_api());
+    curl.user_agent += fmt::format("; libcurl/{}", api->curl_version_info(CURLVERSION_NOW)->version);
+    if (!settings.origin.empty()) curl.user_agent += "; origin/" + settings.origin;
+    if (!settings.ca_file.empty()) curl.ca_file = settings.ca_file;
+    return CurlPool::open(m_clock, std::move(curl));
 }
 
 Result<HttpResponse> CurlHttp::send(const HttpRequest& request) {

@@ -12,7 +12,7 @@
 namespace gdnctl::http {
 
 // NO_PROXY and the CA file as this tool reads them from the environment: loopback never goes through a proxy, and
-// SSL_CERT_FILE and CURL_CA_BUNDLE, which libcurl itself ignores, are honoured.
+// SSL_CERT_FILE, CURL_CA_BUNDLE and REQUESTS_CA_BUNDLE, which libcurl itself ignores, are honoured.
 CurlSettings settings_from(const Env& env);
 
 class CurlHttp final : public Http {
@@ -23,6 +23,7 @@ public:
     CurlHttp& operator=(const CurlHttp&) = delete;
 
     Result<HttpResponse> send(const HttpRequest& request) override;
+    Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings) override;
 
 private:
     tl::expected<HttpResponse, TransferError> follow(const CurlApi& api, CURLM* multi, const HttpRequest& request,

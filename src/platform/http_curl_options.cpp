@@ -43,7 +43,11 @@ void Transfer::set_fixed_options() {
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(m_request.connect_timeout.count()));
     // 7.87: do not wait for a resolver thread when a transfer is given up. Older ones wait, which is only slower.
     (m_api.curl_easy_setopt)(m_easy, CURLOPT_QUICK_EXIT, 1L);
-    const bool to_memory = m_request.to_file.empty() && !m_request.on_chunk;
+    const bool to_memory = m_request.to_file.empty() && !m_request.on_chunk && m_receiver == nullptr;
+    if (m_receiver != nullptr) {
+        // One connection a transfer: parallel streams of HTTP/2 would share one connection's window.
+        set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    }
     if (to_memory) set(CURLOPT_ACCEPT_ENCODING, "");  // all that libcurl can undo; files and callbacks get raw bytes
     if (!to_memory) set(CURLOPT_BUFFERSIZE, 256L << 10);
 }

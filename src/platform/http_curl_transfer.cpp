@@ -82,8 +82,13 @@ TransferError Transfer::broken(CURLcode code) const {
     const Trouble trouble = trouble_of(code);
     std::string reason = m_reason[0] != '\0' ? &m_reason[0] : m_api.curl_easy_strerror(code);
     const long error_number = info<long>(CURLINFO_OS_ERRNO, 0);
-    if (where == Phase::connecting && trouble == Trouble::cut && error_number > 0) {
+    // libcurl's own words name the address that was tried; where that is not the host's, it is a proxy's.
+    const bool by_proxy = reason.find(m_hop.parsed.origin.host) == std::string::npos;
+    if (where == Phase::connecting && trouble == Trouble::cut && error_number > 0 && !by_proxy) {
         reason = std::generic_category().message(static_cast<int>(error_number));
+    }
+    if (trouble == Trouble::bad_peer && !m_settings.ca_file.empty()) {
+        reason += fmt::format(" (CA certificates: {})", m_settings.ca_file);
     }
     const bool again = (trouble == Trouble::cut || trouble == Trouble::timed_out) && !m_sink.called_back();
     return {transport_error(m_subject, where, trouble, reason), again};
@@ -178,6 +183,43 @@ tl::expected<Answer, TransferError> Transfer::run(CURLM* multi) {
     return answer;
 }
 
+Status Transfer::begin(HttpReceiver& receiver) {
+    m_receiver = &receiver;
+    return prepare();
+}
+
+HttpEnd Transfer::end(std::optional<CURLcode> code) {
+    HttpEnd end;
+    end.unwanted = m_unwanted;
+    if (m_unwanted) return end;
+    if (m_error) {
+        end.error = m_error;
+        end.worth_another_try = !code && m_error->kind == ErrorKind::infrastructure;
+        return end;
+    }
+    if (code != CURLE_OK) {
+        TransferError error = broken(*code);
+        end.error = std::move(error.error);
+        end.worth_another_try = error.worth_another_try;
+        return end;
+    }
+    end.unwanted = !deliver_head();
+    const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
+    if (is_redirect(m_head.status()) && target != nullptr) end.redirect_url = target;
+    return end;
+}
+
+bool Transfer::deliver_head() {
+    if (std::exchange(m_head_delivered, true)) return true;
+    return m_receiver->on_head(m_head.status(), m_head.headers());
+}
+
+bool Transfer::deliver(std::string_view bytes) {
+    if (deliver_head() && m_receiver->on_body(bytes)) return true;
+    m_unwanted = true;
+    return false;
+}
+
 std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {
     auto& transfer = *static_cast<Transfer*>(self);
     if (!transfer.m_head_begun) {
@@ -195,7 +237,10 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
 std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {
     auto& transfer = *static_cast<Transfer*>(self);
     transfer.m_window_bytes += static_cast<std::int64_t>(size * count);
-    return transfer.m_sink.write(transfer.m_head.status(), std::string_view(data, size * count)) ? size * count : 0;
+    const std::string_view bytes(data, size * count);
+    const bool taken = transfer.m_receiver != nullptr ? transfer.deliver(bytes)
+                                                      : transfer.m_sink.write(transfer.m_head.status(), bytes);
+    return taken ? bytes.size() : 0;
 }
 
 std::size_t Transfer::on_send(char* buffer, std::size_t size, std::size_t count, void* self) {

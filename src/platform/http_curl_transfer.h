@@ -11,6 +11,7 @@
 #include "platform/http_curl_api.h"
 #include "platform/http_error.h"
 #include "platform/http_policy.h"
+#include "platform/http_pool.h"
 #include "platform/http_sink.h"
 
 namespace gdnctl::http {
@@ -65,6 +66,13 @@ public:
     // Runs on `multi`, which must be used by this thread alone until the return.
     tl::expected<Answer, TransferError> run(CURLM* multi);
 
+    // The same in steps, for one of many on a multi handle: the answer goes to `receiver`. After begin(), handle() is
+    // for the multi handle; end() says how it ended, with libcurl's result or, when overdue() was true, without one.
+    Status begin(HttpReceiver& receiver);
+    CURL* handle() const { return m_easy; }
+    bool overdue();
+    HttpEnd end(std::optional<CURLcode> code);
+
 private:
     template <class V>
     void set(CURLoption option, V value);
@@ -77,8 +85,9 @@ private:
     Status set_headers();
     Status add_header(const std::string& name, const std::string& value);
     std::optional<CURLcode> drive(CURLM* multi);
-    bool overdue();
     Phase phase() const;
+    bool deliver(std::string_view bytes);
+    bool deliver_head();
     TransferError broken(CURLcode code) const;
     Error stopped() const;
 
@@ -96,6 +105,9 @@ private:
     const Clock& m_clock;
     std::optional<Clock::Monotonic> m_deadline;
     BodySink m_sink;
+    HttpReceiver* m_receiver = nullptr;  // instead of the sink
+    bool m_head_delivered = false;
+    bool m_unwanted = false;
     HeaderBlock m_head;
     Subject m_subject;
 

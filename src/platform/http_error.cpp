@@ -1,8 +1,12 @@
 #include "platform/http_error.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include <fmt/format.h>
 
 #include "gdnctl/core/redact.h"
+#include "gdnctl/platform/http.h"
 
 namespace gdnctl::http {
 
@@ -66,3 +70,11 @@ Error transport_error(const Subject& subject, Phase phase, Trouble trouble, std:
 }
 
 }  // namespace gdnctl::http
+
+namespace gdnctl {
+
+bool is_connection_refused(const Error& error) {
+    return error.message.ends_with(std::generic_category().message(ECONNREFUSED));
+}
+
+}  // namespace gdnctl

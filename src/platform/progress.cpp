@@ -18,6 +18,9 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view k_erase_line = "\r\x1b[K";
 
+// The one whose bar is on the terminal.
+Progress* g_shown = nullptr;
+
 std::string scaled(double bytes) {
     constexpr std::array<std::string_view, 5> k_units = {"B", "kB", "MB", "GB", "TB"};
     std::size_t unit = 0;
@@ -63,9 +66,17 @@ void Progress::update(std::uint64_t done) {
     m_shown = done;
 }
 
+void Progress::step_aside() {
+    if (g_shown == nullptr || !g_shown->m_bar_drawn) return;
+    g_shown->m_terminal.err(k_erase_line);
+    g_shown->m_bar_drawn = false;
+}
+
 void Progress::finish() {
     if (m_bar_drawn) m_terminal.err(k_erase_line);
     m_bar_drawn = false;
+    if (g_shown == this) g_shown = nullptr;
+    if (g_shown == nullptr) log::before_each_line(nullptr);
     m_finished = true;
 }
 
@@ -106,6 +117,8 @@ void Progress::draw() {
     line += facts;
     m_terminal.err(fmt::format("{}{}", k_erase_line, std::string_view(line).substr(0, width)));
     m_bar_drawn = true;
+    g_shown = this;
+    log::before_each_line(&Progress::step_aside);
 }
 
 void Progress::write_line() {

@@ -92,7 +92,10 @@ test_check_errors() {
   repository
   expect 2 "$GDNCTL" cluster check mars
   err_has 'No cluster config found for region mars'
+  err_has 'looked for infra/marin-mars.yaml, infra/marin-mars-a.yaml, infra/marin-mars-b.yaml, infra/marin-mars-vllm.yaml in '
   err_has 'known clusters: local, us-central1, us-east5'
+  err_has '`--cluster-config FILE`'
+  err_has '`--ray-address URL`'
   expect 2 "$GDNCTL" cluster check --cluster-config nowhere.yaml
   expect 2 "$GDNCTL" cluster check us-central1 --cluster us-east5
   expect 2 "$GDNCTL" cluster check local --ray-address http://127.0.0.1:1

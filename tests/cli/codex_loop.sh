@@ -233,11 +233,11 @@ test_resilient_shows_what_it_rewrites() {
 test_options_that_change_nothing_are_told() {
   repo && agent "$works"
   loop 0 --iterations 1 --allow-dirty --dirty-policy stash --hillclimb-log-file nope.md --worktree-link .venv
-  err_has '[gdnctl] --allow-dirty: nothing is stashed, --dirty-policy is not used'
-  err_has '[gdnctl] --hillclimb-log-file is not used: only runs with --validation-*, --perf-* or --stamp-mode write the log'
-  err_has '[gdnctl] --worktree-link .venv is not used: iterations work in place'
+  err_has ' --allow-dirty: nothing is stashed, --dirty-policy is not used'
+  err_has ' --hillclimb-log-file is not used: only runs with --validation-*, --perf-* or --stamp-mode write the log'
+  err_has ' --worktree-link .venv is not used: iterations work in place'
   loop 0 --iterations 1 --isolation worktree --worktree-link .venv --resilient --allow-dirty
-  err_has "[gdnctl] --worktree-link .venv: there is no $PWD/.venv"
+  err_has " --worktree-link .venv: there is no $PWD/.venv"
   err_lacks 'not used'
 }
 

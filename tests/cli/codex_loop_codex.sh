@@ -24,7 +24,7 @@ test_golden_run_of_codex() {
   loop 0 --iterations 1 --json
   err_has "using codex binary: "
   err_has 'supported model_reasoning_effort values: low, medium, high, xhigh'
-  err_has '[gdnctl] codex attempt 1: class=ok rc=0 thread='
+  err_has ' codex attempt 1: class=ok rc=0 thread='
   err_has 'tokens=6000/5000/170'
   [ "$(cat $logs/iteration-001-last-message.txt)" = 'Committed one optimization.' ] || fail message
   [ "$(git log --format=%s -1)" = faster ] || fail commit
@@ -114,9 +114,10 @@ test_unknown_effort_is_refused_before_any_session() {
 }
 
 test_no_codex_says_how_to_get_one() {
-  repo && rm "$WORK/bin/codex"
+  repo && rm -rf "$WORK/bin/codex" "$HOME/.codex"
   loop 2 --iterations 1
   err_has '[gdnctl] Could not find a `codex` binary. Install Codex CLI or pass --codex-bin /path/to/codex.'
+  err_has 'hint: npm install -g @openai/codex'
 }
 
 test_log_in_refused_ends_the_run_at_once_defect_17() {

@@ -1,60 +1,7 @@
 # codex-loop with validation and performance: what is kept, what is taken back, and why; jobs of this machine.
 
 . "$REPO/tests/support/loop_repo.sh"
-world() { # a target whose test says what state.txt asks for, and whose profile prints the number in speed.txt as ms
-  unset GIT_AUTHOR_DATE GIT_COMMITTER_DATE  # the log's dates are compared with the commits'
-  git init -q . && mkdir -p scripts/gdn
-  cat >gdnctl.toml <<'TOML'
-target = "mine"
-[targets.mine]
-log = "log.md"
-protected = ["gdnctl.toml", "judge.sh"]
-test = ["sh", "judge.sh"]
-metric = { name = "mine/forward_ms", better = "lower", unit = "ms", from = "json:/ms" }
-[targets.mine.profile]
-argv = ["sh", "-c", "printf '{\"ms\": %s}\\n' \"$(cat speed.txt)\""]
-TOML
-  cat >judge.sh <<SH
-echo run >>$WORK/tests_run
-case \$(cat state.txt) in
-  ok) echo 'verdict: OK' ;;
-  wrong) printf 'case   t_hand                     WRONG          6.3e+06 x budget\n'
-    printf '       where: value head 0 of 1; chunk 0 (of 64 tokens)\n       stage: order; also possible: intra\n'
-    printf 'verdict: WRONG: 1 of 1 cases\n'; exit 1 ;;
-  infra) echo 'ConnectionResetError: peer'; exit 1 ;;
-  oom) echo 'RESOURCE_EXHAUSTED: vmem'; exit 1 ;;
-esac
-SH
-  printf '# Log\n\n## Iterations\n' >log.md
-  echo 'It {{ITERATION}}' >scripts/gdn/codex_iteration_prompt.md
-  echo ok >state.txt && echo 10 >speed.txt
-  git add . && git commit -qm base
-  base=$(git rev-parse HEAD)
-}
-agent() { # SPEED:STATE of each iteration; `-`: it changes nothing
-  { printf '#!/bin/bash\nset -e\ncase $(cat) in\n'
-    local n=0 one
-    for one in "$@"; do
-      n=$((n + 1))
-      if [ "$one" = - ]; then printf '"It %d"*) exit 0 ;;\n' $n; continue; fi
-      printf '"It %d"*) echo %s >speed.txt; echo %s >state.txt ;;\n' $n "${one%%:*}" "${one#*:}"
-    done
-    printf 'esac\ndate +%%N >note.txt; git add -A; git commit -qm "Speed $(cat speed.txt)" -m "Because it is."\n'
-  } >"$WORK/agent" && chmod +x "$WORK/agent"
-}
-loop() { # CODE OPTION...
-  local want=$1
-  shift
-  expect "$want" "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 \
-    --retry-sleep-seconds 0 --validation-retry-sleep 0 --validation-ray-cluster local "$@"
-}
-kept() { [ "$(git rev-list --count "$base"..HEAD -- speed.txt)" = "$1" ] || fail "$1 candidates should be on the branch"; }
-entries() { [ "$(grep -c '^### Iteration ' log.md)" = "$1" ] || fail "$(grep -c '^### Iteration ' log.md) entries in the log, not $1"; }
-clean_log() { # the linter has nothing to say
-  expect 0 "$GDNCTL" lint-log --scope all --strict --json
-  out_lacks '"rule"'
-}
-log_has() { grep -qF -- "$1" log.md || { cat log.md >&2; fail "log.md lacks: $1"; }; }
+. "$REPO/tests/support/loop_gates.sh"
 
 test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   world && agent 8:ok 4:wrong 8:ok
@@ -62,9 +9,11 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   last_line 'reason=completed iteration=3 rc=0'
   [ "$(cat speed.txt)" = 8 ] && [ "$(cat state.txt)" = ok ] || fail 'another candidate was kept'
   kept 1
-  err_has 'performance baseline initialized: mine/forward_ms=10 @ '
-  err_has 'performance champion promoted: 10 -> 8 (-20.00%'
-  err_has 'performance within hold band vs champion: 8 -> 8'
+  gain='1.25x faster (1.247-1.253x, 3 pairs)'
+  err_has 'performance baseline initialized: mine/forward_ms=10 ms @ '
+  err_has 'pair 3 of at most 3: champion 10 ms, candidate 8 ms, 1.25x faster'
+  err_has 'performance champion promoted: 10 ms -> 8 ms (+25.00%'
+  err_has 'performance within hold band vs champion: 8 ms -> 8 ms'
   err_has 'Iteration failed required TPU validation/profile gate.'
   err_has '[gdnctl] $ '
   [ "$(git show "$(git for-each-ref --format='%(refname)' 'refs/gdnctl/*/iter-002/head')":state.txt)" = wrong ] || fail 'what was refused is lost'
@@ -73,8 +22,9 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   entries 3
   log_has '### Iteration 0 - Speed 8'
   log_has '- Decision: promoted'
-  log_has '- mine/forward_ms: `10.000000 ms -> 8.000000 ms`'
-  log_has '- Interpretation: gain over the champion, from 3 pairs of runs in turn: +25.00%'
+  log_has '- mine/forward_ms: `10 ms -> 8 ms`'
+  log_has "- Gain over the champion: $gain"
+  log_has '- Lone baseline: 10 ms, '
   log_has '- Hypothesis: Because it is.'
   log_has '  - Evidence: `.agents/logs/gdn_codex_loop/iteration-001-validation-tests.log`'
   log_has '/iter-002/head)'
@@ -85,7 +35,26 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   [ "$(git show --name-only --format= HEAD)" = $'log.md\nlog.records.jsonl' ] || fail 'the log commit has other files'
   [ -z "$(git status --porcelain -uno)" ] || fail 'the tree is dirty'
   clean_log
+  # Whatever shows the gain shows this one.
   expect 0 "$GDNCTL" loop-report
+  out_has "| 8 ms | $gain | promoted |"
+  expect 0 "$GDNCTL" loop-status
+  out_has "$gain"
+  expect 0 "$GDNCTL" loop-explain 1
+  out_has "gain       $gain"
+  out_has 'compared   10 ms -> 8 ms'
+  out_has 'iteration 0, commit '
+  local view
+  for view in summary context; do
+    expect 0 "$GDNCTL" log $view --log-file log.md
+    out_has "$gain"
+    out_lacks unpaired
+    out_lacks %
+  done
+  # One that does not follow from what was measured is found.
+  sed -i 's/"after":8\.0/"after":6.0/' log.records.jsonl
+  expect 0 "$GDNCTL" lint-log --scope all --log-file log.md
+  cat "$WORK/err" "$WORK/out" | grep -q 'L412 .*after is 6 ms in the record, and 8 ms in what the gain was computed from' || fail 'L412'
 }
 
 test_an_entry_of_the_agents_own_is_stamped_and_not_doubled() {
@@ -141,7 +110,7 @@ test_a_log_that_nobody_could_read_any_more_is_refused_before_anything_runs() {
   world && agent 8:ok 7:ok
   sed -i "s/^esac/esac\n[ \$(cat speed.txt) != 8 ] || printf '\`\`\`\\\\n' >>log.md/" "$WORK/agent"
   loop 0 --iterations 2 --max-failures -1 --perf-mode off
-  err_has '[gdnctl] running-log: no entry could be added to the running log any more: log.md: the code fence that line 4 opens'
+  err_has ' running-log: no entry could be added to the running log any more: log.md: the code fence that line 4 opens'
   [ "$(wc -l <"$WORK/tests_run")" = 1 ] || fail 'it was tested'
   kept 1
   entries 2
@@ -221,13 +190,13 @@ test_a_performance_state_elsewhere_is_what_entries_and_reports_read() {
   world && agent 8:ok
   loop 0 --iterations 1 --perf-pairs 3 --perf-state-file ../shared.json
   [ ! -e $logs/perf_state.json ] && [ -s ../shared.json ] || fail 'the state is at the wrong place'
-  log_has '- mine/forward_ms: `10.000000 ms -> 8.000000 ms`'
+  log_has '- mine/forward_ms: `10 ms -> 8 ms`'
   grep -q '"mine/forward_ms"' $logs/ledger.jsonl || fail 'the ledger has no number'
   expect 0 "$GDNCTL" loop-explain 1
   out_has 'measured'
   out_has 'mine/forward_ms'
   expect 0 "$GDNCTL" loop-report
-  out_has '| 1 | kept, and the new champion | 8 | -20.00 % |'
+  out_has '| 1 (log 0) | kept, and the new champion | 8 ms | 1.25x faster (1.247-1.253x, 3 pairs) |'
 }
 
 test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
@@ -236,12 +205,12 @@ test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
     IFS=: read -r word code failures commits <<<"$policy"
     rm -rf .git .agents ./* && world && agent 10.5:ok 12:ok
     loop "$code" --iterations 2 --max-failures -1 --validation-mode profile-only --perf-pairs 1 --perf-regression-policy "$word"
-    err_has 'performance regression detected vs champion: 10.5 -> 12'
+    err_has 'performance regression detected vs champion: 10.5 ms -> 12 ms'
     [ $word = continue ] || err_has "regression commit reverted successfully; champion remains $(git log -1 --format=%h --abbrev=12 "$base"..HEAD -- speed.txt)."
     kept "$commits"
     entries 2
     log_has '- Decision: regression'
-    log_has '- mine/forward_ms: `10.500000 ms -> 12.000000 ms`'
+    log_has '- mine/forward_ms: `10.5 ms -> 12 ms`'
     expect 0 "$GDNCTL" loop-status --json
     out_has "\"failures_counted\": $failures"
   done

@@ -8,6 +8,24 @@ tidy_tree() { same 'the tree' "$(git status --porcelain)" "${1:-}"; }
 
 # ---- in the repository
 
+test_git_variables_of_the_caller_reach_neither_agent_nor_checks() {
+  local how other=$WORK/other
+  git init -q "$other" && git -C "$other" commit -q --allow-empty -m elsewhere
+  for how in inplace worktree; do
+    mkdir "$how" && cd "$how" && repo && agent "$works" "env >$WORK/agents"
+    GIT_DIR=$other/.git GIT_WORK_TREE=$other GIT_INDEX_FILE=$other/index GIT_COMMON_DIR=$other/.git GIT_PREFIX=sub/ \
+      GIT_OBJECT_DIRECTORY=$other/.git/objects GIT_NAMESPACE=n GIT_CONFIG_PARAMETERS="'core.bare=true'" \
+      loop 0 --iterations 1 --isolation $how --agent-env GIT_DIR --post-check "env >$WORK/checks"
+    same commits "$(subjects)" 'step 2 base '
+    tidy_tree
+    grep -hE '^GIT_(DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|PREFIX|OBJECT_DIRECTORY|NAMESPACE|CONFIG_PARAMETERS)=' "$WORK/agents" "$WORK/checks" &&
+      fail "$how: a child gets them"
+    grep -q '^PATH=' "$WORK/agents" && grep -q '^PATH=' "$WORK/checks" || fail 'nothing was seen'
+    cd ..
+  done
+  same 'commits of the other' "$(git -C "$other" rev-list --count --all)" 1
+}
+
 test_index_deleted() {
   repo && agent "$works" 'rm "$(git rev-parse --git-path index)"'
   loop 0 --iterations 2 --isolation worktree

@@ -51,8 +51,10 @@ test_a_held_tpu_is_released_whatever_ends_the_run() {
 test_a_held_tpu_is_released_on_each_signal() {
   repo && allocator && agent "touch $WORK/running; sleep 60"
   start && kill -INT $pid && ends 130 interrupted && released SIGINT
+  err_has ' Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume goes on. Ctrl-C again ends at once.'
   start && kill -HUP $pid && ends 130 interrupted && released SIGHUP
   start && kill -TERM $pid && ends 143 terminated && released SIGTERM
+  err_has ' SIGTERM: the agent is being stopped'
   touch "$WORK/slow"
   start && kill -TERM $pid && ends 143 terminated && released 'SIGTERM while it is allocated'
 }
@@ -61,7 +63,9 @@ test_a_second_signal_ends_at_once_and_lets_the_tpu_go() {
   repo && allocator
   # Deaf to all but a kill: the first signal would wait for the whole ladder.
   agent "trap '' INT TERM; touch $WORK/running; while :; do sleep 0.1; done"
-  start && kill -INT $pid && sleep 0.3 && kill -INT $pid
+  start && kill -INT $pid && sleep 0.3
+  err_has ' Ctrl-C: the agent is being stopped'  # at once, while the agent still runs
+  kill -INT $pid
   wait $pid
   [ $? = 130 ] || fail 'SIGINT twice'
   released 'SIGINT twice'

@@ -8,7 +8,7 @@ only_path() { # PROGRAM...: a PATH with these programs alone
 
 test_all_required_is_there() {
   expect 0 "$GDNCTL" doctor
-  for name in 'state directory' configuration target repository git cc ssh rsync gcloud libcurl libgit2 libcrypto isa-l \
+  for name in 'state directory' configuration target repository git cc ssh rsync gcloud codex uv 'Google login' libcurl libgit2 libcrypto isa-l \
     ca-certificates HF_TOKEN WANDB_API_KEY cpu; do
     grep -qE "^(ok|absent|missing) +$name" "$WORK/out" || fail "not listed: $name"
   done
@@ -56,6 +56,16 @@ test_keys_are_never_shown() {
   err_lacks hf_abc
 }
 
+test_keys_in_files_are_found() {
+  mkdir -p "$HOME/.cache/huggingface" && echo hf_abcdefghijklmnopqrstuvwxyz0123456789 >"$HOME/.cache/huggingface/token"
+  printf 'machine api.wandb.ai login user password 0123456789abcdef0123456789abcdef01234567\n' >"$HOME/.netrc"
+  expect 0 "$GDNCTL" doctor
+  grep -qE "^ok +HF_TOKEN +in $HOME/.cache/huggingface/token$" "$WORK/out" || fail 'the token file'
+  grep -qE "^ok +WANDB_API_KEY +in $HOME/.netrc$" "$WORK/out" || fail 'the netrc file'
+  out_lacks hf_abc
+  out_lacks 0123456789abcdef
+}
+
 test_broken_configuration_is_found_and_the_rest_still_looked_at() {
   printf 'target = [' >gdnctl.toml
   expect 1 "$GDNCTL" doctor
@@ -93,4 +103,33 @@ test_program_that_hangs_does_not_hang_us() {
   SECONDS=0
   PATH=$WORK/bin expect 0 "$GDNCTL" doctor
   [ $SECONDS -lt 40 ] || fail "took $SECONDS s"
+}
+
+test_codex_and_uv_that_are_missing_are_named_with_what_installs_them() {
+  only_path git
+  PATH=$WORK/bin expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +codex' "$WORK/out" || fail "codex is not absent"
+  grep -qE '^absent +uv' "$WORK/out" || fail "uv is not absent"
+  out_has 'npm install -g @openai/codex'
+  out_has 'https://astral.sh/uv/install.sh'
+}
+
+test_google_login_must_give_a_token() {
+  only_path git
+  PATH=$WORK/bin expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +Google login +not checked: gcloud is not installed' "$WORK/out" || fail "without gcloud: $(cat "$WORK/out")"
+  gcloud() { printf '#!/bin/sh\n%s\n' "$1" >"$WORK/bin/gcloud" && chmod +x "$WORK/bin/gcloud"; }
+  gcloud 'echo "ERROR: (gcloud.auth.print-access-token) You do not currently have an active account selected." >&2; exit 1'
+  PATH=$WORK/bin expect 0 "$GDNCTL" doctor
+  grep -qE '^ok +gcloud' "$WORK/out" || fail "the program is there"
+  grep -qE '^absent +Google login +ERROR: .*active account' "$WORK/out" || fail "no login: $(cat "$WORK/out")"
+  out_has 'to mend it: gcloud auth login'
+  gcloud 'exit 0'
+  PATH=$WORK/bin expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +Google login' "$WORK/out" || fail "an empty token is none"
+  gcloud 'echo ya29.secret-of-somebody'
+  PATH=$WORK/bin expect 0 "$GDNCTL" doctor -v
+  grep -qE '^ok +Google login' "$WORK/out" || fail "a login: $(cat "$WORK/out")"
+  out_lacks secret-of-somebody
+  err_lacks secret-of-somebody
 }

@@ -32,6 +32,12 @@ test_git_variables_of_the_caller_lead_nowhere() {
   GIT_DIR=$PWD/../other/.git GIT_WORK_TREE=$PWD/../other expect 0 "$GDNCTL" ray-test --cluster local --submission-id g
   grep -q "\"git_sha\": *\"$(git rev-parse HEAD)\"" "$XDG_STATE_HOME"/gdnctl/local/jobs/g/job.json ||
     fail "the sha of another repository: $(cat "$XDG_STATE_HOME"/gdnctl/local/jobs/g/job.json)"
+  setup '"env"'
+  GIT_DIR=$PWD/../other/.git GIT_WORK_TREE=$PWD/../other GIT_INDEX_FILE=$PWD/../other/i GIT_PREFIX=sub/ \
+    expect 0 "$GDNCTL" ray-test --cluster local
+  out_has PATH=
+  grep -E '^GIT_(DIR|WORK_TREE|INDEX_FILE|PREFIX)=' "$WORK/out" && fail 'the job gets them'
+  true
 }
 
 test_a_token_in_the_log_is_not_kept_in_the_record() {
@@ -298,4 +304,76 @@ test_files_that_nobody_added_make_the_tree_dirty() {
   echo new >new.txt
   expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
   out_has '"dirty":"true"'
+}
+
+submodule() { # NAME FOLDER: a repository with one file, as a submodule
+  git init -q "$WORK/$1" && echo "of $1" >"$WORK/$1/$1.c" && echo '*.o' >"$WORK/$1/.gitignore"
+  git -C "$WORK/$1" add . && git -C "$WORK/$1" commit -qm init
+  git -c protocol.file.allow=always submodule add -q "$WORK/$1" "$2" 2>/dev/null
+}
+
+test_submodules_and_folders_behind_links_are_in_the_package() {
+  git init -q . && mkdir src && echo f >src/f.c && echo a >a.txt
+  submodule inner vendor
+  (cd "$WORK/inner" && submodule deep third && git commit -qm deep)
+  git -C vendor -c protocol.file.allow=always pull -q && git -C vendor -c protocol.file.allow=always submodule update -q --init
+  echo x >vendor/built.o && echo new >vendor/new.c
+  git init -q nested && echo n >nested/n.c  # a repository that nobody has added
+  ln -s src code && ln -s vendor/third linked && ln -s a.txt file && mkdir sub && ln -s ../code sub/again
+  setup '"find . -name .git -prune -o -type f -print | LC_ALL=C sort"'
+  git add . 2>/dev/null && git commit -qm all
+  expect 0 "$GDNCTL" ray-test --cluster local
+  diff "$WORK/out" - <<'TEXT' || fail "other files"
+./.gitmodules
+./a.txt
+./code/f.c
+./file
+./gdnctl.toml
+./linked/.gitignore
+./linked/deep.c
+./nested/n.c
+./src/f.c
+./sub/again/f.c
+./vendor/.gitignore
+./vendor/.gitmodules
+./vendor/inner.c
+./vendor/new.c
+./vendor/third/.gitignore
+./vendor/third/deep.c
+TEXT
+  err_lacks "not in the job's working directory"
+  # Without git the links lead as far.
+  find . -name .git -prune -exec rm -rf {} +
+  expect 0 "$GDNCTL" ray-test --cluster local
+  for file in ./code/f.c ./sub/again/f.c ./linked/deep.c; do out_has "$file"; done
+}
+
+test_what_is_left_out_of_the_package_is_named() {
+  git init -q . && echo a >a.txt
+  submodule inner vendor
+  mkdir build sub && echo build >.gitignore && echo o >build/o
+  ln -s build out && ln -s nowhere broken && ln -s . self && ln -s .. sub/up
+  setup '"find . -type f | LC_ALL=C sort"'
+  git add . && git commit -qm all && git submodule -q deinit -f vendor
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run
+  expect 0 "$GDNCTL" ray-test --cluster local
+  err_has "not in the job's working directory: vendor (a submodule that is not checked out: git submodule update --init)"
+  err_has 'out (a link to a folder of which git tracks nothing)'
+  err_has 'broken (a link to nothing)'
+  err_has 'self (a link to a folder around it)'
+  err_has 'sub/up (a link to a folder around it)'
+  out_has ./a.txt
+  # Links that lead to each other's folders: finite, and said.
+  mkdir p q && echo 1 >p/1 && echo 2 >q/2 && ln -s ../q p/q && ln -s ../p q/p
+  expect 0 "$GDNCTL" ray-test --cluster local
+  out_has ./p/q/2
+  out_has ./q/p/1
+  err_has 'p/q/p (a link to a folder around it)'
+  # A deleted folder of a submodule is like a deleted file.
+  rm -rf vendor
+  expect 0 "$GDNCTL" ray-test --cluster local
+  err_lacks vendor
+  ln -s /usr outside
+  expect 8 "$GDNCTL" ray-test --cluster local
+  err_has 'outside'
 }

@@ -101,3 +101,105 @@ test_a_target_of_ones_own_has_no_pytest_and_no_recipe() {
   expect 2 "$GDNCTL" ray-test --cluster local --dry-run
   err_has 'a list of words'
 }
+
+# A checkout of marin and a uv that writes down how it is called, and fails where $FAIL_AT is in its words.
+checkout_with_uv() {
+  mkdir -p lib/levanter experiments "$HOME/bin" && touch lib/levanter/x experiments/x
+  printf 'target = "marin"\n' >gdnctl.toml
+  cat >"$HOME/bin/uv" <<'UV'
+#!/bin/sh
+echo "uv $* [env ${UV_PROJECT_ENVIRONMENT:-none}] [no sync ${UV_NO_SYNC:-0}]" | sed "s|$ROOT_OF_JOB|ROOT|g"
+case " $* " in *"$FAIL_AT"*) exit 9 ;; esac
+if [ "$1" = sync ]; then
+  mkdir -p "$UV_PROJECT_ENVIRONMENT/bin"
+  printf '#!/bin/sh\ncase "$2" in *GDNCTL*) echo "GDNCTL_DEVICE {\\"backend\\":\\"tpu\\",\\"count\\":4}" ;; *) echo "python $*" ;; esac\n' >"$UV_PROJECT_ENVIRONMENT/bin/python"
+  chmod +x "$UV_PROJECT_ENVIRONMENT/bin/python"
+fi
+exit 0
+UV
+  chmod +x "$HOME/bin/uv"
+  echo "export PATH=$HOME/bin:/usr/bin:/bin ROOT_OF_JOB=\$PWD FAIL_AT=\${FAIL_AT:-no such words}" >"$HOME/.bash_profile"
+}
+
+test_marin_uses_one_environment_from_sync_to_pytest() {
+  checkout_with_uv
+  expect 0 env -u VIRTUAL_ENV -u UV_PROJECT_ENVIRONMENT "$GDNCTL" ray-test --cluster local --tests kernels
+  grep -E '^(uv|python)' "$WORK/out" | diff - <(cat <<'TEXT'
+uv sync --extra=tpu --group test [env ROOT/.venv] [no sync 0]
+uv pip install --python ROOT/.venv/bin/python --force-reinstall --index-url https://download.pytorch.org/whl/cpu torch==2.9.0+cpu [env ROOT/.venv] [no sync 1]
+uv pip install --python ROOT/.venv/bin/python transformers [env ROOT/.venv] [no sync 1]
+uv run pytest tests/test_gdn_kernels.py -v [env ROOT/.venv] [no sync 1]
+TEXT
+) || fail "not these calls"
+  VIRTUAL_ENV=$WORK/active expect 0 "$GDNCTL" ray-test --cluster local
+  out_has "uv sync --active --extra=tpu --group test [env $WORK/active]"
+  out_has "uv pip install --python $WORK/active/bin/python --force"
+  out_has "uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v [env $WORK/active] [no sync 1]"
+  UV_PROJECT_ENVIRONMENT=.venv-ci expect 0 env -u VIRTUAL_ENV "$GDNCTL" ray-test --cluster local
+  out_has 'uv pip install --python ROOT/.venv-ci/bin/python --force'
+  # The profile's environment is the job's own, whatever is active here.
+  VIRTUAL_ENV=$WORK/other expect 0 "$GDNCTL" ray-profile --cluster local
+  out_has 'uv sync [env .venv] [no sync 0]'
+  out_has 'uv pip install --python .venv/bin/python --force'
+  out_has 'python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile --force_run_failed true'
+  [ ! -e "$WORK/other" ] || fail "the active environment was touched"
+}
+
+test_the_step_that_fails_is_in_the_message() {
+  checkout_with_uv
+  local words step
+  while IFS='|' read -r words step; do
+    FAIL_AT=$words expect 1 env -u VIRTUAL_ENV "$GDNCTL" ray-test --cluster local --json
+    jq -e --arg step "gdnctl: failed step: $step (exit status 9)" '.driver_exit_code == 9 and (.message | contains($step))' "$WORK/out" >/dev/null ||
+      fail "no word of $step"
+  done <<'CASES'
+ sync |uv sync
+torch==|install torch
+transformers|install transformers
+ run pytest|pytest
+CASES
+  FAIL_AT='torch==' expect 1 "$GDNCTL" ray-profile --cluster local --json
+  jq -e '.message | contains("gdnctl: failed step: install torch (exit status 9)")' "$WORK/out" >/dev/null || fail "no word of the step"
+  rm "$HOME/bin/uv"
+  expect 1 "$GDNCTL" ray-test --cluster local --json
+  jq -e '.driver_exit_code == 127 and (.message | contains("gdnctl: uv is not in the PATH of a login shell") and contains("hint: install it there"))' \
+    "$WORK/out" >/dev/null || fail "no hint"
+}
+
+test_the_example_kernel_is_not_judged_in_place_of_yours() {
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run  # no repository
+  git init -q . && expect 0 "$GDNCTL" ray-test --cluster local --dry-run  # with nothing of its own
+  : >gdnctl.toml
+  mkdir sub
+  for at in . sub; do
+    expect 2 "$GDNCTL" -C "$at" ray-test --cluster local --dry-run
+    err_has 'gdnctl.toml names no target'
+    err_has '`--target cpu-gdn`'
+  done
+  expect 2 "$GDNCTL" ray-profile --cluster local --dry-run
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --target cpu-gdn
+  GDNCTL_TARGET=cpu-gdn expect 0 "$GDNCTL" ray-test --cluster local --dry-run
+  rm gdnctl.toml
+  for file in src/k.c k.cpp k.cc k.hpp k.h; do
+    mkdir -p src && printf '/* mine */\n  # include <gdn/gdn_kernel.h>\n' >"$file"
+    expect 0 "$GDNCTL" ray-test --cluster local --dry-run  # not tracked
+    git add "$file"
+    expect 2 "$GDNCTL" ray-test --cluster local --dry-run
+    err_has "$file is a kernel, but no target names it"
+    git rm -qf "$file"
+  done
+  printf '// gdn/gdn_kernel.h\n#include "other/gdn_kernel.h"\n' >k.c && echo '#include "gdn/gdn_kernel.h"' >k.py && git add .
+  expect 0 "$GDNCTL" ray-test --cluster local --dry-run
+}
+
+test_the_verdict_names_the_kernel() {
+  git init -q .
+  cp "$REPO/examples/cpu-gdn/kernel.c" mine.c
+  printf 'target = "mine"\n[targets.mine]\ntest = ["gdnctl", "oracle", "verify", "gdn", "--kernel", "src:mine.c", "--case", "t_hand"]\n' >gdnctl.toml
+  expect 0 "$GDNCTL" ray-test --cluster local
+  grep -q '^\[gdnctl\] verdict: OK .* for src:mine.c$' "$WORK/err" || fail "no kernel in the verdict line"
+  printf '[targets.cpu-gdn]\nlog = "x.md"\n' >gdnctl.toml
+  CC=/nowhere/cc expect 0 "$GDNCTL" ray-test --cluster local --target cpu-gdn --json
+  grep -q '^\[gdnctl\] verdict: OK .* for builtin:chunk, the example kernel of gdnctl$' "$WORK/err" || fail "the example is not called so"
+  jq -e '.verdict.kernel == "builtin:chunk"' "$WORK/out" >/dev/null || fail "no kernel in the JSON"
+}

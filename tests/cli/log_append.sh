@@ -81,7 +81,7 @@ test_append_keeps_prose_about_bearer_headers() {
   expect 0 "$GDNCTL" log append --log-file log.md --hypothesis 'bearer credentials in header, or a Bearer authentication header'
   grep -q 'Hypothesis: bearer credentials in header, or a Bearer authentication header' log.md || fail 'masked prose'
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  out_lacks L602
+  err_lacks L602
 }
 
 test_append_metrics_typed_by_hand() {
@@ -91,12 +91,12 @@ test_append_metrics_typed_by_hand() {
   grep -q '"step_duration_ms":{"before":null,"after":167.5,"source":"stated"}' one.json || fail 'looks measured'
   grep -q '"comparison":{"kind":"unknown"' one.json || fail 'no kind'
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  out_lacks L408
+  err_lacks L408
   expect 0 "$GDNCTL" log append --log-file log.md --title two --hypothesis h --next n --metric step_duration_ms=167.5:160 \
     --metric mine=3:2 --comparison champion
   tail -1 log.records.jsonl | grep -q '"comparison":{"kind":"champion"' || fail 'no kind'
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  out_lacks L408
+  err_lacks L408
   expect 0 "$GDNCTL" log append --log-file log.md --title three
   tail -1 log.records.jsonl | grep -q '"comparison":{"kind":null' || fail 'a kind without numbers'
   expect 2 "$GDNCTL" log append --log-file log.md --comparison champ
@@ -217,6 +217,46 @@ test_append_refuses_an_open_fence() {
   [ ! -e log.records.jsonl ] || fail 'a record was left'
 }
 
+test_append_refuses_an_open_comment() {
+  printf '## Iterations\n\n### Iteration 1 - a\n\n<!-- open\n' >log.md
+  cp log.md before
+  expect 9 "$GDNCTL" log append --log-file log.md --title x
+  err_has 'the HTML comment that line 5 opens'
+  cmp -s before log.md || fail 'the log changed'
+}
+
+test_append_of_nothing_is_a_usage_error() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  cp log.md before
+  for options in '' '--comparison previous' '--title= --change='; do
+    expect 2 "$GDNCTL" log append --log-file log.md $options
+    err_has 'nothing to append'
+    err_has 'hint:'
+  done
+  cmp -s before log.md || fail 'the log changed'
+  [ "$(ls -A | sort | tr '\n' ' ')" = 'before log.md ' ] || fail "something was written: $(ls -A)"
+  expect 0 "$GDNCTL" log append --log-file log.md --title x
+}
+
+test_append_refuses_a_file_that_is_no_log() {
+  printf '# My project\n\nSome words about the log.\n' >README.md
+  printf '// the log\nint main() { return 0; }\n' >main.c
+  printf 'key = 1\n' >config.toml
+  printf '<!--\n# Log\n-->\nText\n' >hidden.md
+  head -c 5000 "$GDNCTL" >binary
+  for f in README.md main.c config.toml hidden.md binary; do
+    cp $f before
+    expect 2 "$GDNCTL" log append --log-file $f --title x
+    err_has "$f is not a running log"
+    cmp -s before $f || fail "$f changed"
+    [ ! -e "${f%.md}.records.jsonl" ] && [ ! -e "$f.records.jsonl" ] || fail "a record was left beside $f"
+  done
+  printf '# Hill-climb log\n' >title.md
+  : >empty.md
+  printf 'words\n\n## Iterations\n' >section.md
+  for f in title.md empty.md section.md; do expect 0 "$GDNCTL" log append --log-file $f --title x; done
+}
+
 test_append_experiment() {
   "$GDNCTL" log init --template experiment --log-file e.md 2>/dev/null
   job SUCCEEDED 0 OK >job.json
@@ -302,6 +342,6 @@ test_context_states_changes_as_entries_do() {
   "$GDNCTL" log init --log-file log.md 2>/dev/null
   expect 0 "$GDNCTL" log append --log-file log.md --metric step_duration_ms=167.09:159.42 --comparison champion
   expect 0 "$GDNCTL" log context --log-file log.md
-  out_has 'step_duration_ms 167.09 -> 159.42 (-4.59%)'
+  out_has 'step_duration_ms 167.09 ms -> 159.42 ms, 1.048x faster (unpaired)'
   grep -q '^### Iteration 0$' "$WORK/out" || fail "a heading without title: $(grep '^###' "$WORK/out")"
 }

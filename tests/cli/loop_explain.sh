@@ -70,10 +70,9 @@ J
   head=$(python3 -c 'import hashlib; print(hashlib.sha1(b"head 3").hexdigest())')
   sed -i "s/COMMIT/$head/" logs/perf_state.json
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs
-  out_has 'gdn/forward_ms 4.35 (3 runs)'
-  out_has 'difference median +3.57 % against the champion of then'
-  out_has 'gain       mean of the pairs, above 0 is better: it decides, not the difference of the medians'
-  out_has '5: gain -3.20 %, between -3.60 and -2.80 %; one pair spreads by 0.31 %; refuse'
+  out_has 'gdn/forward_ms 4.35 ms (3 runs)'
+  out_has 'compared   4.2 ms -> 4.35 ms: the champion, then this candidate, medians of runs in turn'
+  out_has 'gain       1.033x slower (1.029-1.037x, 5 pairs)'
   out_has 'noise      0.31 % from run to run'
   out_has 'it was refused against a base that had moved'
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs --json

@@ -50,13 +50,13 @@ test_markdown() {
   out_has '# Run 20260310t165307z'
   out_has 'ended: iterations (exit code 0). 6 of 6 iterations have ended, 2 promoted, 4 counted as failures.'
   out_has '## Champions (gdn/forward\_ms)'
-  out_has 'Equal code differs by 0.30 %'
-  out_has '| iteration | commit | value | against the row above | decision |'
-  out_has '| # | result | median | against the champion | time | device | tokens | why |'
-  out_has 'What decides is the gain of the pairs, which is above 0 for what is better'
-  out_has '| 1 | d5c094b9ec9a | 4.75 | -5.00 % | promoted |'
+  out_has 'Equal code differs by 0.3 %'
+  out_has '| iteration | commit | value | gain over the champion of then | decision |'
+  out_has '| # | result | median | gain | time | device | tokens | why |'
+  out_has 'A gain is over the champion of then'
+  out_has '| 1 | d5c094b9ec9a | 4.75 ms | 1.05x faster (1.048-1.052x, 5 pairs) | promoted |'
   out_has '| test-fail | 2 | t\_long |'
-  out_has '| 3 | refused (rejected; counted as a failure) | 4.826 | +1.60 % |'
+  out_has '| 3 | refused (rejected; counted as a failure) | 4.826 ms | 1.016x slower (1.014-1.018x, 5 pairs) |'
 }
 
 test_page_of_a_measured_run() {

@@ -62,7 +62,7 @@ test_status_of_a_loop_at_work_names_its_process() {
   record logs --iterations 2 --open
   hold logs
   expect 0 "$GDNCTL" loop-status --log-dir logs
-  out_has "running, process $holder since 2026-03-10T16:53:07Z"
+  out_has "running, process $holder since 2026-03-10 16:53:07+00:00"
   touch logs/STOP
   expect 0 "$GDNCTL" loop-status --log-dir logs --json
   out_has '"status": "stopping"'

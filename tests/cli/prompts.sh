@@ -106,3 +106,29 @@ test_names_are_completed() {
   [ "$("$GDNCTL" __complete preset | wc -l)" = 9 ] || fail 'presets'
   [ "$("$GDNCTL" __complete document | wc -l)" = 11 ] || fail 'documents'
 }
+
+# commands_named FILE: what its text calls this program with, a command a line; in lines that are wrapped, too.
+commands_named() {
+  tr '\n' ' ' <"$1" | tr -s ' ' | grep -oE '\bgdnctl(\.py)? [a-z][a-z-]*( [a-z][a-z-]*)?' | sed 's/^[^ ]* //' | sort -u
+}
+
+test_prompts_and_directives_name_only_commands_that_there_are() {
+  local name command group seen=0
+  expect 0 "$GDNCTL" prompts list --json
+  for name in $(jq -r '.documents[].name' "$WORK/out"); do
+    expect 0 "$GDNCTL" prompts show "$name"
+    cp "$WORK/out" text
+    while read -r command; do
+      group=${command%% *}
+      case $group in oracle | log | policy | prompts | config | cluster) ;; *) command=$group ;; esac
+      # shellcheck disable=SC2086
+      "$GDNCTL" $command --help >/dev/null 2>&1 || fail "$name names 'gdnctl $command', which there is not"
+      seen=$((seen + 1))
+    done < <(commands_named text)
+  done
+  [ $seen -ge 10 ] || fail "only $seen were looked at"
+  # That a missing one would be found:
+  printf 'run `gdnctl\ntrace hotspots x`, uv run gdnctl.py dev-tpu-profile --x\n' >text
+  [ "$(commands_named text | tr '\n' ' ')" = 'dev-tpu-profile trace hotspots ' ] || fail "$(commands_named text)"
+  expect 2 "$GDNCTL" dev-tpu-frobnicate --help
+}

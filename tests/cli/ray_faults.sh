@@ -232,8 +232,15 @@ test_dashboard_away_for_a_while_does_not_end_the_wait() {
 }
 
 test_a_dead_address_is_exit_4_and_never_the_local_backend() {
-  expect 4 "$GDNCTL" ray-list --ray-address http://127.0.0.1:9
-  err_lacks 'local backend'
+  target '"true"'
+  local words start
+  for words in ray-list 'ray-logs x' 'ray-logs -f x' 'ray-stop x' 'ray-stop --wait x' 'ray-wait x' 'ray-wait --match x' 'ray-test --working-dir none'; do
+    start=$(date +%s%N)
+    expect 4 "$GDNCTL" $words --ray-address http://127.0.0.1:9
+    [ $((($(date +%s%N) - start) / 1000000)) -lt 6000 ] || fail "$words took $((($(date +%s%N) - start) / 1000000)) ms"
+    err_lacks 'local backend'
+    [ "$(grep -c 'trying again' "$WORK/err")" -le 3 ] || fail "$words tried on"
+  done
 }
 
 test_no_secret_leaves_by_any_door() {

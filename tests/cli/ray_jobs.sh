@@ -40,6 +40,46 @@ test_exit_codes_of_every_end() {
   no_complaints
 }
 
+test_an_id_that_is_listed_can_be_used() {
+  serve
+  local id
+  for id in etl.daily:2026-01-01 'with space' -dash 'ümläut %41?x#y' "quo'te"; do
+    echo "log of $id" | job "$id" SUCCEEDED
+    expect 0 "$GDNCTL" ray-list $RAY
+    out_has "$id"
+    expect 0 "$GDNCTL" ray-logs $RAY -- "$id"
+    out_has "log of $id"
+    expect 0 "$GDNCTL" ray-wait $RAY --timeout 5 -- "$id"
+    expect 0 "$GDNCTL" ray-stop $RAY -- "$id"
+    err_has "Job $id had ended already (SUCCEEDED)"
+  done
+  expect 6 "$GDNCTL" ray-wait $RAY no.such:job
+  for id in '' latest; do expect 2 "$GDNCTL" ray-wait $RAY "$id"; done
+  # What is suggested can be typed as it stands.
+  job "a b:'c" RUNNING end_time=null </dev/null
+  expect 124 "$GDNCTL" ray-wait $RAY --match '^a b' --timeout 0
+  next=$(sed -n 's/.*gdnctl ray-logs/ray-logs/p' "$WORK/err")
+  eval "expect 0 \"\$GDNCTL\" $next"
+  expect 6 "$GDNCTL" ray-wait --cluster local ../../etc
+  expect 6 "$GDNCTL" ray-stop --cluster local etl.daily:2026-01-01
+}
+
+test_states_of_a_newer_server_are_shown_as_they_are() {
+  serve
+  job new RESTARTING end_time=null </dev/null
+  job over CANCELLED end_time=1700000000000 </dev/null
+  expect 0 "$GDNCTL" ray-list $RAY
+  out_has 'RESTARTING '
+  out_has 'CANCELLED '
+  expect 0 "$GDNCTL" ray-list $RAY --json
+  out_has '"submission_id":"new","status":"RESTARTING"'
+  expect 124 "$GDNCTL" ray-wait $RAY new --timeout 0.5 --poll 0.1
+  err_has 'status=RESTARTING'
+  err_has 'gdnctl does not know the state RESTARTING'
+  expect 4 "$GDNCTL" ray-wait $RAY over --json
+  out_has '"status":"CANCELLED"'
+}
+
 test_wait_on_a_finished_job_is_one_request() {
   serve
   job ok SUCCEEDED </dev/null

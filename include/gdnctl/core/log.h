@@ -27,6 +27,9 @@ void write(Level level, std::string_view text);
 using Sink = void (*)(Level level, std::string_view line);
 void set_sink(Sink sink);
 
+// Runs before each line that goes to stderr: what is drawn there makes room. nullptr: nothing runs.
+void before_each_line(void (*hook)());
+
 template <class... A>
 void debug(fmt::format_string<A...> format, A&&... args) {
     if (enabled(Level::debug)) write(Level::debug, fmt::format(format, std::forward<A>(args)...));

@@ -10,6 +10,7 @@
 #include "gdnctl/loop/perf_fingerprint.h"
 #include "gdnctl/loop/perf_gates.h"
 #include "gdnctl/loop/perf_pairs.h"
+#include "gdnctl/services/runlog/gain.h"
 
 namespace gdnctl::loop {
 
@@ -40,6 +41,7 @@ struct Measurement {
     std::optional<CeCompare> ce_ab_compare;
     std::string run_url;
     std::vector<std::string> warnings;  // what makes it less than was asked for
+    std::string busy;                   // what else this machine did meanwhile; empty: nothing that is known of
     bool operator==(const Measurement&) const = default;
 };
 
@@ -80,7 +82,9 @@ struct PerfRecord {
     std::string baseline_source;  // "champion"; empty: there was none
     std::vector<GateResult> gates;
     std::optional<PairLook> pairs;
-    bool suspect = false;  // refused against a baseline that had moved, as was found later
+    std::optional<runlog::Gain> gain;  // what was compared with what; nullopt: nothing was
+    std::string unit;                  // of the metric; empty: none is known
+    bool suspect = false;              // refused against a baseline that had moved, as was found later
 };
 
 // --perf-regression-policy
@@ -94,7 +98,9 @@ struct PerfQuestion {
     const Measurement& candidate;
     const PerfRecord* champion = nullptr;  // of the same fingerprint key; with pairs as measured in them
     std::string_view change_class = {};
-    std::optional<PairLook> pairs = std::nullopt;  // nullopt: a single run each
+    std::optional<PairLook> pairs = std::nullopt;        // nullopt: a single run each
+    std::string_view unit = {};                          // of the metric
+    std::optional<double> lone_baseline = std::nullopt;  // with pairs: what the champion's record says
     bool base_is_sound = false;  // HEAD was just measured unchanged: a common factor is the candidate's own
 };
 
@@ -105,10 +111,13 @@ struct PerfDecision {
     int rc = 0;
     bool take_back = false;            // the candidate does not stay
     std::optional<double> delta_pct;   // of the metric, as it is
-    std::optional<double> gain_pct;    // the same with the sign of what is better
+    std::optional<double> gain_pct;    // above 0 is better: what is held against the limits of the policy
+    std::optional<runlog::Gain> gain;  // what was compared with what, as everybody is shown it
     std::vector<GateResult> gates;     // empty: passed by the override, or nothing to compare with
     std::vector<std::string> reasons;  // of the gates that fired
     std::string why_not_compared;      // of incomparable, common_factor, metric_missing
+    std::string busy;                  // what disturbed one of the runs; empty: nothing that is known of
+    bool held_as_busy = false;         // it would have been promoted on a quiet machine
     bool becomes_champion() const {
         return verdict == PerfVerdict::baseline || verdict == PerfVerdict::promoted ||
                verdict == PerfVerdict::promote_corrupt_champion;
@@ -128,7 +137,9 @@ std::string common_factor_alarm(const MetricMap& before, const MetricMap& after)
 
 // What is said of it, without the prefix "[gdnctl] "; several lines for gates.
 std::string decision_text(const PerfQuestion& question, const PerfDecision& decision, std::string_view commit);
-// "n=3, median 4.2, MAD 0.01"
-std::string noise_text(const std::vector<double>& points);
+// "the machine was busy: other programs use 1.9 of 2 processors"; empty: it was not.
+std::string busy_words(const PerfDecision& decision);
+// "n=3, median 4.2 ms, MAD 0.01 ms"
+std::string noise_text(const std::vector<double>& points, std::string_view unit = {});
 
 }  // namespace gdnctl::loop

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gdnctl/core/result.h"
+#include "gdnctl/services/runlog/gain.h"
 
 namespace gdnctl::loop {
 
@@ -30,6 +31,8 @@ std::string shown(std::string_view text, std::size_t columns);
 
 // 1234567 -> "1,234,567"
 std::string grouped(std::int64_t number);
+// The same; "unknown" where nobody counted.
+std::string grouped(const std::optional<std::int64_t>& number);
 
 // A fact of a stage that reads "<result> [<value> <relation> <limit>] [<words>]": "pass 4.1 <= 5.0", "skip no profile".
 struct GateView {
@@ -51,7 +54,8 @@ struct AttemptView {
     int number = 0;
     bool ended = false;
     std::string class_word, next, reason;  // of attempt_end
-    std::int64_t rc = 0, wall_ms = 0, tokens = 0;
+    std::int64_t rc = 0, wall_ms = 0;
+    std::optional<std::int64_t> tokens = std::nullopt;  // nullopt: the agent did not say
 };
 
 struct IterationView {
@@ -67,8 +71,10 @@ struct IterationView {
     std::vector<StageView> stages;
     std::string outcome, verdict, reason, sign;  // of the decision; the outcome is the end's where there is one
     std::string settled, tip, log_commit;
+    std::string log_number;  // of its entry in the running log; empty: not known
     bool decided = false, counted = false, promoted = false;
-    std::int64_t agent_ms = 0, tpu_ms = 0, tokens = 0;
+    std::int64_t agent_ms = 0, tpu_ms = 0;
+    std::optional<std::int64_t> tokens = std::nullopt;  // of the attempts that said; nullopt: none did
 
     bool kept() const { return verdict == "keep"; }
     int retries() const { return attempts.empty() ? 0 : static_cast<int>(attempts.size()) - 1; }
@@ -82,7 +88,8 @@ struct RunView {
     int failures = 0, promotions = 0;                            // failures: counted ones
     int since_promotion = 0;
     std::map<std::string, int> outcomes;
-    std::int64_t tokens = 0, agent_ms = 0, tpu_ms = 0;
+    std::int64_t agent_ms = 0, tpu_ms = 0;
+    std::optional<std::int64_t> tokens = std::nullopt;  // of the attempts that said; nullopt: none did
     std::string stop_reason;
     std::size_t records = 0;
     std::int64_t wall_ms = 0;
@@ -142,9 +149,11 @@ struct PairsView {
 struct MeasuredView {
     int iteration = 0;
     std::string commit, metric, source, decision, run_url, key;  // key: of the fingerprint; empty: it had none
+    std::string unit;                                            // of the metric; empty: none is known
     std::optional<double> value = std::nullopt, delta_pct = std::nullopt;
     std::vector<double> points;
     std::optional<PairsView> pairs = std::nullopt;
+    std::optional<runlog::Gain> gain = std::nullopt;  // what was compared with what; nullopt: nothing was
     std::vector<GateView> gates;
     std::int64_t timestamp_unix = 0;
     bool suspect = false;

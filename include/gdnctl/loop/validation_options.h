@@ -28,7 +28,7 @@ struct ValidationOptions {
     std::int64_t max_attempts = -1;  // of tests and of the profile; negative: until it works, or cannot
     std::int64_t retry_sleep_s = 120;
     std::int64_t test_timeout_s = 1800, profile_timeout_s = 3600;
-    std::int64_t log_tail = 400;  // lines of a failed job's log that are shown
+    std::int64_t log_tail = 400;  // last lines of a failed job's log that are searched for its first failing case
     TestSelection::Suite suite = TestSelection::Suite::both;
     std::string pytest_args;
     std::vector<std::string> clusters;

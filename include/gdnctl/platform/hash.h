@@ -1,4 +1,4 @@
-// SHA-1 and SHA-256 through libcrypto, which is opened on first use.
+// SHA-1, SHA-256 and MD5 through libcrypto, which is opened on first use.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace gdnctl {
 
-enum class HashKind { sha1, sha256 };
+enum class HashKind { sha1, sha256, md5 };
 
 // One hash over bytes that come in pieces.
 class Hasher {
@@ -22,7 +22,7 @@ public:
     ~Hasher();
 
     Status update(std::string_view bytes);
-    // Lower-case hex, 40 or 64 digits. Ends the hash: nothing more may be called.
+    // Lower-case hex, 40, 64 or 32 digits. Ends the hash: nothing more may be called.
     Result<std::string> hex();
 
 private:

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -53,6 +54,9 @@ struct HttpRequest {
     std::stop_token stop;
 };
 
+// Whether nobody listened at the address of a request that ended with this error.
+bool is_connection_refused(const Error& error);
+
 struct HttpResponse {
     int status = 0;
     std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
@@ -63,6 +67,9 @@ struct HttpResponse {
     std::optional<std::string> header(std::string_view lower_case_name) const;
 };
 
+class HttpPool;
+struct HttpPoolSettings;
+
 class Http {
 public:
     virtual ~Http() = default;
@@ -70,6 +77,8 @@ public:
     // usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit).
     // Blocks; a stop request is noticed within 100 ms. Thread-safe.
     virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
+    // For many exchanges at a time (platform/http_pool.h). Error: infrastructure (no libcurl).
+    virtual Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings);
 };
 
 // The client on libcurl, which is opened on the first request.

@@ -28,10 +28,12 @@ public:
     // `done` so far, of the total. Cheap enough for every block: draws at most ten times a second, and elsewhere writes
     // a line after ten seconds, or after a tenth of the work when a second has passed.
     void update(std::uint64_t done);
+    void label(std::string text) { m_options.label = std::move(text); }
     // Removes the bar; nothing is shown afterwards. The destructor does it too.
     void finish();
 
 private:
+    static void step_aside();  // before a line of the log
     std::string amounts() const;
     std::string speed() const;
     void draw();

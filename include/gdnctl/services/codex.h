@@ -43,6 +43,9 @@ struct CodexWanted {
     std::map<std::string, std::string> environment;  // that codex will get; PATH is looked up in it
     std::filesystem::path nowhere;                   // an empty folder, where it is asked what it can do
 };
+// How to install it; for hints.
+inline constexpr std::string_view k_codex_install = "npm install -g @openai/codex, then: codex login";
+
 // The first program that has the wanted effort, else the first that does not say what it has (a warning); --codex-bin
 // comes before PATH. Never starts a session. Errors: usage (no program; none has the effort: lists what each has).
 Result<CodexProgram> find_codex(const CodexWanted& wanted, Process& process);

@@ -83,6 +83,12 @@ struct GitSnapshot {
     bool unread = false;                    // a folder may not be read; what is in it is not in the commit
 };
 
+// Repositories inside a checkout that are none of its submodules, at paths that it tracks.
+struct GitNested {
+    std::vector<std::string> links;         // each a link in the index that .gitmodules does not name
+    std::vector<std::string> around_files;  // folders of tracked files that have a `.git`
+};
+
 struct GitLanding {
     enum class Kind {
         landed,   // the branch is at `head` now
@@ -115,7 +121,7 @@ enum class GitRestore {
     restored,   // and proven: the checkout holds exactly what both sides together give
     was_there,  // the checkout held it already
     conflict,   // it does not fit to what is there now; the checkout was not touched
-    unproven,   // git applied it, and the result is not what it should be
+    unproven,   // it is there, and something of it is not as it was: that was said
 };
 
 class GitCheckout {
@@ -168,6 +174,12 @@ public:
     // Branches, tags, notes but ours, and stashes. Not what was fetched: a fetch brings that back.
     Result<std::vector<GitName>> names() const;
     Result<std::vector<GitWorktree>> worktrees() const;
+    // Untracked ones are not among them: those a snapshot names.
+    Result<GitNested> nested() const;
+    // Those of `paths` that .gitmodules of `commit` does not name (empty: of the index).
+    Result<std::vector<std::string>> unnamed_links(std::string_view commit, std::span<const std::string> paths) const;
+    Result<bool> has_link(std::string_view commit, std::string_view path) const;
+    Result<bool> is_published(std::string_view commit) const;  // a remote-tracking branch has it
     // Whether a branch, tag or other ref has it in its history.
     Result<bool> is_kept(std::string_view commit) const;
 
@@ -188,6 +200,8 @@ public:
     // `git fetch REMOTE BRANCH`, with any exit code, and nothing that the repository names is run by it. Errors:
     // timeout (after ten minutes), interrupted, terminated.
     Result<ProcessResult> fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const;
+    // What HEAD of another repository leads to is at `ref` afterwards, where that can be had.
+    Status fetch_from(const std::filesystem::path& repository, std::string_view ref) const;
     // The tree of the merge of two commits; nullopt: they conflict.
     Result<std::optional<std::string>> merged_tree(std::string_view ours, std::string_view theirs) const;
     // The commit that `git merge BRANCH` would make of that tree, BRANCH being remote-tracking and at `theirs`.
@@ -210,10 +224,17 @@ public:
     Result<std::optional<std::string>> rebase(std::string_view base, std::string_view head,
                                               std::string_view onto) const;
 
-    // nullopt: there was nothing to stash. conflict: something stays in the tree that git cannot stash (named).
+    Status unstage(std::string_view path) const;  // out of the index; its file stays
+    // Moves what is at `paths` (relative) into `folder`, says so, and returns the new places.
+    Result<std::vector<std::filesystem::path>> move_inside(std::span<const std::string> paths,
+                                                           const std::filesystem::path& folder) const;
+
+    // What git ignores stays, empty folders too. nullopt: there was nothing to stash. conflict: something stays in the
+    // tree that git cannot stash (named).
     Result<std::optional<GitStash>> stash(std::string_view message) const;
     Result<std::vector<GitStash>> stashes() const;
-    // Brings a stash back and proves it. Never leaves conflict marks. The stash stays: see drop_stash().
+    // Brings a stash of stash() back and proves it: bytes, modes, times and empty folders of the files that nobody else
+    // changed are as before. Never leaves conflict marks. The stash stays: see drop_stash().
     Result<GitRestore> restore_stash(std::string_view commit) const;
     Status drop_stash(std::string_view commit) const;  // no such stash any more: fine
     // Removes the locks on index, HEAD, branch, stash and refs/gdnctl* that a git which was killed has left, where no
@@ -236,6 +257,8 @@ private:
     explicit GitCheckout(std::unique_ptr<git::Calls> calls);
     Result<GitLanding> land_in(const GitCheckout& checkout, std::string_view base, std::string_view head,
                                bool again) const;
+    Result<GitRestore> restore_content(const std::string& stash, std::string& tree) const;
+    Result<GitRestore> restore_exactly(const std::string& stash, const std::string& tree, GitRestore back) const;
     Status take_back_landing(std::string_view base, std::string_view head, Error& why) const;
     Status complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const;
     std::unique_ptr<git::Calls> m_calls;
@@ -267,11 +290,13 @@ public:
     // Repositories inside the slot, and a `.git` that is not ours, are moved to `folder`; returns their new places.
     Result<std::vector<std::filesystem::path>> move_repositories_aside(std::span<const std::string> paths,
                                                                        const std::filesystem::path& folder);
+    // Repositories below ignored folders with commits that no remote of theirs has. move_to() would delete them.
+    Result<std::vector<std::string>> unpublished() const;
     // The submodules that `repository` has checked out are checked out here, too, at the commits of HEAD; what they
     // held is gone. Their objects are the user's: nothing is fetched. Error config: a commit is missing there.
     Status fill_submodules(const GitCheckout& repository);
-    // Commits and uncommitted files of submodules that the user's ones lack are fetched into these, to `ref`; returns
-    // the paths of those submodules.
+    // Commits and uncommitted files of submodules that the user's ones lack are fetched into these, to `ref`, those of
+    // submodules that he has not checked out into `repository`; returns the paths of those submodules.
     Result<std::vector<std::string>> keep_submodules(const GitCheckout& repository, std::string_view ref);
     // Takes hide marks (assume-unchanged, skip-worktree) off.
     Status show(const std::vector<std::string>& hidden);
@@ -280,6 +305,7 @@ private:
     GitSlot(GitCheckout checkout, std::filesystem::path admin)
         : m_checkout(std::move(checkout)), m_admin(std::move(admin)) {}
     Status mend_link() const;
+    Status rescue_repositories();  // to a folder beside the slot
     Status try_move_to(std::string_view commit, std::span<const std::string> keep);
     Status move_aside();
     GitCheckout m_checkout;

@@ -24,11 +24,15 @@
 
 namespace gdnctl {
 
-enum class JobState { pending, running, stopped, succeeded, failed };
+// `unknown` and `unknown_end` are states of a newer server: without and with an end time.
+enum class JobState { pending, running, stopped, succeeded, failed, unknown, unknown_end };
 
-constexpr bool is_terminal(JobState s) { return s != JobState::pending && s != JobState::running; }
-std::string_view to_text(JobState state);  // "PENDING", ...
-std::optional<JobState> parse_job_state(std::string_view text);
+constexpr bool is_terminal(JobState s) {
+    return s != JobState::pending && s != JobState::running && s != JobState::unknown;
+}
+constexpr bool is_known(JobState s) { return s != JobState::unknown && s != JobState::unknown_end; }
+std::string_view to_text(JobState state);                        // "PENDING", ...
+std::optional<JobState> parse_job_state(std::string_view text);  // nullopt: not one that is known
 
 // Error types of FAILED jobs. Others may come from newer servers and are kept as they are.
 namespace job_error {
@@ -59,6 +63,7 @@ std::string does_not_exist(std::string_view id);
 struct JobDetails {
     std::string submission_id;
     JobState state = JobState::pending;
+    std::string other_state{};  // as the server spells one that is not known
     std::string entrypoint;
     std::string message;
     std::optional<std::string> error_type;
@@ -72,6 +77,9 @@ struct JobDetails {
     std::optional<int> driver_exit_code;  // -N: signal N
 };
 
+// The state as the server spells it.
+std::string_view status_of(const JobDetails& details);
+
 enum class FailureClass { none, user, infra, infra_suspect, auth, timeout, stopped };
 std::string_view to_text(FailureClass c);
 
@@ -79,8 +87,9 @@ struct JobVerdict {
     FailureClass failure = FailureClass::none;
     ExitCode exit = ExitCode::ok;
 };
-// What a job's state means to the caller: by error type first, then the exit code, then the message. PENDING and
-// RUNNING are `none`, 0. `last_logs` tells a bad accelerator node from a plain failure (infra-suspect, still exit 1).
+// What a job's state means to the caller: by error type first, then the exit code, then the message. PENDING, RUNNING
+// and `unknown` are `none`, 0; `unknown_end` is `infra`: nothing says that the job succeeded. `last_logs` tells a bad
+// accelerator node from a plain failure (infra-suspect, still exit 1).
 JobVerdict classify(const JobDetails& details, std::string_view last_logs = {});
 
 struct JobEnv {
@@ -169,8 +178,10 @@ public:
 
 // `gdnctl-<kind>-<user>-<YYYYmmddTHHMMSS>-<8 hex>`: letters, digits, '_' and '-' only, at most 100 characters.
 std::string make_submission_id(std::string_view kind, std::string_view user, WallTime now, std::uint32_t random);
-// Error: usage (characters, length, or the reserved word `latest`).
+// For an id that gdnctl gives a job. Error: usage (characters, length, or the reserved word `latest`).
 Status check_submission_id(std::string_view id);
+// For the id of a job that exists: any text, since other programs name jobs too. Error: usage (empty, or `latest`).
+Status check_job_id(std::string_view id);
 
 // {"TPU-<type>-head": 1, "TPU": chips} of one host of this type. Errors: usage `Cannot parse TPU type: X`,
 // `Only single tpu nodes are supported with the CLI`.

@@ -27,6 +27,7 @@ std::optional<DeviceReport> parse_device_line(std::string_view line);
 // What the oracle said: per judged item, and over all (`verdict: OK`, its last line).
 struct OracleVerdicts {
     std::string overall;  // empty: no verdict line
+    std::string kernel;   // as `oracle verify --kernel` was given it; empty: not said
     std::int64_t cases = 0, vectors = 0;
     std::map<std::string, std::int64_t> counts;  // items by verdict
 };
@@ -36,6 +37,8 @@ struct OracleItem {
     std::string verdict;
 };
 std::optional<OracleItem> parse_oracle_item(std::string_view line);
+// "src:k.c" of "[gdnctl] judging src:k.c on the generated cases"; nullopt: another line.
+std::optional<std::string> parse_judging_line(std::string_view line);
 // The verdict word of "verdict: WRONG: reason"; nullopt: no verdict line.
 std::optional<std::string> parse_verdict_line(std::string_view line);
 

@@ -33,6 +33,7 @@ struct RayJobsConfig {
     std::shared_ptr<RayRoute> route;  // never null
     std::string token;                // empty: none; sent to the route's origin and its agents alone
     std::string token_hint;           // what to do when it, or the lack of one, is refused
+    bool one_shot = false;            // somebody waits for one answer: a refused connection is given 3 s at any time
     Http* http = nullptr;
     Clock* clock = nullptr;
     std::stop_token stop;

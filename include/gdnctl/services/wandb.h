@@ -23,9 +23,9 @@ struct WandbAccess {
     std::string key;         // registered as a secret
     std::string key_source;  // for people: "WANDB_API_KEY", "/home/x/.netrc"
 };
-// WANDB_BASE_URL, else https://api.wandb.ai; WANDB_API_KEY, else what the netrc file (NETRC, ~/.netrc, ~/_netrc) has
-// for that host. Errors: config (no such URL, or one over which a key would be readable to others), authentication (no
-// key, a netrc file that cannot be read).
+// WANDB_BASE_URL, else https://api.wandb.ai; WANDB_API_KEY, else `api_key` of W&B's settings file, else what the netrc
+// file (NETRC, ~/.netrc, ~/_netrc) has for that host. Errors: config (no such URL, or one over which a key would be
+// readable to others), authentication (no key, a netrc file that cannot be read).
 Result<WandbAccess> find_wandb(const Env& env);
 
 // The password of a netrc file for this very host (its `default` is for nobody in particular). Pure.

@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t k_file_limit = std::size_t{1} << 20;
 constexpr std::string_view k_prefix = "marin-";
+constexpr std::string_view k_other_ways =
+    "use `--cluster-config FILE` for a cluster file elsewhere, or `--ray-address URL` for a dashboard";
 
 // A file or something else that can be read; not a folder.
 bool is_file(const fs::path& path) {
@@ -85,24 +87,32 @@ std::vector<std::string> cluster_names(const fs::path& root) {
 Result<fs::path> find_cluster_file(const fs::path& root, const fs::path& cwd, const std::string& name) {
     if (name.ends_with(".yaml") || (!name.empty() && is_file(cwd / name))) return (cwd / name).lexically_normal();
     const bool is_path = name.empty() || name.find('/') != std::string::npos;
-    if (!is_path) {
+    std::string places;
+    if (is_path) {
+        places = (cwd / name).lexically_normal().string();
+    } else {
         const std::string bare = name.starts_with(k_prefix) ? name.substr(k_prefix.size()) : name;
         const std::array<std::string, 5> stems = {name, bare, bare + "-a", bare + "-b", bare + "-vllm"};
         for (const std::string& stem : stems) {
             const fs::path file = root / "infra" / fmt::format("{}{}.yaml", k_prefix, stem);
             if (is_file(file)) return file;
+            const std::string place = fmt::format("infra/{}{}.yaml", k_prefix, stem);
+            if (places.find(place) == std::string::npos) places += (places.empty() ? "" : ", ") + place;
         }
+        places += " in " + root.string();
     }
     std::vector<std::string> known = cluster_names(root);
     known.insert(known.begin(), "local");
     const auto near = text::nearest(name, known);
-    return fail(ErrorKind::usage, "No cluster config found for region " + name,
-                near ? fmt::format("did you mean `{}`? known clusters: {}", *near, text::join(known, ", "))
-                     : "known clusters: " + text::join(known, ", "));
+    return fail(ErrorKind::usage, fmt::format("No cluster config found for region {}: looked for {}", name, places),
+                fmt::format("{}known clusters: {}; {}", near ? fmt::format("did you mean `{}`? ", *near) : "",
+                            text::join(known, ", "), k_other_ways));
 }
 
 Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home) {
-    if (!is_file(path)) return fail(ErrorKind::usage, "no such cluster file: " + path.string());
+    if (!is_file(path)) {
+        return fail(ErrorKind::usage, "no such cluster file: " + path.string(), std::string(k_other_ways));
+    }
     GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(path, {k_file_limit, ErrorKind::usage}));
     GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(bytes, path.string()));
     if (!yaml.is_object()) return fail(ErrorKind::config, path.string() + ": not a Ray cluster file (no table)");

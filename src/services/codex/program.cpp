@@ -169,7 +169,8 @@ Result<CodexProgram> find_codex(const CodexWanted& wanted, Process& process) {
     const auto paths = candidates(wanted);
     if (paths.empty()) {
         return fail(ErrorKind::usage,
-                    "Could not find a `codex` binary. Install Codex CLI or pass --codex-bin /path/to/codex.");
+                    "Could not find a `codex` binary. Install Codex CLI or pass --codex-bin /path/to/codex.",
+                    std::string(k_codex_install));
     }
     std::optional<CodexProgram> silent;
     std::vector<std::string> refusals;

@@ -8,9 +8,11 @@
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fs.h"
 #include "gdnctl/platform/signals.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"
+#include "services/git/hidden.h"
 #include "services/git/parse.h"
 
 namespace gdnctl {
@@ -105,6 +107,24 @@ Result<bool> is_gits_doing(const git::Calls& calls, const GitFileChange& found, 
     return full.starts_with(here);
 }
 
+// A file that no snapshot sees, and that git did not write.
+Result<bool> is_ignored_file(const GitCheckout& checkout, const git::Calls& calls, const GitFileChange& want) {
+    const std::filesystem::path file = checkout.root() / want.path;
+    std::error_code problem;
+    if (want.status != 'A' || want.is_submodule()) return false;
+    const auto type = std::filesystem::symlink_status(file, problem).type();
+    const bool link = type == std::filesystem::file_type::symlink;
+    if (!link && type != std::filesystem::file_type::regular) return false;
+    std::string here;
+    if (link) {
+        here = std::filesystem::read_symlink(file, problem).string();
+    } else {
+        GDNCTL_TRY_ASSIGN(here, read_file(file));
+    }
+    GDNCTL_TRY_ASSIGN(const std::string full, calls.output({"cat-file", "blob", want.new_object}));
+    return !full.starts_with(here);
+}
+
 Result<LandingTraces> traces_of_landing(const GitCheckout& checkout, const git::Calls& calls, std::string_view base,
                                         std::string_view head) {
     LandingTraces traces;
@@ -115,7 +135,11 @@ Result<LandingTraces> traces_of_landing(const GitCheckout& checkout, const git::
     for (const auto& change : changes) found.emplace(change.path, &change);
     for (const auto& want : traces.wanted) {
         const auto at = found.find(want.path);
-        if (at == found.end()) continue;
+        if (at == found.end()) {
+            GDNCTL_TRY_ASSIGN(const bool ignored, is_ignored_file(checkout, calls, want));
+            if (ignored) traces.theirs.push_back(want.path);
+            continue;
+        }
         GDNCTL_TRY_ASSIGN(const bool gits, is_gits_doing(calls, *at->second, want));
         if (gits) {
             traces.ours.push_back(*at->second);
@@ -263,7 +287,8 @@ Status GitCheckout::clear_stale_locks() const {
 }
 
 Status GitCheckout::undo_to(std::string_view base) const {
-    GDNCTL_TRY_ASSIGN(const ProcessResult result, m_calls->run({"reset", "-q", "--keep", std::string(base)}));
+    GDNCTL_TRY_ASSIGN(const GitHead tip, head());
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, git::reset_beside_ignored(*this, *m_calls, base, tip.sha));
     if (result.ok()) return {};
     if (result.err.find("not uptodate") != std::string::npos || result.err.find("would be") != std::string::npos) {
         // A git that was killed in the middle of this has left files that are as they shall be.

@@ -33,18 +33,6 @@ fs::path admin_of(const GitCheckout& repository, const fs::path& folder) {
     return {};
 }
 
-Status move_folder(const fs::path& from, const fs::path& to) {
-    std::error_code problem;
-    fs::create_directories(to.parent_path(), problem);
-    fs::rename(from, to, problem);
-    if (!problem) return {};
-    // Another file system.
-    fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, problem);
-    if (!problem) fs::remove_all(from, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "move", from, problem.value()));
-    return {};
-}
-
 // Where what is in the way of a slot goes: nothing is there yet.
 fs::path lost_place(const fs::path& slot) {
     std::error_code problem;
@@ -55,6 +43,18 @@ fs::path lost_place(const fs::path& slot) {
 }
 
 }  // namespace
+
+Status git::move_folder(const fs::path& from, const fs::path& to) {
+    std::error_code problem;
+    fs::create_directories(to.parent_path(), problem);
+    fs::rename(from, to, problem);
+    if (!problem) return {};
+    // Another file system.
+    fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, problem);
+    if (!problem) fs::remove_all(from, problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "move", from, problem.value()));
+    return {};
+}
 
 Status GitSlot::mend_link() const {
     const fs::path link = m_checkout.root() / ".git";
@@ -84,7 +84,7 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
         // Never more than the beginning of a worktree, of a run that was killed, or one whose registration was pruned.
         if (fs::exists(place, problem)) {
             const fs::path aside = lost_place(place);
-            GDNCTL_TRY(move_folder(place, aside));
+            GDNCTL_TRY(git::move_folder(place, aside));
             log::warning("what was in {} is in {} now", place.string(), aside.string());
         }
         // Forced twice: a git that was killed while it made one leaves it locked.
@@ -104,6 +104,7 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
     if (!whole) return slot;
     for (const char* name : {"index.lock", "HEAD.lock"}) fs::remove(admin / name, problem);
     if (ours) return slot;
+    GDNCTL_TRY(slot.rescue_repositories());
     GDNCTL_TRY_ASSIGN(const GitSnapshot left, slot.m_checkout.snapshot(head.sha, "left in a slot of codex-loop\n"));
     const std::string& tip = left.commit.empty() ? head.sha : left.commit;
     GDNCTL_TRY_ASSIGN(const bool kept, slot.m_checkout.is_kept(tip));
@@ -114,6 +115,23 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
         log::warning("work that was left in {} is kept at {}", place.string(), pin.name);
     }
     return slot;
+}
+
+Status GitSlot::rescue_repositories() {
+    GDNCTL_TRY_ASSIGN(std::vector<std::string> paths, unpublished());
+    GDNCTL_TRY_ASSIGN(const GitNested nested, m_checkout.nested());
+    paths.insert(paths.end(), nested.links.begin(), nested.links.end());
+    for (const auto& folder : nested.around_files) paths.push_back(folder + "/.git");
+    GDNCTL_TRY_ASSIGN(const auto entries, m_checkout.status());
+    for (const auto& entry : entries) {
+        const bool inside = entry.kind == GitStatusEntry::Kind::untracked && entry.path.ends_with('/');
+        if (inside) paths.push_back(entry.path.substr(0, entry.path.size() - 1));
+    }
+    if (paths.empty()) return {};
+    GDNCTL_TRY(m_checkout.move_inside(paths, lost_place(m_checkout.root())));
+    std::error_code problem;
+    for (const auto& link : nested.links) fs::create_directories(m_checkout.root() / link, problem);
+    return {};
 }
 
 Status GitSlot::mend(const GitCheckout& repository) {
@@ -139,18 +157,17 @@ Status GitSlot::show(const std::vector<std::string>& hidden) {
 Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const std::string> paths,
                                                                const fs::path& folder) {
     std::vector<fs::path> places;
-    const auto aside = [&](const std::string& relative, const std::string& name) -> Status {
-        fs::path to = folder / name;
-        std::error_code problem;
-        for (int n = 2; fs::exists(to, problem); ++n) to = folder / fmt::format("{}.{}", name, n);
-        GDNCTL_TRY(move_folder(m_checkout.root() / relative, to));
-        places.push_back(std::move(to));
-        return {};
-    };
     std::error_code problem;
-    if (fs::is_directory(fs::symlink_status(m_checkout.root() / ".git", problem))) GDNCTL_TRY(aside(".git", "dot-git"));
-    for (const auto& path : paths) GDNCTL_TRY(aside(path, path));
+    if (fs::is_directory(fs::symlink_status(m_checkout.root() / ".git", problem))) {
+        fs::path to = folder / "dot-git";
+        for (int n = 2; fs::exists(to, problem); ++n) to = folder / fmt::format("dot-git.{}", n);
+        GDNCTL_TRY(git::move_folder(m_checkout.root() / ".git", to));
+        places.push_back(std::move(to));
+    }
+    // Calls that follow look for the slot's own.
     GDNCTL_TRY(mend_link());
+    GDNCTL_TRY_ASSIGN(auto inside, m_checkout.move_inside(paths, folder));
+    places.insert(places.end(), std::make_move_iterator(inside.begin()), std::make_move_iterator(inside.end()));
     return places;
 }
 
@@ -195,7 +212,7 @@ Status GitSlot::move_aside() {
     const fs::path root = m_checkout.root();
     const fs::path aside = lost_place(root);
     std::error_code problem;
-    GDNCTL_TRY(move_folder(root, aside));
+    GDNCTL_TRY(git::move_folder(root, aside));
     log::warning("files in {} cannot be read or removed: it is {} now, and was made anew", root.string(),
                  aside.string());
     fs::create_directories(root, problem);

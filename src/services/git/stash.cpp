@@ -1,13 +1,16 @@
 // Stash by commit id, brought back with proof.
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
 #include "gdnctl/services/git_checkout.h"
 #include "services/git/calls.h"
 #include "services/git/hidden.h"
+#include "services/git/shelf.h"
 
 namespace gdnctl {
 
@@ -29,6 +32,8 @@ Result<std::vector<GitStash>> GitCheckout::stashes() const {
 
 Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) const {
     GDNCTL_TRY_ASSIGN(const auto before, stashes());
+    GDNCTL_TRY_ASSIGN(const auto shelf, git::Shelf::of(*m_calls, message));
+    GDNCTL_TRY(shelf.fill(*m_calls));
     GDNCTL_TRY(m_calls->done({"stash", "push", "-q", "--include-untracked", "-m", std::string(message)}));
     GDNCTL_TRY_ASSIGN(const auto after, stashes());
     std::optional<GitStash> made;
@@ -37,6 +42,8 @@ Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) con
             std::any_of(before.begin(), before.end(), [&](const auto& b) { return b.commit == one.commit; });
         if (!known && one.message.ends_with(message)) made = one;
     }
+    GDNCTL_TRY(shelf.keep_empty_folders());
+    if (!made) GDNCTL_TRY(shelf.drop());
     GDNCTL_TRY_ASSIGN(const auto left, dirty_paths());
     if (left.empty()) return made;
     std::string hint = "commit, remove or ignore it, then run the command again";
@@ -122,10 +129,51 @@ Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& ca
     return !added.empty() || !changed.input.empty();
 }
 
+// "On main: MESSAGE", whatever became of the list of stashes.
+Result<git::Shelf> shelf_of(const git::Calls& calls, const std::string& stash) {
+    GDNCTL_TRY_ASSIGN(const std::string subject, calls.line({"log", "-1", "--format=%s", stash}));
+    const auto at = subject.find(": ");
+    return git::Shelf::of(
+        calls, at == std::string::npos ? std::string_view(subject) : std::string_view(subject).substr(at + 2));
+}
+
 }  // namespace
+
+// Git has brought back what it knows of the files: the rest comes from the shelf. `tree` is what they are by git.
+Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const std::string& tree,
+                                                GitRestore back) const {
+    GDNCTL_TRY_ASSIGN(const auto shelf, shelf_of(*m_calls, stash));
+    GDNCTL_TRY_ASSIGN(const auto untracked, resolve(stash + "^3"));
+    std::optional<std::string> stashed = stash;
+    if (untracked) {
+        GDNCTL_TRY_ASSIGN(stashed, git::overlaid_tree(*m_calls, stash, *untracked));
+    }
+    std::set<std::string> merged;  // what the branch changed, too
+    if (stashed) {
+        GDNCTL_TRY_ASSIGN(const auto changes, diff(*stashed, tree));
+        for (const auto& change : changes) merged.insert(change.path);
+    }
+    GDNCTL_TRY_ASSIGN(const auto different, shelf.restore(merged));
+    if (!different) {
+        if (back == GitRestore::was_there) return back;  // nothing was written
+        log::warning("only git's copy of your files was left: their modes, times and line ends may be others");
+        return GitRestore::unproven;
+    }
+    for (const auto& path : *different) log::warning("not as it was before: {}", (root() / path).string());
+    // The files are others than those that the index knows.
+    GDNCTL_TRY(m_calls->run({"update-index", "-q", "--refresh"}));
+    return different->empty() ? back : GitRestore::unproven;
+}
 
 Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
     const std::string stash(commit);
+    std::string tree;
+    GDNCTL_TRY_ASSIGN(const GitRestore back, restore_content(stash, tree));
+    const bool by_git = back == GitRestore::restored || back == GitRestore::was_there;
+    return by_git ? restore_exactly(stash, tree, back) : back;
+}
+
+Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::string& tree) const {
     GDNCTL_TRY_ASSIGN(const GitHead now, head());
     GDNCTL_TRY_ASSIGN(GitSnapshot before, snapshot(now.sha, "before a stash came back\n"));
     GDNCTL_TRY_ASSIGN(auto expected, tree_with_stash(*this, *m_calls, stash, before.tree));
@@ -137,6 +185,7 @@ Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
         }
     }
     if (!expected) return GitRestore::conflict;
+    tree = *expected;
     if (before.tree == *expected) return GitRestore::was_there;
 
     if (before.commit.empty()) {
@@ -170,6 +219,9 @@ Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
 
 Status GitCheckout::drop_stash(std::string_view commit) const {
     GDNCTL_TRY_ASSIGN(const auto all, stashes());
+    // First: without the stash nobody would know of the shelf. What both have is back, or kept by a ref.
+    const auto shelf = shelf_of(*m_calls, std::string(commit));
+    if (shelf) GDNCTL_TRY(shelf->drop());
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i].commit == commit) return m_calls->done({"stash", "drop", "-q", fmt::format("stash@{{{}}}", i)});
     }
@@ -184,12 +236,7 @@ Status GitCheckout::exclude(const fs::path& folder) const {
         return fail(ErrorKind::usage, "the log directory cannot be kept out of git: " + folder.string(),
                     "choose another one with --log-dir");
     }
-    std::string line = "/";
-    for (const char c : relative) {
-        if (c == '*' || c == '?' || c == '[' || c == '\\' || c == ' ') line += '\\';
-        line += c;
-    }
-    line += '/';
+    const std::string line = git::exclude_line(relative) + '/';
     const fs::path file = common_dir() / "info" / "exclude";
     GDNCTL_TRY_ASSIGN(const auto known, read_file_if_exists(file));
     std::string content = known.value_or("");

@@ -71,18 +71,29 @@ Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& rep
         const fs::path source = repository.root() / link.path;
         const fs::path here = m_checkout.root() / link.path;
         std::error_code problem;
-        if (!fs::exists(source / ".git", problem) || !fs::exists(here / ".git", problem)) continue;
-        GDNCTL_TRY_ASSIGN(const GitCheckout inside, GitCheckout::open(here, calls.process, calls.clock));
-        if (inside.root() != fs::weakly_canonical(here, problem)) continue;  // not a repository: the slot itself
-        GDNCTL_TRY_ASSIGN(const GitHead head, inside.head());
-        GDNCTL_TRY_ASSIGN(const GitSnapshot left, inside.snapshot(head.sha, "left in a submodule\n"));
+        if (!fs::exists(here / ".git", problem)) continue;
+        // One that the user does without was cloned by the agent; what it holds goes to the repository itself.
+        const bool users = fs::exists(source / ".git", problem);
+        auto inside = GitCheckout::open(here, calls.process, calls.clock);
+        if (!inside && !users) continue;
+        if (!inside) return tl::unexpected(inside.error());
+        if (inside->root() != fs::weakly_canonical(here, problem)) continue;  // not a repository: the slot itself
+        GDNCTL_TRY_ASSIGN(const GitHead head, inside->head());
+        GDNCTL_TRY_ASSIGN(const GitSnapshot left, inside->snapshot(head.sha, "left in a submodule\n"));
         const std::string& tip = left.commit.empty() ? head.sha : left.commit;
-        GDNCTL_TRY_ASSIGN(const GitCheckout origin, GitCheckout::open(source, calls.process, calls.clock));
+        if (!users) {
+            GDNCTL_TRY_ASSIGN(const bool published, inside->is_published(tip));
+            if (published) continue;
+        }
+        GDNCTL_TRY_ASSIGN(const GitCheckout origin,
+                          GitCheckout::open(users ? source : repository.root(), calls.process, calls.clock));
         GDNCTL_TRY_ASSIGN(const auto known, origin.resolve(tip));
         if (known) continue;
-        GDNCTL_TRY(calls.done({"-c", "protocol.file.allow=always", "-C", source.string(), "fetch", "-q", "--no-tags",
-                               "--no-write-fetch-head", here.string(), fmt::format("+{}:{}", tip, ref)},
-                              elsewhere()));
+        const std::string name = users ? std::string(ref) : fmt::format("{}-in-submodule-{}", ref, kept.size() + 1);
+        GDNCTL_TRY(calls.done(
+            {"-c", "protocol.file.allow=always", "-C", origin.root().string(), "fetch", "-q", "--no-tags",
+             "--no-write-fetch-head", "--recurse-submodules=no", here.string(), fmt::format("+{}:{}", tip, name)},
+            elsewhere()));
         kept.push_back(link.path);
     }
     return kept;

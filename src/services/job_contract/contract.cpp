@@ -94,7 +94,11 @@ std::string_view to_text(JobState state) {
     for (const StateName& s : k_states) {
         if (s.state == state) return s.name;
     }
-    return "FAILED";
+    return "UNKNOWN";
+}
+
+std::string_view status_of(const JobDetails& details) {
+    return is_known(details.state) ? to_text(details.state) : std::string_view(details.other_state);
 }
 
 std::optional<JobState> parse_job_state(std::string_view text) {
@@ -156,7 +160,9 @@ JobVerdict classify(const JobDetails& details, std::string_view last_logs) {
     switch (details.state) {
         case JobState::pending:
         case JobState::running:
+        case JobState::unknown:
         case JobState::succeeded: return {};
+        case JobState::unknown_end: return {FailureClass::infra, ExitCode::infrastructure};
         case JobState::stopped: return {FailureClass::stopped, ExitCode::nothing_done};
         case JobState::failed: break;
     }
@@ -176,15 +182,18 @@ std::string make_submission_id(std::string_view kind, std::string_view user, Wal
     return name + "-" + format_compact_utc(now) + fmt::format("-{:08x}", random);
 }
 
+Status check_job_id(std::string_view id) {
+    if (!id.empty() && id != "latest") return {};
+    return fail(ErrorKind::usage, fmt::format("`{}` is not a submission id", id),
+                "`gdnctl ray-list` shows the ids; `ray-wait --match REGEX` takes the newest that matches");
+}
+
 Status check_submission_id(std::string_view id) {
-    if (id == "latest") {
-        return fail(ErrorKind::usage, "`latest` is not a submission id",
-                    "`gdnctl ray-list` shows the ids; `ray-wait --match REGEX` takes the newest that matches");
-    }
+    GDNCTL_TRY(check_job_id(id));
     const bool safe = std::all_of(id.begin(), id.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     });
-    if (!id.empty() && id.size() <= 100 && safe && id.front() != '-') return {};
+    if (id.size() <= 100 && safe && id.front() != '-') return {};
     return fail(ErrorKind::usage, "not a submission id: '" + std::string(id) + "'",
                 "1 to 100 letters, digits, '_' and '-', not starting with '-'");
 }
@@ -233,7 +242,7 @@ void put_job(Json& object, const JobPlace& place, const JobDetails& details, con
     object["cluster"] = place.cluster;
     object["address"] = place.address;
     object["submission_id"] = details.submission_id;
-    object["status"] = std::string(to_text(details.state));
+    object["status"] = std::string(status_of(details));
     object["error_type"] = details.error_type ? Json(*details.error_type) : Json(nullptr);
     object["message"] = details.message;
     object["failure_class"] = std::string(to_text(verdict.failure));

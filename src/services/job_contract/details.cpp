@@ -45,14 +45,14 @@ Result<JobDetails> read_details(const Json& job) {
     const auto status = string_at(job, "status");
     if (!status) return fail(ErrorKind::bad_input, "job details: no status");
     const auto state = parse_job_state(*status);
-    if (!state) return fail(ErrorKind::bad_input, "job details: unknown status '" + *status + "'");
-    d.state = *state;
     d.submission_id = id ? *id : string_at(job, "job_id").value_or("");
     d.entrypoint = string_at(job, "entrypoint").value_or("");
     d.message = string_at(job, "message").value_or("");
     d.error_type = string_at(job, "error_type");
     d.start_time = time_at(job, "start_time");
     d.end_time = time_at(job, "end_time");
+    d.state = state.value_or(d.end_time ? JobState::unknown_end : JobState::unknown);
+    if (!state) d.other_state = *status;
     if (const Json* metadata = find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
         for (const auto& [key, value] : metadata->items()) {
             if (value.is_string()) d.metadata.emplace(key, value.get<std::string>());
@@ -89,7 +89,7 @@ Json job_details_json(const JobDetails& d) {
         job["driver_info"] =
             Json{{"id", d.submission_id}, {"node_ip_address", "127.0.0.1"}, {"pid", std::to_string(*d.driver_pid)}};
     }
-    job["status"] = std::string(to_text(d.state));
+    job["status"] = std::string(status_of(d));
     job["entrypoint"] = d.entrypoint;
     job["message"] = d.message;
     job["error_type"] = or_null(d.error_type);

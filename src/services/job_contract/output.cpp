@@ -113,6 +113,15 @@ std::optional<DeviceReport> parse_device_line(std::string_view line) {
     return device;
 }
 
+std::optional<std::string> parse_judging_line(std::string_view line) {
+    constexpr std::string_view key = "judging ";
+    const std::size_t start = line.starts_with("[gdnctl]") ? line.find(key) : std::string_view::npos;
+    const std::size_t end = line.find(" on the generated cases");
+    if (start == std::string_view::npos || end == std::string_view::npos || end < start + key.size())
+        return std::nullopt;
+    return std::string(line.substr(start + key.size(), end - start - key.size()));
+}
+
 std::optional<std::string> parse_verdict_line(std::string_view line) {
     constexpr std::string_view key = "verdict: ";
     line = text::trim(line);
@@ -191,6 +200,7 @@ void JobOutput::line(std::string_view text) {
     if (!text.empty() && text.back() == '\r') text.remove_suffix(1);
     if (const auto counts = parse_pytest_summary(text)) m_pytest = counts;
     if (const auto device = parse_device_line(text)) m_device = device;
+    if (auto kernel = parse_judging_line(text)) m_verdicts.kernel = std::move(*kernel);
     if (const auto verdict = parse_verdict_line(text)) m_verdicts.overall = *verdict;
     if (const auto item = parse_oracle_item(text)) {
         ++m_verdicts.counts[item->verdict];

@@ -292,7 +292,10 @@ Result<Submitted> LocalJobs::submit(const JobRequest& request) {
 }
 
 Result<JobDetails> LocalJobs::details(std::string_view id) {
-    GDNCTL_TRY(check_submission_id(id));
+    // Every job here was given such an id; anything else must not become part of a path.
+    if (!check_submission_id(id)) {
+        return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "`gdnctl ray-list` shows the jobs");
+    }
     GDNCTL_TRY(m_store.check());
     GDNCTL_TRY_ASSIGN(JobDetails details, m_store.read(id));
     if (is_terminal(details.state)) return details;

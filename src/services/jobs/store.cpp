@@ -80,7 +80,7 @@ Result<JobDetails> Store::read(std::string_view id) const {
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(file(id, "job.json"), k_record_limit));
     if (!text) return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "`gdnctl ray-list` shows them");
     auto details = parse_job_details(*text);
-    if (!details) return tl::unexpected(unreadable_record(id, *text));
+    if (!details || !is_known(details->state)) return tl::unexpected(unreadable_record(id, *text));
     details->submission_id = id;
     return details;
 }

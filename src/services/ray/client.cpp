@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds k_total{30000};
+constexpr milliseconds k_refused{3000};  // by a server that has not answered yet, or one that is asked little
 constexpr milliseconds k_longest{5000};
 constexpr milliseconds k_shortest{1000};       // that a request gets, however little time is left
 constexpr milliseconds k_agent_connect{1500};  // there may be no way to it at all
@@ -22,12 +23,13 @@ constexpr milliseconds k_agent_connect{1500};  // there may be no way to it at a
 }  // namespace
 
 Patience::Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline)
-    : m_clock(clock), m_stop(std::move(stop)), m_end(clock.monotonic() + k_total) {
+    : m_clock(clock), m_stop(std::move(stop)), m_start(clock.monotonic()), m_end(m_start + k_total) {
     if (deadline) m_end = std::min(m_end, *deadline);
 }
 
-bool Patience::wait(std::string_view reason) {
-    if (m_clock.monotonic() + m_delay > m_end) return false;
+bool Patience::wait(std::string_view reason, std::optional<milliseconds> limit) {
+    const Clock::Monotonic end = limit ? std::min(m_end, m_start + *limit) : m_end;
+    if (m_clock.monotonic() + m_delay > end) return false;
     log::info("{}; trying again in {}", reason, format_duration(m_delay));
     if (!m_clock.sleep_for(m_delay, m_stop)) {
         m_stopped = true;
@@ -39,6 +41,11 @@ bool Patience::wait(std::string_view reason) {
 
 bool is_out_of_reach(const Error& error) {
     return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
+}
+
+bool Client::wait(Patience& patience, const Error& error) const {
+    const bool brief = is_connection_refused(error) && (!m_answered || m_config.one_shot);
+    return patience.wait(error.text(), brief ? std::optional(k_refused) : std::nullopt);
 }
 
 void Client::authorize(HttpRequest& request) const {
@@ -77,6 +84,7 @@ Result<HttpResponse> Client::try_once(const Call& call) {
     request.stop = m_config.stop;
     shorten(request);
     auto answer = m_config.http->send(request);
+    m_answered = m_answered || answer.has_value();
     if (answer) return answer;
     Error error = std::move(answer).error();
     if (error.kind == ErrorKind::interrupted) return tl::unexpected(stopped_error());
@@ -92,10 +100,11 @@ Result<HttpResponse> Client::send(const Call& call, Tries tries) {
         const bool passing =
             answer ? is_passing(call.method, answer->status, answer->body) : is_out_of_reach(answer.error());
         if (!passing || tries == Tries::one) return answer;
-        const std::string reason =
-            answer ? fmt::format("{} was answered {}: {}", call.name(), answer->status, gist(answer->body))
-                   : answer.error().text();
-        if (patience.wait(reason)) continue;
+        const bool again =
+            answer
+                ? patience.wait(fmt::format("{} was answered {}: {}", call.name(), answer->status, gist(answer->body)))
+                : wait(patience, answer.error());
+        if (again) continue;
         if (patience.stopped()) return tl::unexpected(stopped_error());
         return answer;
     }

@@ -18,14 +18,15 @@ class Patience {
 public:
     // Ends at `deadline`, if there is one.
     Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline);
-    // Sleeps before another try of what failed with `reason`. False: no more tries; see stopped().
-    bool wait(std::string_view reason);
+    // Sleeps before another try of what failed with `reason`. False: no more tries, as thirty seconds or `limit` are
+    // over; see stopped().
+    bool wait(std::string_view reason, std::optional<std::chrono::milliseconds> limit = std::nullopt);
     bool stopped() const { return m_stopped; }
 
 private:
     Clock& m_clock;
     std::stop_token m_stop;
-    Clock::Monotonic m_end;
+    Clock::Monotonic m_start, m_end;
     std::chrono::milliseconds m_delay{500};
     bool m_stopped = false;
 };
@@ -64,6 +65,8 @@ public:
     void set_deadline(std::optional<Clock::Monotonic> deadline);
     Clock& clock() const { return *m_config.clock; }
     Patience patience() const { return {*m_config.clock, m_config.stop, m_deadline}; }
+    // Waits before another try of a request that ended with this error; not for long where nobody listens.
+    bool wait(Patience& patience, const Error& error) const;
 
 private:
     Result<HttpResponse> try_once(const Call& call);
@@ -72,6 +75,7 @@ private:
 
     RayJobsConfig m_config;
     std::optional<Clock::Monotonic> m_deadline;
+    bool m_answered = false;  // the server has, to some request
 };
 
 // Out of reach for the moment, as far as one can tell.

@@ -93,7 +93,7 @@ Result<std::vector<JobDetails>> Dashboard::list() {
         };
         auto answer = m_client.send(call, Tries::one);
         const bool passing = answer ? is_passing("GET", answer->status, answer->body) : is_out_of_reach(answer.error());
-        if (passing && patience.wait(answer ? gist(answer->body) : answer.error().text())) continue;
+        if (passing && (answer ? patience.wait(gist(answer->body)) : m_client.wait(patience, answer.error()))) continue;
         if (patience.stopped()) return tl::unexpected(stopped_error());
         if (!answer) return tl::unexpected(std::move(answer).error());
         if (answer->status != 200) return tl::unexpected(m_client.refuse(call, *answer));

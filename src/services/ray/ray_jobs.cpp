@@ -23,7 +23,7 @@ public:
     std::string name() const override { return "ray"; }
     std::string cluster() const override { return config().cluster; }
     std::string address() const override { return config().address; }
-    std::string job_url(std::string_view id) const override { return address() + "/#/jobs/" + std::string(id); }
+    std::string job_url(std::string_view id) const override { return address() + "/#/jobs/" + ray::percent_escape(id); }
 
     Result<Submitted> submit(const JobRequest& request) override {
         GDNCTL_TRY(check_submission_id(request.submission_id));

@@ -153,7 +153,7 @@ public:
             if (!in_doubt) return tl::unexpected(std::move(error));
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
             // Not there proves nothing: the server may still be at it. The same id can be taken once only.
-            if (passing && patience.wait(error.text())) continue;
+            if (passing && m_client.wait(patience, error)) continue;
             return tl::unexpected(in_doubt_about(patience.stopped() ? stopped_error() : std::move(error)));
         }
     }

@@ -30,7 +30,7 @@ std::vector<GeneratedBlock> find_blocks(std::string_view text, std::uint32_t fir
     std::vector<GeneratedBlock> blocks;
     if (text.find(k_begin) == std::string_view::npos) return blocks;
     LineCursor cursor(text, first_line);
-    FenceTracker fence;
+    BlockTracker tracker;
     Line line;
     const char* body = nullptr;
     while (cursor.next(line)) {
@@ -44,7 +44,7 @@ std::vector<GeneratedBlock> find_blocks(std::string_view text, std::uint32_t fir
             continue;
         }
         // A marker inside fenced code is an example, but the end of an open block counts wherever it stands.
-        const bool fenced = fence.inside(line.text);
+        const bool fenced = tracker.inside(line.text);
         GeneratedBlock block;
         if (fenced || !read_begin(line.text, block)) continue;
         block.line = line.number;

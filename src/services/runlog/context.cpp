@@ -19,19 +19,21 @@ constexpr std::size_t k_recent = 6;   // iterations shown in full; older ones ge
 constexpr std::size_t k_metrics = 8;  // numbers of one entry
 
 std::string change_text(const Json& record, const Objective& objective) {
-    if (objective.key.empty()) return {};
-    const auto change = change_of(record, objective.key);
-    if (!change || !change->after) return {};
-    std::string text = change->before ? fmt::format("{} {} -> {}", objective.key, *change->before, *change->after)
-                                      : fmt::format("{} {}", objective.key, *change->after);
-    // As an entry states it: the change of the number, whichever way is better.
-    if (const auto percent = change->percent()) text += fmt::format(" ({:+.2f}%)", *percent);
-    return text;
+    const auto gain = gain_of(record, objective);
+    return gain && gain->after ? fmt::format("{} {}", objective.key, whole_gain_text(*gain)) : std::string();
+}
+
+// As people know it who watch the loop, where that is another number than the log's.
+std::string number_in_run(const Json& record) {
+    const auto index = integer_at(record, "/loop/index");
+    if (!index || IterationNumber{*index, {}} == iteration_of(record)) return {};
+    return fmt::format(" (iteration {} of its run)", *index);
 }
 
 std::string one_line(const Json& record, const Objective& objective) {
     const std::string title = short_text(text_at(record, "/title"), 90);
-    std::string line = fmt::format("- {}{}{}: ", iteration_of(record).text(), title.empty() ? "" : " ", title);
+    std::string line = fmt::format("- {}{}{}{}: ", iteration_of(record).text(), number_in_run(record),
+                                   title.empty() ? "" : " ", title);
     std::string outcome = text_at(record, "/decision");
     if (outcome.empty()) outcome = text_at(record, "/outcome");
     line += outcome.empty() ? short_text(commit_text(record), 60) : outcome;
@@ -46,6 +48,9 @@ std::string in_full(const Json& record, const Objective& objective) {
     const auto add = [&](std::string_view label, const std::string& value) {
         if (!value.empty()) text += fmt::format("- {}: {}\n", label, short_text(value, k_text));
     };
+    if (const auto index = integer_at(record, "/loop/index")) {
+        add("Iteration of its run", std::to_string(*index));
+    }
     add("Commit", commit_text(record));
     add("Decision", text_at(record, "/decision").empty() ? text_at(record, "/outcome") : text_at(record, "/decision"));
     add("Hypothesis", text_at(record, "/idea/hypothesis"));
@@ -72,8 +77,9 @@ std::string head(const std::vector<Json>& history, const Objective& objective) {
     std::string text = fmt::format("# Running log: {} iterations\n", history.size());
     const auto champion = std::find_if(history.rbegin(), history.rend(), is_champion);
     if (champion != history.rend()) {
-        text += fmt::format("- Champion: iteration {} ({}), {}", iteration_of(*champion).text(), commit_text(*champion),
-                            short_text(text_at(*champion, "/title"), 90));
+        text +=
+            fmt::format("- Champion: iteration {}{} ({}), {}", iteration_of(*champion).text(), number_in_run(*champion),
+                        commit_text(*champion), short_text(text_at(*champion, "/title"), 90));
         const auto change = change_text(*champion, objective);
         text += change.empty() ? "\n" : fmt::format("; {}\n", change);
     } else {
@@ -81,8 +87,9 @@ std::string head(const std::vector<Json>& history, const Objective& objective) {
     }
     text += fmt::format("- Outcomes: {}\n", counts_text(summary["outcomes"]));
     for (const Json& slot : summary["best_by_slot"]) {
-        text += fmt::format("- Best of slot {}: iteration {} ({:+.2f}%)\n", text_at(slot, "/slot"),
-                            text_at(slot, "/iteration"), number_at(slot, "/gain_pct").value_or(0));
+        const auto gain = parse_gain(slot["gain"]);
+        text += fmt::format("- Best of slot {}: iteration {}, {}\n", text_at(slot, "/slot"),
+                            text_at(slot, "/iteration"), gain ? gain_text(*gain) : "");
     }
     return text + "\n";
 }

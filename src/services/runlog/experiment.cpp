@@ -40,10 +40,12 @@ class Reader {
 public:
     std::vector<ExperimentEntry> read(std::string_view text) {
         LineCursor cursor(text);
-        FenceTracker fence;
+        BlockTracker tracker;
         Line line;
         while (cursor.next(line)) {
-            if (fence.inside(line.text) || !line.text.starts_with('#')) continue;
+            if (tracker.inside(line.text)) continue;
+            if (const std::string_view heading = tracker.underlined().first; !heading.empty()) close(heading.data());
+            if (!line.text.starts_with('#')) continue;
             const std::size_t level = std::min(line.text.find_first_not_of('#'), line.text.size());
             if (level <= 2) {
                 close(line.text.data());

@@ -1,4 +1,6 @@
 // Findings for people, and the lines that scripts of the original look for.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "gdnctl/core/text.h"
@@ -26,30 +28,52 @@ bool in_block(const Finding& finding) {
     return false;
 }
 
+// "3 errors, 14 warnings, 2 notes, 3 fixable"
+std::string counts(const LintReport& report) {
+    const auto many = [](std::size_t n, std::string_view word) {
+        return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+    };
+    std::string text =
+        many(report.count(Severity::error), "error") + ", " + many(report.count(Severity::warning), "warning");
+    if (report.count(Severity::note) != 0) text += ", " + many(report.count(Severity::note), "note");
+    const auto fixable = std::count_if(report.findings.begin(), report.findings.end(),
+                                       [](const Finding& finding) { return finding.fix && finding.fix->safe; });
+    return fmt::format("{}, {} fixable", text, fixable);
+}
+
 }  // namespace
 
-LintText lint_as_text(const LintReport& report, std::string_view path, bool complete) {
+LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options) {
     LintText text;
     for (const Block& block : k_blocks) {
         bool titled = false;
         for (const Finding& finding : report.findings) {
             if (finding.rule->id != block.rule || !in_block(finding)) continue;
-            if (!titled) text.err += fmt::format("[gdnctl] {} {}:\n", block.title, path);
+            if (!titled) text.blocks += fmt::format("[gdnctl] {} {}:\n", block.title, path);
             titled = true;
-            text.err += block.with_message ? fmt::format("[gdnctl]   {}\n", text::repair_utf8(finding.message))
-                                           : fmt::format("[gdnctl]   line {}\n", finding.line);
+            text.blocks += block.with_message ? fmt::format("[gdnctl]   {}\n", text::repair_utf8(finding.message))
+                                              : fmt::format("[gdnctl]   line {}\n", finding.line);
         }
     }
     for (const Finding& finding : report.findings) {
         if (in_block(finding)) continue;
-        text.out += fmt::format("{}:{}:{}: {} {} {}\n", path, finding.line, finding.column, name_of(finding.severity),
-                                finding.rule->id, text::repair_utf8(finding.message));
+        text.findings += fmt::format("{}:{}:{}: {} {} {}\n", path, finding.line, finding.column,
+                                     name_of(finding.severity), finding.rule->id, text::repair_utf8(finding.message));
     }
     if (report.left_out != 0) {
-        text.out +=
+        text.findings +=
             fmt::format("{}: {} more {}\n", path, report.left_out, report.left_out == 1 ? "finding" : "findings");
     }
-    if (complete && !report.failed()) text.out += fmt::format("[gdnctl] log lint passed: {}\n", path);
+    if (!text.findings.empty()) text.findings += counts(report) + "\n";
+    if (!options.complete) return text;
+    if (report.checked == 0 && report.count(Severity::error) == report.errors_of_no_entries) {
+        text.verdict = options.since.empty()
+                           ? fmt::format("[gdnctl] nothing was checked: no entry in {}\n", path)
+                           : fmt::format("[gdnctl] nothing was checked: no entry in {} is new or changed since {}\n",
+                                         path, options.since);
+    } else if (!report.failed()) {
+        text.verdict = fmt::format("[gdnctl] log lint passed: {}\n", path);
+    }
     return text;
 }
 

@@ -9,15 +9,16 @@
 #include "gdnctl/services/runlog/import.h"
 #include "gdnctl/services/runlog/record.h"
 #include "gdnctl/services/runlog/render.h"
+#include "services/runlog/import_detail.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {
 
 namespace {
 
-constexpr double k_exact = 1.0;
-constexpr double k_by_wording = 0.8;
-constexpr double k_guess = 0.5;
+using detail::k_by_wording;
+using detail::k_exact;
+using detail::k_guess;
 
 // Labels whose value is one text of the record.
 struct TextLabel {
@@ -42,33 +43,6 @@ constexpr std::array<TextLabel, 14> k_texts = {{{"hypothesis", "/idea/hypothesis
 
 std::string inside_marks(std::string_view value) { return std::string(strip_marks(value)); }
 
-// The command of a line such as "- `uv run pytest` -> `49 passed, 40 skipped`"; empty when it has another shape.
-std::string command_before_arrow(std::string_view line) {
-    const std::size_t begin = line.find('`');
-    if (begin == std::string_view::npos) return {};
-    const std::size_t end = line.find('`', begin + 1);
-    if (end == std::string_view::npos || line.substr(0, begin).find_first_not_of(" -*\t") != std::string_view::npos) {
-        return {};
-    }
-    return text::trim(line.substr(end + 1)).starts_with("->") ? std::string(line.substr(begin + 1, end - begin - 1))
-                                                              : std::string();
-}
-
-// Words of real logs -> decision. The first that occurs wins.
-struct DecisionWord {
-    std::string_view word;
-    std::string_view decision;
-    std::string_view outcome;
-};
-constexpr std::array<DecisionWord, 8> k_decisions = {{{"infra-blocked", "infra-blocked", "infra"},
-                                                      {"profile-blocked", "profile-blocked", "infra"},
-                                                      {"compile-blocked", "compile-blocked", "compile"},
-                                                      {"attribution-only", "attribution-only", "no-op"},
-                                                      {"promoted", "promoted", "accepted"},
-                                                      {"within threshold", "within_threshold", "accepted"},
-                                                      {"low-impact", "low-impact", "rejected"},
-                                                      {"regressed", "regression", "rejected"}}};
-
 class Importer {
 public:
     explicit Importer(const EntryHead& head)
@@ -90,6 +64,7 @@ public:
         for (std::size_t i = 0; i < m_entry.fields.size(); ++i) {
             if (m_entry.fields[i].parent < 0) top_level(m_entry.fields[i], static_cast<std::int32_t>(i));
         }
+        if (m_record["checks"].empty()) nested_checks();
         m_record["raw"]["fields"] = std::move(m_kept);
         lines();
         metrics();
@@ -140,38 +115,51 @@ private:
     }
 
     // Every line of the field is taken: nothing nested that the record has no place for.
-    bool plain(const Field& field) const { return text::trim(field.body).empty(); }
+    bool plain(const Field& field) const { return !detail::has_text(field.body); }
 
     void top_level(const Field& field, std::int32_t index) {
         if (index == m_entry.date || index == m_entry.commit) {
             if (!plain(field)) keep(field);
             return;
         }
-        const std::string label = normalise_label(field.label);
+        // "Next bold hypothesis (escalation)"
+        const std::string label = normalise_label(field.label.substr(0, field.label.find(" (")));
         for (const TextLabel& known : k_texts) {
-            if (label == known.label && plain(field) && take_text(known, field)) return;
+            if (label == known.label && take_text(known, field, index)) return;
         }
         if (label == "codex loop iteration" && take_loop(field)) return;
         if (label == "change summary" && take_list("changes", field, index)) return;
         if (label == "interpretation" && take_list("interpretation", field, index)) return;
-        if (detail::label_is(field.label, "correctness", true)) checks(field, index);
+        if (detail::label_is(field.label, "correctness", true)) checks(field);
         if (detail::label_is(field.label, "profile run", true) || detail::label_is(field.label, "profile runs", true)) {
             profile(index);
         }
         keep(field);
     }
 
-    bool take_text(const TextLabel& known, const Field& field) {
-        const std::string value = inside_marks(field.value);
+    static bool is_prose(std::string_view pointer) {
+        return pointer == "/idea/hypothesis" || pointer == "/next_hypothesis" || pointer == "/assessment";
+    }
+
+    bool take_text(const TextLabel& known, const Field& field, std::int32_t index) {
+        const bool prose = is_prose(known.pointer);
+        if (!plain(field) && (!prose || has_readings(field))) return false;
+        const std::string text = detail::text_of(m_entry, index);
+        const std::string value = inside_marks(text);
         const Json::json_pointer at{std::string(known.pointer)};
         if (value.empty() || !m_record[at].is_null()) return false;  // the first one counts
         if ((known.pointer == "/started_at" || known.pointer == "/finished_at") && !parse_iso8601(value)) return false;
-        m_record[at] =
-            known.pointer == "/idea/hypothesis" || known.pointer == "/next_hypothesis" || known.pointer == "/assessment"
-                ? std::string(field.value)
-                : value;
+        m_record[at] = prose ? text : value;
         sure(known.pointer.substr(1), known.confidence);
         return true;
+    }
+
+    // Numbers must stay where the parser looks for them.
+    bool has_readings(const Field& field) const {
+        const char* end = field.body.data() + field.body.size();
+        return std::any_of(m_entry.readings.begin(), m_entry.readings.end(), [&](const Reading& reading) {
+            return reading.line.data() >= field.line.data() && reading.line.data() < end;
+        });
     }
 
     // `8 / 10`
@@ -208,28 +196,18 @@ private:
             if (!text::trim(line.text).empty()) ++written;
         }
         if (written != lines || items.empty() || (!field.value.empty() && lines > 0)) return false;
-        // Numbers in it must stay where the parser looks for them.
-        for (const Reading& reading : m_entry.readings) {
-            if (reading.line.data() >= field.line.data() &&
-                reading.line.data() < field.body.data() + field.body.size()) {
-                return false;
-            }
-        }
+        if (has_readings(field)) return false;
         m_record[name] = std::move(items);
         sure(name, k_exact);
         return true;
     }
 
-    void checks(const Field& field, std::int32_t index) {
-        std::string command;
-        for (const Field& child : m_entry.fields) {
-            if (child.parent == index && detail::label_is(child.label, "command")) command = inside_marks(child.value);
-        }
+    void checks(const Field& field) {
         for (const TestCounts& counts : m_entry.tests) {
             if (counts.line.data() < field.line.data() || counts.line.data() > field.body.data() + field.body.size()) {
                 continue;
             }
-            const std::string ran = command.empty() ? command_before_arrow(counts.line) : command;
+            const std::string ran = detail::check_command(m_entry, counts);
             Json check = {{"name", nullptr}, {"command", ran.empty() ? Json() : Json(ran)}, {"exit", nullptr}};
             const auto put = [&](const char* name, const std::optional<std::int64_t>& n) {
                 if (n) check[name] = *n;
@@ -247,6 +225,14 @@ private:
             m_record["checks"].push_back(std::move(check));
             m_record["raw"]["checks_in_fields"] = true;
             sure("checks", k_exact);
+        }
+    }
+
+    // "Correctness" of an acceptance checklist, in an entry that has no field of its own for it.
+    void nested_checks() {
+        for (const Field& field : m_entry.fields) {
+            const bool nested = field.parent >= 0 && detail::label_is(field.label, "correctness", true);
+            if (nested && m_record["checks"].empty()) checks(field);
         }
     }
 
@@ -298,6 +284,9 @@ private:
             if (!in_field && !line.text.starts_with("<!-- gdnctl:")) kept.push_back(std::string(line.text));
         }
         if (!kept.empty()) m_record["raw"]["lines"] = std::move(kept);
+        Json comments = Json::array();
+        for (const Line& line : m_entry.comments) comments.push_back(std::string(line.text));
+        if (!comments.empty()) m_record["raw"]["comments"] = std::move(comments);
     }
 
     // Values of several arms of which none is the candidate's: each by its arm, none of them the iteration's own.
@@ -349,7 +338,7 @@ private:
                 if (item.is_delta) one["delta"] = true;
                 items.push_back(std::move(one));
             }
-            m_record["topk"][std::string(table.key)] = std::move(items);
+            if (!items.empty()) m_record["topk"][std::string(table.key)] = std::move(items);
         }
         if (!m_entry.readings.empty() || !m_entry.topk.empty()) m_record["raw"]["metrics_in_fields"] = true;
         if (m_entry.readings.empty()) return;
@@ -357,22 +346,17 @@ private:
         if (kind != Comparison::unknown) sure("comparison.kind", k_by_wording);
     }
 
-    // Decision and outcome by the words of the decision field, else of the whole entry.
     void verdict() {
         const std::string decision = text_at(m_record, "/decision");
-        const std::string text = text::to_lower(decision.empty() ? m_entry.head.text : std::string_view(decision));
-        for (const DecisionWord& word : k_decisions) {
-            if (!detail::contains_word(text, word.word)) continue;
-            if (decision.empty()) {
-                m_record["decision"] = word.decision;
-                sure("decision", k_guess);
-            }
-            if (m_record["outcome"].is_null()) {
-                m_record["outcome"] = word.outcome;
-                sure("outcome", decision.empty() ? k_guess : k_by_wording);
-            }
-            return;
+        const auto ruling = detail::ruling_of(m_entry, decision);
+        if (!ruling) return;
+        if (decision.empty()) {
+            m_record["decision"] = ruling->decision;
+            sure("decision", ruling->confidence);
         }
+        if (!m_record["outcome"].is_null()) return;
+        m_record["outcome"] = ruling->outcome;
+        sure("outcome", ruling->confidence);
     }
 
     Entry m_entry;

@@ -1,8 +1,11 @@
 #include "gdnctl/services/runlog/lint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
@@ -128,6 +131,21 @@ const RecordFacts* LintRun::record_of(const EntryHead& head) const {
 
 std::string iteration_text(const EntryHead& head) { return std::to_string(head.number) + std::string(head.suffix); }
 
+std::string five_digits(double value) {
+    const double size = std::abs(value);
+    if (!(size >= 1e5 && size < 1e15)) return fmt::format("{:.5g}", value);
+    const double step = std::pow(10.0, std::floor(std::log10(size)) - 4);
+    return fmt::format("{:.0f}", std::round(value / step) * step);
+}
+
+std::string shown_value(std::string_view key, double value) {
+    if (key.starts_with("gap_explained_by_")) return five_digits(value * 100) + "%";
+    if (key == "throughput/mfu") return five_digits(value) + "%";
+    if (key == "throughput/duration") return five_digits(value) + " s";
+    if (key == "throughput/tokens_per_second") return five_digits(value) + " tokens/s";
+    return five_digits(value) + (key.ends_with("_ms") ? " ms" : "");
+}
+
 Where at(const Field& field) { return {{field.line, field.number}, ink_of(field.line)}; }
 Where value_of(const Field& field) {
     return {{field.line, field.number}, field.value.empty() ? ink_of(field.line) : field.value};
@@ -145,8 +163,7 @@ std::span<const Reading> readings_of_line(const Entry& entry, std::uint32_t line
 bool has_content(const Field* field) {
     if (field == nullptr) return false;
     const bool masked = field->value.find("***") != std::string_view::npos;  // a secret that --fix-unsafe took out
-    return masked || !strip_marks(field->value).empty() ||
-           field->body.find_first_not_of(" \t\r\n-*+`") != std::string_view::npos;
+    return masked || !strip_marks(field->value).empty() || detail::has_text(field->body);
 }
 
 bool Reporter::enter(const Rule& rule) {
@@ -169,6 +186,7 @@ void Reporter::add(const Where& where, const std::string& message, std::optional
     Severity severity = std::min(m_severity, at_most);
     if (severity == Severity::warning && m_run.options.strict && !m_explicit) severity = Severity::error;
     ++m_report.counts[static_cast<std::size_t>(severity)];
+    if (severity == Severity::error && m_rule->id == "L004") ++m_report.errors_of_no_entries;
     if (m_kept[m_rule] == k_max_findings_per_rule) {
         ++m_report.left_out;
         return;
@@ -225,6 +243,7 @@ LintReport lint(const LintInput& input, const LintOptions& options) {
     if (experiment) run.experiments = parse_experiments(*input.document);
     select(run);
     report.entries = experiment ? run.experiments.size() : input.document->entries.size();
+    report.checked = static_cast<std::size_t>(std::count(run.selected.begin(), run.selected.end(), true));
 
     Reporter reporter(report, run);
     for (const Rule& rule : rules()) {

@@ -134,6 +134,10 @@ struct Rule {
 };
 
 std::string iteration_text(const EntryHead& head);
+// For people: at most five significant digits, without an exponent where whole digits do.
+std::string five_digits(double value);
+// The same with the unit of the metric.
+std::string shown_value(std::string_view key, double value);
 Where at(const Field& field);        // the whole line
 Where value_of(const Field& field);  // its value
 Where at(const Reading& reading);    // the text that was read

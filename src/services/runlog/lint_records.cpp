@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/json.h"
+#include "gdnctl/services/runlog/gain.h"
 #include "gdnctl/services/runlog/record.h"
 #include "gdnctl/services/runlog/record_store.h"
 
@@ -27,6 +28,8 @@ RecordFacts facts_of(const Json& record) {
             facts.metrics.push_back({key, number_at(value, "/before"), number_at(value, "/after")});
         }
     }
+    facts.measured_anew = integer_at(record, "/gain/pairs").value_or(0) > 0;
+    facts.gain_fault = gain_fault(record);
     return facts;
 }
 

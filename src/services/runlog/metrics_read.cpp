@@ -268,23 +268,46 @@ void read_arm_metrics(std::string_view line, std::string_view value, std::uint32
     LineReader(line, bullet, number, context, readings).read_bare();
 }
 
+std::string_view topk_key(std::string_view label) {
+    label = strip_marks(label);
+    if (label.ends_with(':')) label = strip_marks(label.substr(0, label.size() - 1));
+    if (label.ends_with(')')) label = strip_marks(label.substr(0, label.rfind('(')));
+    const bool list = label.ends_with("topk") || label.ends_with("top-k") || label.ends_with("top_k");
+    return list && label.size() <= 80 ? label : std::string_view();
+}
+
 std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number) {
-    if (!label.ends_with("topk") && !label.ends_with("top-k") && !label.ends_with("top_k")) return std::nullopt;
     TopK topk;
-    topk.key = label;
+    topk.key = topk_key(label);
     topk.number = number;
-    for (std::string_view item : text::split(value, ';')) {
-        item = strip_marks(item);
-        if (!item.ends_with("ms")) continue;
-        const std::string_view amount = strip_marks(item.substr(0, item.size() - 2));
-        const std::size_t begin = amount.find_last_of(" :") + 1;
-        const auto printed = read_number(amount, begin);
-        if (!printed || printed->end != amount.size()) continue;
-        std::string_view path = strip_marks(amount.substr(0, begin));
-        if (path.ends_with(":")) path = strip_marks(path.substr(0, path.size() - 1));
-        topk.items.push_back({path, printed->value, amount[begin] == '+' || amount[begin] == '-'});
+    if (topk.key.empty()) return std::nullopt;
+    for (const std::string_view text : text::split(value, ';')) {
+        if (const auto item = read_topk_item(text)) topk.items.push_back(*item);
     }
     return topk;
+}
+
+std::optional<TopK::Item> read_topk_item(std::string_view text) {
+    text = strip_marks(text);
+    // A share behind the time: `5.21 ms` (`3.1%`).
+    if (text.ends_with(')')) text = strip_marks(text.substr(0, text.rfind('(')));
+    if (text.ends_with('.')) text = strip_marks(text.substr(0, text.size() - 1));
+    const std::size_t unit = text.find_last_not_of("\xC2\xB5\xCE\xBCmus") + 1;
+    const std::string_view amount = strip_marks(text.substr(0, unit));
+    const std::size_t begin = amount.find_last_of(" :`*>") + 1;
+    const auto values = read_values(text, begin);
+    if (!values || values->second || values->first.null || values->end != text.size()) return std::nullopt;
+    if (values->first.scale.unit != Unit::ms) return std::nullopt;
+    std::string_view path = strip_marks(amount.substr(0, begin));
+    for (const std::string_view arrow : {"->", "=>", "\xE2\x86\x92"}) {
+        if (path.ends_with(arrow)) path = strip_marks(path.substr(0, path.size() - arrow.size()));
+    }
+    if (path.ends_with(':')) path = strip_marks(path.substr(0, path.size() - 1));
+    // `path: 1.0 ms -> 2.0 ms` compares two times.
+    const std::string_view count = path.ends_with("ms") ? strip_marks(path.substr(0, path.size() - 2)) : "";
+    if (path.empty() || (!count.empty() && is_digit(count.back()))) return std::nullopt;
+    const bool is_delta = !is_digit(amount[begin]) && amount[begin] != '.';
+    return TopK::Item{path, values->first.value * values->first.scale.factor, is_delta};
 }
 
 }  // namespace gdnctl::runlog::detail

@@ -40,10 +40,13 @@ std::optional<Labelled> split_label(std::string_view content);
 
 struct Bullet {
     std::uint32_t indent = 0;
-    std::string_view content;  // behind the marker, trimmed
+    std::string_view content;  // behind the marker, trimmed, without an HTML comment at its end
     char marker = '-';
 };
 std::optional<Bullet> match_bullet(std::string_view line);
+
+// Whether there is text in a part of an entry: more than blanks, bullets and HTML comments.
+bool has_text(std::string_view part);
 
 // Compares a label without case, backticks, asterisks; `prefix`: more may follow after a word boundary.
 bool label_is(std::string_view label, std::string_view lower_case_name, bool prefix = false);
@@ -63,7 +66,11 @@ void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t num
 // Those of an arm on one line, without a colon of their own: `Hybrid: while 2.0 ms, step duration 167 ms`.
 void read_arm_metrics(std::string_view line, std::string_view value, std::uint32_t number, const MetricContext& context,
                       std::vector<Reading>& readings);
+// A heading of a list of the biggest buckets: `remainder_topk`, `Remainder top-k (ms)`; empty: another label.
+std::string_view topk_key(std::string_view label);
 std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number);
+// `path: 5.21 ms`, "`path` -> `+5.21 ms`"
+std::optional<TopK::Item> read_topk_item(std::string_view text);
 
 // Merges readings by key and adds derived values.
 std::vector<Metric> resolve_metrics(const std::vector<Reading>& readings);

@@ -31,10 +31,14 @@ private:
     LineEnding m_kind = LineEnding::none;
 };
 
-bool is_section_heading(std::string_view line) {
-    if (line.empty() || line[0] != '#') return false;
+// The heading of level 1 or 2 that a line is, up to three blanks in front of it aside; empty: it is none.
+std::string_view section_heading(std::string_view line, const BlockTracker& tracker) {
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    if (indent > 3 || (indent > 0 && tracker.in_list())) return {};
+    line.remove_prefix(indent);
     const std::size_t level = std::min(line.find_first_not_of('#'), line.size());
-    return level <= 2 && (level == line.size() || line[level] == ' ' || line[level] == '\t');
+    const bool section = (level == 1 || level == 2) && (level == line.size() || detail::is_blank(line[level]));
+    return section ? line : std::string_view();
 }
 
 // Level 3, the word "Iteration" in any case, blanks where they do not belong: meant as an entry.
@@ -53,7 +57,7 @@ bool is_dated_heading(std::string_view line) {
 
 struct Scan {
     Document& document;
-    FenceTracker fence;
+    BlockTracker tracker;
     EndingCounter endings;
     bool in_entry = false;
     bool dated = false;
@@ -71,17 +75,22 @@ struct Scan {
             return fail(ErrorKind::usage, fmt::format("line {} is longer than 1 MiB", line.number),
                         "a running log has lines of text; look at that line");
         }
-        const bool was_open = fence.open();
-        if (fence.inside(line.text)) {
-            if (!was_open && fence.open()) document.unclosed_fence = line;
+        const bool was_open = tracker.open();
+        if (tracker.inside(line.text)) {
+            if (!was_open && tracker.open()) document.unclosed = {line, tracker.open_name()};
             return {};
         }
-        if (line.text.empty() || line.text[0] != '#') return {};
-        if (is_section_heading(line.text)) {
+        if (const auto& [first, lines] = tracker.underlined(); !first.empty()) {
+            close_entry(first.data(), line.number - lines);
+            return {};
+        }
+        if (line.text.empty() || (line.text[0] != '#' && line.text[0] != ' ')) return {};
+        if (const std::string_view heading = section_heading(line.text, tracker); !heading.empty()) {
             close_entry(line.text.data(), line.number);
-            dated = dated || is_dated_heading(line.text);
+            dated = dated || is_dated_heading(heading);
             return {};
         }
+        if (line.text[0] != '#') return {};
         return add_heading(line);
     }
 
@@ -150,7 +159,7 @@ Result<Document> parse_document(std::string_view bytes, TemplateChoice choice) {
     }
     document.line_count = line.number;
     scan.close_entry(bytes.data() + bytes.size(), line.number + 1);
-    if (!scan.fence.open()) document.unclosed_fence.reset();
+    if (!scan.tracker.open()) document.unclosed.reset();
     document.ending = scan.endings.kind();
     const bool experiment = choice == TemplateChoice::experiment ||
                             (choice == TemplateChoice::automatic && scan.dated && document.entries.empty());

@@ -8,83 +8,15 @@
 
 namespace gdnctl::runlog {
 
-namespace detail {
-
-std::optional<Bullet> match_bullet(std::string_view line) {
-    Bullet bullet;
-    std::size_t at = 0;
-    for (; at < line.size() && is_blank(line[at]); ++at) bullet.indent += line[at] == '\t' ? 4 : 1;
-    if (at >= line.size() || (line[at] != '-' && line[at] != '*' && line[at] != '+')) return std::nullopt;
-    if (at + 1 >= line.size() || !is_blank(line[at + 1])) return std::nullopt;
-    bullet.marker = line[at];
-    bullet.content = text::trim(line.substr(at + 1));
-    return bullet;
-}
-
-namespace {
-
-// A colon that ends a label is followed by a blank, by a mark or by nothing ("12:55" and "a.py:7" are none).
-bool ends_label(std::string_view s, std::size_t colon) {
-    if (colon + 1 >= s.size()) return true;
-    const char next = s[colon + 1];
-    return is_blank(next) || next == '`' || next == '*' || next == '"';
-}
-
-std::size_t find_label_colon(std::string_view s, bool inside_code) {
-    bool code = false;
-    for (std::size_t i = 0; i < s.size() && i < 200; ++i) {
-        if (s[i] == '`' && !inside_code) code = !code;
-        if (s[i] == ':' && !code && i > 0 && ends_label(s, i)) return i;
-    }
-    return std::string_view::npos;
-}
-
-}  // namespace
-
-std::optional<Labelled> split_label(std::string_view content) {
-    // `label: value` wholly in backticks.
-    if (content.size() > 2 && content.front() == '`' && content.find('`', 1) == content.size() - 1) {
-        content = content.substr(1, content.size() - 2);
-    }
-    const std::size_t colon = find_label_colon(content, false);
-    if (colon == std::string_view::npos) return std::nullopt;
-    std::string_view value = content.substr(colon + 1);
-    while (!value.empty() && value.front() == '*') value.remove_prefix(1);
-    const std::string_view label = strip_marks(content.substr(0, colon));
-    if (label.empty()) return std::nullopt;
-    return Labelled{label, text::trim(value)};
-}
-
-bool label_is(std::string_view label, std::string_view lower_case_name, bool prefix) {
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < label.size(); ++i) {
-        const char c = label[i];
-        if (c == '`' || c == '*') continue;
-        if (at == lower_case_name.size()) return prefix ? !is_word(c) : text::trim(label.substr(i)).starts_with("(");
-        if (lower(c) != lower_case_name[at]) return false;
-        ++at;
-    }
-    return at == lower_case_name.size();
-}
-
-bool contains_word(std::string_view text, std::string_view needle) {
-    for (std::size_t at = text.find(needle); at != std::string_view::npos; at = text.find(needle, at + 1)) {
-        const std::size_t end = at + needle.size();
-        if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-    }
-    return false;
-}
-
-}  // namespace detail
-
 namespace {
 
 using detail::contains_word;
 using detail::label_is;
 using detail::MetricContext;
 
-constexpr std::array<std::string_view, 6> k_not_measured = {"expected effect", "reject if",  "candidate shortlist",
-                                                            "command",         "hypothesis", "next hypothesis"};
+constexpr std::array<std::string_view, 7> k_not_measured = {
+    "expected effect", "reject if",       "candidate shortlist", "command",
+    "hypothesis",      "next hypothesis", "next bold hypothesis"};
 constexpr std::array<std::string_view, 8> k_arm_words = {"candidate", "baseline",       "champion", "control",
                                                          "prototype", "attention-only", "hybrid",   "arm"};
 constexpr std::array<std::string_view, 5> k_group_words = {"hotspot", "metrics", "delta", "deltas", "hotspots"};
@@ -123,17 +55,21 @@ public:
 
     Entry read() {
         LineCursor cursor(m_entry.head.text, m_entry.head.line);
-        FenceTracker fence;
+        BlockTracker tracker;
         Line line;
         cursor.next(line);  // the heading
         while (cursor.next(line)) {
-            if (fence.inside(line.text)) continue;
+            const bool inside = tracker.inside(line.text);
+            if (tracker.commented() && !text::trim(line.text).starts_with("<!-- gdnctl")) {
+                add_comment(line);
+                continue;
+            }
             const std::size_t ink = line.text.find_first_not_of(" \t");
-            if (ink == std::string_view::npos) continue;
+            if (inside || ink == std::string_view::npos) continue;
             if (const auto bullet = detail::match_bullet(line.text)) {
                 add_bullet(line, *bullet, cursor.rest().data());
             } else {
-                add_text(line, line.text[ink]);
+                add_text(line, line.text[ink], tracker.in_list());
             }
         }
         close_from(0, m_entry.head.text.data() + m_entry.head.text.size());
@@ -165,10 +101,20 @@ private:
         m_open.resize(std::min(m_open.size(), depth));
     }
 
-    void add_text(const Line& line, char first) {
+    // One that is indented is part of the bullet that it stands in.
+    void add_comment(const Line& line) {
+        if (line.text.starts_with('<')) close_from(0, line.text.data());
+        if (m_entry.comments.size() < k_max_fields) m_entry.comments.push_back(line);
+    }
+
+    void add_text(const Line& line, char first, bool in_list) {
         if (m_entry.verbatim.size() < k_max_fields) m_entry.verbatim.push_back(line);
         if (first == '#' || first == '<') close_from(0, line.text.data());
         const std::string_view trimmed = text::trim(line.text);
+        if (m_open.empty() || !in_list) {
+            const std::size_t words = std::min(trimmed.find_first_not_of("# "), trimmed.size());
+            m_topk_above = add_topk(detail::topk_key(trimmed.substr(words)), line.number);
+        }
         // A short line that ends in a colon, or a sub-heading, speaks for the bullets after it.
         if (first == '#' || (m_open.empty() && trimmed.size() < 120 && trimmed.ends_with(":"))) {
             m_root = below({}, trimmed);
@@ -202,10 +148,7 @@ private:
     void read_numbers(const Line& line, const detail::Bullet& bullet, const Field& field) {
         const std::size_t depth = m_open.size() - 1;
         if (context_at(depth).skip || m_entry.readings.size() >= k_max_readings) return;
-        if (auto topk = detail::read_topk(field.label, field.value, line.number)) {
-            m_entry.topk.push_back(std::move(*topk));
-            return;
-        }
+        if (read_topk(bullet, field)) return;
         const std::size_t first = m_entry.readings.size();
         detail::read_metrics(line.text, bullet, line.number, context_at(depth), m_entry.readings);
         if (m_entry.readings.size() == first) {
@@ -223,6 +166,28 @@ private:
             m_entry.readings[i].comparison = own.comparison;
             m_entry.readings[i].heading = own.heading;
         }
+    }
+
+    // A list of the biggest buckets on one line, its heading, or one of the bullets below such a heading.
+    bool read_topk(const detail::Bullet& bullet, const Field& field) {
+        const bool has_label = !field.label.empty();
+        if (auto topk =
+                detail::read_topk(has_label ? field.label : field.value, has_label ? field.value : "", field.number)) {
+            m_entry.topk.push_back(std::move(*topk));
+            return true;
+        }
+        const std::uint32_t above = field.parent < 0 ? m_topk_above : m_entry.field(field.parent)->number;
+        if (m_entry.topk.empty() || m_entry.topk.back().number != above) return false;
+        const auto item = detail::read_topk_item(bullet.content);
+        if (item) m_entry.topk.back().items.push_back(*item);
+        return item.has_value();
+    }
+
+    // The line of a heading above bullets; 0: the line is none.
+    std::uint32_t add_topk(std::string_view key, std::uint32_t number) {
+        if (key.empty()) return 0;
+        m_entry.topk.push_back({key, {}, number});
+        return number;
     }
 
     void note_identity(const Field& field, std::int32_t index) {
@@ -260,16 +225,17 @@ private:
         };
         add(field.line, field.number);
         LineCursor cursor(field.body, field.number + 1);
-        FenceTracker fence;
+        BlockTracker tracker;
         Line line;
         while (cursor.next(line)) {
-            if (!fence.inside(line.text)) add(line.text, line.number);
+            if (!tracker.inside(line.text) && !tracker.commented()) add(line.text, line.number);
         }
     }
 
     Entry m_entry;
     std::vector<Open> m_open;
     MetricContext m_root;
+    std::uint32_t m_topk_above = 0;  // line of the text that heads the bullets which are in none
 };
 
 }  // namespace

@@ -27,25 +27,4 @@ bool LineCursor::next(Line& line) {
     return true;
 }
 
-bool FenceTracker::inside(std::string_view line) {
-    std::size_t at = 0;
-    while (at < line.size() && (line[at] == ' ' || line[at] == '\t')) ++at;
-    const char c = at < line.size() ? line[at] : '\0';
-    if (c != '`' && c != '~') return open();
-    std::size_t run = at;
-    while (run < line.size() && line[run] == c) ++run;
-    const std::size_t length = run - at;
-    if (length < 3) return open();
-    const std::string_view rest = line.substr(run);
-    if (open()) {
-        if (c == m_char && length >= m_length && rest.find_first_not_of(" \t") == std::string_view::npos) m_length = 0;
-        return true;
-    }
-    // An info string with a backtick is inline code, not a fence.
-    if (c == '`' && rest.find('`') != std::string_view::npos) return false;
-    m_char = c;
-    m_length = length;
-    return true;
-}
-
 }  // namespace gdnctl::runlog

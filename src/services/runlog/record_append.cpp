@@ -15,14 +15,36 @@ namespace gdnctl::runlog {
 Template template_of(const Document& document) {
     if (document.kind == Template::experiment || !document.entries.empty()) return document.kind;
     LineCursor cursor(document.text);
-    FenceTracker fence;
+    BlockTracker tracker;
     Line line;
     while (cursor.next(line)) {
-        if (fence.inside(line.text)) continue;
+        if (tracker.inside(line.text)) continue;
         const std::string_view text = text::trim(line.text);
         if (text == "# Experiment Log" || text == "## Ongoing Template") return Template::experiment;
     }
     return Template::hillclimb;
+}
+
+bool is_log(const Document& document) {
+    if (!document.entries.empty() || !document.malformed_headings.empty()) return true;
+    if (!parse_experiments(document).empty()) return true;
+    LineCursor cursor(document.text);
+    BlockTracker tracker;
+    Line line;
+    bool first = true;
+    while (cursor.next(line)) {
+        const std::string_view words = text::trim(line.text);
+        if (tracker.inside(line.text) || tracker.commented() || words.empty()) continue;
+        for (const std::string_view head :
+             {"## Iterations", "## Loop Contract", "## Entry Template", "## Ongoing Template"}) {
+            if (words == head) return true;
+        }
+        // A title alone: "# Hill-climb log"
+        const std::string lower_case = text::to_lower(words);
+        if (first && lower_case.starts_with("# ") && lower_case.ends_with(" log")) return true;
+        first = false;
+    }
+    return text::trim(document.text).empty();
 }
 
 IterationNumber next_iteration(const Document& document, const std::vector<Json>& records) {
@@ -124,11 +146,16 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
 
 Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options) {
     GDNCTL_TRY_ASSIGN(const auto document, parse_document(writer.text()));
-    if (document.unclosed_fence) {
+    if (writer.records().empty() && !is_log(document)) {
+        return fail(ErrorKind::usage,
+                    fmt::format("{} is not a running log: it has no entry and no log heading", writer.log().string()),
+                    "`gdnctl log init --log-file PATH` starts a log; --log-file names another one");
+    }
+    if (document.unclosed) {
         return fail(ErrorKind::bad_input,
-                    fmt::format("the code fence that line {} opens is never closed; an entry after it would be hidden",
-                                document.unclosed_fence->number),
-                    "close it; `gdnctl lint-log --fix` does where it is safe");
+                    fmt::format("the {} that line {} opens is never closed; an entry after it would be hidden",
+                                document.unclosed->what, document.unclosed->line.number),
+                    "close it; `gdnctl lint-log --fix` closes a code fence where that is safe");
     }
     std::vector<Json> all = writer.records();
     GDNCTL_TRY(give_identity(record, writer, document, options));

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/services/runlog/block.h"
+#include "gdnctl/services/runlog/gain.h"
 #include "gdnctl/services/runlog/log.h"
 #include "gdnctl/services/runlog/render.h"
 
@@ -231,6 +233,13 @@ private:
         return find_at(value, "/before") != nullptr && find_at(value, "/after") == nullptr;
     }
 
+    // What a loop has measured has more digits than anybody reads; the record keeps them.
+    std::string metric_line(const std::string& key, const Json& value) const {
+        const auto gain = gain_of(m_record, key, false);
+        const bool own = text_at(m_record, "/gain/metric") == key && gain && gain->after;
+        return own ? fmt::format("{}: `{}`", key, compared_text(*gain)) : render_metric(key, value);
+    }
+
     template <class Wanted>
     void metric_group(std::string_view heading, Wanted wanted) {
         std::vector<std::string> lines;
@@ -238,7 +247,7 @@ private:
             const Json* metrics = find_at(m_record, table);
             if (metrics == nullptr || !metrics->is_object()) continue;
             for (const auto& [key, value] : metrics->items()) {
-                if (value.is_object() && wanted(key, value)) lines.push_back(render_metric(key, value));
+                if (value.is_object() && wanted(key, value)) lines.push_back(metric_line(key, value));
             }
         }
         if (lines.empty()) return;
@@ -258,6 +267,21 @@ private:
         topk();
         metric_group("MFU/throughput delta" + compared(),
                      [&](const auto& key, const Json& value) { return throughput(key) && !only_before(value); });
+        gain();
+    }
+
+    void gain() {
+        const Json* found = find_at(m_record, "/gain");
+        const auto gain = found == nullptr ? std::nullopt : parse_gain(*found);
+        if (!gain) return;
+        const std::string words = gain_text(*gain);
+        if (!words.empty()) bullet(0, "Gain over the " + gain->against, words);
+        if (!gain->busy.empty()) bullet(0, "Busy machine", shown(gain->busy));
+        if (gain->lone_baseline) {
+            bullet(0, "Lone baseline",
+                   fmt::format("{}, recorded when the {} became one; the gain does not rest on it",
+                               quantity(*gain->lone_baseline, gain->unit), gain->against));
+        }
     }
 
     void topk() {

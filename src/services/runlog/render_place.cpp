@@ -222,11 +222,12 @@ private:
     // End of `## Iterations`, or of the file.
     std::size_t end_of_section() const {
         LineCursor cursor(m_document.text);
-        FenceTracker fence;
+        BlockTracker tracker;
         Line line;
         bool inside = false;
         while (cursor.next(line)) {
-            if (fence.inside(line.text)) continue;
+            if (tracker.inside(line.text)) continue;
+            if (inside && !tracker.underlined().first.empty()) return offset(tracker.underlined().first);
             const bool section = line.text.starts_with("# ") || line.text.starts_with("## ");
             if (inside && section) return offset(line.text);
             if (text::trim(line.text) == "## Iterations") inside = true;
@@ -235,10 +236,10 @@ private:
     }
 
     void insert(const Json& record) {
-        if (m_document.unclosed_fence) {  // it would be hidden, and missing again next time
+        if (m_document.unclosed) {  // it would be hidden, and missing again next time
             differ(Difference::Kind::missing, &record, id_of(record),
-                   fmt::format("its entry is missing, and the code fence of line {} would hide it",
-                               m_document.unclosed_fence->number),
+                   fmt::format("its entry is missing, and the {} of line {} would hide it", m_document.unclosed->what,
+                               m_document.unclosed->line.number),
                    false);
             return;
         }

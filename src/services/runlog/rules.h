@@ -28,7 +28,8 @@ void sequence(const LintRun& run, Reporter& reporter);
 void no_entries(const LintRun& run, Reporter& reporter);
 void malformed_heading(const LintRun& run, Reporter& reporter);
 void heading_dash(const EntryFacts& facts, Reporter& reporter);
-void unclosed_fence(const LintRun& run, Reporter& reporter);
+void unclosed_block(const LintRun& run, Reporter& reporter);
+void conflict_marks(const LintRun& run, Reporter& reporter);
 // Fields
 void required_fields(const EntryFacts& facts, Reporter& reporter);
 void unknown_words(const EntryFacts& facts, Reporter& reporter);
@@ -49,6 +50,7 @@ void unknown_direction(const EntryFacts& facts, Reporter& reporter);
 void gain_without_step(const EntryFacts& facts, Reporter& reporter);
 void few_points(const EntryFacts& facts, Reporter& reporter);
 void common_factor(const EntryFacts& facts, Reporter& reporter);
+void recorded_gain(const EntryFacts& facts, Reporter& reporter);
 // Evidence
 void missing_counts(const EntryFacts& facts, Reporter& reporter);
 void weak_counts(const EntryFacts& facts, Reporter& reporter);

@@ -65,9 +65,15 @@ void check_equation(const EntryFacts& facts, const Equation& equation, bool afte
     if (std::abs(sum->value - expected) <= std::max(rounding, 0.002) + 1e-9) return;
     const auto place = printed(facts.entry, equation.sum, after);
     if (!place) return;
+    const std::string given = shown_value(equation.sum, sum->value);
+    std::string other = shown_value(equation.sum, expected);
+    if (other == given) {
+        const double more = expected - sum->value;
+        other = fmt::format("{} {}", shown_value(equation.sum, std::abs(more)), more > 0 ? "more" : "less");
+    }
     reporter.add(at(*place->reading),
-                 fmt::format("{} ({}) is {:.6g} ms, but {} gives {:.6g} ms", equation.sum, after ? "after" : "before",
-                             sum->value, equation.text, expected),
+                 fmt::format("{} ({}) is {}, but {} gives {}", equation.sum, after ? "after" : "before", given,
+                             equation.text, other),
                  recomputed(*place, expected, reporter));
 }
 
@@ -120,6 +126,7 @@ void check_product(const EntryFacts& facts, std::string_view key, std::span<cons
     };
     const Metric* metric = facts.entry.metric(key);
     if (metric == nullptr) return;
+    const std::string unit = key == "throughput/mfu" ? "% x s" : " tokens";
     std::string problem;
     if (before && after) {
         const Product wide{after->value, after->tolerance + before->tolerance - 1e-3};
@@ -127,11 +134,12 @@ void check_product(const EntryFacts& facts, std::string_view key, std::span<cons
         const bool other_model =
             metric->comparison == Comparison::control && !slightly_off(*before) && !slightly_off(*after);
         if (same || other_model || (known(*before) && known(*after))) return;
-        problem = fmt::format("{:.6g} before, {:.6g} after", before->value, after->value);
+        problem =
+            fmt::format("{}{} before, {}{} after", five_digits(before->value), unit, five_digits(after->value), unit);
     } else {
         const auto& one = after ? after : before;
         if (!one || !slightly_off(*one)) return;
-        problem = fmt::format("{:.6g}", one->value);
+        problem = five_digits(one->value) + unit;
     }
     for (const Reading& r : readings_of_line(facts.entry, metric->number)) {
         if (r.key != key) continue;
@@ -161,9 +169,9 @@ void unit_slip(const EntryFacts& facts, Reporter& reporter) {
         const auto place = printed(facts.entry, "throughput/duration", after);
         if (!place) continue;
         const bool slip = std::abs(ratio / 1000 - 1) < 0.1 || std::abs(ratio * 1000 - 1) < 0.1;
-        reporter.add(at(*place->reading),
-                     fmt::format("throughput/duration is {:.6g} s, but the step duration is {:.6g} ms{}",
-                                 seconds->value, step->value, slip ? ": one of them has the wrong unit" : ""));
+        reporter.add(at(*place->reading), fmt::format("throughput/duration is {} s, but the step duration is {} ms{}",
+                                                      five_digits(seconds->value), five_digits(step->value),
+                                                      slip ? ": one of them has the wrong unit" : ""));
     }
 }
 
@@ -175,6 +183,7 @@ void throughput_invariants(const EntryFacts& facts, Reporter& reporter) {
 void champion_baseline(const EntryFacts& facts, Reporter& reporter) {
     if (facts.run.input.records == nullptr) return;
     const RecordFacts* own = facts.run.record_of(facts.entry.head);
+    if (own != nullptr && own->measured_anew) return;
     const RecordFacts* champion = nullptr;
     for (const RecordFacts& record : *facts.run.input.records) {
         if (record.number >= facts.entry.head.number || !record.champion) continue;
@@ -190,9 +199,16 @@ void champion_baseline(const EntryFacts& facts, Reporter& reporter) {
         const auto place = printed(facts.entry, value.key, false);
         if (!place) continue;
         reporter.add(at(*place->reading),
-                     fmt::format("{} starts at {:.6g}, but the champion of iteration {}{} recorded {:.6g}", value.key,
-                                 *metric->before, champion->number, champion->suffix, *value.after));
+                     fmt::format("{} starts at {}, but the champion of iteration {}{} recorded {}", value.key,
+                                 shown_value(value.key, *metric->before), champion->number, champion->suffix,
+                                 shown_value(value.key, *value.after)));
     }
+}
+
+void recorded_gain(const EntryFacts& facts, Reporter& reporter) {
+    const RecordFacts* own = facts.run.record_of(facts.entry.head);
+    if (own == nullptr || own->gain_fault.empty()) return;
+    reporter.add(heading_of(facts.entry), fmt::format("the record {}: {}", own->id, own->gain_fault));
 }
 
 }  // namespace gdnctl::runlog::rule

@@ -70,16 +70,18 @@ Introduced introduced_by(const EntryFacts& facts) {
     return {true, std::move(*commit), {}};
 }
 
-// Commit bullets of one kind outside every entry: all of them when the whole file is checked, those behind the last
-// entry always.
+// Commit bullets of one kind outside every entry: all of them when the whole file is checked, else those behind the
+// last entry, since older scripts search from its heading to the end of the file. An underlined heading begins another
+// text.
 void for_commits_outside_entries(const LintRun& run, CommitKind kind, const std::function<void(const Line&)>& visit) {
     if (run.input.base != nullptr) return;
     const auto scan = [&](std::string_view text, std::uint32_t first_line) {
         LineCursor cursor(text, first_line);
-        FenceTracker fence;
+        BlockTracker tracker;
         Line line;
         while (cursor.next(line)) {
-            if (fence.inside(line.text)) continue;
+            if (tracker.inside(line.text)) continue;
+            if (!run.whole_file() && !tracker.underlined().first.empty()) return;
             const auto bullet = detail::match_bullet(line.text);
             const auto labelled = bullet ? detail::split_label(bullet->content) : std::nullopt;
             if (!labelled || !detail::label_is(labelled->label, "commit")) continue;

@@ -199,7 +199,9 @@ void check_change_class(const EntryFacts& facts, Reporter& reporter) {
     const std::vector<std::string>& more = facts.run.options.change_classes;
     if (std::any_of(k_change_classes.begin(), k_change_classes.end(), same)) return;
     if (std::any_of(more.begin(), more.end(), same)) return;
-    report_unknown(reporter, *field, "change class", nearest_of(word, k_change_classes));
+    // The words are the author's: only a known class that is misspelt is a finding.
+    const std::string_view meant = nearest_of(word, k_change_classes);
+    if (!meant.empty()) report_unknown(reporter, *field, "change class", meant);
 }
 
 void check_decision(const EntryFacts& facts, Reporter& reporter) {

@@ -151,24 +151,29 @@ void home_paths(const LintRun& run, Reporter& reporter) {
     });
 }
 
+// A leak is one wherever it stands: the whole file is searched at every scope.
 void secrets(const LintRun& run, Reporter& reporter) {
-    for_each_region(run, [&](const Region& region) {
-        const std::vector<SecretShape> shapes = find_secret_shapes(region.text);
-        if (shapes.empty()) return;
-        reporter.set_iteration(region.iteration);
-        Locator locator(region);
-        for (const SecretShape& shape : shapes) {
-            const std::string_view secret = region.text.substr(shape.offset, shape.length);
-            const Line& line = locator.line_of(secret.data());
-            // A key of several lines is shown by its first.
-            const auto room = static_cast<std::size_t>(line.text.data() + line.text.size() - secret.data());
-            const std::string shown = text::repair_utf8(secret.substr(0, 4));
-            reporter.add(
-                {line, secret.substr(0, std::min(room, secret.size()))},
-                fmt::format("a secret ({}, `{}…`): revoke it, a public log cannot take it back", shape.kind, shown),
-                reporter.unsafe(secret, "***"));
-        }
-    });
+    const std::string_view text = run.document.text;
+    const std::vector<SecretShape> shapes = find_secret_shapes(text);
+    const std::vector<EntryHead>& entries = run.document.entries;
+    Locator locator({text, 1, false, {}, {}});
+    for (const SecretShape& shape : shapes) {
+        const std::string_view secret = text.substr(shape.offset, shape.length);
+        const auto next =
+            std::upper_bound(entries.begin(), entries.end(), secret.data(),
+                             [](const char* place, const EntryHead& head) { return place < head.text.data(); });
+        const bool in_entry =
+            next != entries.begin() && secret.data() < std::prev(next)->text.data() + std::prev(next)->text.size();
+        reporter.set_iteration(in_entry ? &*std::prev(next) : nullptr);
+        const Line& line = locator.line_of(secret.data());
+        // A key of several lines is shown by its first.
+        const auto room = static_cast<std::size_t>(line.text.data() + line.text.size() - secret.data());
+        const std::string shown = text::repair_utf8(secret.substr(0, 4));
+        reporter.add(
+            {line, secret.substr(0, std::min(room, secret.size()))},
+            fmt::format("a secret ({}, `{}…`): revoke it, a public log cannot take it back", shape.kind, shown),
+            reporter.unsafe(secret, "***"));
+    }
 }
 
 void too_long(const LintRun& run, Reporter& reporter) {

@@ -116,8 +116,14 @@ void record_values(const EntryFacts& facts, Reporter& reporter) {
         if (!before && !after) continue;
         for (const Reading& r : readings_of_line(facts.entry, metric->number)) {
             if (r.key != value.key) continue;
-            reporter.add(at(r),
-                         fmt::format("{} is {:.6g} in the record", value.key, after ? *value.after : *value.before));
+            const double recorded = after ? *value.after : *value.before;
+            const double more = recorded - (after ? *metric->after : *metric->before);
+            std::string message = fmt::format("{} is {} in the record", value.key, shown_value(value.key, recorded));
+            if (shown_value(value.key, recorded) == shown_value(value.key, recorded - more)) {
+                message += fmt::format(", {} {} than here", shown_value(value.key, std::abs(more)),
+                                       more > 0 ? "more" : "less");
+            }
+            reporter.add(at(r), message);
             break;
         }
     }
@@ -127,10 +133,10 @@ void edited_trace_block(const LintRun& run, Reporter& reporter) {
     for_each_region(run, [&](const Region& region) {
         if (region.text.find(k_trace_marker) == std::string_view::npos) return;
         LineCursor cursor(region.text, region.first_line);
-        FenceTracker fence;
+        BlockTracker tracker;
         Line line;
         while (cursor.next(line)) {
-            if (fence.inside(line.text) || !line.text.starts_with(k_trace_marker)) continue;
+            if (tracker.inside(line.text) || !line.text.starts_with(k_trace_marker)) continue;
             std::string_view digest = line.text.substr(k_trace_marker.size());
             digest = digest.substr(0, digest.find_first_not_of("0123456789abcdefABCDEF"));
             const auto offset = static_cast<std::size_t>(line.text.data() - region.text.data());

@@ -114,23 +114,23 @@ void heading_dash(const EntryFacts& facts, Reporter& reporter) {
     }
 }
 
-void unclosed_fence(const LintRun& run, Reporter& reporter) {
-    if (!run.document.unclosed_fence) return;
-    const Line& fence = *run.document.unclosed_fence;
+void unclosed_block(const LintRun& run, Reporter& reporter) {
+    if (!run.document.unclosed) return;
+    const auto& [fence, what] = *run.document.unclosed;
     const bool in_entry = !run.document.entries.empty() && fence.number > run.document.entries.back().line;
     if (in_entry) reporter.set_iteration(&run.document.entries.back());
     std::optional<Fix> fix;
     const char* begin = fence.text.data() + fence.text.size();
     const char* end = run.document.text.data() + run.document.text.size();
     if (const char* place = obvious_fence_end({begin, static_cast<std::size_t>(end - begin)});
-        in_entry && place != nullptr) {
+        in_entry && place != nullptr && what == "code fence") {  // a comment was meant to hide what follows
         const std::size_t indent = fence.text.find_first_of("`~");
         const std::size_t length = fence.text.find_first_not_of(fence.text[indent], indent);
         const std::string closing(fence.text.substr(0, length));
         const auto offset = static_cast<std::size_t>(place - run.document.bytes.data());
         fix = Fix{true, {{offset, 0, closing + std::string(run.document.newline())}}};
     }
-    reporter.add({fence}, "the code fence is never closed and hides everything after it", std::move(fix));
+    reporter.add({fence}, fmt::format("the {} is never closed and hides everything after it", what), std::move(fix));
 }
 
 }  // namespace gdnctl::runlog::rule

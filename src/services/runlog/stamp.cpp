@@ -15,11 +15,11 @@ constexpr std::string_view k_label = "- Commit:";
 // The last commit bullet of an entry, fenced code aside.
 std::optional<Line> last_commit_line(const EntryHead& entry) {
     LineCursor cursor(entry.text, entry.line);
-    FenceTracker fence;
+    BlockTracker tracker;
     Line line;
     std::optional<Line> last;
     while (cursor.next(line)) {
-        if (!fence.inside(line.text) && text::trim(line.text).starts_with(k_label)) last = line;
+        if (!tracker.inside(line.text) && text::trim(line.text).starts_with(k_label)) last = line;
     }
     return last;
 }

@@ -43,25 +43,8 @@ Result<Json> whole_record(std::string_view log, const std::vector<Json>& records
     return brief;  // it stands in the records, whole
 }
 
-std::optional<Change> change_of(const Json& record, const std::string& key) {
-    for (const char* table : {"metrics", "extra_metrics"}) {
-        const Json* values = find_at(record, std::string("/") + table);
-        if (values == nullptr || !values->is_object()) continue;
-        const auto found = values->find(key);
-        if (found == values->end()) continue;
-        return Change{number_at(*found, "/before"), number_at(*found, "/after")};
-    }
-    return std::nullopt;
-}
-
-std::optional<double> Change::percent() const {
-    if (!before || !after || *before == 0) return std::nullopt;
-    return (*after - *before) / std::abs(*before) * 100;
-}
-
-std::optional<double> Change::gain_percent(bool lower_is_better) const {
-    const auto change = percent();
-    return change && lower_is_better ? -*change : change;
+std::optional<Gain> gain_of(const Json& record, const Objective& objective) {
+    return objective.key.empty() ? std::nullopt : gain_of(record, objective.key, objective.lower_is_better);
 }
 
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {
@@ -69,8 +52,8 @@ Objective choose_objective(const std::vector<Json>& history, const Objective& wa
          {wanted, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
         if (objective.key.empty()) continue;
         const bool used = std::any_of(history.begin(), history.end(), [&](const Json& record) {
-            const auto change = change_of(record, objective.key);
-            return change && change->after;
+            const auto gain = gain_of(record, objective);
+            return gain && gain->after;
         });
         if (used) return objective;
     }
@@ -116,18 +99,21 @@ Json entry_of(const Json& record, const Objective& objective) {
                   {"id", id_of(record)},
                   {"title", text_at(record, "/title")},
                   {"commit", render_commit(record)}};
-    const auto change = objective.key.empty() ? std::nullopt : change_of(record, objective.key);
-    entry["before"] = change ? number_or_null(change->before) : Json();
-    entry["after"] = change ? number_or_null(change->after) : Json();
-    entry["gain_pct"] = change ? number_or_null(change->gain_percent(objective.lower_is_better)) : Json();
+    const auto loop_index = integer_at(record, "/loop/index");
+    entry["loop_iteration"] = loop_index ? Json(*loop_index) : Json();
+    const auto gain = gain_of(record, objective);
+    entry["before"] = gain ? number_or_null(gain->before) : Json();
+    entry["after"] = gain ? number_or_null(gain->after) : Json();
+    entry["gain_pct"] = gain && gain->factor ? Json(factor_percent(*gain->factor)) : Json();
+    entry["gain"] = gain ? gain_json(*gain) : Json();
     return entry;
 }
 
 Json best_by_slot(const std::vector<Json>& history, const Objective& objective) {
     std::map<std::string, const Json*> best;
     const auto gain = [&](const Json& record) {
-        const auto change = objective.key.empty() ? std::nullopt : change_of(record, objective.key);
-        return change ? change->gain_percent(objective.lower_is_better) : std::nullopt;
+        const auto of_record = gain_of(record, objective);
+        return of_record ? of_record->factor : std::nullopt;
     };
     for (const Json& record : history) {
         const std::string slot = text_at(record, "/coverage_slot");
@@ -198,10 +184,12 @@ namespace {
 std::string entry_line(const Json& entry) {
     std::string line =
         fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), short_text(text_at(entry, "/title"), 48));
-    const auto before = number_at(entry, "/before");
-    const auto after = number_at(entry, "/after");
-    if (after) line += before ? fmt::format("  {} -> {}", *before, *after) : fmt::format("  {}", *after);
-    if (const auto gain = number_at(entry, "/gain_pct")) line += fmt::format(" ({:+.2f}%)", *gain);
+    // Another number than the log's: people know both.
+    const auto loop_index = integer_at(entry, "/loop_iteration");
+    if (loop_index && std::to_string(*loop_index) != text_at(entry, "/iteration")) {
+        line += fmt::format(" (iteration {} of its run)", *loop_index);
+    }
+    if (const auto gain = parse_gain(entry["gain"])) line += "  " + whole_gain_text(*gain);
     return line + "\n";
 }
 

@@ -6,17 +6,13 @@
 #include <string_view>
 
 #include "gdnctl/core/json.h"
+#include "gdnctl/services/runlog/gain.h"
+#include "gdnctl/services/runlog/summary.h"
 
 namespace gdnctl::runlog {
 
-struct Change {
-    std::optional<double> before, after;
-    // In percent of `before`; nullopt where a value is missing or `before` is 0.
-    std::optional<double> percent() const;
-    // The same, positive for the better; nullopt where a value is missing or `before` is 0.
-    std::optional<double> gain_percent(bool lower_is_better) const;
-};
-std::optional<Change> change_of(const Json& record, const std::string& key);
+// Of the objective; nullopt: the record has no value of it.
+std::optional<Gain> gain_of(const Json& record, const Objective& objective);
 
 // On one line, at most `limit` bytes and an ellipsis, cut between characters.
 std::string short_text(std::string_view text, std::size_t limit);

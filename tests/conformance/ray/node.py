@@ -33,10 +33,14 @@ class Unavailable(Exception):
 
 def venv(version):
     """The virtual environment with that Ray, made when missing. Raises Unavailable."""
-    folder = os.path.realpath(os.path.join(VENVS, "venv-" + version))
-    ray = os.path.join(folder, "bin/ray")
+    return package_venv("venv-" + version, ["-c", os.path.join(HERE, "constraints.txt"), "ray[default]==" + version])
+
+
+def package_venv(name, words):
+    """A virtual environment with what `pip install WORDS` installs, made when missing. Raises Unavailable."""
+    folder = os.path.realpath(os.path.join(VENVS, name))
     stamp = os.path.join(folder, "complete")
-    if os.path.exists(stamp) and os.path.exists(ray):
+    if os.path.exists(stamp):
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([sys.executable, "-m", "venv", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -44,18 +48,18 @@ def venv(version):
         shutil.rmtree(folder, ignore_errors=True)
         raise Unavailable("no virtual environment (apt-get install python3-venv)")
     pip = [os.path.join(folder, "bin/pip"), "install", "-q", "--disable-pip-version-check", "--no-input",
-           "--retries", "5", "--timeout", "30", "-c", os.path.join(HERE, "constraints.txt"), "ray[default]==" + version]
+           "--retries", "5", "--timeout", "30", *words]
     for _ in range(2):
         try:
             got = subprocess.run(pip, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"pip did not install ray {version} within 300 s") from None
+            raise Unavailable(f"pip did not install {words[-1]} within 300 s") from None
         if got.returncode == 0:
             open(stamp, "w").close()
             return folder
     shutil.rmtree(folder, ignore_errors=True)
     last = (got.stderr.strip().splitlines() or ["no reason given"])[-1]
-    raise Unavailable(f"pip cannot install ray {version}: {last[:160]}")
+    raise Unavailable(f"pip cannot install {words[-1]}: {last[:160]}")
 
 
 def carrying(marker, whole_sessions=True):

@@ -29,6 +29,7 @@ import cases_inputs  # noqa: F401
 import cases_logs  # noqa: F401
 import cases_faults  # noqa: F401
 import cases_lists  # noqa: F401
+import cases_uv  # noqa: F401
 
 RUN_MARKER = "GDNCTL_CONFORMANCE_RUN"
 VERSIONS = {"ray": ("2.60.0", "token"), "open": ("2.60.0", "disabled"), "old": ("2.52.1", "token")}

@@ -223,6 +223,20 @@ TEST_CASE("-- where nothing may follow") {
     CHECK(status.error().message == "this command takes nothing after '--'");
 }
 
+TEST_CASE("-- ends the options where no command line may follow") {
+    Args globals, args;
+    std::string id;
+    bool flag = false;
+    args.positional(id, {.name = "ID", .help = "an id"});
+    args.flag(flag, {.names = "--flag", .help = "a flag"});
+    const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
+    const auto go_on = [] { return false; };
+    CHECK(parse_words(globals, args, {"--flag", "--", "-x"}, nothing, go_on));
+    CHECK(id == "-x");
+    CHECK(flag);
+    CHECK_FALSE(parse_words(globals, args, {"a", "--", "-x"}, nothing, go_on));
+}
+
 TEST_CASE("flags take true or false with an equals sign and nothing else") {
     CHECK(!parse({"in", "--follow=false"}).options.follow);
     CHECK(parse({"in", "--follow=YES"}).options.follow);

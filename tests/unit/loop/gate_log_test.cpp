@@ -65,7 +65,7 @@ TEST_CASE("gate log: words of the commits where the agent reported none; checks 
                 {"fact.job", "j-2"},
                 {"fact.log", "iteration-001-validation-profile.log"}});
     script.add(RecordType::stage, 1,
-               {{"name", "performance"}, {"verdict", "pass"}, {"fact.pairs", "3: +4.60% [+4.10%, +5.10%]"}});
+               {{"name", "performance"}, {"verdict", "pass"}, {"fact.gain", "1.05x faster (1.04-1.06x, 3 pairs)"}});
     script.end(1, "accepted", "keep", "", true);
     LedgerFacts facts = facts_for_test();
     facts.report = {};
@@ -84,8 +84,7 @@ TEST_CASE("gate log: words of the commits where the agent reported none; checks 
     REQUIRE(record["profiles"].size() == 1);
     CHECK(record["profiles"][0]["job_id"] == "j-2");
     CHECK(record["profiles"][0]["output"] == "logs/iteration-001-validation-profile.log");
-    CHECK(record["interpretation"][0] ==
-          "gain over the champion, from 3 pairs of runs in turn: +4.60% [+4.10%, +5.10%]");
+    CHECK(record["interpretation"].empty());
     // What it calls its idea for the ledger is the agent's alone.
     CHECK(iteration_record(records_of(script.records(), 1), facts)["title"].is_null());
 }
@@ -149,7 +148,7 @@ TEST_CASE("gate log: an entry at the end with the next number, once, however oft
     CHECK(has(first.text, "- Commit: " + std::string(k_sha)));
     CHECK(has(first.text, "- Codex loop iteration: 1 / 10\n"));
     CHECK(has(first.text, "- Hypothesis: One pass less. It pays.\n"));
-    CHECK(has(first.text, "`4.400000 ms -> 4.200000 ms`"));
+    CHECK(has(first.text, "`4.3979 ms -> 4.2 ms`"));
     const ComposedLog again = composed(sources(first.text, first.records), record_of(1));
     CHECK(again.text == first.text);
     CHECK(again.records == first.records);
@@ -212,7 +211,7 @@ TEST_CASE("gate log: an entry that the agent made of a record gets what was meas
     CHECK(has(done.text, "- Hypothesis: I think so\n"));
     CHECK(has(done.text, "- Commit: " + std::string(k_sha)));
     CHECK(has(done.text, "- Decision: promoted"));
-    CHECK(has(done.text, "`4.400000 ms -> 4.200000 ms`"));
+    CHECK(has(done.text, "`4.3979 ms -> 4.2 ms`"));
     CHECK_FALSE(has(done.text, "- step duration"));
     CHECK(done.records.starts_with(written.records));
     const ComposedLog again =

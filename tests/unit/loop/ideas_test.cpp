@@ -85,7 +85,7 @@ TEST_CASE("ideas: come back out of the ledger as they went in") {
     const auto ideas = past_ideas(ledger);
     REQUIRE(ideas.size() == 3);
     CHECK(ideas[0].won());
-    CHECK(ideas[0].gain_pct == 4.6);
+    CHECK(*ideas[0].gain_pct == doctest::Approx(4.6));
     CHECK(ideas[1].failed());
     CHECK(ideas[1].reason == "case t_long: WRONG");
     CHECK(ideas[2].idea.patch_id == "0123456789abcdef");
@@ -154,7 +154,7 @@ TEST_CASE("context pack: champion, noise floor, the last five outcomes, dead ide
     const std::vector<CoverageSlot> slots = {{"A", "layout"}, {"G", "exp"}};
     const std::string pack = context_pack({run, &measured, ideas, slots});
     INFO(pack);
-    CHECK(pack.find("gdn/forward_ms = 4.2 at abcabcabcabc, iteration 1") != std::string::npos);
+    CHECK(pack.find("gdn/forward_ms = 4.2 ms at abcabcabcabc, iteration 1") != std::string::npos);
     CHECK(pack.find("differs by 0.40 %") != std::string::npos);
     CHECK(pack.find("iteration 4: rejected: reason 4") != std::string::npos);
     CHECK(pack.find("reason 3") == std::string::npos);

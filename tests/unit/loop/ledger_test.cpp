@@ -29,9 +29,14 @@ TEST_CASE("ledger: the record of one that was kept has base, commits, numbers an
     CHECK(record["commits"].size() == 1);
     CHECK(record["base"]["commit"] == std::string(40, 'b'));
     const Json& metric = record["metrics"]["gdn/forward_ms"];
-    CHECK(metric["before"] == 4.4);
+    CHECK(metric["before"].get<double>() ==
+          doctest::Approx(4.2 / 0.955));  // as it was compared, not as it was recorded
     CHECK(metric["after"] == 4.2);
-    CHECK(metric["gain_pct"] == 4.6);
+    CHECK(metric["gain_pct"].get<double>() == doctest::Approx(4.6));
+    const auto gain = runlog::parse_gain(record["gain"]);
+    REQUIRE(gain);
+    CHECK(runlog::gain_text(*gain) == "1.046x faster (1.041-1.051x, 5 pairs)");
+    CHECK(runlog::gain_fault(record).empty());
     CHECK(record["cost"]["tokens"]["total"] == 10);
     CHECK(record["cost"]["retries"] == 0);
     CHECK(record["cost"]["agent_s"] == 1.0);
@@ -56,7 +61,7 @@ TEST_CASE("ledger: the record of a refused one says where its commits are, what 
     const auto measured = measured_run();
     const Json refused = iteration_record(records_of(run, 3), facts_for_test(&measured));
     CHECK(refused["decision"] == "regression");
-    CHECK(refused["metrics"]["gdn/forward_ms"]["before"] == 4.2);
+    CHECK(runlog::gain_text(*runlog::parse_gain(refused["gain"])) == "1.075x slower (1.064-1.087x, 3 pairs)");
     CHECK(refused["gates"][0]["id"] == "while_ms");
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("perf: case 1, a better candidate is promoted") {
     CHECK(two.second.verdict == PerfVerdict::promoted);
     CHECK(two.triple(true, false, 0));
     CHECK(two.second.becomes_champion());
-    CHECK(two.text == "performance champion promoted: 4 -> 4.2 (+5.00%, source=cli-output)");
+    CHECK(two.text == "performance champion promoted: 4 -> 4.2 (+5.00%, source=cli-output); 1.05x faster (unpaired)");
 }
 
 TEST_CASE("perf: case 2, a worse one is taken back: HEAD and files are those of the champion") {
@@ -85,7 +85,8 @@ TEST_CASE("perf: case 2, a worse one is taken back: HEAD and files are those of 
     CHECK(two.triple(true, true, 0));
     CHECK(two.second.take_back);
     CHECK_FALSE(two.second.becomes_champion());
-    CHECK(two.text == "performance regression detected vs champion: 4 -> 3 (-25.00%, source=cli-output)");
+    CHECK(two.text ==
+          "performance regression detected vs champion: 4 -> 3 (-25.00%, source=cli-output); 1.33x slower (unpaired)");
 
     const LoopWorld world;
     for (const Isolation isolation : {Isolation::worktree, Isolation::inplace}) {

@@ -34,7 +34,7 @@ struct Device {
     int iteration = 0;
     std::vector<std::string> measured, said;
     std::uint64_t draws = 0;
-    std::string source = "cli-output";
+    std::string source = "cli-output", busy;
     int from_elsewhere = 0;  // so many measurements more are of the other kind
 
     double jitter() {
@@ -46,6 +46,7 @@ struct Device {
         Measurement m;
         m.metric = "throughput/mfu";
         m.source = source;
+        m.busy = busy;
         m.fingerprint.asked = asked;
         m.value = speed.at(commit) * (1.0 + jitter()) * (looks++ == outlier_at ? 0.939 / 5.185 : 1.0);
         if (from_elsewhere > 0 && from_elsewhere-- > 0) {  // what the output says of a run is a tenth less
@@ -108,6 +109,50 @@ TEST_CASE("review: HEAD becomes the champion, then pairs decide in turns") {
     CHECK(done.decision.verdict == PerfVerdict::regression);
     CHECK(done.decision.count_failure);
     CHECK(device.state.champion(done.record.measured.fingerprint.key())->commit == "better");
+}
+
+TEST_CASE("review: on a busy machine a single run promotes nothing, pairs that say so do, and it is said") {
+    for (const int pairs : {1, 3}) {
+        CAPTURE(pairs);
+        Device device;
+        device.pairs = pairs;
+        device.speed = {{"base", 4.0}, {"better", 4.8}, {"best", 6.0}};
+        device.judge("base");
+        device.busy = "other programs use 2 of 2 processors";
+        const Review done = device.judge("better");
+        CHECK(done.decision.verdict == (pairs == 1 ? PerfVerdict::within_threshold : PerfVerdict::promoted));
+        CHECK(done.decision.held_as_busy == (pairs == 1));
+        CHECK(done.decision.becomes_champion() == (pairs == 3));
+        CHECK(device.said.back().find(device.busy) != std::string::npos);
+        CHECK(busy_words(done.decision).find(device.busy) != std::string::npos);
+        REQUIRE(done.record.gain);
+        CHECK(done.record.gain->busy == device.busy);
+        device.busy.clear();
+        const Review quiet = device.judge("best");
+        CHECK(quiet.decision.verdict == PerfVerdict::promoted);
+        CHECK(busy_words(quiet.decision).empty());
+    }
+}
+
+TEST_CASE("review: the gain is of the runs that were compared; what the champion had recorded alone stands beside it") {
+    Device device;
+    device.noise = 0.02;
+    device.speed = {{"base", 4.0}, {"better", 5.0}};
+    const Review done = device.judge("better");
+    REQUIRE(done.record.gain);
+    const runlog::Gain& gain = *done.record.gain;
+    CHECK(gain.pairs == done.record.pairs->n);
+    CHECK(gain.before_runs.size() == static_cast<std::size_t>(gain.pairs));
+    CHECK(gain.after == done.record.measured.value);
+    CHECK(*gain.factor == doctest::Approx(std::exp(done.record.pairs->mean)));
+    CHECK(*gain.low < *gain.factor);
+    CHECK(gain.lone_baseline == done.before[0].measured.value);
+    CHECK(gain.lone_baseline != gain.before);
+    CHECK_FALSE(gain.lower_is_better);
+    // With one unit and the words of the gain itself.
+    const std::string last = device.said.back();
+    CHECK(last.find(runlog::gain_text(gain)) != std::string::npos);
+    CHECK(done.before[0].gain == std::nullopt);  // nothing was compared there
 }
 
 TEST_CASE("review: numbers of two kinds are never compared, and HEAD becomes the baseline of the new kind") {

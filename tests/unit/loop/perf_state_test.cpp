@@ -36,6 +36,14 @@ PerfRecord example_record(double value = 4.2) {
     record.baseline_metrics = {{"while_ms", 0.0}};
     record.gates = {{"while", GateResult::Kind::fail, "`while_ms` increased by 8.5 ms", "while_ms 0 -> 8.5"}};
     record.pairs = PairLook{3, 0.01, 0.002, 0.005, 0.015, PairVerdict::keep};
+    record.unit = "%";
+    record.measured.busy = "other programs use 2 of 2 processors";
+    runlog::Gain gain;
+    gain.metric = "throughput/mfu";
+    gain.pairs = 3;
+    gain.factor = 1.01;
+    gain.busy = record.measured.busy;
+    record.gain = gain;
     record.timestamp_unix = 1'773'161'587;
     return record;
 }
@@ -78,6 +86,8 @@ TEST_CASE("perf state: what is written is read again, with the recipe's names in
                               "timestamp_unix",
                               "decision",
                               "delta_vs_champion_pct",
+                              "gain",
+                              "metric_unit",
                               "hotspot_baseline_source",
                               "hotspot_baseline_metrics",
                               "control_gate_reasons"}) {
@@ -87,7 +97,7 @@ TEST_CASE("perf state: what is written is read again, with the recipe's names in
     CHECK(json["champion"]["metrics"] == nlohmann::json{{"throughput/mfu", 4.2}});
     CHECK(json["champion"]["hotspot_metrics"] == nlohmann::json{{"while_ms", 8.5}});
     CHECK(read_text(path).starts_with("{\n  \"champion\": {\n    \"baseline") == false);
-    CHECK(read_text(path).starts_with("{\n  \"champion\": {\n    \"ce_ab_compare\": null,"));  // sorted
+    CHECK(read_text(path).starts_with("{\n  \"champion\": {\n    \"busy\": "));  // sorted
 
     const PerfState state = *load_perf_state(path);
     const PerfRecord want = example_record();
@@ -95,6 +105,8 @@ TEST_CASE("perf state: what is written is read again, with the recipe's names in
     CHECK(got.measured == want.measured);
     CHECK(got.decision == want.decision);
     CHECK(got.gates == want.gates);
+    CHECK(got.unit == want.unit);
+    CHECK(got.gain == want.gain);
     CHECK(got.pairs->mean == doctest::Approx(0.01));
     CHECK(got.baseline_metrics == want.baseline_metrics);
     CHECK(state.history().size() == 1);

@@ -89,11 +89,10 @@ TEST_CASE("presets: the marin prompt keeps the recipe's paths, commands and rule
           "gdnctl.py ray-test --cluster us-central1 --tpu auto --tests both\n",
           "gdnctl.py ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --profile-start-step 2 "
           "--profile-num-steps 6 --batch-size 8 --no-wait\n",
-          "gdnctl.py dev-tpu-profile --cluster us-central1 --tpu-name \"$USER-gdn\" --tpu v5p-8 --size 130m "
-          "--num-steps "
-          "20 --profile-start-step 2 --profile-num-steps 6 --batch-size 8 --no-sync\n",
           "gdnctl.py ray-wait --cluster us-central1 <job_id> --show-logs --tail 400\n",
           "gdnctl.py lint-log\n",
+          "https://ui.perfetto.dev",
+          "xprof --logdir",
           "about 50 % MFU",
           "three candidates",
           "at least 10 % more MFU",

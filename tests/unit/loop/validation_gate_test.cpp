@@ -126,7 +126,7 @@ TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once 
     CHECK(result.verdict == StageVerdict::pass);
     CHECK(result.promoted);
     CHECK(result.facts.at("decision") == "promoted");
-    CHECK(result.facts.at("gain") == "+25.00%");
+    CHECK(result.facts.at("gain") == "1.25x faster (1.247-1.253x, 3 pairs)");
     CHECK(profiler.seen ==
           Words{"candidate", "champion", "champion", "candidate", "candidate", "champion", "champion", "candidate"});
     // Killed after the verdict was written, before the loop's own record: nothing is measured again.

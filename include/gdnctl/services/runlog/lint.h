@@ -77,6 +77,9 @@ struct RecordFacts {
     bool champion = false;  // promoted, or a baseline
     std::vector<std::string> files;
     std::vector<Value> metrics;
+    bool measured_anew =
+        false;               // what it was compared with was measured beside it, not taken from the champion's record
+    std::string gain_fault;  // of gain_fault(); empty: none
 };
 
 struct LintOptions {
@@ -105,8 +108,10 @@ struct LintInput {
 struct LintReport {
     std::vector<Finding> findings;  // by line, then rule
     std::size_t entries = 0;
-    std::array<std::size_t, 4> counts{};  // by severity, those included that `findings` leaves out
-    std::size_t left_out = 0;             // findings over k_max_findings_per_rule
+    std::size_t checked = 0;               // entries whose content is in scope
+    std::size_t errors_of_no_entries = 0;  // errors that say only that there is no entry
+    std::array<std::size_t, 4> counts{};   // by severity, those included that `findings` leaves out
+    std::size_t left_out = 0;              // findings over k_max_findings_per_rule
     std::size_t fixed = 0;
 
     std::size_t count(Severity severity) const { return counts[static_cast<std::size_t>(severity)]; }
@@ -140,12 +145,16 @@ struct LintOutput {
     std::string_view version;
     int exit_code = 0;
 };
-// What goes to stderr (texts that scripts match) and to stdout.
 struct LintText {
-    std::string err, out;
+    std::string blocks;    // texts that scripts match
+    std::string findings;  // one a line, then how many there are; empty: none
+    std::string verdict;   // passed, or nothing was checked; empty: neither
 };
-// `complete`: everything that was asked for was checked, so that the log may be said to have passed.
-LintText lint_as_text(const LintReport& report, std::string_view path, bool complete = true);
+struct LintTextOptions {
+    bool complete = true;    // everything that was asked for was checked, so that the log may be said to have passed
+    std::string_view since;  // revision that the entries were compared with; empty: none
+};
+LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options = {});
 std::string lint_as_json(const LintReport& report, const LintOutput& output);
 std::string lint_as_sarif(const LintReport& report, const Document& document, const LintOutput& output);
 std::string lint_as_github(const LintReport& report, std::string_view path);

@@ -42,19 +42,48 @@ private:
     std::uint32_t m_next;
 };
 
-// Tells which lines lie in fenced code (``` or ~~~, at least 3, closed by at least as many).
-class FenceTracker {
+// Walks the blocks of Markdown, as far as entries depend on them: which lines are fenced code or an HTML comment, and
+// which paragraph an underline makes a heading. After CommonMark 0.31; lines must come in order.
+class BlockTracker {
 public:
-    // True for a line inside a fence and for the fence lines themselves.
+    // True for the lines of fenced code (``` or ~~~, at least 3, closed by at least as many), and of an HTML comment or
+    // raw HTML (<pre>, <script>, <style>, <textarea>) that spans lines; their first and last lines count.
     bool inside(std::string_view line);
-    bool open() const { return m_length != 0; }
+    // Whether a block that only its own mark ends is open now; one that began in a list item ends with the item.
+    bool open() const { return m_open != Block::none && m_container == 0; }
+    std::string_view open_name() const;  // "code fence", "HTML comment" or "raw HTML block"
+    // Whether the last line belongs to an HTML comment or to raw HTML, one on a line of its own included.
+    bool commented() const { return m_commented; }
+    bool in_list() const { return !m_list.empty(); }
+    // The paragraph that the last line underlines: its first line and how many there are; empty text: none.
+    struct Paragraph {
+        std::string_view first;
+        std::uint32_t lines = 0;
+    };
+    const Paragraph& underlined() const { return m_underlined; }
 
 private:
-    char m_char = 0;
-    std::size_t m_length = 0;
+    enum class Block { none, fence, comment, raw };
+    bool goes_on(std::string_view ink);
+    Block opened_by(std::string_view ink);
+    void open_block(Block block, std::uint32_t container);
+    void add_item(std::string_view ink, std::size_t marker, std::uint32_t indent);
+    void add_text(std::string_view line, std::uint32_t indent);
+    void leave_lists(std::uint32_t indent);
+
+    Block m_open = Block::none;
+    char m_fence = 0;
+    std::size_t m_fence_length = 0;
+    std::uint32_t m_container = 0;      // column that the open block's list item begins at; 0: it is in none
+    std::vector<std::uint32_t> m_list;  // those of the open list items
+    bool m_commented = false;
+    bool m_in_paragraph = false;
+    Paragraph m_paragraph;  // outside lists and quotes; only such a one can be underlined
+    Paragraph m_underlined;
 };
 
-// One `### Iteration N[letters][ - title]`, to the next entry, to a heading of level 1 or 2, or to the end of the file.
+// One `### Iteration N[letters][ - title]`, to the next entry, to a heading of level 1 or 2 (underlined ones included),
+// or to the end of the file.
 struct EntryHead {
     std::string_view text;     // heading line to the end of the entry, line endings included
     std::string_view heading;  // the heading line
@@ -75,7 +104,11 @@ struct Document {
     Template kind = Template::hillclimb;
     std::vector<EntryHead> entries;        // hillclimb only; experiment logs: see experiment.h
     std::vector<Line> malformed_headings;  // start with `### Iteration ` (or nearly so) and are no entry
-    std::optional<Line> unclosed_fence;    // its opening line
+    struct Unclosed {
+        Line line;              // that opens it
+        std::string_view what;  // "code fence", "HTML comment"
+    };
+    std::optional<Unclosed> unclosed;  // a block that hides the rest of the file
 
     // Byte offset of a view into `bytes`.
     std::size_t offset(std::string_view part) const { return static_cast<std::size_t>(part.data() - bytes.data()); }
@@ -197,6 +230,7 @@ struct Entry {
     EntryHead head;
     std::vector<Field> fields;   // in file order; at most k_max_fields, the rest only in head.text
     std::vector<Line> verbatim;  // lines outside fences that are neither bullets nor blank (headings, prose, markers)
+    std::vector<Line> comments;  // lines of HTML comments, which Markdown does not show
     std::int32_t date = -1, commit = -1, starting_commit = -1;  // index into fields of the first occurrence
     std::vector<std::int32_t> repeated;                         // further occurrences of those three
     CommitValue commit_value;

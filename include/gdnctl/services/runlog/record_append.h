@@ -18,6 +18,9 @@ namespace gdnctl::runlog {
 // The style of a log, also of one that has no entry yet.
 Template template_of(const Document& document);
 
+// Whether entries belong into a file: it has some, or the head of a log, or nothing at all.
+bool is_log(const Document& document);
+
 // The number after the last one of the log and the records; 0 for the first. An experiment log counts its entries.
 IterationNumber next_iteration(const Document& document, const std::vector<Json>& records);
 
@@ -44,7 +47,7 @@ struct AppendOptions {
 };
 
 // Gives the record its number, id and times, makes it public (no secrets, no home directories) and writes it and its
-// entry. Errors: conflict (the number is taken), bad_input (the log hides its end in an unclosed code fence; the record
+// entry. Errors: usage (the file is no log), conflict (the number is taken), bad_input (the log hides its end in an unclosed code fence; the record
 // is no record), local_io with nothing changed.
 Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options);
 

@@ -108,7 +108,10 @@ TEST_CASE("cluster file: lookup order of a name") {
         return relative(root, find_cluster_file(root.path(), root / "sub", name));
     };
     fs::create_directories(root / "sub");
-    CHECK(find("us-central1") == "No cluster config found for region us-central1");
+    CHECK(find("us-central1") ==
+          "No cluster config found for region us-central1: looked for infra/marin-us-central1.yaml, "
+          "infra/marin-us-central1-a.yaml, infra/marin-us-central1-b.yaml, infra/marin-us-central1-vllm.yaml in " +
+              root.path().string());
     root.file("infra/marin-us-central1-vllm.yaml", "a: b");
     CHECK(find("us-central1") == "infra/marin-us-central1-vllm.yaml");
     root.file("infra/marin-us-central1-b.yaml", "a: b");
@@ -125,9 +128,14 @@ TEST_CASE("cluster file: lookup order of a name") {
     root.file("sub/us-central1", "a: b");
     CHECK(find("us-central1") == "sub/us-central1");
     fs::create_directories(root / "sub/us-east5-a");  // a folder is no cluster file
-    CHECK(find("us-east5-a") == "No cluster config found for region us-east5-a");
-    CHECK(find("../infra/marin-us-central1") == "No cluster config found for region ../infra/marin-us-central1");
-    CHECK(find("") == "No cluster config found for region ");
+    const std::string bare = find("marin-x");
+    CHECK(bare.find("looked for infra/marin-marin-x.yaml, infra/marin-x.yaml, infra/marin-x-a.yaml, ") !=
+          std::string::npos);
+    CHECK(find("us-east5-a").starts_with("No cluster config found for region us-east5-a: looked for infra/marin-"));
+    CHECK(find("../infra/marin-us-central1") ==
+          "No cluster config found for region ../infra/marin-us-central1: looked for " +
+              (root / "infra/marin-us-central1").string());
+    CHECK(find("").starts_with("No cluster config found for region : looked for "));
 }
 
 TEST_CASE("cluster file: an unknown name is answered with those that there are") {
@@ -140,13 +148,16 @@ TEST_CASE("cluster file: an unknown name is answered with those that there are")
     const auto found = find_cluster_file(root.path(), root.path(), "us-east5-b");
     REQUIRE(!found);
     CHECK(found.error().kind == ErrorKind::usage);
-    CHECK(found.error().hint == "did you mean `us-east5-a`? known clusters: local, big-run, us-east5-a");
+    CHECK(found.error().hint ==
+          "did you mean `us-east5-a`? known clusters: local, big-run, us-east5-a; use `--cluster-config FILE` for a "
+          "cluster file elsewhere, or `--ray-address URL` for a dashboard");
     CHECK(cluster_names(root / "nowhere").empty());
 }
 
 TEST_CASE("cluster file: faults") {
     const Scratch folder;
     CHECK(read_cluster_file(folder / "none.yaml", "/").error().kind == ErrorKind::usage);
+    CHECK(read_cluster_file(folder / "none.yaml", "/").error().hint.find("--ray-address URL") != std::string::npos);
     CHECK(read(folder, "").error().kind == ErrorKind::config);
     CHECK(read(folder, "just a line\n").error().kind == ErrorKind::config);
     const auto bad = read(folder, "a: b\nc: [1, 2\nd: e\n");

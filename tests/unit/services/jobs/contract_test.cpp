@@ -131,7 +131,7 @@ TEST_CASE("job contract: details survive being written and read; unknown keys an
     CHECK(back->driver_pid == 4711);
 
     CHECK(parse_job_details(R"({"status":"RUNNING","retry_policy":{},"message":null})")->state == JobState::running);
-    CHECK_FALSE(parse_job_details(R"({"status":"WEIRD"})"));
+    CHECK(parse_job_details(R"({"status":"WEIRD"})")->state == JobState::unknown);
     CHECK_FALSE(parse_job_details(R"([])"));
     CHECK_FALSE(parse_job_details("{"));
     CHECK_FALSE(parse_job_details(R"({"message":"no status"})"));
@@ -147,6 +147,33 @@ TEST_CASE("job contract: submission ids") {
         CHECK_FALSE(check_submission_id(bad));
     }
     CHECK_FALSE(check_submission_id(std::string(101, 'a')));
+}
+
+TEST_CASE("job contract: the id of a job that exists is any text") {
+    for (const char* id : {"etl.daily:2026-01-01", "a b", "a/b", "-x", "\xc3\xa9", "latest2"}) CHECK(check_job_id(id));
+    CHECK(check_job_id(std::string(500, 'a')));
+    CHECK_FALSE(check_job_id(""));
+    CHECK_FALSE(check_job_id("latest"));
+}
+
+TEST_CASE("job contract: a state that is not known is kept as the server spells it, and is no success") {
+    const auto runs = parse_job_details(R"({"status":"RESTARTING","submission_id":"a"})");
+    REQUIRE(runs);
+    CHECK(runs->state == JobState::unknown);
+    CHECK_FALSE(is_terminal(runs->state));
+    CHECK(status_of(*runs) == "RESTARTING");
+    const auto ended = parse_job_details(R"({"status":"CANCELLED","submission_id":"b","end_time":5})");
+    REQUIRE(ended);
+    CHECK(is_terminal(ended->state));
+    CHECK(classify(*ended).exit == ExitCode::infrastructure);
+    CHECK(job_details_json(*ended)["status"] == "CANCELLED");
+    Json object;
+    put_job(object, {}, *ended, classify(*ended));
+    CHECK(object["status"] == "CANCELLED");
+    CHECK(status_of(*parse_job_details(R"({"status":"FAILED"})")) == "FAILED");
+    const auto list = parse_job_list(R"([{"status":"RESTARTING","submission_id":"a"},{"no":"job"}])");
+    REQUIRE(list);
+    CHECK(list->size() == 1);
 }
 
 TEST_CASE("job contract: TPU types and their resources") {

@@ -97,10 +97,32 @@ TEST_CASE("ray details: the job server's crash and a restarting dashboard are bo
     CHECK(world.route->asked == 3);  // a dead tunnel gets its chance each time
 }
 
-TEST_CASE("ray details: refused for thirty seconds is exit 4") {
-    RayWorld world;
-    for (int i = 0; i < 10; ++i) world.get("/api/jobs/j").fail(RayWorld::refused());
-    CHECK(world.backend()->details("j").error().kind == ErrorKind::infrastructure);
+TEST_CASE("ray details: a refused connection is given 3 s at first, 30 s once the server has answered") {
+    struct Refusing final : Http {
+        int answers = 0;
+        Result<HttpResponse> send(const HttpRequest&) override {
+            if (answers-- <= 0) return tl::unexpected(RayWorld::refused());
+            HttpResponse answer;
+            answer.status = 503;
+            return answer;
+        }
+    };
+    const auto waited = [](int answers, bool one_shot) {
+        RayWorld world;
+        Refusing http;
+        http.answers = answers;
+        const auto backend = world.backend(&http, one_shot);
+        CHECK(backend->details("j").error().kind == ErrorKind::infrastructure);
+        std::chrono::milliseconds all{0};
+        for (const auto sleep : world.clock.sleeps()) all += sleep;
+        return all.count();
+    };
+    CHECK(waited(0, false) == 500 + 750 + 1125);
+    CHECK(waited(0, true) == 500 + 750 + 1125);
+    CHECK(waited(1, false) > 25'000);
+    CHECK(waited(1, false) <= 30'000);
+    CHECK(waited(1, true) == 500 + 750 + 1125);
+    CHECK(waited(100, true) > 25'000);  // a server that answers is there, even to a one-shot command
 }
 
 TEST_CASE("ray: no request and no waiting lasts beyond the deadline, but for a second") {

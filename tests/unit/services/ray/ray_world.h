@@ -46,8 +46,9 @@ struct RayWorld {
     RayWorld(const RayWorld&) = delete;
     RayWorld& operator=(const RayWorld&) = delete;
 
-    std::unique_ptr<JobBackend> backend(Http* other = nullptr) {
+    std::unique_ptr<JobBackend> backend(Http* other = nullptr, bool one_shot = false) {
         RayJobsConfig config;
+        config.one_shot = one_shot;
         config.address = k_base;
         config.route = route;
         config.token = token;
@@ -87,7 +88,7 @@ struct RayWorld {
         return job.dump();
     }
     static Error refused() {
-        return {ErrorKind::infrastructure, "connecting to 127.0.0.1:8265 failed: refused", {}, {}};
+        return {ErrorKind::infrastructure, "connecting to 127.0.0.1:8265 failed: Connection refused", {}, {}};
     }
 };
 

@@ -67,3 +67,128 @@ TEST_CASE("history: hand-written entries in brief, and one of them whole again")
     CHECK(again->front() == *whole);
     CHECK(*whole_record(log, recorded, again->front()) == *whole);
 }
+
+namespace {
+
+// The shapes of late entries of a real log, in other words and with other numbers.
+const std::string k_late =
+    "### Iteration 208 - Slot Q / own the entry of the scan (validated, rejected)\n\n"
+    "- Coverage slot: `Q`\n- Change class: `entry ownership`\n- Date: `2026-04-02T08:11:00Z`\n"
+    "- Commit: `none (failed attempt)`\n\n"
+    "- Change summary:\n  - Moved the layout contract to the arrays at the entry.\n\n"
+    "- Correctness checks:\n  - Local smoke:\n    - `uv run python -m compileall layers`\n    - result: passed\n"
+    "  - Parity on one host:\n    - `uv run pytest tests/test_scan.py -k 'entry or exit'`\n"
+    "    - result: `4 passed, 9 deselected`\n"
+    "  - Remote:\n    - command: `gdnctl ray-test --tests both`\n    - final result: `92 passed, 2 skipped in "
+    "301.00s`\n\n"
+    "- Required metrics:\n  - `step_duration_ms: 150.500000 -> 152.250000`\n  - `while: 8.100000 -> 8.000000 ms`\n"
+    "  - `scan_shell_topk`:\n    - `Layer/shard/call:` -> `+5.270000 ms`\n    - `Layer/reshape` -> `+2.300000 ms`\n"
+    "    - `Layer/add` -> `-0.400000 ms`\n  - `remainder_topk` (ms):\n    - `Head/call` -> `2.700000 ms`\n\n"
+    "- Acceptance gate checklist:\n  - Correctness:\n"
+    "    - tests command + result: `gdnctl ray-test --tests both` -> `92 passed, 2 skipped`\n"
+    "  - Governance:\n    - no promotion; the champion was promoted in iteration 170\n\n"
+    "- Assessment: **validated, rejected**. The shell fell by `4.5 ms`, the step did not.\n"
+    "- Next bold hypothesis:\n  - Keep the boundary, cut the reshape: `2.3 ms` of `150 ms`.\n"
+    "  - Leave the head alone.\n";
+
+Json ruled(const std::string& assessment, const std::string& commit = "abcdef1") {
+    return imported("### Iteration 1 - a\n- Commit: " + commit + "\n" + assessment);
+}
+
+}  // namespace
+
+TEST_CASE("import: a late entry's buckets, verdict, commands and hypotheses") {
+    const Json record = imported(k_late);
+    CHECK(record["topk"]["scan_shell_topk"] ==
+          Json::parse(
+              R"([{"path":"Layer/shard/call","ms":5.27,"delta":true},{"path":"Layer/reshape","ms":2.3,"delta":true},)"
+              R"({"path":"Layer/add","ms":-0.4,"delta":true}])"));
+    CHECK(record["topk"]["remainder_topk"] == Json::parse(R"([{"path":"Head/call","ms":2.7}])"));
+    CHECK(record["decision"] == "rejected");
+    CHECK(record["outcome"] == "rejected");
+    CHECK(record["confidence"]["decision"] == 0.8);
+    CHECK(record["assessment"] == "**validated, rejected**. The shell fell by `4.5 ms`, the step did not.");
+    CHECK(record["next_hypothesis"] ==
+          "Keep the boundary, cut the reshape: `2.3 ms` of `150 ms`. Leave the head alone.");
+    CHECK(record["change_class"] == "entry ownership");
+    REQUIRE(record["checks"].size() == 2);
+    CHECK(record["checks"][0]["command"] == "uv run pytest tests/test_scan.py -k 'entry or exit'");
+    CHECK(record["checks"][0]["passed"] == 4);
+    CHECK(record["checks"][1]["command"] == "gdnctl ray-test --tests both");
+    CHECK(record["checks"][1]["passed"] == 92);
+    CHECK(record["metrics"]["step_duration_ms"]["after"] == 152.25);
+    CHECK(record["extra_metrics"].empty());
+    // What is rendered from it is read the same.
+    const Json again = imported(render_entry(record, {.max_bytes = 0}));
+    for (const char* field : {"topk", "metrics", "checks", "decision", "outcome", "next_hypothesis", "assessment"}) {
+        CHECK_MESSAGE(again[field] == record[field], field);
+    }
+}
+
+TEST_CASE("import: lists of buckets below any kind of heading") {
+    const std::string items = "    - path: 5.21 ms\n    - `other path` (`3.00 ms`)\n    - third => 250 us (`1%`)\n";
+    const Json below = imported("### Iteration 1 - a\n- Metrics:\n  - Remainder top-k:\n" + items);
+    CHECK(below["topk"]["Remainder top-k"] == Json::parse(R"([{"path":"path","ms":5.21},{"path":"third","ms":0.25}])"));
+    CHECK(imported("### Iteration 1 - a\n- `x_topk`\n  - a -> `1 ms`\n")["topk"]["x_topk"].size() == 1);
+    CHECK(imported("### Iteration 1 - a\n#### x_topk\n- a -> `1 ms`\n- b -> `2 ms`\n")["topk"]["x_topk"].size() == 2);
+    CHECK(
+        imported("### Iteration 1 - a\n`x_topk`:\n\n- a -> `1 ms`\n\nOther words:\n\n- b -> `2 ms`\n")["topk"]["x_topk"]
+            .size() == 1);
+    const Json no_list = imported("### Iteration 1 - a\n- x_topk:\n  - while: `1 ms -> 2 ms`\n  - words only\n");
+    CHECK(no_list["topk"].empty());
+    CHECK(no_list["metrics"]["while_ms"]["after"] == 2);
+    // A second list without readable lines does not take the place of the first.
+    CHECK(
+        imported("### Iteration 1 - a\n- x_topk: a: 1 ms; b: 2 ms\n- Gate:\n  - x_topk: see above\n")["topk"]["x_topk"]
+            .size() == 2);
+}
+
+TEST_CASE("import: what an assessment says is the decision") {
+    const auto is = [](const Json& record, const char* decision, const char* outcome) {
+        CHECK(text_at(record, "/decision") == decision);
+        CHECK(text_at(record, "/outcome") == outcome);
+    };
+    is(ruled("- Assessment: **validated, rejected, and reverted**. x\n"), "rejected", "rejected");
+    is(ruled("- Assessment: **validated, regressed, and reverted**. x\n"), "regression", "rejected");
+    is(ruled("- Assessment: **low-impact / regression (failed attempt)**. x\n"), "low-impact", "rejected");
+    is(ruled("- Assessment: **validated, attribution-only, and high-information**. x\n"), "attribution-only", "no-op");
+    is(ruled("- Assessment: **validated and improved**. Not rejected.\n"), "accepted", "accepted");
+    is(ruled("- Assessment: validated, promoted. The rejected cut of before stays away.\n"), "promoted", "accepted");
+    is(ruled("- Assessment:\n  - **validated, rejected**\n  - the promoted one stays\n"), "rejected", "rejected");
+    is(ruled("- Assessment: **validated, not promoted**\n"), "", "");
+    is(ruled("- Decision: promoted\n- Assessment: rejected in the first run\n"), "promoted", "accepted");
+    is(ruled("- Note: the champion was promoted long ago\n", "none (slower)"), "", "");
+    is(imported("### Iteration 1 - a (validated, regressed, reverted)\n- Assessment: slower than before\n"),
+       "regression", "rejected");
+}
+
+TEST_CASE("import: every result has the command that stands nearest before it") {
+    const auto command = [](const std::string& lines, std::size_t index = 0) {
+        const Json record = imported("### Iteration 1 - a\n- Correctness checks:\n" + lines);
+        REQUIRE(record["checks"].size() > index);
+        return text_at(record["checks"][index], "/command");
+    };
+    const std::string two =
+        "  - Command: `first`\n  - Result: `1 passed`\n  - Command: `second`\n  - Result: `2 passed`\n";
+    CHECK(command(two, 0) == "first");
+    CHECK(command(two, 1) == "second");
+    CHECK(command("  - Command: `first`, then `second`\n  - Result: `1 passed`\n") == "`first`, then `second`");
+    CHECK(command("  - Command: `first`\n  - On the TPU:\n    - result: `1 passed`\n") == "first");
+    CHECK(command("  - `first`\n    `1 passed`\n") == "first");
+    CHECK(command("  - `1 passed`\n  - `2 passed`\n", 1).empty());
+    CHECK(command("  - Local:\n    - `first`\n  - Remote:\n    - result: `1 passed`\n").empty());
+    const Json gate = imported(
+        "### Iteration 1 - a\n- Acceptance gate checklist:\n  - Correctness:\n"
+        "    - tests: `run both` → `92 passed`\n");
+    REQUIRE(gate["checks"].size() == 1);
+    CHECK(gate["checks"][0]["command"] == "run both");
+}
+
+TEST_CASE("import: comments are kept, and are no part of what is shown") {
+    const Json record = imported(
+        "### Iteration 1 - a\n- Next hypothesis: overlap\n  <!-- or not\n  - Commit: (pending) -->\n"
+        "<!-- draft -->\n");
+    CHECK(record["next_hypothesis"] == "overlap");
+    CHECK(record["raw"]["comments"].size() == 3);
+    CHECK(record["commit_status"].is_null());
+}

@@ -100,7 +100,7 @@ TEST_CASE("runlog 10.16 stated percentages") {
     CHECK(apply_fixes(wrong.text, wrong.report.findings, false).bytes.find("(`+1.35%`)") != std::string::npos);
 }
 
-TEST_CASE("runlog numbers: L402, L405, L407, L408, L409, L410, L411") {
+TEST_CASE("runlog numbers: L402, L405, L407, L408, L409, L410, L411, L412") {
     const std::string head = "### Iteration 2\n- Hotspots observed (champion -> candidate):\n";
     CHECK(Linted(head + "  - while: `1 ms -> 2 ms`\n  - while: `1 ms -> 3 ms`\n").count("L402") == 1);
     CHECK(Linted(head + "  - while: `1.0 ms -> 2.0 ms`\n  - while: `1.02 ms -> 2.04 ms`\n").count("L402") == 0);
@@ -115,6 +115,14 @@ TEST_CASE("runlog numbers: L402, L405, L407, L408, L409, L410, L411") {
     records[0].metrics = {{"step_duration_ms", 170.0, 160.0}};
     records[1].number = 2;
     CHECK(Linted(head + "  - Step duration: `167 ms -> 160 ms`\n", {}, nullptr, &records).count("L407") == 1);
+    records[1].measured_anew = true;
+    CHECK(Linted(head + "  - Step duration: `167 ms -> 160 ms`\n", {}, nullptr, &records).count("L407") == 0);
+    CHECK(Linted(head, {}, nullptr, &records).count("L412") == 0);
+    records[1].gain_fault = "recorded is 2x faster, but the runs say 3x faster";
+    CHECK(Linted(head, {}, nullptr, &records).find("L412").message.find("but the runs say 3x faster") !=
+          std::string::npos);
+    records[1] = {};
+    records[1].number = 2;
     records[0].fingerprint = "other";
     CHECK(Linted(head + "  - Step duration: `167 ms -> 160 ms`\n", {}, nullptr, &records).count("L407") == 0);
     CHECK(Linted("### Iteration 2\n- Hotspots observed:\n  - while: `1 ms -> 2 ms`\n").count("L408") == 1);
@@ -219,7 +227,7 @@ TEST_CASE("runlog generated parts and records: L605, L606, L701") {
 
 TEST_CASE("runlog a secret is quoted by no message, fix or diff") {
     const std::string token = "hf_" + std::string(34, 'Q');
-    const Linted l("### Iteration 1 - " + token + "\n### Iteration 1 - " + token + "\n- Change class: " + token +
+    const Linted l("### Iteration 1 - " + token + "\n### Iteration 1 - " + token + "\n- Decision: " + token +
                        "\n- `while: 1 ms -> 2 ms` (" + token + ")\n- Date: `2026-02-18`\n",
                    all_entries());
     for (const char* rule : {"L003", "L104", "L401", "L602"}) CHECK_MESSAGE(l.count(rule) >= 1, rule);
@@ -227,14 +235,14 @@ TEST_CASE("runlog a secret is quoted by no message, fix or diff") {
     const LintText text = lint_as_text(l.report, "log.md");
     const std::string fixed = apply_fixes(l.text, l.report.findings, true).bytes;
     const std::string diff = unified_diff(l.text, fixed, "log.md");
-    for (const std::string& shown :
-         {text.err, text.out, lint_as_json(l.report, output), lint_as_sarif(l.report, l.document, output),
-          lint_as_github(l.report, "log.md"), lint_as_step_summary(l.report, "log.md"), diff}) {
+    for (const std::string& shown : {text.blocks, text.findings, text.verdict, lint_as_json(l.report, output),
+                                     lint_as_sarif(l.report, l.document, output), lint_as_github(l.report, "log.md"),
+                                     lint_as_step_summary(l.report, "log.md"), diff}) {
         CAPTURE(shown);
         CHECK(shown.find("hf_QQ") == std::string::npos);
     }
-    CHECK(diff.find("-- Change class: hf_Q…\n") != std::string::npos);
-    CHECK(diff.find("+- Change class: ***\n") != std::string::npos);
+    CHECK(diff.find("-- Decision: hf_Q…\n") != std::string::npos);
+    CHECK(diff.find("+- Decision: ***\n") != std::string::npos);
     CHECK(Linted(fixed).count("L106") == 0);  // masked is not empty
 }
 
@@ -321,4 +329,42 @@ TEST_CASE("runlog 10.20 experiment template") {
     CHECK(with("## 2026-02-14 - B\n### Outcome\nno improvement\n").count("L803") == 1);
     CHECK(with("## 2026-02-14 - <experiment name>\n### Goal\n<what>\n").count("L106") == 2);
     CHECK(with("## 2026-02-14 - B\n### Goal\n/home/me/x \n").count("L601") == 1);
+}
+
+TEST_CASE("L602: a secret is found wherever it stands, at every scope") {
+    const std::string token = "ghp_" + std::string(36, 'a');
+    const std::string last = entry("abcdef1", "", "2");
+    for (const std::string& before : {"# Log " + token + "\n", entry("abcdef1", "- Note: " + token + "\n"),
+                                      "<!-- " + token + " -->\n", "```\n" + token + "\n```\n"}) {
+        const Linted found(before + last);
+        CHECK_MESSAGE(found.count("L602") == 1, before);
+        const Linted changed(before + last, {}, nullptr, nullptr, &found.document);
+        CHECK_MESSAGE(changed.count("L602") == 1, before);
+    }
+    CHECK(Linted(last + "## Appendix\n" + token + "\n").find("L602").iteration.empty());
+    CHECK(Linted(entry("abcdef1", "- Note: " + token + "\n") + last).find("L602").iteration == "1");
+    CHECK(Linted(token).count("L602") == 1);
+}
+
+TEST_CASE("runlog messages: at most five significant digits, with a unit, and never two equal numbers that differ") {
+    const auto message = [](const std::string& lines, const char* rule) {
+        return Linted(entry("abcdef1", lines)).find(rule).message;
+    };
+    CHECK(
+        message(
+            "- Kernel budget: `29.078123 ms`\n- Control budget: `10.095001 ms`\n- Train-path budget: `40.173999 ms`\n",
+            "L403") == "train_path_budget_ms (after) is 40.174 ms, but kernel + control gives 39.173 ms");
+    CHECK(
+        message("- Kernel budget: `129.000000 ms`\n- Control budget: `10.000000 ms`\n- Train-path budget: `139.003000 "
+                "ms`\n",
+                "L403") == "train_path_budget_ms (after) is 139 ms, but kernel + control gives 0.003 ms less");
+    CHECK(message("- throughput/duration: 0.1234567 s\n", "L405") ==
+          "throughput/duration is 0.12346 s, but the step duration is 160 ms");
+    std::vector<RecordFacts> records(1);
+    records[0].number = 1;
+    records[0].metrics = {{"throughput/tokens_per_second", {}, 195287.805612}, {"step_duration_ms", {}, 160.00001}};
+    const Linted recorded(entry("abcdef1", "- throughput/tokens_per_second: 194000.5\n"), {}, nullptr, &records);
+    std::string all;
+    for (const Finding& finding : recorded.report.findings) all += finding.message + "\n";
+    CHECK(all.find("throughput/tokens_per_second is 195290 tokens/s in the record\n") != std::string::npos);
 }

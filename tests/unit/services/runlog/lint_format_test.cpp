@@ -88,15 +88,42 @@ TEST_CASE("runlog json schema and order") {
 TEST_CASE("runlog text: the blocks that scripts match, in their order") {
     const LintedSample l;
     const LintText text = lint_as_text(l.report, "log.md");
-    CHECK(text.err ==
+    CHECK(text.blocks ==
           "[gdnctl] unresolved `Commit: (pending)` entries in log.md:\n[gdnctl]   line 3\n"
           "[gdnctl] non-monotonic iteration headings in log.md:\n"
           "[gdnctl]   duplicate iteration number: line 1 `### Iteration 2 - 50%, a: b` -> line 5 `### Iteration 2 - "
           "50%, a: b`\n");
-    CHECK(text.out.find("log.md:7:1: warning L002 ") != std::string::npos);
-    CHECK(text.out.find("log lint passed") == std::string::npos);
-    LintReport clean;
-    CHECK(lint_as_text(clean, "log.md").out == "[gdnctl] log lint passed: log.md\n");
+    CHECK(text.findings.find("log.md:7:1: warning L002 ") != std::string::npos);
+    CHECK(text.verdict.empty());
+    CHECK(lint_as_text(Linted(entry("abcdef1")).report, "log.md").verdict == "[gdnctl] log lint passed: log.md\n");
+}
+
+TEST_CASE("runlog text: other findings, then how many there are; nothing checked is not passed") {
+    const Linted found(entry("abcdef1  ", "- Date: 2026-02-18\n- while: 1 ms -> 2 ms\n"));
+    const LintText text = lint_as_text(found.report, "log.md");
+    CHECK(text.blocks.empty());
+    CHECK(text.findings.find("log.md:4:") != std::string::npos);
+    CHECK(text.findings.ends_with("\n0 errors, 3 warnings, 1 note, 2 fixable\n"));
+    CHECK(text.verdict == "[gdnctl] log lint passed: log.md\n");
+    LintOptions strict;
+    strict.strict = true;
+    const Linted one(entry("abcdef1", "- Date: 2026-02-18\n"), strict);
+    CHECK(lint_as_text(one.report, "log.md").findings.ends_with("\n1 error, 0 warnings, 0 fixable\n"));
+    CHECK(lint_as_text(one.report, "log.md").verdict.empty());
+
+    const std::string nothing = "[gdnctl] nothing was checked: no entry in log.md\n";
+    CHECK(lint_as_text(Linted("# Log\n").report, "log.md").verdict == nothing);
+    const Linted failed("", strict);
+    CHECK(failed.report.failed());
+    CHECK(lint_as_text(failed.report, "log.md").verdict == nothing);
+    const Linted secret("ghp_" + std::string(36, 'a') + "\n", strict);
+    CHECK(lint_as_text(secret.report, "log.md").verdict.empty());
+    const Linted unchanged(entry("abcdef1"), {}, nullptr, nullptr, &found.document);
+    CHECK(lint_as_text(unchanged.report, "log.md", {true, "main"}).verdict == "[gdnctl] log lint passed: log.md\n");
+    const Linted same(found.text, {}, nullptr, nullptr, &found.document);
+    CHECK(lint_as_text(same.report, "log.md", {true, "main"}).verdict ==
+          "[gdnctl] nothing was checked: no entry in log.md is new or changed since main\n");
+    CHECK(lint_as_text(same.report, "log.md", {false, "main"}).verdict.empty());
 }
 
 TEST_CASE("runlog github: ten annotations of a kind, then one line with the rest; the step summary is cut") {

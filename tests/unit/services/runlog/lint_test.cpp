@@ -137,6 +137,7 @@ TEST_CASE("runlog fields: L102, L103, L104, L105, L106") {
     LintOptions more;
     REQUIRE(add_rules_file(more, "# ours\nchange-class = new idea\nL603 = off\n", "rules"));
     CHECK(Linted(entry("abcdef1", "- Change class: new idea\n"), more).count("L104") == 0);
+    CHECK(Linted(entry("abcdef1", "- Change class: cut of the entry, smallest first\n")).count("L104") == 0);
     CHECK(Linted(entry("abcdef1", "- Commit: abcdef2\n")).count("L105") == 1);
     CHECK(Linted(entry("abcdef1", "- Assessment: <text>\n- Interpretation:\n")).count("L106") == 2);
 }

@@ -85,7 +85,7 @@ TEST_CASE("runlog 10.6 fences: the template is no entry, a fenced commit line is
     CHECK(p.entry.commit_value.kind == CommitKind::committed);
     CHECK(p.entry.repeated.empty());
     CHECK(p.entry.field(p.entry.date)->value == "2026-02-18");
-    CHECK(parse("### Iteration 1\n~~~\n### Iteration 2\n").unclosed_fence->number == 2);
+    CHECK(parse("### Iteration 1\n~~~\n### Iteration 2\n").unclosed->line.number == 2);
 }
 
 TEST_CASE("runlog limits: file, line, entries") {

@@ -3,7 +3,7 @@
 #include "gdnctl/core/redact.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/services/wandb.h"
-#include "services/wandb/query.h"
+#include "services/hub/wandb/query.h"
 
 namespace gdnctl {
 

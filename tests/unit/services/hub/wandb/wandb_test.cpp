@@ -6,7 +6,7 @@
 
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/redact.h"
-#include "services/wandb/query.h"
+#include "services/hub/wandb/query.h"
 #include "support/fake_env.h"
 #include "support/fake_http.h"
 #include "support/scratch.h"

@@ -1,4 +1,4 @@
-#include "services/wandb/query.h"
+#include "services/hub/wandb/query.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,18 +31,6 @@ constexpr std::string_view k_runs =
 
 constexpr std::size_t k_longest_complaint = 300;
 
-std::string word_of(const Json& object, const char* field) {
-    const auto it = object.find(field);
-    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-std::string question(std::string_view query, const Json& variables) {
-    Json body;
-    body["query"] = query;
-    body["variables"] = variables;
-    return to_text(body);
-}
-
 // Where metacharacters stand for themselves, in the regular expressions of every kind of database.
 std::string escaped(std::string_view literal) {
     std::string out;
@@ -59,37 +47,6 @@ bool is_about_access(const std::string& text) {
         if (lower.find(word) != std::string::npos) return true;
     }
     return false;
-}
-
-Result<Json> data_in(std::string_view body) {
-    const auto answer = parse_json(body, "answer");
-    if (!answer || !answer->is_object()) {
-        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body),
-                    "check WANDB_BASE_URL; a proxy or a login page may be in between");
-    }
-    const auto errors = answer->find("errors");
-    if (errors != answer->end() && errors->is_array() && !errors->empty()) {
-        const std::string text = complaint(body);
-        const bool access = is_about_access(text);
-        return fail(access ? ErrorKind::authentication : ErrorKind::infrastructure, "W&B answers: " + text,
-                    access ? "use the key of someone who may see the project" : "");
-    }
-    const auto data = answer->find("data");
-    if (data == answer->end() || !data->is_object()) {
-        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body), "check WANDB_BASE_URL");
-    }
-    return *data;
-}
-
-// The object at a path of fields; nullptr: it, or one before it, is null or not there.
-const Json* object_at(const Json& data, std::initializer_list<const char*> fields) {
-    const Json* at = &data;
-    for (const char* field : fields) {
-        const auto it = at->find(field);
-        if (it == at->end() || !it->is_object()) return nullptr;
-        at = &*it;
-    }
-    return at;
 }
 
 // A null is for what is not there and for what this key may not see: W&B does not tell them apart.
@@ -130,6 +87,48 @@ void read_window(const Json& rows, const std::string& key, const WandbWindow& wi
 }
 
 }  // namespace
+
+std::string word_of(const Json& object, const char* field) {
+    const auto it = object.find(field);
+    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+std::string question(std::string_view query, const Json& variables) {
+    Json body;
+    body["query"] = query;
+    body["variables"] = variables;
+    return to_text(body);
+}
+
+Result<Json> data_in(std::string_view body) {
+    const auto answer = parse_json(body, "answer");
+    if (!answer || !answer->is_object()) {
+        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body),
+                    "check WANDB_BASE_URL; a proxy or a login page may be in between");
+    }
+    const auto errors = answer->find("errors");
+    if (errors != answer->end() && errors->is_array() && !errors->empty()) {
+        const std::string text = complaint(body);
+        const bool access = is_about_access(text);
+        return fail(access ? ErrorKind::authentication : ErrorKind::infrastructure, "W&B answers: " + text,
+                    access ? "use the key of someone who may see the project" : "");
+    }
+    const auto data = answer->find("data");
+    if (data == answer->end() || !data->is_object()) {
+        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body), "check WANDB_BASE_URL");
+    }
+    return *data;
+}
+
+const Json* object_at(const Json& data, std::initializer_list<const char*> fields) {
+    const Json* at = &data;
+    for (const char* field : fields) {
+        const auto it = at->find(field);
+        if (it == at->end() || !it->is_object()) return nullptr;
+        at = &*it;
+    }
+    return at;
+}
 
 std::string run_question(const WandbPath& path, const WandbWindow& window) {
     // Rows are thinned out as soon as there are more than `samples`, so more is asked for than there can be.

@@ -1,10 +1,12 @@
 // Questions to the GraphQL API and its answers, as values. Pure.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "gdnctl/core/json.h"
 #include "gdnctl/core/result.h"
 #include "gdnctl/services/wandb.h"
 
@@ -26,5 +28,12 @@ std::optional<WallTime> parse_created(std::string_view text);
 std::string complaint(std::string_view body);
 
 std::string base64(std::string_view bytes);
+
+// What all questions and answers are made of. `data_in`: the data of an answer; errors as above.
+std::string question(std::string_view query, const Json& variables);
+Result<Json> data_in(std::string_view body);
+// The object at a path of fields; nullptr: it, or one before it, is null or not there.
+const Json* object_at(const Json& data, std::initializer_list<const char*> fields);
+std::string word_of(const Json& object, const char* field);  // empty: no such string
 
 }  // namespace gdnctl::wandb

@@ -52,6 +52,27 @@ Result<Place> server_of(const Env& env) {
     return Place{url, text::to_lower(host)};
 }
 
+// `api_key = ...` below [default] of W&B's settings file.
+std::string key_in_settings(const Env& env, std::string& source) {
+    const std::string home = env.get("HOME").value_or("");
+    std::string folder = env.get("WANDB_CONFIG_DIR").value_or("");
+    if (folder.empty() && !home.empty()) folder = home + "/.config/wandb";
+    if (folder.empty()) return {};
+    const fs::path file = fs::path(folder) / "settings";
+    const auto text = read_file_if_exists(file, std::size_t{1} << 20);
+    if (!text || !*text) return {};
+    bool ours = false;
+    for (const std::string_view raw : text::split(**text, '\n')) {
+        const std::string_view line = text::trim(raw);
+        if (line.starts_with('[')) ours = line == "[default]";
+        const std::size_t equals = line.find_first_of("=:");
+        if (!ours || equals == std::string_view::npos || text::trim(line.substr(0, equals)) != "api_key") continue;
+        source = file.string();
+        return std::string(text::trim(line.substr(equals + 1)));
+    }
+    return {};
+}
+
 Result<std::string> key_in_netrc(const Env& env, const std::string& host, std::string& source) {
     const std::string home = env.get("HOME").value_or("");
     std::vector<fs::path> files;
@@ -124,6 +145,7 @@ Result<WandbAccess> find_wandb(const Env& env) {
     access.url = std::move(place.url);
     access.key = text::trim(env.get("WANDB_API_KEY").value_or(""));
     access.key_source = "WANDB_API_KEY";
+    if (access.key.empty()) access.key = key_in_settings(env, access.key_source);
     if (access.key.empty()) {
         GDNCTL_TRY_ASSIGN(access.key, key_in_netrc(env, place.host, access.key_source));
     }

@@ -1,0 +1,223 @@
+#include "commands/traces/hf_download_trace.h"
+
+#include <array>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "platform/http_pool.h"
+#include "services/hub/hf/access.h"
+#include "services/hub/hf/hub.h"
+#include "services/hub/transfer/layout.h"
+
+namespace gdnctl::commands::hf_download_trace {
+
+namespace {
+
+using hub::Failure;
+using hub::Outcome;
+
+using MaybeType = std::optional<hub::RepoType>;
+constexpr std::array<cli::Choice<MaybeType>, 3> k_types = {
+    {{"dataset", hub::RepoType::dataset}, {"model", hub::RepoType::model}, {"space", hub::RepoType::space}}};
+
+constexpr std::array<cli::Choice<Source>, 2> k_sources = {
+    {{"hf", Source::hf, "the Hugging Face Hub"}, {"wandb", Source::wandb, "Weights & Biases: REPO is a run"}}};
+
+Failure usage(std::string message, std::string hint = {}) {
+    return Failure{ErrorKind::usage, std::move(message), std::move(hint), 0, {}};
+}
+
+Outcome<hub::RepoTarget> target_of(const Options& options, const hub::HfPlaces& places) {
+    if (options.target && !options.repo_id.empty()) return tl::unexpected(usage("the repository is given twice"));
+    const std::string word = options.target.value_or(options.repo_id);
+    if (word.empty()) return tl::unexpected(usage("no repository is given", "name it with --repo-id"));
+    auto parsed = hub::parse_repo_target(word, places.endpoint);
+    if (!parsed) return tl::unexpected(hub::failure_of(parsed.error()));
+    if (parsed->is_address && (options.repo_type || options.revision || !options.download.selection.prefix.empty())) {
+        return tl::unexpected(
+            usage("an address says type, revision and path itself",
+                  "leave out --repo-type, --revision and --path-prefix, or give a plain repository id"));
+    }
+    if (options.repo_type) parsed->type = *options.repo_type;
+    if (options.revision) parsed->revision = *options.revision;
+    if (parsed->revision &&
+        (parsed->revision->empty() || parsed->revision->find_first_of(" \t\r\n\\") != std::string::npos)) {
+        return tl::unexpected(usage(fmt::format("'{}' is no revision", hub::shown(*parsed->revision))));
+    }
+    if (!parsed->is_address) parsed->path = options.download.selection.prefix;
+    return std::move(*parsed);
+}
+
+Status check_token_way(const hub::HfPlaces& places, const hub::HfToken& token, bool insecure) {
+    const auto url = hub::parse_url(places.endpoint);
+    if (token.value.empty() || insecure || url->scheme == "https" || hub::is_loopback(*url)) return {};
+    return fail(ErrorKind::authentication,
+                fmt::format("the token from {} would be sent unencrypted to {}", token.source, url->origin()),
+                "use https, --no-token, or --insecure-http on a network that is trusted");
+}
+
+// What lives as long as the download.
+struct World {
+    hub::HfPlaces places;
+    hub::HfToken token;
+    std::unique_ptr<HttpPool> pool;
+    std::unique_ptr<hub::Wire> wire;
+    std::optional<hub::OutFolder> folder;
+};
+
+Status connect(World& world, const Options& options, Context& context) {
+    HttpPoolSettings settings;
+    settings.origin = context.env.get("HF_HUB_USER_AGENT_ORIGIN").value_or("");
+    settings.ca_file = options.download.ca_bundle.value_or("");
+    GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(settings));
+    hub::Realm realm;
+    realm.endpoint = *hub::parse_url(world.places.endpoint);
+    realm.aliases = hub::hub_hosts();
+    if (!world.token.value.empty()) realm.authorization = "Bearer " + world.token.value;
+    realm.headers = trace_id_header();
+    realm.log_requests = hub::env_is_true(context.env, "HF_DEBUG");
+    world.wire = std::make_unique<hub::Wire>(*world.pool, std::move(realm), retry_policy(options.download, context),
+                                             context.clock, context.stop);
+    return {};
+}
+
+Outcome<void> heads(hub::HfRepo& repo, const hub::HfListing& listing) {
+    for (const hub::TreeFile& file : listing.files) {
+        if (auto same = repo.check_head(file); !same) return same;
+    }
+    return {};
+}
+
+Outcome<void> download(World& world, const Options& options, hub::Report& report, Context& context) {
+    const auto places = hub::find_hf_places(context.env, options.endpoint);
+    if (!places) return tl::unexpected(hub::failure_of(places.error()));
+    world.places = *places;
+    auto target = target_of(options, world.places);
+    if (!target) return tl::unexpected(std::move(target).error());
+    const bool is_file = target->is_file;
+    report.head = {{"source", "hf"},
+                   {"endpoint", world.places.endpoint},
+                   {"repo", target->id},
+                   {"type", std::string(name_of(target->type))},
+                   {"revision", target->revision.value_or("main")},
+                   {"commit", ""}};
+    hub::SelectionOptions wanted = options.download.selection;
+    wanted.prefix = target->path;
+    auto selection = hub::Selection::make(std::move(wanted));
+    if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
+    if (const Status ok = check_download_options(options.download); !ok)
+        return tl::unexpected(hub::failure_of(ok.error()));
+    hub::TokenOptions token{options.token, std::nullopt, options.no_token};
+    if (options.token_file) token.token_file = context.cwd / *options.token_file;
+    const auto found = hub::find_hf_token(context.env, token);
+    if (!found) return tl::unexpected(hub::failure_of(found.error()));
+    world.token = *found;
+    const bool offline = options.offline || world.places.offline;
+    if (!offline) {
+        Status ready = check_token_way(world.places, world.token, options.download.insecure_http);
+        if (ready) ready = connect(world, options, context);
+        if (!ready) return tl::unexpected(hub::failure_of(ready.error()));
+    }
+    auto folder = hub::OutFolder::open(context.cwd / options.download.output_dir, true);
+    if (!folder) return tl::unexpected(std::move(folder).error());
+    world.folder.emplace(std::move(*folder));
+    hub::HfRepo repo(*target, world.places, world.token.source, world.wire.get(), *world.folder);
+    auto listing = repo.list(*selection);
+    if (!listing) return tl::unexpected(std::move(listing).error());
+    report.head[2].second = listing->id;
+    report.head.back().second = listing->commit;
+    if (listing->files.empty() && !options.download.allow_empty) {
+        Failure none = nothing_matched(
+            fmt::format("no matching files in {} '{}' at {}", name_of(target->type), listing->id, listing->commit),
+            listing->others, target->path);
+        if (is_file) none.kind = ErrorKind::remote_missing;
+        return tl::unexpected(std::move(none));
+    }
+    report.files = repo.wanted(*listing);
+    DownloadRun run{options.download, *world.folder, world.wire.get(), {}, listing->commit, true, offline, {}};
+    run.explain = [&repo](const std::string& url, int status, const HttpHeaders& headers, std::string_view body) {
+        return repo.explain(url, status, headers, body);
+    };
+    run.start = [&]() -> Outcome<void> {
+        const std::string record = hub::tree_path(listing->commit);
+        if (!listing->tree_record.empty() && !options.download.flat) {
+            if (auto written = world.folder->replace(record, listing->tree_record); !written) return written;
+        }
+        return options.head_check && !offline ? heads(repo, *listing) : Outcome<void>();
+    };
+    return download_all(run, report, context);
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Downloads profiler traces from a repository on the Hugging Face Hub. Every file is checked against the Hub's "
+        "hash "
+        "while it arrives. An interrupted download continues when the same command runs again, and files that are "
+        "there "
+        "already are not fetched.");
+    args.about(
+        "A plain id names a dataset, unless --repo-type says otherwise. An hf:// URI or a web address without a type "
+        "names a "
+        "model: hf://datasets/NAMESPACE/NAME@REVISION/PATH is a dataset.");
+    args.positional(options.target,
+                    {.name = "REPO", .help = "repository id, hf:// URI or web address, in place of --repo-id"});
+    args.option(
+        options.repo_id,
+        {.names = "--repo-id", .value = "REPO", .help = "repository: NAMESPACE/NAME, hf:// URI or web address"});
+    args.option(options.repo_type, k_types,
+                {.names = "--repo-type", .value = "TYPE", .help = "what the repository is", .default_text = "dataset"});
+    args.option(options.revision,
+                {.names = "--revision", .value = "REV", .help = "branch, tag or commit", .default_text = "main"});
+    args.option(options.source, k_sources,
+                {.names = "--source", .value = "WHERE", .help = "which service has the files"});
+    describe_selection(args, options.download);
+    describe_transfer(args, options.download, ".profiles/hf");
+    constexpr std::string_view k_group = "Access";
+    args.option(options.token, {.names = "--token",
+                                .value = "T",
+                                .help = "token; others can see it in the list of processes",
+                                .group = k_group,
+                                .default_text = "$HF_TOKEN, else the file of `hf auth login`"});
+    args.option(options.token_file, {.names = "--token-file",
+                                     .value = "FILE",
+                                     .help = "read the token from this file",
+                                     .group = k_group,
+                                     .complete = cli::Complete::file});
+    args.flag(options.no_token, {.names = "--no-token", .help = "send no token", .group = k_group});
+    args.option(options.endpoint, {.names = "--endpoint",
+                                   .value = "URL",
+                                   .help = "the Hub, or a mirror of it",
+                                   .group = k_group,
+                                   .default_text = "$HF_ENDPOINT, else https://huggingface.co"});
+    args.flag(options.offline, {.names = "--offline", .help = "use only what is on this machine", .group = k_group});
+    args.flag(
+        options.head_check,
+        {.names = "--head-check", .help = "ask for each file's hash again before it is fetched", .group = k_group});
+    wandb_download_trace::describe_run(args, options.wandb);
+    describe_download_codes(args);
+    args.example("gdnctl hf-download-trace --repo-id org/repo --path-prefix run1", "the JSON traces below run1/");
+    args.example("gdnctl hf-download-trace --repo-id org/repo --path-prefix run1 --include-xplane --latest-session");
+    args.example("gdnctl hf-download-trace hf://datasets/org/repo@main/run1 --dry-run", "what would be fetched");
+    args.see_also("wandb-download-trace");
+    args.see_also("docs/trace-downloads.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.source == Source::wandb) {
+        return wandb_download_trace::run({options.download, options.wandb, options.target.value_or(options.repo_id)},
+                                         context);
+    }
+    Options given = options;
+    if (given.download.output_dir.empty()) given.download.output_dir = ".profiles/hf";
+    World world;
+    hub::Report report;
+    report.head = {{"source", "hf"}, {"endpoint", ""}, {"repo", ""}, {"type", ""}, {"revision", ""}, {"commit", ""}};
+    if (auto done = download(world, given, report, context); !done) report.error = std::move(done).error();
+    return report_download(given.download, report, world.folder ? &*world.folder : nullptr, context);
+}
+
+}  // namespace gdnctl::commands::hf_download_trace

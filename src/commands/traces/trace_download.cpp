@@ -1,0 +1,393 @@
+#include "commands/traces/trace_download.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/platform/clock.h"
+#include "gdnctl/platform/fs.h"
+#include "gdnctl/platform/progress.h"
+#include "gdnctl/platform/signals.h"
+#include "gdnctl/platform/terminal.h"
+#include "services/hub/hf/access.h"
+#include "services/hub/transfer/layout.h"
+#include "services/hub/transfer/safe_path.h"
+#include "services/hub/transfer/validate.h"
+
+namespace gdnctl::commands {
+
+namespace {
+
+using hub::Failure;
+using hub::FileStatus;
+using hub::Outcome;
+
+constexpr double k_longest_wait_s = 1e6;
+
+std::chrono::milliseconds to_ms(double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000)); }
+
+bool is_to_be_fetched(const hub::FileResult& result) { return result.status == FileStatus::skipped && !result.failure; }
+
+Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& report) {
+    std::vector<std::string> names;
+    for (hub::Wanted& file : report.files) {
+        if (options.flat) file.local = file.path.substr(file.path.rfind('/') + 1);
+        names.push_back(file.local);
+    }
+    const auto clash = hub::find_clash(names);
+    if (!clash) return {};
+    return tl::unexpected(
+        Failure{ErrorKind::local_io,
+                fmt::format("two files would be written to '{}'", hub::shown(*clash)),
+                options.flat ? "leave out --flat, or choose fewer files" : "leave one out with --exclude",
+                0,
+                {}});
+}
+
+Outcome<void> check_size(const TraceDownloadOptions& options, const hub::Report& report) {
+    std::int64_t total = 0;
+    for (const hub::Wanted& file : report.files) total += file.size;
+    if (!options.max_bytes || total <= *options.max_bytes) return {};
+    return tl::unexpected(Failure{ErrorKind::usage,
+                                  fmt::format("the selection has {} ({} bytes), more than --max-bytes {}",
+                                              hub::shown_bytes(total), total, *options.max_bytes),
+                                  "choose fewer files, or allow more",
+                                  0,
+                                  {}});
+}
+
+Outcome<void> prepare_folder(const DownloadRun& run, const hub::Report& report) {
+    auto opened = hub::OutFolder::open(run.folder.path(), false);
+    if (!opened) return tl::unexpected(std::move(opened).error());
+    run.folder = std::move(*opened);
+    if (auto marked = hub::write_markers(run.folder); !marked) return marked;
+    std::vector<std::string> names;
+    for (const hub::Wanted& file : report.files) names.push_back(file.local);
+    const auto clash = hub::find_case_clash(names);
+    if (!clash || !run.folder.ignores_case(std::string(hub::k_records) + "/.gitignore")) return {};
+    return tl::unexpected(Failure{ErrorKind::local_io,
+                                  fmt::format("'{}' and another file differ in case only, and {} ignores case",
+                                              hub::shown(*clash), run.folder.path().string()),
+                                  "leave one out with --exclude, or choose another --output-dir",
+                                  0,
+                                  {}});
+}
+
+// Before the first byte is asked for.
+void check_room(const DownloadRun& run, hub::Report& report) {
+    std::uint64_t needed = 0;
+    for (std::size_t i = 0; i < report.files.size(); ++i) {
+        if (is_to_be_fetched(report.results[i])) needed += static_cast<std::uint64_t>(report.files[i].size);
+    }
+    const auto free = run.folder.free_bytes();
+    if (needed == 0 || !free || needed <= *free) return;
+    Failure failure = hub::local_failure("write", run.folder.path(), ENOSPC);
+    failure.message += fmt::format(": {} needed, {} free", hub::shown_bytes(static_cast<std::int64_t>(needed)),
+                                   hub::shown_bytes(static_cast<std::int64_t>(*free)));
+    for (hub::FileResult& result : report.results) {
+        if (!is_to_be_fetched(result)) continue;
+        result.status = FileStatus::failed;
+        result.failure = failure;
+    }
+}
+
+void fetch(const DownloadRun& run, hub::Downloader& downloader, hub::Report& report, Context& context) {
+    std::int64_t total = 0;
+    std::size_t files = 0;
+    for (std::size_t i = 0; i < report.files.size(); ++i) {
+        if (!is_to_be_fetched(report.results[i])) continue;
+        total += report.files[i].size;
+        ++files;
+    }
+    if (files == 0) return;
+    Progress progress(context.terminal, context.clock,
+                      {.label = fmt::format("{} file{}", files, files == 1 ? "" : "s"),
+                       .total = static_cast<std::uint64_t>(total),
+                       .quiet = context.global.quiet || hub::env_is_true(context.env, "HF_HUB_DISABLE_PROGRESS_BARS")});
+    downloader.fetch(report.files, report.results, [&](std::int64_t bytes, std::size_t done) {
+        progress.label(fmt::format("{} of {} files", done, files));
+        progress.update(static_cast<std::uint64_t>(bytes));
+    });
+    (void)run;
+}
+
+void validate(hub::Report& report, const DownloadRun& run, const Context& context) {
+    for (std::size_t i = 0; i < report.files.size(); ++i) {
+        hub::FileResult& result = report.results[i];
+        if (result.status == FileStatus::failed || result.status == FileStatus::skipped) continue;
+        auto fd = run.folder.open_file(report.files[i].local, 0);
+        auto valid =
+            fd ? hub::validate_trace(fd->get(), report.files[i].path, context.stop) : tl::unexpected(fd.error());
+        if (valid) continue;
+        result.status = FileStatus::failed;
+        result.failure = std::move(valid).error();
+    }
+}
+
+std::string shown_action(const hub::FileResult& result) {
+    if (result.failure) return fmt::format("fail: {}", hub::shown(result.failure->message));
+    return result.status == FileStatus::skipped ? "download" : std::string(word_of(result.status));
+}
+
+void print_dry_run(const hub::Report& report, Context& context) {
+    std::size_t width = 4;
+    std::int64_t total = 0;
+    for (const hub::Wanted& file : report.files) width = std::max(width, hub::shown(file.path).size());
+    for (std::size_t i = 0; i < report.files.size(); ++i) {
+        context.terminal.out(fmt::format("{:<{}}  {:>9}  {}\n", hub::shown(report.files[i].path), width,
+                                         hub::shown_bytes(report.files[i].size), shown_action(report.results[i])));
+        if (is_to_be_fetched(report.results[i])) total += report.files[i].size;
+    }
+    context.terminal.out(fmt::format("{} file{}, {} to download\n", report.files.size(),
+                                     report.files.size() == 1 ? "" : "s", hub::shown_bytes(total)));
+}
+
+void print_results(const TraceDownloadOptions& options, const hub::Report& report, Context& context) {
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+        const hub::FileResult& result = report.results[i];
+        if (result.status == FileStatus::failed || result.status == FileStatus::skipped) continue;
+        const std::string local = (std::filesystem::path(options.output_dir) / report.files[i].local).string();
+        context.terminal.out(context.global.quiet ? hub::shown(local) + "\n"
+                                                  : fmt::format("[gdnctl] {} -> {}\n", hub::shown(report.files[i].path),
+                                                                hub::shown(local)));
+    }
+}
+
+std::string_view told_checks(const TraceDownloadOptions& options, const hub::Report& report) {
+    const bool fetched = std::any_of(report.results.begin(), report.results.end(), [](const hub::FileResult& result) {
+        return result.status == FileStatus::downloaded || result.status == FileStatus::resumed;
+    });
+    if (!fetched) return "";
+    return options.no_verify ? "; hashes were not checked" : "; hashes are right";
+}
+
+void tell_what_next(const TraceDownloadOptions& options, const hub::Report& report) {
+    std::set<std::string> logdirs;
+    bool json = false;
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+        const FileStatus status = report.results[i].status;
+        if (status == FileStatus::failed || status == FileStatus::skipped) continue;
+        const auto kind = hub::kind_of_trace(report.files[i].path);
+        json = json || kind == hub::TraceKind::perfetto || kind == hub::TraceKind::trace_json;
+        if (kind != hub::TraceKind::xplane) continue;
+        const std::size_t at = report.files[i].local.find("plugins/profile/");
+        const std::string below = at == std::string::npos ? "" : report.files[i].local.substr(0, at);
+        logdirs.insert((std::filesystem::path(options.output_dir) / below).string());
+    }
+    if (json) log::info("open *.trace.json.gz and perfetto_trace.json.gz at https://ui.perfetto.dev");
+    for (const std::string& logdir : logdirs) log::info("open *.xplane.pb with: xprof --logdir {}", hub::shown(logdir));
+}
+
+Status write_manifest(const TraceDownloadOptions& options, const hub::Report& report, hub::OutFolder& folder,
+                      const Context& context) {
+    const std::string text = hub::report_text(report, options.output_dir);
+    if (options.manifest == "none") return {};
+    if (options.manifest) return atomic_replace(context.cwd / *options.manifest, text);
+    const auto written = folder.replace(".gdnctl-manifest.json", text);
+    return written ? Status() : tl::unexpected(hub::error_of(written.error()));
+}
+
+}  // namespace
+
+void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
+    constexpr std::string_view k_group = "Selection";
+    args.option(o.selection.prefix,
+                {.names = "--path-prefix", .value = "P", .help = "only this folder, or this file", .group = k_group});
+    args.option(o.selection.patterns, {.names = "--pattern",
+                                       .value = "REGEX",
+                                       .help = "only paths in which this is found; several: any of them",
+                                       .group = k_group,
+                                       .default_text = "JSON traces"});
+    args.option(o.selection.includes, {.names = "--include",
+                                       .value = "GLOB",
+                                       .help = "only paths that match; `*` matches '/' too",
+                                       .group = k_group});
+    args.option(o.selection.excludes,
+                {.names = "--exclude", .value = "GLOB", .help = "not these, whatever else says so", .group = k_group});
+    args.flag(o.selection.include_xplane,
+              {.names = "--include-xplane", .help = "the .xplane.pb files too", .group = k_group});
+    args.flag(o.selection.latest_session,
+              {.names = "--latest-session", .help = "only the newest profiler session of each run", .group = k_group});
+    args.option(
+        o.selection.limit,
+        {.names = "--limit", .value = "N", .help = "at most N files, in the order of their paths", .group = k_group});
+    args.flag(o.allow_empty, {.names = "--allow-empty", .help = "exit with 0 when nothing matches", .group = k_group});
+    args.option(
+        o.max_bytes,
+        {.names = "--max-bytes", .value = "N", .help = "refuse a selection larger than this", .group = k_group});
+}
+
+void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_view default_dir) {
+    constexpr std::string_view k_out = "Output";
+    constexpr std::string_view k_net = "Transfer";
+    args.option(o.output_dir, {.names = "--output-dir",
+                               .value = "DIR",
+                               .help = "where the files go",
+                               .group = k_out,
+                               .default_text = default_dir,
+                               .complete = cli::Complete::directory});
+    args.flag(o.flat, {.names = "--flat", .help = "file names only, without their folders", .group = k_out});
+    args.option(o.manifest, {.names = "--manifest",
+                             .value = "FILE",
+                             .help = "where the manifest goes; `none` writes none",
+                             .group = k_out,
+                             .default_text = "DIR/.gdnctl-manifest.json",
+                             .complete = cli::Complete::file});
+    args.flag(o.force, {.names = "--force", .help = "download files again that are there", .group = k_out});
+    args.flag(o.dry_run,
+              {.names = "--dry-run", .help = "list what would be downloaded; write nothing", .group = k_out});
+    args.flag(o.no_verify, {.names = "--no-verify", .help = "check sizes only, not hashes", .group = k_out});
+    args.flag(o.validate_trace, {.names = "--validate-trace",
+                                 .help = "check that the files are whole gzip, JSON and xplane files",
+                                 .group = k_out});
+    args.option(o.jobs, {.names = "--jobs", .value = "N", .help = "files at a time", .group = k_net});
+    args.option(
+        o.retries,
+        {.names = "--retries", .value = "N", .help = "retry a request up to N times without progress", .group = k_net});
+    args.option(
+        o.retry_max_time,
+        {.names = "--retry-max-time", .value = "S", .help = "retry for at most so many seconds", .group = k_net});
+    args.option(o.timeout_connect, {.names = "--timeout-connect",
+                                    .value = "S",
+                                    .help = "give up connecting after so many seconds",
+                                    .group = k_net});
+    args.option(o.stall_timeout, {.names = "--stall-timeout",
+                                  .value = "S",
+                                  .help = "give up a connection that is silent for so many seconds",
+                                  .group = k_net,
+                                  .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, else 30"});
+    args.option(o.ca_bundle, {.names = "--ca-bundle",
+                              .value = "FILE",
+                              .help = "trust the CA certificates in this file",
+                              .group = k_net,
+                              .complete = cli::Complete::file});
+    args.flag(o.insecure_http,
+              {.names = "--insecure-http", .help = "send the token over plain http too", .group = k_net});
+}
+
+void describe_download_codes(cli::Args& args) {
+    args.exit_code(0, "every selected file is there and has the right hash");
+    args.exit_code(2, "usage error, or the selection is larger than --max-bytes");
+    args.exit_code(3, "nothing matches");
+    args.exit_code(4, "network error, after retries");
+    args.exit_code(5, "token missing or rejected, or no access");
+    args.exit_code(6, "no such repository, revision or file");
+    args.exit_code(7, "a file with the wrong size or hash, or an invalid trace");
+    args.exit_code(8, "disk full, no permission, or an unsafe path");
+    args.exit_code(130, "interrupted; the same command continues");
+}
+
+Status check_download_options(const TraceDownloadOptions& o) {
+    constexpr std::int64_t k_most_jobs = 64, k_most_retries = 1000;
+    if (o.jobs < 1 || o.jobs > k_most_jobs)
+        return fail(ErrorKind::usage, fmt::format("--jobs {}: expected 1 to 64", o.jobs));
+    if (o.retries < 0 || o.retries > k_most_retries) {
+        return fail(ErrorKind::usage, fmt::format("--retries {}: expected 0 to 1000", o.retries));
+    }
+    const auto time = [](std::string_view name, double seconds) -> Status {
+        if (seconds > 0 && seconds <= k_longest_wait_s) return {};
+        return fail(ErrorKind::usage, fmt::format("{} {:g}: expected a number of seconds above 0", name, seconds));
+    };
+    GDNCTL_TRY(time("--retry-max-time", o.retry_max_time));
+    GDNCTL_TRY(time("--timeout-connect", o.timeout_connect));
+    if (o.stall_timeout) GDNCTL_TRY(time("--stall-timeout", *o.stall_timeout));
+    if (o.max_bytes && *o.max_bytes < 0) return fail(ErrorKind::usage, "--max-bytes: expected 0 or more");
+    return {};
+}
+
+hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context) {
+    constexpr std::chrono::milliseconds k_usual_stall{30'000};
+    hub::RetryPolicy policy;
+    policy.retries = static_cast<int>(options.retries);
+    policy.max_time = to_ms(options.retry_max_time);
+    policy.connect_timeout = to_ms(options.timeout_connect);
+    policy.stall_timeout = options.stall_timeout
+                               ? to_ms(*options.stall_timeout)
+                               : hub::env_seconds(context.env, "HF_HUB_DOWNLOAD_TIMEOUT").value_or(k_usual_stall);
+    return policy;
+}
+
+HttpHeaders trace_id_header() {
+    std::random_device random;
+    return {{"X-Amzn-Trace-Id", fmt::format("{:08x}-{:04x}-4{:03x}-a{:03x}-{:08x}{:04x}", random(), random() & 0xFFFFU,
+                                            random() & 0xFFFU, random() & 0xFFFU, random(), random() & 0xFFFFU)}};
+}
+
+Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context& context) {
+    const TraceDownloadOptions& options = run.options;
+    if (auto named = name_files(options, report); !named) return named;
+    if (auto allowed = check_size(options, report); !allowed) return allowed;
+    hub::DownloadOptions how;
+    how.jobs = static_cast<int>(options.jobs);
+    how.verify = !options.no_verify;
+    how.force = options.force;
+    how.records = run.records && !options.flat;
+    how.dry_run = options.dry_run;
+    how.offline = run.offline;
+    how.commit = run.commit;
+    if (!options.dry_run) {
+        if (auto ready = prepare_folder(run, report); !ready) return ready;
+        if (run.start) {
+            if (auto started = run.start(); !started) return started;
+        }
+    }
+    hub::Downloader downloader(run.folder, run.wire, how, run.explain, context.stop, context.clock);
+    report.results = downloader.look(report.files);
+    if (options.dry_run) return {};
+    check_room(run, report);
+    if (run.wire != nullptr) fetch(run, downloader, report, context);
+    if (options.validate_trace) validate(report, run, context);
+    return {};
+}
+
+Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Report& report, hub::OutFolder* folder,
+                                 Context& context) {
+    std::vector<ErrorKind> kinds;
+    for (const hub::FileResult& result : report.results) {
+        if (result.failure) kinds.push_back(result.failure->kind);
+    }
+    Status written;
+    const bool stopped = report.error && report.results.empty();
+    if (!options.dry_run && !stopped && folder != nullptr && !report.files.empty()) {
+        written = write_manifest(options, report, *folder, context);
+    }
+    if (context.global.json) {
+        context.terminal.out(hub::report_text(report, options.output_dir));
+    } else if (options.dry_run && !report.error) {
+        print_dry_run(report, context);
+    } else if (!report.error) {
+        print_results(options, report, context);
+    }
+    if (report.error) return tl::unexpected(hub::error_of(*report.error));
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+        const auto& failure = report.results[i].failure;
+        if (!failure || hub::kind_word(failure->kind) == "interrupted") continue;
+        log::error("failed: {}: {}", hub::shown(report.files[i].path), hub::shown(failure->message));
+        if (!failure->hint.empty()) log::info("hint: {}", hub::shown(failure->hint));
+    }
+    GDNCTL_TRY(context.terminal.flush());  // results come before what is said about them
+    if (!options.dry_run) log::info("{}{}", hub::summary(report), told_checks(options, report));
+    if (!options.dry_run) tell_what_next(options, report);
+    if (!written) return tl::unexpected(std::move(written).error());
+    if (kinds.empty()) return ExitCode::ok;
+    const ErrorKind worst = hub::worst_of(kinds);
+    if (hub::kind_word(worst) == "interrupted") log::warning("interrupted: run the same command again to continue");
+    return exit_code_of(worst == ErrorKind::terminated ? ErrorKind::interrupted : worst);
+}
+
+Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted) {
+    Failure failure;
+    failure.kind = ErrorKind::nothing_done;
+    failure.message = std::move(what);
+    std::string list;
+    for (const std::string& path : hub::nearest_paths(wanted, others)) list += "\n  " + hub::shown(path);
+    failure.hint = list.empty() ? "there are no files at all"
+                                : "did you mean one of these? Choose them with --pattern or --path-prefix:" + list;
+    return failure;
+}
+
+}  // namespace gdnctl::commands

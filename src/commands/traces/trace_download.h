@@ -1,0 +1,63 @@
+// What all downloads of traces share: options, the work once a listing is there, output.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdnctl/cli/args.h"
+#include "gdnctl/core/exit_code.h"
+#include "gdnctl/platform/context.h"
+#include "services/hub/transfer/download.h"
+#include "services/hub/transfer/report.h"
+#include "services/hub/transfer/selection.h"
+#include "services/hub/transfer/wire.h"
+
+namespace gdnctl::commands {
+
+struct TraceDownloadOptions {
+    hub::SelectionOptions selection;
+    std::string output_dir;
+    bool flat = false, force = false, dry_run = false, allow_empty = false;
+    bool no_verify = false, validate_trace = false, insecure_http = false;
+    std::optional<std::string> manifest, ca_bundle;
+    std::int64_t jobs = 8, retries = 5;
+    double retry_max_time = 900, timeout_connect = 10;
+    std::optional<double> stall_timeout;
+    std::optional<std::int64_t> max_bytes;
+};
+
+void describe_selection(cli::Args& args, TraceDownloadOptions& options);
+// `default_dir`: what --output-dir is where it is not given, for the help.
+void describe_transfer(cli::Args& args, TraceDownloadOptions& options, std::string_view default_dir);
+void describe_download_codes(cli::Args& args);
+
+// Errors: usage.
+Status check_download_options(const TraceDownloadOptions& options);
+hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context);
+// The header that every request of a run has: one id for the service's operators.
+HttpHeaders trace_id_header();
+
+// Fetches report.files into `folder` (which is created unless --dry-run) and fills report.results. `start` is called
+// once the folder is there and before anything is fetched. Errors: what keeps all of it from being done.
+struct DownloadRun {
+    const TraceDownloadOptions& options;
+    hub::OutFolder& folder;
+    hub::Wire* wire = nullptr;
+    hub::Explain explain;
+    std::string commit;  // or version
+    bool records = true;
+    bool offline = false;
+    std::function<hub::Outcome<void>()> start;
+};
+hub::Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context& context);
+
+// Prints results and failures; writes the manifest. The exit code, or the error that ended it all.
+Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Report& report, hub::OutFolder* folder,
+                                 Context& context);
+
+hub::Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted);
+
+}  // namespace gdnctl::commands

@@ -1,0 +1,141 @@
+#include "commands/traces/wandb_download_trace.h"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/services/wandb.h"
+#include "platform/http_pool.h"
+#include "services/hub/wandb/artifacts.h"
+#include "services/hub/wandb/query.h"
+
+namespace gdnctl::commands::wandb_download_trace {
+
+namespace {
+
+using hub::Failure;
+using hub::Outcome;
+
+struct World {
+    WandbAccess access;
+    std::unique_ptr<HttpPool> pool;
+    std::unique_ptr<hub::Wire> wire;
+    std::optional<hub::OutFolder> folder;
+};
+
+Status connect(World& world, const TraceDownloadOptions& options, Context& context) {
+    if (context.env.get("WANDB_IDENTITY_TOKEN_FILE")) {
+        log::warning("WANDB_IDENTITY_TOKEN_FILE is not supported: the other sources of a key are used");
+    }
+    GDNCTL_TRY_ASSIGN(world.access, find_wandb(context.env));
+    HttpPoolSettings settings;
+    settings.ca_file = options.ca_bundle.value_or("");
+    GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(settings));
+    hub::Realm realm;
+    const auto url = hub::parse_url(world.access.url);
+    if (!url) {
+        return fail(ErrorKind::config,
+                    fmt::format("WANDB_BASE_URL is no usable address: {}", hub::shown(world.access.url)));
+    }
+    realm.endpoint = *url;
+    const std::string credentials = wandb::base64("api:" + world.access.key);
+    register_secret(credentials);
+    realm.authorization = "Basic " + credentials;
+    world.wire = std::make_unique<hub::Wire>(*world.pool, std::move(realm), retry_policy(options, context),
+                                             context.clock, context.stop);
+    return {};
+}
+
+Outcome<void> download(World& world, const Options& options, TraceDownloadOptions& where, hub::Report& report,
+                       Context& context) {
+    const auto path = wandb::parse_run_target(options.target, options.run.entity, options.run.project);
+    if (!path) return tl::unexpected(hub::failure_of(path.error()));
+    if (where.output_dir.empty()) where.output_dir = ".profiles/wandb/" + path->run;
+    auto selection = hub::Selection::make(where.selection);
+    if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
+    if (const Status ok = check_download_options(where); !ok) return tl::unexpected(hub::failure_of(ok.error()));
+    if (const Status ready = connect(world, where, context); !ready)
+        return tl::unexpected(hub::failure_of(ready.error()));
+    report.head = {{"source", "wandb"},      {"endpoint", world.access.url},
+                   {"entity", path->entity}, {"project", path->project},
+                   {"run_id", path->run},    {"artifact", ""},
+                   {"version", ""}};
+    wandb::RunArtifacts artifacts(world.access, *path, *world.wire);
+    auto listing = artifacts.list(options.run.artifact, options.run.alias, *selection);
+    if (!listing) return tl::unexpected(std::move(listing).error());
+    const std::string version = listing->artifact.version_name();
+    report.head[report.head.size() - 2].second = listing->artifact.collection;
+    report.head.back().second = version;
+    if (listing->files.empty() && !where.allow_empty) {
+        return tl::unexpected(
+            nothing_matched(fmt::format("no matching files in {}:{}", listing->artifact.collection, version),
+                            listing->others, selection->prefix()));
+    }
+    report.files = std::move(listing->files);
+    auto folder = hub::OutFolder::open(context.cwd / where.output_dir, true);
+    if (!folder) return tl::unexpected(std::move(folder).error());
+    world.folder.emplace(std::move(*folder));
+    DownloadRun run{where, *world.folder, world.wire.get(), {}, version, false, false, {}};
+    run.explain = [&artifacts](const std::string& url, int status, const HttpHeaders& headers, std::string_view body) {
+        return artifacts.explain(url, status, headers, body);
+    };
+    return download_all(run, report, context);
+}
+
+}  // namespace
+
+void describe_run(cli::Args& args, RunOptions& options) {
+    constexpr std::string_view k_group = "W&B";
+    args.option(options.entity, {.names = "--entity",
+                                 .value = "NAME",
+                                 .help = "user or team of the run",
+                                 .group = k_group,
+                                 .env = "WANDB_ENTITY"});
+    args.option(options.project, {.names = "--project",
+                                  .value = "NAME",
+                                  .help = "project of the run",
+                                  .group = k_group,
+                                  .env = "WANDB_PROJECT"});
+    args.option(options.artifact, {.names = "--artifact",
+                                   .value = "NAME[:ALIAS]",
+                                   .help = "this artifact instead of the run's profile",
+                                   .group = k_group});
+    args.option(options.alias, {.names = "--alias",
+                                .value = "ALIAS",
+                                .help = "the artifact with this alias or version (v0), not the newest",
+                                .group = k_group});
+}
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Downloads the profile that a run logged at Weights & Biases as an artifact of type jax_profile. Every file is "
+        "checked "
+        "against its MD5 while it arrives; an interrupted download continues when the same command runs again.");
+    args.about(
+        "The key comes from WANDB_API_KEY, W&B's settings file or the netrc file; WANDB_BASE_URL names another "
+        "server.");
+    args.positional(options.target, {.name = "RUN", .help = "ENTITY/PROJECT/RUN, the run's web address, or a run id"});
+    describe_run(args, options.run);
+    describe_selection(args, options.download);
+    describe_transfer(args, options.download, ".profiles/wandb/RUN");
+    describe_download_codes(args);
+    args.example("gdnctl wandb-download-trace marin-community/marin/RUN_ID",
+                 "its JSON traces, below .profiles/wandb/RUN_ID");
+    args.example("gdnctl wandb-download-trace RUN_ID --entity marin-community --project marin --include-xplane");
+    args.see_also("hf-download-trace");
+    args.see_also("docs/trace-downloads.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    World world;
+    hub::Report report;
+    report.head = {{"source", "wandb"}, {"endpoint", ""}, {"entity", ""}, {"project", ""},
+                   {"run_id", ""},      {"artifact", ""}, {"version", ""}};
+    TraceDownloadOptions where = options.download;
+    if (auto done = download(world, options, where, report, context); !done) report.error = std::move(done).error();
+    return report_download(where, report, world.folder ? &*world.folder : nullptr, context);
+}
+
+}  // namespace gdnctl::commands::wandb_download_trace

@@ -1,0 +1,25 @@
+// gdnctl wandb-download-trace: fetch the profile that a run left at Weights & Biases.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "commands/traces/trace_download.h"
+
+namespace gdnctl::commands::wandb_download_trace {
+
+struct RunOptions {
+    std::optional<std::string> entity, project, artifact, alias;
+};
+
+struct Options {
+    TraceDownloadOptions download;
+    RunOptions run;
+    std::string target;
+};
+
+void describe_run(cli::Args& args, RunOptions& options);
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::wandb_download_trace

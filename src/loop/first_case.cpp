@@ -1,0 +1,131 @@
+#include "loop/first_case.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "loop/oracle_finding.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr std::size_t k_longest_line = 200;
+constexpr std::size_t k_most_asserted = 3;
+
+using Lines = std::vector<std::string_view>;
+
+std::string cut(std::string_view line) {
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
+    if (line.size() <= k_longest_line) return text::visible(text::repair_utf8(line));
+    return text::visible(text::repair_utf8(line.substr(0, k_longest_line))) + "…";
+}
+
+std::vector<std::string> of_oracle(const Lines& lines) {
+    OracleFindingReader reader;
+    for (const auto line : lines) reader.line(line);
+    return reader.finding().lines;
+}
+
+// "____ test_forward[128] ____" -> "test_forward[128]"; empty: another line.
+std::string_view test_of(std::string_view line) {
+    if (!line.starts_with("___") || !line.ends_with("___")) return {};
+    line = line.substr(std::min(line.find_first_not_of('_'), line.size()));
+    line = text::trim(line.substr(0, line.find_last_not_of('_') + 1));
+    return line;
+}
+
+// "tests/test_gdn.py:12: AssertionError"
+bool is_place(std::string_view line) {
+    const std::size_t colon = line.find(".py:");
+    if (colon == std::string_view::npos || line.find(' ') < colon) return false;
+    const std::string_view rest = line.substr(colon + 4);
+    return text::parse_int(rest.substr(0, rest.find(':'))).has_value();
+}
+
+std::vector<std::string> of_pytest(const Lines& lines) {
+    std::vector<std::string> out;
+    const auto first = std::find_if(lines.begin(), lines.end(), [](auto line) { return !test_of(line).empty(); });
+    std::size_t asserted = 0;
+    bool place = false, called = false;
+    for (auto at = first; at != lines.end(); ++at) {
+        if (at == first) {
+            out.push_back(cut(test_of(*at)));
+        } else if (at->starts_with("====") || at->starts_with("----") || !test_of(*at).empty()) {
+            break;
+        } else if (at->starts_with(">") && !called) {
+            called = true;
+            out.push_back(cut(*at));
+        } else if (at->starts_with("E ") && asserted < k_most_asserted) {
+            ++asserted;
+            out.push_back(cut(*at));
+        } else if (is_place(*at) && asserted > 0 && !place) {
+            place = true;
+            out.push_back(cut(*at));
+        }
+    }
+    if (!out.empty()) return out;
+    const auto summary =
+        std::find_if(lines.begin(), lines.end(), [](auto line) { return line.starts_with("FAILED "); });
+    if (summary != lines.end()) out.push_back(cut(*summary));
+    return out;
+}
+
+std::vector<std::string> some_from(const Lines& lines, Lines::const_iterator at) {
+    std::vector<std::string> out;
+    for (; at != lines.end() && out.size() < k_case_lines; ++at) {
+        if (!text::trim(*at).empty()) out.push_back(cut(*at));
+    }
+    return out;
+}
+
+std::vector<std::string> of_compiler(const Lines& lines) {
+    const auto error = std::find_if(lines.begin(), lines.end(), [](std::string_view line) {
+        const std::size_t at = line.find(": error: ");
+        return at != std::string_view::npos || line.find(": fatal error: ") != std::string_view::npos;
+    });
+    return error == lines.end() ? std::vector<std::string>() : some_from(lines, error);
+}
+
+// What was raised, and the frames next to it.
+std::vector<std::string> of_python(const Lines& lines) {
+    const auto begin = std::find_if(lines.rbegin(), lines.rend(),
+                                    [](auto line) { return line.starts_with("Traceback (most recent call last)"); });
+    if (begin == lines.rend()) return {};
+    std::vector<std::string> frames;
+    for (auto at = begin.base(); at != lines.end(); ++at) {
+        frames.push_back(cut(*at));
+        if (!at->empty() && at->front() != ' ') break;
+    }
+    if (frames.size() > k_case_lines) frames.erase(frames.begin(), frames.end() - k_case_lines);
+    return frames;
+}
+
+std::vector<std::string> last_of_all(const Lines& lines) {
+    std::vector<std::string> out;
+    for (auto at = lines.rbegin(); at != lines.rend() && out.size() < k_case_lines; ++at) {
+        if (!text::trim(*at).empty()) out.push_back(cut(*at));
+    }
+    std::reverse(out.begin(), out.end());
+    return out;
+}
+
+}  // namespace
+
+std::vector<std::string> first_failing_case(std::string_view log) {
+    const Lines lines = text::split(log, '\n');
+    for (const auto find : {of_oracle, of_pytest, of_compiler, of_python}) {
+        if (auto found = find(lines); !found.empty()) return found;
+    }
+    return last_of_all(lines);
+}
+
+std::string failing_case_text(std::string_view what, const std::vector<std::string>& lines, std::string_view path) {
+    if (lines.empty()) return fmt::format("{}; it printed nothing: {}", what, path);
+    std::string out = fmt::format("{}; the first failing case:\n", what);
+    for (const std::string& line : lines) out += "  " + line + "\n";
+    return out + fmt::format("all of it: {}", path);
+}
+
+}  // namespace gdnctl::loop

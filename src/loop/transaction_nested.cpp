@@ -1,0 +1,91 @@
+// Repositories that were made inside of where an agent works: what they hold stays, and is out of the way.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "loop/transaction.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool contains(const std::vector<std::string>& paths, const std::string& path) {
+    return std::find(paths.begin(), paths.end(), path) != paths.end();
+}
+
+}  // namespace
+
+// In place some may be the user's: those that were there before.
+Status Transactions::look_inside() {
+    if (m_slot) return {};
+    GDNCTL_TRY_ASSIGN(GitNested nested, m_repository.nested());
+    m_inside = std::move(nested.around_files);
+    if (m_settings.clean) return {};
+    GDNCTL_TRY_ASSIGN(const auto entries, m_repository.status());
+    for (const auto& entry : entries) {
+        const bool inside = entry.kind == GitStatusEntry::Kind::untracked && entry.path.ends_with('/');
+        if (inside) m_inside->push_back(entry.path.substr(0, entry.path.size() - 1));
+    }
+    return {};
+}
+
+// At paths that the tree tracks, or, in a slot, where git ignores all: before a snapshot, which sees links alone.
+Status Transactions::move_nested(int iteration, std::string_view leaf, const Base& base, Leftovers& found) {
+    GDNCTL_TRY_ASSIGN(const GitNested nested, tree().nested());
+    std::vector<std::string> paths;
+    for (const auto& link : nested.links) {
+        GDNCTL_TRY_ASSIGN(const bool users, m_slot ? Result<bool>(false) : m_repository.has_link(base.sha, link));
+        if (users) continue;
+        paths.push_back(link);
+        GDNCTL_TRY(m_repository.fetch_from(tree().root() / link,
+                                           ref(iteration, fmt::format("{}-in-repository-{}", leaf, paths.size()))));
+    }
+    const std::vector<std::string> links = paths;
+    for (const auto& folder : nested.around_files) {
+        const bool users = !m_slot && (!m_inside || contains(*m_inside, folder));
+        if (!users) paths.push_back(folder + "/.git");
+    }
+    if (m_slot) {
+        GDNCTL_TRY_ASSIGN(const auto unpublished, m_slot->unpublished());
+        paths.insert(paths.end(), unpublished.begin(), unpublished.end());
+    }
+    GDNCTL_TRY(move_aside(iteration, paths, found));
+    for (const auto& link : links) {
+        GDNCTL_TRY_ASSIGN(const bool committed, tree().has_link("HEAD", link));
+        if (!committed) GDNCTL_TRY(tree().unstage(link));
+        // An empty folder is to git a submodule that is not checked out; a missing one is a change.
+        std::error_code problem;
+        if (committed) fs::create_directories(tree().root() / link, problem);
+    }
+    return {};
+}
+
+// Those that a snapshot named.
+Status Transactions::move_untracked(int iteration, std::vector<std::string> paths, Leftovers& found) {
+    const auto is_users = [&](const std::string& path) { return !m_inside || contains(*m_inside, path); };
+    if (!m_slot && !m_settings.clean) std::erase_if(paths, is_users);
+    return move_aside(iteration, paths, found);
+}
+
+Status Transactions::move_aside(int iteration, const std::vector<std::string>& paths, Leftovers& found) {
+    const fs::path folder = m_artefacts.path(iteration, "repositories");
+    GDNCTL_TRY_ASSIGN(
+        auto places, m_slot ? m_slot->move_repositories_aside(paths, folder) : m_repository.move_inside(paths, folder));
+    found.repositories.insert(found.repositories.end(), places.begin(), places.end());
+    return {};
+}
+
+// A link that the iteration made, which no clone could follow.
+Status Transactions::judge_links(Candidate& candidate) const {
+    std::vector<std::string> links;
+    for (const auto& change : candidate.files) {
+        const bool made = change.new_mode == "160000" && (m_slot || change.old_mode != "160000");
+        if (made) links.push_back(change.path);
+    }
+    GDNCTL_TRY_ASSIGN(candidate.bare_links, m_repository.unnamed_links(candidate.head, links));
+    return {};
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,163 @@
+// Repositories inside a checkout that are none of its submodules. Git shows them badly: as one link to a commit, or,
+// around files that the checkout tracks, not at all; and who cleans the checkout takes their history away.
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/services/git_checkout.h"
+#include "services/git/calls.h"
+#include "services/git/hidden.h"
+
+namespace gdnctl {
+
+namespace fs = std::filesystem;
+using git::Words;
+
+namespace {
+
+bool has_git(const fs::path& folder) {
+    std::error_code problem;
+    return fs::exists(fs::symlink_status(folder / ".git", problem));
+}
+
+// What .gitmodules names, as `tree` has it ("" is the index).
+Result<std::set<std::string>> named_modules(const git::Calls& calls, std::string_view tree) {
+    GDNCTL_TRY_ASSIGN(const ProcessResult said,
+                      calls.run({"config", "-z", "--blob", fmt::format("{}:.gitmodules", tree), "--get-regexp",
+                                 R"(^submodule\..*\.path$)"}));
+    std::set<std::string> paths;
+    if (!said.ok()) return paths;  // there is no such file, or it names none
+    for (const auto item : text::split(said.out, '\0')) {
+        const auto at = item.find('\n');
+        if (at != std::string_view::npos) paths.emplace(item.substr(at + 1));
+    }
+    return paths;
+}
+
+// The index: paths of links, and folders that hold other files, as deep as they go.
+Status read_index(const git::Calls& calls, std::set<std::string>& links, std::set<std::string>& folders) {
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "--stage", "-z"}));
+    std::string_view last;
+    for (const auto item : text::split(out, '\0')) {
+        const auto tab = item.find('\t');  // MODE ID STAGE\tPATH
+        if (tab == std::string_view::npos) continue;
+        const std::string_view path = item.substr(tab + 1);
+        if (item.starts_with("160000 ")) links.emplace(path);
+        auto end = path.rfind('/');
+        if (end == std::string_view::npos || path.substr(0, end) == last) continue;
+        last = path.substr(0, end);
+        for (; end != std::string_view::npos; end = path.rfind('/', end - 1)) {
+            if (!folders.emplace(path.substr(0, end)).second || end == 0) break;
+        }
+    }
+    return {};
+}
+
+// A folder that git ignores is not looked into by git: repositories in it, as deep as they lie.
+void find_repositories(const fs::path& root, const fs::path& folder, std::vector<std::string>& found) {
+    std::error_code problem;
+    if (!fs::is_directory(fs::symlink_status(folder, problem))) return;
+    if (has_git(folder)) found.push_back(folder.lexically_relative(root).string());
+    for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+        std::error_code inner;
+        if (at->path().filename() != ".git" && at->is_directory(inner) && !at->is_symlink(inner)) {
+            find_repositories(root, at->path(), found);
+        }
+    }
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> GitCheckout::unnamed_links(std::string_view commit,
+                                                            std::span<const std::string> paths) const {
+    std::vector<std::string> unnamed;
+    if (paths.empty()) return unnamed;
+    GDNCTL_TRY_ASSIGN(const auto named, named_modules(*m_calls, commit));
+    std::copy_if(paths.begin(), paths.end(), std::back_inserter(unnamed),
+                 [&](const std::string& path) { return !named.contains(path); });
+    return unnamed;
+}
+
+Result<GitNested> GitCheckout::nested() const {
+    std::set<std::string> links, folders;
+    GDNCTL_TRY(read_index(*m_calls, links, folders));
+    GitNested found;
+    std::vector<std::string> filled;
+    for (const auto& path : links) {
+        if (has_git(root() / path)) filled.push_back(path);
+    }
+    GDNCTL_TRY_ASSIGN(found.links, unnamed_links({}, filled));
+    for (const auto& path : folders) {
+        if (has_git(root() / path)) found.around_files.push_back(path);
+    }
+    return found;
+}
+
+Result<bool> GitCheckout::has_link(std::string_view commit, std::string_view path) const {
+    GDNCTL_TRY_ASSIGN(const std::string entry, m_calls->output({"--literal-pathspecs", "ls-tree", "-z", "--full-tree",
+                                                                std::string(commit), "--", std::string(path)}));
+    return entry.starts_with("160000 ");
+}
+
+Result<bool> GitCheckout::is_published(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const std::string own,
+                      m_calls->output({"rev-list", "--max-count=1", std::string(commit), "--not", "--remotes"}));
+    return own.empty();
+}
+
+Status GitCheckout::fetch_from(const fs::path& repository, std::string_view ref) const {
+    GDNCTL_TRY_ASSIGN(
+        const ProcessResult fetched,
+        m_calls->run({"-c", "protocol.file.allow=always", "fetch", "-q", "--no-tags", "--no-write-fetch-head",
+                      "--recurse-submodules=no", repository.string(), fmt::format("+HEAD:{}", ref)}));
+    // One without a commit, or a damaged one.
+    if (!fetched.ok()) log::debug("nothing is fetched from {}: {}", repository.string(), git::reason_of(fetched.err));
+    return {};
+}
+
+Status GitCheckout::unstage(std::string_view path) const {
+    git::CallOptions paths;
+    paths.input = std::string(path) + '\0';
+    return m_calls->done({"update-index", "-z", "--force-remove", "--stdin"}, paths);
+}
+
+Result<std::vector<fs::path>> GitCheckout::move_inside(std::span<const std::string> paths,
+                                                       const fs::path& folder) const {
+    std::vector<fs::path> places;
+    for (const auto& path : paths) {
+        fs::path to = folder / path;
+        std::error_code problem;
+        for (int n = 2; fs::exists(fs::symlink_status(to, problem)); ++n) to = folder / fmt::format("{}.{}", path, n);
+        GDNCTL_TRY(git::move_folder(root() / path, to));
+        log::warning("{} in {} is a repository of its own: it is in {} now", path, root().string(), to.string());
+        places.push_back(std::move(to));
+    }
+    return places;
+}
+
+Result<std::vector<std::string>> GitSlot::unpublished() const {
+    const git::Calls& calls = *m_checkout.m_calls;
+    GDNCTL_TRY_ASSIGN(const std::string ignored,
+                      calls.output({"ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"}));
+    std::vector<std::string> all, found;
+    for (const auto path : text::split(ignored, '\0')) {
+        if (!path.ends_with('/')) continue;
+        find_repositories(m_checkout.root(), m_checkout.root() / path.substr(0, path.size() - 1), all);
+    }
+    git::CallOptions elsewhere;
+    for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) elsewhere.env[name] = std::nullopt;
+    for (const auto& path : all) {
+        // Below one that is kept already?
+        if (!found.empty() && (path + "/").starts_with(found.back() + "/")) continue;
+        const Words words = {
+            "-C", (m_checkout.root() / path).string(), "rev-list", "--max-count=1", "--all", "--not", "--remotes"};
+        GDNCTL_TRY_ASSIGN(const ProcessResult own, calls.run(words, elsewhere));
+        if (own.ok() && !text::trim(own.out).empty()) found.push_back(path);
+    }
+    return found;
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,114 @@
+#include "services/hub/hf/access.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/redact.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/url.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// "~" and "$NAME" as a shell would read them.
+std::string expanded(const Env& env, std::string path) {
+    if (path == "~" || path.starts_with("~/")) path.replace(0, 1, env.get("HOME").value_or(""));
+    for (std::size_t at = path.find('$'); at != std::string::npos; at = path.find('$', at + 1)) {
+        const bool braced = at + 1 < path.size() && path[at + 1] == '{';
+        const std::size_t from = at + (braced ? 2 : 1);
+        std::size_t end = from;
+        while (end < path.size() && (std::isalnum(static_cast<unsigned char>(path[end])) != 0 || path[end] == '_'))
+            ++end;
+        const auto value = env.get(std::string_view(path).substr(from, end - from));
+        if (value) path.replace(at, end - at + (braced ? 1 : 0), *value);
+    }
+    return path;
+}
+
+std::string value_of(const Env& env, std::string_view name) { return expanded(env, env.get(name).value_or("")); }
+
+fs::path home_of(const Env& env) {
+    if (std::string home = value_of(env, "HF_HOME"); !home.empty()) return home;
+    if (std::string cache = value_of(env, "XDG_CACHE_HOME"); !cache.empty()) return fs::path(cache) / "huggingface";
+    return fs::path(env.get("HOME").value_or("")) / ".cache/huggingface";
+}
+
+Result<HfToken> checked(std::string_view raw, std::string source) {
+    HfToken token{std::string(text::trim(raw)), std::move(source)};
+    if (token.value.empty()) return HfToken{};
+    register_secret(token.value);
+    const bool clean = std::all_of(token.value.begin(), token.value.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) > ' ' && c != '\x7f'; });
+    if (clean) return token;
+    return fail(ErrorKind::authentication,
+                fmt::format("the token from {} holds a blank or a control character", token.source),
+                "look for a line end or a second line in it");
+}
+
+}  // namespace
+
+bool env_is_true(const Env& env, std::string_view name) {
+    const std::string value = text::to_lower(env.get(name).value_or(""));
+    return value == "1" || value == "on" || value == "yes" || value == "true";
+}
+
+std::optional<std::chrono::milliseconds> env_seconds(const Env& env, std::string_view name) {
+    const auto seconds = text::parse_double(env.get(name).value_or(""));
+    constexpr double k_longest = 1e6;
+    if (!seconds || *seconds <= 0 || *seconds > k_longest) return std::nullopt;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+}
+
+Result<HfToken> find_hf_token(const Env& env, const TokenOptions& options) {
+    if (options.no_token) return HfToken{};
+    if (options.token) {
+        log::warning("--token can be read by others in the list of processes; HF_TOKEN or --token-file cannot");
+        return checked(*options.token, "--token");
+    }
+    if (options.token_file) {
+        GDNCTL_TRY_ASSIGN(const std::string text, read_file(*options.token_file, {.limit = 1U << 16U}));
+        return checked(text, options.token_file->string());
+    }
+    if (env_is_true(env, "HF_HUB_DISABLE_IMPLICIT_TOKEN")) return HfToken{};
+    if (!env.get("HF_OIDC_RESOURCE").value_or("").empty()) {
+        log::warning("HF_OIDC_RESOURCE is not supported: the other sources of a token are used");
+    }
+    for (const std::string_view name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}) {
+        GDNCTL_TRY_ASSIGN(HfToken token, checked(env.get(name).value_or(""), fmt::format("${}", name)));
+        if (!token.value.empty()) return token;
+    }
+    const std::string named = value_of(env, "HF_TOKEN_PATH");
+    const fs::path file = named.empty() ? home_of(env) / "token" : fs::path(named);
+    const auto text = read_file_if_exists(file, 1U << 16U);
+    if (!text) return fail(ErrorKind::authentication, text.error().text(), text.error().hint);
+    return checked(text->value_or(""), file.string());
+}
+
+Result<HfPlaces> find_hf_places(const Env& env, const std::optional<std::string>& endpoint) {
+    HfPlaces places;
+    places.endpoint = endpoint.value_or(env.get("HF_ENDPOINT").value_or(""));
+    if (text::trim(places.endpoint).empty()) places.endpoint = "https://huggingface.co";
+    places.endpoint = text::trim(places.endpoint);
+    while (places.endpoint.ends_with('/')) places.endpoint.pop_back();
+    const auto url = parse_url(places.endpoint);
+    if (!url || !url->query.empty()) {
+        return fail(ErrorKind::usage, fmt::format("the endpoint '{}' is no address of a Hub", shown(places.endpoint)),
+                    "give it as https://HOST[/PREFIX], in --endpoint or HF_ENDPOINT");
+    }
+    places.home = home_of(env);
+    for (const std::string_view name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+        if (places.cache.empty()) places.cache = value_of(env, name);
+    }
+    if (places.cache.empty()) places.cache = places.home / "hub";
+    places.offline = env_is_true(env, "HF_HUB_OFFLINE") || env_is_true(env, "TRANSFORMERS_OFFLINE");
+    return places;
+}
+
+}  // namespace gdnctl::hub

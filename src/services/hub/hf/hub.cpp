@@ -1,0 +1,277 @@
+#include "services/hub/hf/hub.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "services/hub/hf/link_header.h"
+#include "services/hub/transfer/layout.h"
+#include "services/hub/transfer/safe_path.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr std::size_t k_sha1_digits = 40;
+constexpr std::size_t k_most_others = 5000;
+constexpr std::size_t k_most_kept = 100'000;  // entries of a full listing; a larger one is not recorded
+constexpr std::size_t k_most_pages = 10'000;
+constexpr std::size_t k_longest_tree = std::size_t{64} << 20;
+constexpr std::int64_t k_largest_file = 50'000'000'000;  // over plain HTTP
+constexpr int k_ok = 200;
+
+bool is_html(const WireAnswer& answer) { return text::trim(answer.body).starts_with('<'); }
+
+std::string unquoted(std::string_view etag) {
+    if (etag.starts_with("W/")) etag.remove_prefix(2);
+    if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
+    return std::string(etag);
+}
+
+}  // namespace
+
+std::vector<std::string> hub_hosts() { return {"huggingface.co", "hf.co", "hub-ci.huggingface.co"}; }
+
+HfRepo::HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, Wire* wire, OutFolder& folder)
+    : m_target(std::move(target)),
+      m_places(places),
+      m_token_source(std::move(token_source)),
+      m_wire(wire),
+      m_folder(folder) {}
+
+std::string HfRepo::api(std::string_view rest) const {
+    return fmt::format("{}/api/{}/{}/{}", m_places.endpoint, plural_of(m_target.type), m_target.id, rest);
+}
+
+std::string HfRepo::resolve_url(std::string_view path) const {
+    const std::string type = m_target.type == RepoType::model ? "" : fmt::format("{}/", plural_of(m_target.type));
+    return fmt::format("{}/{}{}/resolve/{}/{}", m_places.endpoint, type, m_target.id, m_commit,
+                       percent_encode(path, "/"));
+}
+
+Asked HfRepo::asked(const std::string& url) const {
+    return {m_target.type, m_target.id, m_target.revision.value_or("main"), url, m_token_source, m_places.endpoint};
+}
+
+Failure HfRepo::explain(const std::string& url, int status, const HttpHeaders& headers, std::string_view body) const {
+    return explain_answer(asked(url), status, headers, body);
+}
+
+Failure HfRepo::failed(const WireAnswer& answer) const {
+    Failure failure = explain(answer.url, answer.status, answer.headers, answer.body);
+    if (!answer.gave_up.empty()) failure.message += fmt::format(" ({})", answer.gave_up);
+    return failure;
+}
+
+Outcome<std::string> HfRepo::revision_offline() const {
+    const std::string revision = m_target.revision.value_or("main");
+    if (auto commit = HubCache(m_places.cache, m_target.type, m_target.id).commit_of(revision)) return *commit;
+    Failure failure;
+    failure.message = fmt::format("offline, and which commit '{}' is in '{}' is not known on this machine",
+                                  shown(revision), m_target.id);
+    failure.hint = "give the commit, 40 digits, as --revision";
+    return tl::unexpected(std::move(failure));
+}
+
+Outcome<std::string> HfRepo::resolve_revision() {
+    const std::string revision = m_target.revision.value_or("main");
+    if (is_hex(revision, k_sha1_digits)) return revision;
+    if (m_wire == nullptr) return revision_offline();
+    auto answer = m_wire->ask(api("revision/" + percent_encode(revision)));
+    if (!answer) return tl::unexpected(std::move(answer).error());
+    if (const auto warning = find_header(answer->headers, "x-hf-warning"))
+        log::warning("the Hub says: {}", shown(*warning));
+    if (answer->status != k_ok) return tl::unexpected(failed(*answer));
+    auto parsed = parse_revision(answer->body);
+    if (!parsed) return tl::unexpected(no_hub(asked(answer->url), parsed.error().message));
+    if (!parsed->id.empty() && parsed->id != m_target.id && check_repo_id(parsed->id)) {
+        log::info("'{}' is now named '{}'", m_target.id, parsed->id);
+        m_target.id = parsed->id;
+    }
+    return parsed->commit;
+}
+
+void HfRepo::sort_out(HfListing& listing, const Selection& selection, std::vector<TreeFile> files, bool keep_all) {
+    for (TreeFile& file : files) {
+        const bool exact = m_target.is_file && file.path == selection.prefix();
+        if (keep_all && m_all_known) m_all.emplace(file.path, file);
+        if (m_all.size() > k_most_kept) {
+            m_all_known = false;
+            m_all.clear();
+        }
+        if (exact || selection.takes(file.path)) {
+            listing.files.push_back(std::move(file));
+        } else {
+            if (why_unsafe(file.path)) ++m_unsafe;
+            if (listing.others.size() < k_most_others) listing.others.push_back(std::move(file.path));
+        }
+    }
+}
+
+// Where a listing goes on. A mirror may hand on links to the Hub itself; any other place would get the token.
+Outcome<std::string> HfRepo::page_after(const std::string& link) const {
+    const Realm& realm = m_wire->realm();
+    const auto absolute =
+        link.starts_with('/') && !link.starts_with("//") ? parse_url(realm.endpoint.origin() + link) : parse_url(link);
+    Failure failure;
+    failure.message = fmt::format("the listing goes on at {}, which is not {}", shown(link), realm.endpoint.origin());
+    if (!absolute) return tl::unexpected(std::move(failure));
+    Hop from = first_hop(realm, realm.endpoint);
+    const auto next = next_hop(realm, from, absolute->text());
+    if (!next || !next->url.same_origin(realm.endpoint)) return tl::unexpected(std::move(failure));
+    return next->url.text();
+}
+
+Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection, std::string_view prefix,
+                                 bool& missing) {
+    std::string url = api(fmt::format("tree/{}{}?recursive=true&expand=false", m_commit,
+                                      prefix.empty() ? "" : "/" + percent_encode(prefix)));
+    std::set<std::string> seen;
+    while (!url.empty()) {
+        const auto circle = [&] {
+            return tl::unexpected(
+                Failure{ErrorKind::infrastructure, "the listing goes in a circle, or never ends", {}, 0, {}});
+        };
+        if (!seen.insert(url).second || seen.size() > k_most_pages) return circle();
+        auto answer = m_wire->ask(url);
+        if (!answer) return tl::unexpected(std::move(answer).error());
+        if (!prefix.empty() && find_header(answer->headers, "x-error-code") == "EntryNotFound") {
+            missing = true;
+            return {};
+        }
+        if (answer->status != k_ok) return tl::unexpected(failed(*answer));
+        if (is_html(*answer)) return tl::unexpected(no_hub(asked(url), "it answers with a web page"));
+        auto files = parse_tree_page(answer->body);
+        if (!files) {
+            Failure failure = failure_of(files.error());
+            failure.kind = ErrorKind::infrastructure;
+            failure.message += fmt::format(" (from {})", shown(answer->url));
+            return tl::unexpected(std::move(failure));
+        }
+        sort_out(listing, selection, std::move(*files), prefix.empty());
+        url.clear();
+        if (const auto link = next_link(find_header(answer->headers, "link").value_or(""))) {
+            auto next = page_after(*link);
+            if (!next) return tl::unexpected(std::move(next).error());
+            url = std::move(*next);
+        }
+    }
+    return {};
+}
+
+// By an earlier full listing of the same commit.
+bool HfRepo::take_known_tree(HfListing& listing, const Selection& selection) {
+    const HubCache cache(m_places.cache, m_target.type, m_target.id);
+    const auto text = m_folder.read(tree_path(m_commit), k_longest_tree);
+    auto files = text && *text ? parse_tree_file(**text) : std::nullopt;
+    if (!files && m_wire == nullptr) files = cache.tree(m_commit);
+    if (!files && m_wire == nullptr) files = cache.snapshot(m_commit);
+    if (!files) return false;
+    sort_out(listing, selection, std::move(*files), false);
+    return true;
+}
+
+Outcome<void> HfRepo::finish(HfListing& listing, const Selection& selection) {
+    std::map<std::string, TreeFile> by_path;
+    std::vector<std::string> paths;
+    for (TreeFile& file : listing.files) {
+        paths.push_back(file.path);
+        by_path.emplace(file.path, std::move(file));
+    }
+    listing.files.clear();
+    for (const std::string& path : selection.finish(std::move(paths))) {
+        if (const auto why = why_unsafe(path)) {
+            Failure failure;
+            failure.kind = ErrorKind::local_io;
+            failure.message = fmt::format("unsafe file name in the repository: '{}': {}", shown(path), *why);
+            failure.hint = "leave it out with --exclude, if the rest is wanted";
+            return tl::unexpected(std::move(failure));
+        }
+        listing.files.push_back(by_path.at(path));
+    }
+    if (m_unsafe > 0) log::warning("the repository has {} file(s) with an unsafe name that are not wanted", m_unsafe);
+    return {};
+}
+
+Outcome<HfListing> HfRepo::list(const Selection& selection) {
+    auto commit = resolve_revision();
+    if (!commit) return tl::unexpected(std::move(commit).error());
+    m_commit = std::move(*commit);
+    HfListing listing;
+    listing.commit = m_commit;
+    if (!take_known_tree(listing, selection) && m_wire != nullptr) {
+        bool missing = false;
+        const std::string& prefix = selection.prefix();
+        auto read = read_pages(listing, selection, prefix, missing);
+        if (!read) return tl::unexpected(std::move(read).error());
+        const bool nothing = listing.files.empty() && listing.others.empty();
+        bool whole = prefix.empty();
+        // The prefix may be a file's name; and suggestions need names.
+        if (!prefix.empty() && (missing || nothing)) {
+            read = read_pages(listing, selection, "", missing);
+            if (!read) return tl::unexpected(std::move(read).error());
+            whole = true;
+        }
+        if (whole && m_all_known) listing.tree_record = tree_file_text(m_all).value_or("");
+    }
+    listing.id = m_target.id;
+    if (auto done = finish(listing, selection); !done) return tl::unexpected(std::move(done).error());
+    return listing;
+}
+
+std::vector<Wanted> HfRepo::wanted(const HfListing& listing) const {
+    const HubCache cache(m_places.cache, m_target.type, m_target.id);
+    std::vector<Wanted> wanted;
+    for (const TreeFile& file : listing.files) {
+        Wanted one;
+        one.path = one.local = file.path;
+        one.size = file.size;
+        one.digest = file.digest();
+        one.etag = file.etag();
+        one.urls = {resolve_url(file.path)};
+        one.blob = cache.blob(file.etag());
+        if (file.size > k_largest_file) {
+            one.refused =
+                Failure{ErrorKind::infrastructure,
+                        fmt::format("{} has more than 50 GB, which the Hub gives out over Xet only", shown(file.path)),
+                        "use the official client for it",
+                        0,
+                        {}};
+        }
+        wanted.push_back(std::move(one));
+    }
+    return wanted;
+}
+
+Outcome<void> HfRepo::check_head(const TreeFile& file) {
+    Question question;
+    question.method = "HEAD";
+    question.stay = true;
+    auto answer = m_wire->ask(resolve_url(file.path), question);
+    if (!answer) return tl::unexpected(std::move(answer).error());
+    const bool elsewhere = answer->status / 100 == 3;
+    if (answer->status != k_ok && !elsewhere) return tl::unexpected(failed(*answer));
+    const auto header = [&](const char* linked, const char* plain) {
+        const auto value = find_header(answer->headers, linked);
+        return value ? value : elsewhere ? std::nullopt : find_header(answer->headers, plain);
+    };
+    if (!find_header(answer->headers, "x-repo-commit")) {
+        return tl::unexpected(no_hub(asked(answer->url), "the answer names no commit"));
+    }
+    const auto etag = header("x-linked-etag", "etag");
+    const auto size = text::parse_int(header("x-linked-size", "content-length").value_or(""));
+    const bool other_etag = etag && unquoted(*etag) != file.etag();
+    if (!other_etag && (!size || *size == file.size)) return {};
+    Failure failure;
+    failure.kind = ErrorKind::conflict;
+    failure.message = fmt::format("{}: listed as {} with {} bytes, but HEAD says {} with {}", shown(file.path),
+                                  file.etag(), file.size, shown(unquoted(etag.value_or("no etag"))),
+                                  size ? fmt::format("{} bytes", *size) : "no size");
+    return tl::unexpected(std::move(failure));
+}
+
+}  // namespace gdnctl::hub

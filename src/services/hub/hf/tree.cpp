@@ -1,0 +1,144 @@
+#include "services/hub/hf/tree.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr std::size_t k_sha1_digits = 40;
+constexpr std::size_t k_sha256_digits = 64;
+
+template <class Object>
+std::optional<std::string> string_at(const Object& object, const char* key) {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_string()) return std::nullopt;
+    return found->template get<std::string>();
+}
+
+template <class Object>
+std::optional<std::int64_t> size_at(const Object& object, const char* key) {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_number_integer()) return std::nullopt;
+    const auto value = found->template get<std::int64_t>();
+    return value < 0 ? std::nullopt : std::optional(value);
+}
+
+tl::unexpected<Error> malformed(std::string why) {
+    return fail(ErrorKind::bad_input, "the listing is malformed: " + std::move(why));
+}
+
+Result<std::optional<TreeFile>> entry_of(const Json& entry) {
+    if (!entry.is_object()) return malformed("an entry is no object");
+    if (string_at(entry, "type") != "file") return std::optional<TreeFile>();
+    TreeFile file;
+    const auto path = string_at(entry, "path");
+    const auto oid = string_at(entry, "oid");
+    const auto size = size_at(entry, "size");
+    if (!path) return malformed("a file has no path");
+    file.path = *path;
+    if (!oid || !is_hex(*oid, k_sha1_digits) || !size) return malformed("no oid or size of " + text::visible(*path));
+    file.blob_id = *oid;
+    file.size = *size;
+    if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) {
+        const auto sha256 = string_at(*lfs, "oid");
+        const auto content = size_at(*lfs, "size");
+        if (!sha256 || !is_hex(*sha256, k_sha256_digits) || !content) {
+            return malformed("no LFS oid or size of " + text::visible(*path));
+        }
+        file.lfs_sha256 = *sha256;
+        file.lfs_size = *content;
+        file.size = *content;
+    }
+    if (const auto xet = string_at(entry, "xetHash")) {
+        if (is_hex(*xet, k_sha256_digits)) {
+            file.xet_hash = *xet;
+        } else {
+            file.bad_xet_hash = true;
+        }
+    }
+    return std::optional(std::move(file));
+}
+
+}  // namespace
+
+Digest TreeFile::digest() const {
+    return lfs_sha256 ? Digest{Digest::Kind::sha256, *lfs_sha256} : Digest{Digest::Kind::git_sha1, blob_id};
+}
+
+Result<Revision> parse_revision(std::string_view json) {
+    // The list of all files is as long as the repository is large, and not wanted: what lies deeper is dropped at once.
+    const auto shallow = [](int depth, Json::parse_event_t event, Json& /*value*/) {
+        return depth <= 1 || event == Json::parse_event_t::key;
+    };
+    const Json value = Json::parse(json, shallow, false);
+    if (!value.is_object()) return fail(ErrorKind::bad_input, "the answer is no JSON object");
+    const auto commit = string_at(value, "sha");
+    if (!commit || !is_hex(*commit, k_sha1_digits)) return fail(ErrorKind::bad_input, "the answer names no commit");
+    return Revision{*commit, string_at(value, "id").value_or("")};
+}
+
+Result<std::vector<TreeFile>> parse_tree_page(std::string_view json) {
+    GDNCTL_TRY_ASSIGN(const Json page, parse_json(json, "the listing"));
+    if (!page.is_array()) return malformed("it is no list");
+    std::vector<TreeFile> files;
+    for (const Json& entry : page) {
+        GDNCTL_TRY_ASSIGN(auto file, entry_of(entry));
+        if (file) files.push_back(std::move(*file));
+    }
+    return files;
+}
+
+std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>& files) {
+    // By hand: an ordered Json looks through all its keys for each new one.
+    std::string text = "{\n \"format_version\": 1,\n \"files\": {";
+    bool first = true;
+    for (const auto& [path, file] : files) {
+        if (file.bad_xet_hash || !text::is_valid_utf8(path)) return std::nullopt;
+        text += fmt::format("{}\n  {}: {{\n   \"size\": {},\n   \"blob_id\": \"{}\"", first ? "" : ",",
+                            Json(path).dump(-1, ' ', true), file.size, file.blob_id);
+        if (file.lfs_sha256) {
+            text += fmt::format(",\n   \"lfs_sha256\": \"{}\",\n   \"lfs_size\": {}", *file.lfs_sha256, file.lfs_size);
+        }
+        if (file.xet_hash) text += fmt::format(",\n   \"xet_hash\": \"{}\"", *file.xet_hash);
+        text += "\n  }";
+        first = false;
+    }
+    text += first ? "}\n}" : "\n }\n}";
+    return text;
+}
+
+std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json) {
+    const auto tree = nlohmann::json::parse(json, nullptr, false);  // sorted keys: quick to fill
+    if (!tree.is_object()) return std::nullopt;
+    const auto version = tree.find("format_version");
+    const auto entries = tree.find("files");
+    if (version == tree.end() || *version != 1 || entries == tree.end() || !entries->is_object()) return std::nullopt;
+    std::vector<TreeFile> files;
+    for (const auto& [path, entry] : entries->items()) {
+        if (!entry.is_object()) return std::nullopt;
+        const auto blob = string_at(entry, "blob_id");
+        const auto size = size_at(entry, "size");
+        if (!blob || !is_hex(*blob, k_sha1_digits) || !size) return std::nullopt;
+        TreeFile file;
+        file.path = path;
+        file.blob_id = *blob;
+        file.size = *size;
+        if (const auto sha256 = string_at(entry, "lfs_sha256")) {
+            const auto content = size_at(entry, "lfs_size");
+            if (!is_hex(*sha256, k_sha256_digits) || !content) return std::nullopt;
+            file.lfs_sha256 = *sha256;
+            file.lfs_size = *content;
+            file.size = *content;
+        }
+        file.xet_hash = string_at(entry, "xet_hash");
+        files.push_back(std::move(file));
+    }
+    return files;
+}
+
+}  // namespace gdnctl::hub

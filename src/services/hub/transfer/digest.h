@@ -1,0 +1,34 @@
+// What a file's bytes must hash to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gdnctl/platform/hash.h"
+
+namespace gdnctl::hub {
+
+struct Digest {
+    enum class Kind { none, sha256, git_sha1, md5 };
+    Kind kind = Kind::none;
+    std::string hex;  // lower case
+};
+
+bool is_hex(std::string_view text, std::size_t digits);  // lower case
+
+// Hashes a file's bytes in order, as its Digest does.
+class Digester {
+public:
+    // `size`: of the whole file; git hashes it first.
+    static Result<Digester> create(Digest::Kind kind, std::int64_t size);
+    Status update(std::string_view bytes);
+    Result<std::string> hex();
+
+private:
+    Digester() = default;
+    std::optional<Hasher> m_hasher;  // none: nothing is hashed
+};
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,98 @@
+// Files fetched in parallel, each checked against its hash while it arrives, into an OutFolder.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "services/hub/transfer/digest.h"
+#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/out_folder.h"
+#include "services/hub/transfer/wire.h"
+
+namespace gdnctl::hub {
+
+// A file of the service.
+struct Wanted {
+    std::string path;   // there
+    std::string local;  // below the output folder
+    std::int64_t size = 0;
+    Digest digest;
+    std::string etag;                     // names the content
+    std::vector<std::string> urls;        // the next one is asked when one fails for good
+    bool first_without_token = false;     // the first of them is signed
+    std::filesystem::path blob;           // a copy of the content on this machine; empty: none
+    std::optional<Failure> refused = {};  // why it cannot be fetched at all
+};
+
+enum class FileStatus { downloaded, resumed, up_to_date, copied, failed, skipped };
+std::string_view word_of(FileStatus status);  // "up-to-date"
+
+struct FileResult {
+    FileStatus status = FileStatus::skipped;
+    std::int64_t bytes_transferred = 0;
+    std::chrono::milliseconds elapsed{0};
+    int attempts = 0;
+    std::optional<Failure> failure;
+};
+
+struct DownloadOptions {
+    int jobs = 8;
+    bool verify = true;
+    bool force = false;
+    bool records = true;   // the official client's metadata; not where names differ from the repository's
+    bool dry_run = false;  // finds out what there is to do, and writes nothing
+    bool offline = false;
+    std::string commit;
+};
+
+// What an answer that is no file means.
+using Explain =
+    std::function<Failure(const std::string& url, int status, const HttpHeaders& headers, std::string_view body)>;
+// Bytes that have come so far, and files that are done.
+using OnProgress = std::function<void(std::int64_t bytes, std::size_t files)>;
+
+class Downloader {
+public:
+    Downloader(OutFolder& folder, Wire* wire, DownloadOptions options, Explain explain, std::stop_token stop,
+               Clock& clock)
+        : m_folder(folder),
+          m_wire(wire),
+          m_options(std::move(options)),
+          m_explain(std::move(explain)),
+          m_stop(std::move(stop)),
+          m_clock(clock) {}
+
+    // What is there already, by records or hash, and what a local copy can give. The status of the others is `skipped`
+    // without a failure: they are to be fetched.
+    std::vector<FileResult> look(const std::vector<Wanted>& files);
+    // Fetches those others. A failing file stops none of the rest.
+    void fetch(const std::vector<Wanted>& files, std::vector<FileResult>& results, const OnProgress& progress);
+
+private:
+    friend class FileTransfer;
+    FileResult look_at(const Wanted& file);
+    Outcome<bool> is_there(const Wanted& file);
+    Outcome<bool> has_content(const Wanted& file, const UniqueFd& fd) const;
+    Outcome<bool> copy_blob(const Wanted& file);
+    Outcome<void> publish(const Wanted& file, std::string_view part);
+    Outcome<void> write_metadata(const Wanted& file);
+
+    OutFolder& m_folder;
+    Wire* m_wire;  // nullptr: offline or a dry run
+    const DownloadOptions m_options;
+    const Explain m_explain;
+    const std::stop_token m_stop;
+    Clock& m_clock;
+};
+
+// Feeds what `fd` holds from the start, `length` bytes of it, to `digester`. Errors: local_io, interrupted.
+Outcome<void> digest_file(int fd, std::int64_t length, Digester& digester, const std::stop_token& stop,
+                          const std::filesystem::path& name);
+
+}  // namespace gdnctl::hub

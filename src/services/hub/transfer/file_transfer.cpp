@@ -1,0 +1,368 @@
+#include "services/hub/transfer/file_transfer.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/signals.h"
+#include "services/hub/transfer/layout.h"
+#include "services/hub/transfer/rate_limit.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int k_ok = 200;
+constexpr int k_partial = 206;
+constexpr int k_unauthorized = 401;
+constexpr int k_forbidden = 403;
+constexpr int k_gone = 410;
+constexpr int k_bad_range = 416;
+constexpr std::int64_t k_worth_a_sidecar = std::int64_t{1} << 20;
+constexpr std::size_t k_error_body = std::size_t{64} << 10;
+constexpr std::string_view k_pointer = "version https://git-lfs.github.com/spec/v1";
+constexpr milliseconds k_lock_poll{100};
+constexpr std::chrono::seconds k_lock_word{10};
+constexpr mode_t k_lock_mode = 0664;
+
+bool delivers(int status) { return status == k_ok || status == k_partial; }
+
+std::string_view hash_name(Digest::Kind kind) {
+    switch (kind) {
+        case Digest::Kind::sha256: return "sha256";
+        case Digest::Kind::git_sha1: return "git sha1";
+        case Digest::Kind::md5: return "md5";
+        case Digest::Kind::none: break;
+    }
+    return "no hash";
+}
+
+}  // namespace
+
+FileTransfer::FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result)
+    : m_owner(owner), m_wire(wire), m_file(file), m_result(result) {}
+
+void FileTransfer::begin() {
+    m_begun = m_said = m_wire.clock().monotonic();
+    auto lock = m_owner.m_folder.open_file(lock_path(m_file.local), O_RDWR | O_CREAT, k_lock_mode);
+    if (!lock) return fail(std::move(lock).error());
+    m_lock = std::move(*lock);
+    try_lock();
+}
+
+void FileTransfer::poll() {
+    const Clock::Monotonic now = m_wire.clock().monotonic();
+    if (now < m_next_look) return;
+    if (m_state == State::locking) try_lock();
+    const auto gate = m_wire.gate();
+    if (m_state == State::waiting && (!gate || now >= *gate)) request();
+}
+
+// The lock is the official client's, so that both can work on one folder.
+void FileTransfer::try_lock() {
+    const Clock::Monotonic now = m_wire.clock().monotonic();
+    if (::flock(m_lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        m_waited = true;
+        m_next_look = now + k_lock_poll;
+        if (now - m_said >= k_lock_word) {
+            m_said = now;
+            log::info("waiting for another process that downloads {}", shown(m_file.path));
+        }
+        return;
+    }
+    if (m_waited) {  // the other one may have done it
+        FileResult found = m_owner.look_at(m_file);
+        if (found.status == FileStatus::failed) return fail(*found.failure);
+        if (found.status != FileStatus::skipped) return finish(found.status);
+    }
+    open_part();
+}
+
+void FileTransfer::open_part() {
+    m_part_is_shared = m_owner.m_folder.locks_can_be_trusted();
+    for (;;) {
+        const std::string owner = m_part_is_shared ? "" : fmt::format(".{}-{:x}", ::getpid(), ::time(nullptr));
+        auto path = part_path(m_file.local, m_file.etag, owner);
+        if (!path) return fail(failure_of(path.error()));
+        m_part = std::move(*path);
+        auto fd = m_owner.m_folder.open_file(m_part, O_RDWR | O_CREAT);
+        if (!fd) return fail(std::move(fd).error());
+        m_part_fd = std::move(*fd);
+        // Locks that do not work mean a name of our own, and nothing to continue.
+        if (!m_part_is_shared || ::flock(m_part_fd.get(), LOCK_EX | LOCK_NB) == 0) break;
+        m_part_is_shared = false;
+    }
+    if (auto resumed = resume_part(); !resumed) return fail(std::move(resumed).error());
+    write_sidecar();
+    if (m_offset == m_file.size && m_resumed) return verify();
+    request();
+}
+
+Outcome<void> FileTransfer::resume_part() {
+    struct stat facts{};
+    if (::fstat(m_part_fd.get(), &facts) != 0) return tl::unexpected(local_failure("read", m_part, errno));
+    const bool usable = facts.st_size > 0 && facts.st_size <= m_file.size && !m_owner.m_options.force;
+    if (!restart_from_zero()) return tl::unexpected(*m_local);
+    if (!usable) {
+        if (::ftruncate(m_part_fd.get(), 0) == 0) return {};
+        return tl::unexpected(local_failure("write", m_owner.m_folder.whole(m_part), errno));
+    }
+    if (m_owner.m_options.verify) {
+        auto read =
+            digest_file(m_part_fd.get(), facts.st_size, *m_digester, m_wire.stop(), m_owner.m_folder.whole(m_part));
+        if (!read) return read;
+    }
+    m_offset = m_most = facts.st_size;
+    m_resumed = true;
+    return {};
+}
+
+// Says what a partial file is, to whoever finds one.
+void FileTransfer::write_sidecar() {
+    if (m_file.size < k_worth_a_sidecar) return;
+    Json sidecar;
+    sidecar["commit"] = m_owner.m_options.commit;
+    sidecar["path"] = m_file.path;
+    sidecar["hash"] = m_file.digest.hex;
+    sidecar["size"] = m_file.size;
+    sidecar["pid"] = ::getpid();
+    auto written = m_owner.m_folder.replace(sidecar_path(m_part), to_text(sidecar) + "\n");
+    if (!written) log::debug("{}", written.error().message);
+}
+
+// False: m_local says why not. Leaves the bytes of the partial file to be written over.
+bool FileTransfer::restart_from_zero() {
+    m_offset = 0;
+    m_resumed = false;
+    m_start.clear();
+    auto digester = Digester::create(m_owner.m_options.verify ? m_file.digest.kind : Digest::Kind::none, m_file.size);
+    if (!digester) {
+        m_local = failure_of(digester.error());
+        return false;
+    }
+    m_digester = std::move(*digester);
+    return true;
+}
+
+void FileTransfer::request() {
+    ++m_result.attempts;
+    const auto url = parse_url(m_file.urls.at(m_url));
+    if (!url) {
+        Failure failure;
+        failure.message = fmt::format("the server gives no usable address for {}", shown(m_file.path));
+        return fail(std::move(failure));
+    }
+    m_hop = first_hop(m_wire.realm(), *url);
+    if (m_url == 0 && m_file.first_without_token) m_hop.with_token = false;
+    send();
+}
+
+void FileTransfer::send() {
+    m_state = State::running;
+    m_status = 0;
+    m_headers.clear();
+    m_error_body.clear();
+    m_bad_range = m_too_long = false;
+    HttpHeaders headers;
+    if (m_offset > 0) headers.emplace_back("Range", fmt::format("bytes={}-", m_offset));
+    const Status started = m_wire.pool().start(m_wire.request_for(m_hop, "GET", std::move(headers)), *this);
+    if (!started) fail(failure_of(started.error()));
+}
+
+// "bytes 100-199/200" goes on where we are.
+bool FileTransfer::accept_range() {
+    const std::string range = find_header(m_headers, "content-range").value_or("");
+    const std::string start = fmt::format("bytes {}-", m_offset);
+    const std::size_t slash = range.find('/');
+    if (!range.starts_with(start) || slash == std::string::npos) return false;
+    const auto total = text::parse_int(text::trim(std::string_view(range).substr(slash + 1)));
+    return total == m_file.size;
+}
+
+bool FileTransfer::on_head(int status, const HttpHeaders& headers) {
+    m_status = status;
+    m_headers = headers;
+    if (status == k_ok && m_offset > 0) return restart_from_zero();  // the range was ignored
+    if (status == k_partial && !accept_range()) m_bad_range = true;
+    return !m_bad_range;
+}
+
+bool FileTransfer::on_body(std::string_view bytes) {
+    if (!delivers(m_status)) {
+        m_error_body += bytes.substr(0, k_error_body - std::min(k_error_body, m_error_body.size()));
+        return m_error_body.size() < k_error_body;
+    }
+    if (m_start.size() < k_pointer.size()) m_start += bytes.substr(0, k_pointer.size() - m_start.size());
+    if (static_cast<std::int64_t>(bytes.size()) > m_file.size - m_offset) {
+        m_too_long = true;
+        return false;
+    }
+    m_result.bytes_transferred += static_cast<std::int64_t>(bytes.size());
+    for (std::string_view rest = bytes; !rest.empty();) {
+        const ssize_t written = ::pwrite(m_part_fd.get(), rest.data(), rest.size(), m_offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) {
+            m_local = local_failure("write", m_owner.m_folder.whole(m_file.local), written < 0 ? errno : EIO);
+            return false;
+        }
+        const auto count = static_cast<std::size_t>(written);
+        if (const Status ok = m_digester->update(rest.substr(0, count)); !ok) {
+            m_local = failure_of(ok.error());
+            return false;
+        }
+        rest.remove_prefix(count);
+        m_offset += written;
+    }
+    if (m_offset > m_most) {  // progress: failures before it no longer count
+        m_most = m_offset;
+        m_tries.retries = 0;
+        m_tries.since.reset();
+    }
+    return true;
+}
+
+void FileTransfer::on_end(const HttpEnd& end) {
+    if (m_local) return fail(*m_local);
+    if (m_too_long) return mismatch(fmt::format("the server sent more than the {} bytes that it has", m_file.size));
+    if (m_bad_range) return refused_range();
+    if (end.error) {
+        if (end.worth_another_try) return retry(failure_of(*end.error), 0);
+        return fail(failure_of(*end.error));
+    }
+    answered(end);
+}
+
+void FileTransfer::refused_range() {
+    Failure failure;
+    failure.message = fmt::format("the range from byte {} was answered with {} '{}'", m_offset, m_status,
+                                  shown(find_header(m_headers, "content-range").value_or("no Content-Range")));
+    failure.http_status = m_status;
+    if (!restart_from_zero()) return fail(*m_local);
+    retry(std::move(failure), 0);
+}
+
+void FileTransfer::answered(const HttpEnd& end) {
+    if (!end.redirect_url.empty()) {
+        auto next = next_hop(m_wire.realm(), m_hop, end.redirect_url);
+        if (!next) return fail(std::move(next).error());
+        m_hop = std::move(*next);
+        return send();
+    }
+    if (delivers(m_status)) return body_ended();
+    if (m_status == k_bad_range && m_offset > 0) return refused_range();
+    Failure failure = m_owner.m_explain(m_hop.url.text(), m_status, m_headers, m_error_body);
+    // A signed address runs out; the service gives a new one.
+    const bool ran_out = m_hop.redirects > 0 && !m_hop.with_token &&
+                         (m_status == k_unauthorized || m_status == k_forbidden || m_status == k_gone);
+    if (is_worth_retrying(m_status) || ran_out) return retry(std::move(failure), m_status);
+    if (m_url + 1 < m_file.urls.size()) {
+        ++m_url;
+        return request();
+    }
+    fail(std::move(failure));
+}
+
+void FileTransfer::retry(Failure failure, int status) {
+    const auto wait = m_wire.wait_before_retry(m_tries, status, status == 0 ? nullptr : &m_headers);
+    if (!wait) {
+        if (m_url + 1 < m_file.urls.size()) {
+            ++m_url;
+            m_tries = {};
+            return request();
+        }
+        failure.message += fmt::format(" ({})", wait.error());
+        return fail(std::move(failure));
+    }
+    constexpr milliseconds k_announced{1000};
+    log::write(*wait >= k_announced ? log::Level::info : log::Level::debug,
+               fmt::format("{}: {}; trying again in {} (retry {} of {})", shown(m_file.path), shown(failure.message),
+                           format_duration(*wait), m_tries.retries, m_wire.policy().retries));
+    m_state = State::waiting;
+    m_next_look = m_wire.clock().monotonic() + *wait;
+}
+
+void FileTransfer::body_ended() {
+    if (m_offset == m_file.size) return verify();
+    const auto length = text::parse_int(find_header(m_headers, "content-length").value_or(""));
+    // With a length, this is all that the server has; without, the end may be a cut.
+    if (m_status == k_ok && length == m_offset) {
+        return mismatch(fmt::format("the server sent {} bytes in place of {}", m_offset, m_file.size));
+    }
+    Failure failure;
+    failure.message = fmt::format("the body ended after {} of {} bytes", m_offset, m_file.size);
+    retry(std::move(failure), 0);
+}
+
+void FileTransfer::verify() {
+    if (::ftruncate(m_part_fd.get(), m_file.size) != 0) {
+        return fail(local_failure("write", m_owner.m_folder.whole(m_file.local), errno));
+    }
+    if (m_owner.m_options.verify && m_file.digest.kind != Digest::Kind::none) {
+        const auto hex = m_digester->hex();
+        if (!hex) return fail(failure_of(hex.error()));
+        if (*hex != m_file.digest.hex) {
+            return mismatch(
+                fmt::format("its {} is {}, and should be {}", hash_name(m_file.digest.kind), *hex, m_file.digest.hex));
+        }
+    }
+    auto published = m_owner.publish(m_file, m_part);
+    if (!published) return fail(std::move(published).error());
+    finish(m_resumed ? FileStatus::resumed : FileStatus::downloaded);
+}
+
+void FileTransfer::mismatch(std::string what) {
+    if (m_start.starts_with(k_pointer)) what = "the server sent the LFS pointer in place of the file";
+    m_owner.m_folder.remove(m_part);
+    m_owner.m_folder.remove(sidecar_path(m_part));
+    if (std::exchange(m_second_chance, false)) {
+        log::warning("{}: {}; downloading it once more", shown(m_file.path), what);
+        m_tries = {};
+        m_most = 0;
+        return open_part();
+    }
+    Failure failure;
+    failure.kind = ErrorKind::conflict;
+    failure.message = std::move(what);
+    failure.hint = "a proxy on the way may change files; otherwise tell the repository's owner";
+    failure.http_status = m_status;
+    fail(std::move(failure));
+}
+
+void FileTransfer::finish(FileStatus status) {
+    m_result.status = status;
+    m_result.elapsed = std::chrono::duration_cast<milliseconds>(m_wire.clock().monotonic() - m_begun);
+    m_offset = m_file.size;
+    if (status == FileStatus::failed || status == FileStatus::skipped) m_offset = 0;
+    m_part_fd.reset();
+    m_lock.reset();
+    m_state = State::done;
+}
+
+void FileTransfer::fail(Failure failure) {
+    struct stat facts{};
+    const bool empty = m_part_fd.valid() && ::fstat(m_part_fd.get(), &facts) == 0 && facts.st_size == 0;
+    if (empty || (m_part_fd.valid() && !m_part_is_shared)) {  // nothing to continue
+        m_owner.m_folder.remove(m_part);
+        m_owner.m_folder.remove(sidecar_path(m_part));
+    }
+    const bool stopped = kind_word(failure.kind) == "interrupted";
+    m_result.failure = std::move(failure);
+    finish(stopped ? FileStatus::skipped : FileStatus::failed);
+}
+
+void FileTransfer::interrupt() {
+    m_wire.pool().cancel(*this);
+    fail(failure_of(stopped_error()));
+}
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,184 @@
+#include "services/hub/transfer/out_folder.h"
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "gdnctl/core/text.h"
+#include "gdnctl/platform/fs.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr std::size_t k_most_folders = 64;
+constexpr int k_folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+}  // namespace
+
+Failure local_failure(std::string_view what, const std::filesystem::path& path, int error_number) {
+    Failure failure;
+    failure.kind = ErrorKind::local_io;
+    const std::string name = text::visible(path.string());
+    if (error_number == ENOSPC || error_number == EDQUOT) {
+        failure.message = fmt::format("no space left on device: {}", name);
+        failure.hint = "make room and run the same command again: what has come is kept";
+    } else if (error_number == ELOOP || error_number == EMLINK) {
+        failure.message = fmt::format("cannot {} {}: it is, or is behind, a symbolic link", what, name);
+        failure.hint = "remove the link, or choose another --output-dir";
+    } else {
+        failure.message = fmt::format("cannot {} {}: {}", what, name, std::generic_category().message(error_number));
+        failure.hint = "choose another place with --output-dir, or check its permissions";
+    }
+    return failure;
+}
+
+Outcome<OutFolder> OutFolder::open(const std::filesystem::path& path, bool existing_only) {
+    OutFolder folder;
+    folder.m_path = path;
+    if (!existing_only) {
+        std::error_code error;
+        std::filesystem::create_directories(path, error);
+        if (error) return tl::unexpected(local_failure("create", path, error.value()));
+    }
+    folder.m_fd.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.m_fd.valid() && !(existing_only && errno == ENOENT)) {
+        return tl::unexpected(local_failure("open", path, errno));
+    }
+    return folder;
+}
+
+Outcome<OutFolder::Parent> OutFolder::parent_of(std::string_view relative, bool create) {
+    const std::size_t slash = relative.rfind('/');
+    if (slash == std::string_view::npos) return Parent{m_fd.get(), std::string(relative)};
+    const std::string_view folder = relative.substr(0, slash);
+    const std::string name(relative.substr(slash + 1));
+    if (const auto known = m_folders.find(folder); known != m_folders.end()) return Parent{known->second.get(), name};
+    UniqueFd at;
+    for (const std::string_view part : text::split(folder, '/')) {
+        const std::string step(part);
+        const int from = at.valid() ? at.get() : m_fd.get();
+        if (create && ::mkdirat(from, step.c_str(), 0777) != 0 && errno != EEXIST) {
+            return tl::unexpected(local_failure("create", whole(folder), errno));
+        }
+        UniqueFd next(::openat(from, step.c_str(), k_folder_flags));
+        if (!next.valid()) {
+            struct stat facts{};
+            const int why = errno;  // a symbolic link to a folder is ENOTDIR here
+            const bool link = ::fstatat(from, step.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(facts.st_mode);
+            return tl::unexpected(local_failure("open", whole(folder), link ? ELOOP : why));
+        }
+        at = std::move(next);
+    }
+    if (m_folders.size() >= k_most_folders) m_folders.clear();
+    const int fd = at.get();
+    m_folders.emplace(std::string(folder), std::move(at));
+    return Parent{fd, name};
+}
+
+Outcome<UniqueFd> OutFolder::open_file(std::string_view relative, int flags, mode_t mode) {
+    auto parent = parent_of(relative, (flags & O_CREAT) != 0);
+    if (!parent) return tl::unexpected(std::move(parent).error());
+    UniqueFd fd(::openat(parent->fd, parent->name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode));
+    if (!fd.valid()) return tl::unexpected(local_failure("open", whole(relative), errno));
+    struct stat facts{};
+    if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+        return tl::unexpected(local_failure("open", whole(relative), S_ISDIR(facts.st_mode) ? EISDIR : EINVAL));
+    }
+    return fd;
+}
+
+Outcome<std::optional<struct stat>> OutFolder::facts(std::string_view relative) {
+    if (!exists()) return std::optional<struct stat>();
+    // A folder on the way that is not there yet is no error.
+    std::string way;
+    for (const std::string_view part : text::split(relative, '/')) {
+        way += (way.empty() ? "" : "/") + std::string(part);
+        struct stat found{};
+        auto parent = parent_of(way, false);
+        if (!parent) return tl::unexpected(std::move(parent).error());
+        if (::fstatat(parent->fd, parent->name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+            if (errno == ENOENT) return std::optional<struct stat>();
+            return tl::unexpected(local_failure("look at", whole(way), errno));
+        }
+        if (S_ISLNK(found.st_mode)) return tl::unexpected(local_failure("write", whole(way), ELOOP));
+        if (way.size() == relative.size()) return std::optional(found);
+        if (!S_ISDIR(found.st_mode)) return tl::unexpected(local_failure("write", whole(relative), ENOTDIR));
+    }
+    return std::optional<struct stat>();
+}
+
+Outcome<std::optional<std::string>> OutFolder::read(std::string_view relative, std::size_t limit) {
+    auto found = facts(relative);
+    if (!found) return tl::unexpected(std::move(found).error());
+    if (!*found || !S_ISREG((*found)->st_mode)) return std::optional<std::string>();
+    auto fd = open_file(relative, O_RDONLY);
+    if (!fd) return tl::unexpected(std::move(fd).error());
+    auto text = read_descriptor(fd->get(), relative, limit);
+    if (!text && text.error().kind != ErrorKind::bad_input) return tl::unexpected(failure_of(text.error()));
+    return text ? std::optional(std::move(*text)) : std::nullopt;
+}
+
+Outcome<void> OutFolder::replace(std::string_view relative, std::string_view bytes) {
+    const std::string temporary = fmt::format("{}.{}.tmp", relative, ::getpid());
+    remove(temporary);
+    {
+        auto fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL);
+        if (!fd) return tl::unexpected(std::move(fd).error());
+        if (const int why = write_fully(fd->get(), bytes); why != 0) {
+            remove(temporary);
+            return tl::unexpected(local_failure("write", whole(relative), why));
+        }
+    }
+    auto moved = move(temporary, relative);
+    if (!moved) remove(temporary);
+    return moved;
+}
+
+Outcome<void> OutFolder::move(std::string_view from, std::string_view to) {
+    auto source = parent_of(from, false);
+    if (!source) return tl::unexpected(std::move(source).error());
+    const UniqueFd held(::fcntl(source->fd, F_DUPFD_CLOEXEC, 0));  // the next line may let go of it
+    auto target = parent_of(to, true);
+    if (!target) return tl::unexpected(std::move(target).error());
+    if (::renameat(held.get(), source->name.c_str(), target->fd, target->name.c_str()) == 0) return {};
+    return tl::unexpected(local_failure("write", whole(to), errno));
+}
+
+void OutFolder::remove(std::string_view relative) {
+    const auto parent = parent_of(relative, false);
+    if (parent) ::unlinkat(parent->fd, parent->name.c_str(), 0);
+}
+
+std::optional<std::uint64_t> OutFolder::free_bytes() const {
+    struct statvfs facts{};
+    if (::fstatvfs(m_fd.get(), &facts) != 0) return std::nullopt;
+    return static_cast<std::uint64_t>(facts.f_bavail) * facts.f_frsize;
+}
+
+bool OutFolder::locks_can_be_trusted() const {
+    constexpr std::array<unsigned long, 3> k_shared = {0x6969UL, 0x0BD00BD0UL, 0x47504653UL};  // NFS, Lustre, GPFS
+    struct statfs facts{};
+    if (::fstatfs(m_fd.get(), &facts) != 0) return false;
+    const auto kind = static_cast<unsigned long>(static_cast<unsigned int>(facts.f_type));
+    for (const unsigned long shared : k_shared) {
+        if (kind == shared) return false;
+    }
+    return true;
+}
+
+bool OutFolder::ignores_case(std::string_view existing) const {
+    std::string upper(existing);
+    for (char& c : upper) {
+        if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+    }
+    return ::faccessat(m_fd.get(), upper.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+}  // namespace gdnctl::hub

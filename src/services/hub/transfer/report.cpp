@@ -1,0 +1,128 @@
+#include "services/hub/transfer/report.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+Json failure_json(const Failure& failure, bool of_file) {
+    Json json;
+    json["kind"] = kind_word(failure.kind);
+    json["message"] = shown(failure.message);
+    if (!of_file) return json;
+    json["http_status"] = failure.http_status > 0 ? Json(failure.http_status) : Json(nullptr);
+    json["request_id"] = failure.request_id.empty() ? Json(nullptr) : Json(failure.request_id);
+    return json;
+}
+
+std::string base64_of_hex(std::string_view hex) {
+    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string bits;
+    for (const char c : hex) bits += fmt::format("{:04b}", c <= '9' ? c - '0' : c - 'a' + 10);
+    std::string text;
+    for (std::size_t i = 0; i < bits.size(); i += 6) {
+        std::string group = bits.substr(i, 6);
+        group.resize(6, '0');
+        std::size_t value = 0;
+        for (const char bit : group) value = value * 2 + (bit == '1' ? 1 : 0);
+        text += k_digits[value];
+    }
+    while (text.size() % 4 != 0) text += '=';
+    return text;
+}
+
+Json file_json(const Wanted& file, const FileResult& result, const std::filesystem::path& output) {
+    Json json;
+    json["path"] = file.path;
+    json["size"] = file.size;
+    if (file.digest.kind == Digest::Kind::sha256) json["sha256"] = file.digest.hex;
+    if (file.digest.kind == Digest::Kind::git_sha1) json["git_sha1"] = file.digest.hex;
+    if (file.digest.kind == Digest::Kind::md5) json["md5"] = base64_of_hex(file.digest.hex);
+    json["local"] = (output / file.local).string();
+    json["status"] = word_of(result.status);
+    json["bytes_transferred"] = result.bytes_transferred;
+    json["elapsed"] = static_cast<double>(result.elapsed.count()) / 1000.0;
+    json["attempts"] = result.attempts;
+    if (result.failure) json["error"] = failure_json(*result.failure, true);
+    return json;
+}
+
+}  // namespace
+
+TraceKind kind_of_trace(std::string_view path) {
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    if (name.ends_with("perfetto_trace.json.gz")) return TraceKind::perfetto;
+    if (name.ends_with("trace.json.gz") || name.ends_with("trace.json")) return TraceKind::trace_json;
+    if (name.ends_with("xplane.pb")) return TraceKind::xplane;
+    if (name.ends_with("profile.json")) return TraceKind::profile;
+    return TraceKind::other;
+}
+
+std::string_view word_of(TraceKind kind) {
+    switch (kind) {
+        case TraceKind::perfetto: return "perfetto";
+        case TraceKind::trace_json: return "trace_json";
+        case TraceKind::xplane: return "xplane";
+        case TraceKind::profile: return "profile";
+        case TraceKind::other: return "other";
+    }
+    return "";
+}
+
+std::string report_text(const Report& report, std::string_view output) {
+    Json json;
+    json["schema"] = "gdnctl.download/1";
+    for (const auto& [key, value] : report.head) json[key] = value.empty() ? Json(nullptr) : Json(value);
+    json["error"] = report.error ? failure_json(*report.error, false) : Json(nullptr);
+    Json files = Json::array();
+    std::map<TraceKind, Json> kinds;
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+        const FileStatus status = report.results[i].status;
+        files.push_back(file_json(report.files[i], report.results[i], output));
+        if (status == FileStatus::failed || status == FileStatus::skipped) continue;
+        kinds[kind_of_trace(report.files[i].path)].push_back(
+            (std::filesystem::path(output) / report.files[i].local).string());
+    }
+    json["files"] = std::move(files);
+    Json by_kind = Json::object();
+    for (auto& [kind, paths] : kinds) by_kind[std::string(word_of(kind))] = std::move(paths);
+    json["by_kind"] = std::move(by_kind);
+    return to_text(json, 1) + "\n";
+}
+
+std::string shown_bytes(std::int64_t bytes) {
+    constexpr std::array<std::string_view, 5> k_units = {"B", "kB", "MB", "GB", "TB"};
+    auto value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    for (; value >= 999.5 && unit + 1 < k_units.size(); ++unit) value /= 1000;
+    return unit == 0 ? fmt::format("{} B", bytes)
+                     : fmt::format("{:.{}f} {}", value, value < 99.95 ? 1 : 0, k_units[unit]);
+}
+
+std::string summary(const Report& report) {
+    std::map<FileStatus, std::size_t> counts;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+        ++counts[report.results[i].status];
+        bytes += report.files[i].size;
+    }
+    std::string text = fmt::format("{} file{}, {}: ", report.results.size(), report.results.size() == 1 ? "" : "s",
+                                   shown_bytes(bytes));
+    bool first = true;
+    for (const auto& [status, count] : counts) {
+        text += fmt::format("{}{} {}", first ? "" : ", ", count, word_of(status));
+        first = false;
+    }
+    return text;
+}
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,34 @@
+// What a download did, for manifests and people. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gdnctl/core/json.h"
+#include "services/hub/transfer/download.h"
+
+namespace gdnctl::hub {
+
+// What opens a file of a profiler.
+enum class TraceKind { perfetto, trace_json, xplane, profile, other };
+TraceKind kind_of_trace(std::string_view path);
+std::string_view word_of(TraceKind kind);  // "perfetto", "trace_json", "xplane", "profile", "other"
+
+struct Report {
+    std::vector<std::pair<std::string, std::string>> head;  // source, endpoint, repo, ...; an empty value is null
+    std::optional<Failure> error;
+    std::vector<Wanted> files;
+    std::vector<FileResult> results;  // of each
+};
+
+// gdnctl.download/1, with a line end. `local` of a file is where it is: `output` joined with its name.
+std::string report_text(const Report& report, std::string_view output);
+
+// "3 files, 24.1 MB: 2 downloaded, 1 up-to-date"
+std::string summary(const Report& report);
+std::string shown_bytes(std::int64_t bytes);
+
+}  // namespace gdnctl::hub

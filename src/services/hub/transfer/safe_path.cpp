@@ -1,0 +1,72 @@
+#include "services/hub/transfer/safe_path.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr std::size_t k_longest_name = 255;
+
+std::optional<std::string_view> why_segment_unsafe(std::string_view segment) {
+    if (segment.empty()) return "it has an empty part";
+    if (segment == "." || segment == "..") return "it leads out of its folder";
+    if (segment.size() > k_longest_name) return "a part of it is longer than 255 bytes";
+    const bool letter = (segment[0] >= 'a' && segment[0] <= 'z') || (segment[0] >= 'A' && segment[0] <= 'Z');
+    if (letter && segment.size() > 1 && segment[1] == ':') return "it names a drive";
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string_view> why_unsafe(std::string_view path) {
+    if (path.empty()) return "it is empty";
+    const bool control = std::any_of(path.begin(), path.end(),
+                                     [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; });
+    if (control) return "it holds a control character";
+    std::string plain(path);
+    std::replace(plain.begin(), plain.end(), '\\', '/');
+    if (plain.front() == '/') return "it is absolute";
+    std::vector<std::string_view> segments = text::split(plain, '/');
+    for (const std::string_view segment : segments) {
+        if (const auto why = why_segment_unsafe(segment)) return why;
+    }
+    const bool ours =
+        segments.size() > 1 && text::to_lower(segments[0]) == ".cache" && text::to_lower(segments[1]) == "huggingface";
+    if (ours) return "that folder is for the records of downloads";
+    if (text::to_lower(plain) == ".cache" || plain.starts_with(".gdnctl-manifest.json")) {
+        return "that name is for the records of downloads";
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> find_clash(std::span<const std::string> paths) {
+    const std::set<std::string_view> all(paths.begin(), paths.end());
+    if (all.size() != paths.size()) {
+        std::set<std::string_view> seen;
+        for (const std::string& path : paths) {
+            if (!seen.insert(path).second) return path;
+        }
+    }
+    for (const std::string& path : paths) {
+        for (std::size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
+            const std::string_view folder = std::string_view(path).substr(0, at);
+            if (all.contains(folder)) return std::string(folder);
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> find_case_clash(std::span<const std::string> paths) {
+    std::set<std::string> seen;
+    for (const std::string& path : paths) {
+        if (!seen.insert(text::to_lower(path)).second) return path;
+    }
+    return std::nullopt;
+}
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,135 @@
+#include "services/hub/transfer/selection.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+#include "services/hub/transfer/fnmatch.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr const char* k_xplane_pattern = R"re(xplane\.pb$)re";
+constexpr std::string_view k_profile_folder = "plugins/profile/";
+
+std::string_view without_slashes(std::string_view text) {
+    while (text.starts_with('/')) text.remove_prefix(1);
+    while (text.ends_with('/')) text.remove_suffix(1);
+    return text;
+}
+
+bool any_glob(const std::vector<std::string>& globs, std::string_view path) {
+    return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return fnmatch(glob, path); });
+}
+
+struct Session {
+    std::string_view run, name;
+};
+
+std::optional<Session> session_of(std::string_view path) {
+    const std::size_t at = path.find(k_profile_folder);
+    if (at == std::string_view::npos || (at > 0 && path[at - 1] != '/')) return std::nullopt;
+    const std::string_view rest = path.substr(at + k_profile_folder.size());
+    const std::size_t slash = rest.find('/');
+    if (slash == std::string_view::npos || slash == 0) return std::nullopt;
+    return Session{path.substr(0, at), rest.substr(0, slash)};
+}
+
+// "steps-10-to-20" -> {10, 20}
+std::optional<std::pair<std::int64_t, std::int64_t>> steps_of(std::string_view name) {
+    constexpr std::string_view k_before = "steps-", k_between = "-to-";
+    if (!name.starts_with(k_before)) return std::nullopt;
+    name.remove_prefix(k_before.size());
+    const std::size_t at = name.find(k_between);
+    if (at == std::string_view::npos) return std::nullopt;
+    const auto first = text::parse_int(name.substr(0, at));
+    const auto last = text::parse_int(name.substr(at + k_between.size()));
+    if (!first || !last) return std::nullopt;
+    return std::pair{*first, *last};
+}
+
+bool is_older(std::string_view a, std::string_view b) {
+    const auto steps_a = steps_of(a), steps_b = steps_of(b);
+    if (steps_a && steps_b) return *steps_a < *steps_b;
+    return a < b;
+}
+
+}  // namespace
+
+Result<Selection> Selection::make(SelectionOptions options) {
+    options.prefix = without_slashes(options.prefix);
+    if (options.limit && *options.limit < 1) {
+        return fail(ErrorKind::usage, fmt::format("--limit {}: expected 1 or more", *options.limit));
+    }
+    if (options.patterns.empty() && options.includes.empty()) options.patterns.emplace_back(k_default_pattern);
+    Selection selection(std::move(options));
+    for (const std::string& pattern : selection.m_options.patterns) {
+        GDNCTL_TRY_ASSIGN(LineRegex regex, LineRegex::compile(pattern, "--pattern"));
+        selection.m_patterns.push_back(std::move(regex));
+    }
+    if (selection.m_options.include_xplane) {
+        GDNCTL_TRY_ASSIGN(selection.m_xplane, LineRegex::compile(k_xplane_pattern, "--include-xplane"));
+    }
+    return selection;
+}
+
+bool Selection::takes(std::string_view path) const {
+    const std::string& prefix = m_options.prefix;
+    if (any_glob(m_options.excludes, path)) return false;
+    if (!prefix.empty()) {
+        if (path == prefix) return true;
+        if (!path.starts_with(prefix) || path[prefix.size()] != '/') return false;
+    }
+    if (m_xplane && m_xplane->matches(path)) return true;
+    if (!m_options.includes.empty() && !any_glob(m_options.includes, path)) return false;
+    return m_patterns.empty() || std::any_of(m_patterns.begin(), m_patterns.end(),
+                                             [&](const LineRegex& regex) { return regex.matches(path); });
+}
+
+std::vector<std::string> Selection::finish(std::vector<std::string> taken) const {
+    std::sort(taken.begin(), taken.end());
+    if (m_options.latest_session) taken = latest_sessions(taken);
+    if (m_options.limit && taken.size() > static_cast<std::size_t>(*m_options.limit)) {
+        taken.resize(static_cast<std::size_t>(*m_options.limit));
+    }
+    return taken;
+}
+
+std::vector<std::string> latest_sessions(const std::vector<std::string>& paths) {
+    std::map<std::string_view, std::string_view> newest;
+    for (const std::string& path : paths) {
+        const auto session = session_of(path);
+        if (!session) continue;
+        std::string_view& best = newest[session->run];
+        if (best.empty() || is_older(best, session->name)) best = session->name;
+    }
+    std::vector<std::string> kept;
+    for (const std::string& path : paths) {
+        const auto session = session_of(path);
+        if (session && newest[session->run] == session->name) kept.push_back(path);
+    }
+    return kept;
+}
+
+std::vector<std::string> nearest_paths(std::string_view wanted, std::span<const std::string> paths) {
+    constexpr std::size_t k_shown = 5, k_farthest = 200, k_looked_at = 5000;
+    std::vector<std::pair<std::size_t, const std::string*>> ranked;
+    for (const std::string& path : paths.first(std::min(paths.size(), k_looked_at))) {
+        const bool part = !wanted.empty() && path.find(wanted) != std::string::npos;
+        // A folder's name is compared with as much of the path as it could be.
+        const std::string_view head = std::string_view(path).substr(0, std::min(path.size(), wanted.size() + 2));
+        ranked.emplace_back(part ? 0 : text::edit_distance(wanted, head, k_farthest), &path);
+    }
+    const std::size_t shown = std::min(k_shown, ranked.size());
+    std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::string> nearest;
+    for (std::size_t i = 0; i < shown; ++i) nearest.push_back(*ranked[i].second);
+    return nearest;
+}
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,126 @@
+#include "services/hub/transfer/url.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "gdnctl/core/text.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+bool is_unreserved(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '~';
+}
+
+int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+constexpr int k_http_port = 80;
+constexpr int k_https_port = 443;
+constexpr int k_last_port = 65535;
+
+int usual_port(std::string_view scheme) { return scheme == "https" ? k_https_port : k_http_port; }
+
+// "host[:port]" or "[v6][:port]". False: malformed.
+bool split_authority(std::string_view authority, Url& url) {
+    if (authority.empty() || authority.find('@') != std::string_view::npos) return false;
+    const std::size_t bracket = authority.starts_with('[') ? authority.find(']') : 0;
+    if (bracket == std::string_view::npos) return false;
+    const std::size_t colon = authority.find(':', bracket);
+    url.host = text::to_lower(authority.substr(0, colon));
+    url.port = usual_port(url.scheme);
+    if (colon != std::string_view::npos && colon + 1 < authority.size()) {
+        const auto port = text::parse_int(authority.substr(colon + 1));
+        if (!port || *port < 1 || *port > k_last_port) return false;
+        url.port = static_cast<int>(*port);
+    }
+    return !url.host.empty();
+}
+
+}  // namespace
+
+std::string Url::origin() const {
+    return port == usual_port(scheme) ? fmt::format("{}://{}", scheme, host)
+                                      : fmt::format("{}://{}:{}", scheme, host, port);
+}
+
+std::optional<Url> parse_url(std::string_view text) {
+    const bool clean = std::none_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '\\';
+    });
+    const std::size_t colon = text.find("://");
+    if (!clean || colon == std::string_view::npos) return std::nullopt;
+    Url url;
+    url.scheme = text::to_lower(text.substr(0, colon));
+    if (url.scheme != "http" && url.scheme != "https") return std::nullopt;
+    std::string_view rest = text.substr(colon + 3);
+    rest = rest.substr(0, rest.find('#'));
+    const std::size_t end = rest.find_first_of("/?");
+    if (!split_authority(rest.substr(0, end), url)) return std::nullopt;
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end);
+    const std::size_t query = rest.find('?');
+    url.path = rest.substr(0, query);
+    if (url.path.empty()) url.path = "/";
+    if (query != std::string_view::npos) url.query = rest.substr(query);
+    return url;
+}
+
+bool is_loopback(const Url& url) {
+    const bool address = url.host.find_first_not_of("0123456789.") == std::string::npos;
+    return url.host == "localhost" || url.host == "[::1]" || (address && url.host.starts_with("127."));
+}
+
+std::string percent_encode(std::string_view text, std::string_view also) {
+    std::string encoded;
+    for (const char c : text) {
+        if (is_unreserved(c) || also.find(c) != std::string_view::npos) {
+            encoded += c;
+        } else {
+            encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+        }
+    }
+    return encoded;
+}
+
+std::optional<std::string> percent_decode(std::string_view text) {
+    std::string decoded;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            decoded += text[i];
+            continue;
+        }
+        if (i + 2 >= text.size()) return std::nullopt;
+        const int high = hex_value(text[i + 1]);
+        const int low = hex_value(text[i + 2]);
+        if (high < 0 || low < 0 || (high == 0 && low == 0)) return std::nullopt;
+        decoded += static_cast<char>(high * 16 + low);
+        i += 2;
+    }
+    return decoded;
+}
+
+std::string without_queries(std::string_view text) {
+    std::string kept;
+    while (true) {
+        const std::size_t at = std::min(text.find("http://"), text.find("https://"));
+        if (at == std::string_view::npos) break;
+        const std::size_t end = std::min(text.size(), text.find_first_of(" \t\r\n\"'<>`", at));
+        const std::string_view url = text.substr(at, end - at);
+        const std::size_t query = url.find('?');
+        kept += text.substr(0, at);
+        kept += url.substr(0, query);
+        if (query != std::string_view::npos) kept += "?...";
+        text.remove_prefix(end);
+    }
+    kept += text;
+    return kept;
+}
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,109 @@
+// Requests to a service and to where it sends us: redirects with a token only where it belongs, and other tries.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdnctl/platform/clock.h"
+#include "platform/http_pool.h"
+#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/url.h"
+
+namespace gdnctl::hub {
+
+// The service whose token it is.
+struct Realm {
+    Url endpoint;
+    std::vector<std::string>
+        aliases;                // hosts by which the service may name itself; behind a mirror they mean the endpoint
+    std::string authorization;  // value of the header; empty: none
+    HttpHeaders headers;        // of every request
+    bool log_requests = false;  // HF_DEBUG
+};
+
+// One address of a chain of redirects.
+struct Hop {
+    Url url;
+    bool with_token = false;
+    int redirects = 0;
+    std::vector<std::string> seen;
+};
+
+// The token goes to the endpoint's own scheme, host and port alone.
+Hop first_hop(const Realm& realm, Url url);
+// Errors: infrastructure (refused: from https to http, another scheme, a circle, more than ten).
+Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& location);
+
+struct RetryPolicy {
+    int retries = 5;
+    std::chrono::milliseconds max_time{900'000};  // of all waiting for one thing
+    std::chrono::milliseconds connect_timeout{10'000};
+    std::chrono::milliseconds stall_timeout{30'000};
+};
+
+// How often one thing was tried, and since when.
+struct Tries {
+    int retries = 0;  // since bytes last came
+    int attempts = 0;
+    std::optional<Clock::Monotonic> since;
+};
+
+struct WireAnswer {
+    int status = 0;
+    HttpHeaders headers;
+    std::string body;
+    std::string url;      // the last one
+    std::string gave_up;  // why there was no other try, for a status that is worth one
+};
+
+struct Question {
+    std::string method = "GET";
+    std::string body;
+    HttpHeaders headers;
+    std::size_t limit = std::size_t{64} << 20;  // bytes of the answer
+    bool with_token = true;                     // at the endpoint
+    bool stay = false;                          // a redirect to elsewhere is the answer
+};
+
+class Wire {
+public:
+    Wire(HttpPool& pool, Realm realm, RetryPolicy policy, Clock& clock, std::stop_token stop)
+        : m_pool(pool), m_realm(std::move(realm)), m_policy(policy), m_clock(clock), m_stop(std::move(stop)) {}
+
+    // The answer after redirects and other tries, whatever its status. Errors: infrastructure, interrupted.
+    Outcome<WireAnswer> ask(const std::string& url, const Question& question = {});
+
+    HttpRequest request_for(const Hop& hop, std::string method, HttpHeaders headers) const;
+    // How long to wait before another try, or why there is none. `headers`: of the answer, if there was one; `status`
+    // 429 stops all others too.
+    tl::expected<std::chrono::milliseconds, std::string> wait_before_retry(Tries& tries, int status,
+                                                                           const HttpHeaders* headers);
+    // No request begins before this.
+    std::optional<Clock::Monotonic> gate() const { return m_gate; }
+
+    HttpPool& pool() { return m_pool; }
+    const Realm& realm() const { return m_realm; }
+    const RetryPolicy& policy() const { return m_policy; }
+    Clock& clock() { return m_clock; }
+    const std::stop_token& stop() const { return m_stop; }
+
+private:
+    Outcome<WireAnswer> ask_once(const Url& url, const Question& question, bool& again);
+    Outcome<WireAnswer> exchange(const Hop& hop, const Question& question, HttpEnd& end);
+    Status sleep(std::chrono::milliseconds wait);
+
+    HttpPool& m_pool;
+    const Realm m_realm;
+    const RetryPolicy m_policy;
+    Clock& m_clock;
+    const std::stop_token m_stop;
+    std::optional<Clock::Monotonic> m_gate;
+    std::minstd_rand m_random{std::random_device{}()};
+};
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,329 @@
+#include "services/hub/wandb/artifact.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/text.h"
+#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/url.h"
+#include "services/hub/wandb/query.h"
+
+namespace gdnctl::wandb {
+
+namespace {
+
+constexpr int k_artifacts_a_page = 100;
+constexpr int k_urls_a_page = 5000;
+constexpr std::size_t k_md5_digits = 32;
+constexpr std::size_t k_most_places = 5;
+constexpr std::string_view k_committed = "COMMITTED";
+
+constexpr std::string_view k_run_artifacts =
+    "query RunOutputArtifacts($entity: String!, $project: String!, $run: String!, $cursor: String, $perPage: Int) { "
+    "project(name: $project, entityName: $entity) { run(name: $run) { "
+    "artifacts: outputArtifacts(after: $cursor, first: $perPage) { totalCount pageInfo { endCursor hasNextPage } "
+    "edges { node { id state versionIndex createdAt updatedAt artifactType { name } artifactSequence { name } "
+    "aliases { alias } } } } } } }";
+constexpr std::string_view k_artifact =
+    "query ArtifactMembershipByName($entity: String!, $project: String!, $name: String!) { "
+    "project(name: $project, entityName: $entity) { artifactCollectionMembership(name: $name) { id versionIndex "
+    "aliases { alias } artifactCollection { name } artifact { id state versionIndex createdAt updatedAt "
+    "artifactType { name } artifactSequence { name } } } } }";
+constexpr std::string_view k_manifest =
+    "query FetchArtifactManifest($id: ID!) { artifact(id: $id) { currentManifest { file { directUrl } } } }";
+constexpr std::string_view k_file_urls =
+    "query GetArtifactMembershipFileUrls($entity: String!, $project: String!, $collection: String!, $alias: String!, "
+    "$cursor: String, $perPage: Int) { project(name: $project, entityName: $entity) { "
+    "artifactCollection(name: $collection) { artifactMembership(aliasName: $alias) { "
+    "files(after: $cursor, first: $perPage) { pageInfo { endCursor hasNextPage } edges { node { name directUrl } } } } "
+    "} } }";
+constexpr std::string_view k_config =
+    "query Run($entity: String!, $project: String!, $run: String!) { project(name: $project, entityName: $entity) { "
+    "run(name: $run) { config } } }";
+
+Json place(const WandbPath& path) {
+    Json variables;
+    variables["entity"] = path.entity;
+    variables["project"] = path.project;
+    return variables;
+}
+
+void put_cursor(Json& variables, const std::string& cursor, int page) {
+    variables["cursor"] = cursor.empty() ? Json(nullptr) : Json(cursor);
+    variables["perPage"] = page;
+}
+
+std::int64_t number_of(const Json& object, const char* field) {
+    const auto it = object.find(field);
+    return it != object.end() && it->is_number_integer() ? it->get<std::int64_t>() : 0;
+}
+
+std::string name_in(const Json& node, const char* field) {
+    const Json* named = object_at(node, {field});
+    return named == nullptr ? std::string() : word_of(*named, "name");
+}
+
+Artifact artifact_of(const Json& node) {
+    Artifact artifact;
+    artifact.id = word_of(node, "id");
+    artifact.state = word_of(node, "state");
+    artifact.type = name_in(node, "artifactType");
+    artifact.collection = name_in(node, "artifactSequence");
+    artifact.updated = word_of(node, "updatedAt");
+    if (artifact.updated.empty()) artifact.updated = word_of(node, "createdAt");
+    artifact.version = number_of(node, "versionIndex");
+    if (const auto aliases = node.find("aliases"); aliases != node.end() && aliases->is_array()) {
+        for (const Json& alias : *aliases) {
+            if (alias.is_object()) artifact.aliases.push_back(word_of(alias, "alias"));
+        }
+    }
+    return artifact;
+}
+
+tl::unexpected<Error> missing(const std::string& what) {
+    return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or does not show it to this key",
+                "check entity, project and run, and whose key it is");
+}
+
+// The nodes of a connection, and its end.
+template <class T, class Read>
+Page<T> page_of(const Json& connection, const Read& read) {
+    Page<T> page;
+    if (const auto edges = connection.find("edges"); edges != connection.end() && edges->is_array()) {
+        for (const Json& edge : *edges) {
+            if (const Json* node = edge.is_object() ? object_at(edge, {"node"}) : nullptr)
+                page.items.push_back(read(*node));
+        }
+    }
+    const Json* info = object_at(connection, {"pageInfo"});
+    const bool more = info != nullptr && info->contains("hasNextPage") && (*info)["hasNextPage"] == true;
+    if (more) page.next = word_of(*info, "endCursor");
+    return page;
+}
+
+// Of a base64 text, lower-case hex; empty: none.
+std::string hex_of_base64(std::string_view text) {
+    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string hex;
+    unsigned bits = 0;
+    int held = 0;
+    for (const char c : text.substr(0, text.find('='))) {
+        const std::size_t value = k_digits.find(c);
+        if (value == std::string_view::npos) return {};
+        bits = (bits << 6U) | static_cast<unsigned>(value);
+        for (held += 6; held >= 8; held -= 8)
+            hex += fmt::format("{:02x}", (bits >> static_cast<unsigned>(held - 8)) & 0xFFU);
+        bits &= (1U << static_cast<unsigned>(held)) - 1;
+    }
+    return hex;
+}
+
+void collect_places(const Json& value, const std::string& at, std::vector<std::string>& places) {
+    if (value.is_object()) {
+        for (const auto& [key, inner] : value.items()) {
+            // Each entry of a configuration may be wrapped in {"value": ...}.
+            collect_places(inner, key == "value" ? at : at.empty() ? key : at + "." + key, places);
+        }
+        return;
+    }
+    const bool about = at.ends_with("log_dir") || at.find("profiler") != std::string::npos;
+    if (!about || !value.is_string() || places.size() >= k_most_places) return;
+    const auto text = value.get<std::string>();
+    if (text.find('/') != std::string::npos) places.push_back(fmt::format("{}: {}", at, hub::shown(text)));
+}
+
+bool is_profile(const Artifact& artifact) { return artifact.type == k_profile_type && artifact.state == k_committed; }
+
+}  // namespace
+
+std::string Artifact::version_name() const { return fmt::format("v{}", version); }
+
+bool Artifact::has_alias(std::string_view alias) const {
+    return alias == version_name() || std::find(aliases.begin(), aliases.end(), alias) != aliases.end();
+}
+
+std::string run_artifacts_question(const WandbPath& path, const std::string& cursor) {
+    Json variables = place(path);
+    variables["run"] = path.run;
+    put_cursor(variables, cursor, k_artifacts_a_page);
+    return question(k_run_artifacts, variables);
+}
+
+std::string artifact_question(const WandbPath& path, const std::string& name_and_alias) {
+    Json variables = place(path);
+    variables["name"] = name_and_alias;
+    return question(k_artifact, variables);
+}
+
+std::string manifest_question(const std::string& artifact_id) {
+    Json variables;
+    variables["id"] = artifact_id;
+    return question(k_manifest, variables);
+}
+
+std::string file_urls_question(const WandbPath& path, const Artifact& artifact, const std::string& cursor) {
+    Json variables = place(path);
+    variables["collection"] = artifact.collection;
+    variables["alias"] = artifact.version_name();
+    put_cursor(variables, cursor, k_urls_a_page);
+    return question(k_file_urls, variables);
+}
+
+std::string config_question(const WandbPath& path) {
+    Json variables = place(path);
+    variables["run"] = path.run;
+    return question(k_config, variables);
+}
+
+Result<Page<Artifact>> parse_run_artifacts(std::string_view body, const WandbPath& path) {
+    GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
+    if (object_at(data, {"project"}) == nullptr)
+        return missing(fmt::format("project {}/{}", path.entity, path.project));
+    if (object_at(data, {"project", "run"}) == nullptr) {
+        return missing(fmt::format("run {}/{}/{}", path.entity, path.project, path.run));
+    }
+    const Json* artifacts = object_at(data, {"project", "run", "artifacts"});
+    if (artifacts == nullptr) return Page<Artifact>{};
+    return page_of<Artifact>(*artifacts, artifact_of);
+}
+
+Result<Artifact> parse_artifact(std::string_view body, const std::string& name_and_alias) {
+    GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
+    const Json* membership = object_at(data, {"project", "artifactCollectionMembership"});
+    const Json* node = object_at(data, {"project", "artifactCollectionMembership", "artifact"});
+    if (node == nullptr) return missing(fmt::format("artifact {}", hub::shown(name_and_alias)));
+    Artifact artifact = artifact_of(*node);
+    const std::string collection = name_in(*membership, "artifactCollection");
+    if (!collection.empty()) artifact.collection = collection;
+    artifact.version = number_of(*membership, "versionIndex");
+    if (artifact.state == k_committed) return artifact;
+    return fail(
+        ErrorKind::nothing_done,
+        fmt::format("the artifact {} is {}, not committed", hub::shown(name_and_alias), hub::shown(artifact.state)),
+        "wait until its run has uploaded it");
+}
+
+Result<std::string> parse_manifest_url(std::string_view body) {
+    GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
+    const Json* file = object_at(data, {"artifact", "currentManifest", "file"});
+    const std::string url = file == nullptr ? std::string() : word_of(*file, "directUrl");
+    if (url.empty()) return missing("manifest of the artifact");
+    return url;
+}
+
+Result<Page<FileUrl>> parse_file_urls(std::string_view body) {
+    GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
+    const Json* files = object_at(data, {"project", "artifactCollection", "artifactMembership", "files"});
+    if (files == nullptr) return Page<FileUrl>{};
+    return page_of<FileUrl>(
+        *files, [](const Json& node) { return FileUrl{word_of(node, "name"), word_of(node, "directUrl")}; });
+}
+
+std::vector<std::string> parse_profile_places(std::string_view body) {
+    const auto data = data_in(body);
+    const Json* run = data ? object_at(*data, {"project", "run"}) : nullptr;
+    std::vector<std::string> places;
+    if (run != nullptr) collect_places(Json::parse(word_of(*run, "config"), nullptr, false), "", places);
+    return places;
+}
+
+Result<Artifact> choose_artifact(const std::vector<Artifact>& artifacts, const std::optional<std::string>& alias) {
+    const Artifact* best = nullptr;
+    std::set<std::string> types, aliases;
+    for (const Artifact& artifact : artifacts) {
+        types.insert(hub::shown(artifact.type) +
+                     (artifact.state == k_committed ? "" : " (" + hub::shown(artifact.state) + ")"));
+        if (!is_profile(artifact)) continue;
+        for (const std::string& name : artifact.aliases) aliases.insert(hub::shown(name));
+        if (alias && !artifact.has_alias(*alias)) continue;
+        if (best == nullptr || best->updated <= artifact.updated) best = &artifact;
+    }
+    if (best != nullptr) return *best;
+    if (std::any_of(artifacts.begin(), artifacts.end(), is_profile)) {
+        return fail(ErrorKind::remote_missing,
+                    fmt::format("no profile of the run has the alias {}", hub::shown(*alias)),
+                    fmt::format("there are: {}", fmt::join(aliases, ", ")));
+    }
+    return fail(ErrorKind::nothing_done, types.empty() ? std::string("the run has no artifacts")
+                                                       : fmt::format("the run has no artifact of type {}; it has: {}",
+                                                                     k_profile_type, fmt::join(types, ", ")));
+}
+
+Result<Manifest> parse_manifest(std::string_view json) {
+    const Json document = Json::parse(json, nullptr, false);
+    const auto bad = [](std::string_view why) {
+        return fail(ErrorKind::infrastructure, fmt::format("the artifact's manifest cannot be read: {}", why));
+    };
+    if (!document.is_object()) return bad("it is no JSON object");
+    const Json* contents = object_at(document, {"contents"});
+    if (contents == nullptr) return bad("it has no contents");
+    if (number_of(document, "version") != 1) return bad("its version is not 1");
+    Manifest manifest;
+    manifest.region = "default";
+    if (const Json* config = object_at(document, {"storagePolicyConfig"})) {
+        manifest.second_layout = word_of(*config, "storageLayout") == "V2";
+        if (const std::string region = word_of(*config, "storageRegion"); !region.empty()) manifest.region = region;
+    }
+    for (const auto& [path, entry] : contents->items()) {
+        if (!entry.is_object()) return bad(fmt::format("the entry of {}", hub::shown(path)));
+        ManifestEntry file{path, number_of(entry, "size"), hex_of_base64(word_of(entry, "digest")),
+                           word_of(entry, "birthArtifactID"), word_of(entry, "ref")};
+        const bool sized = entry.contains("size") && entry["size"].is_number_integer() && file.size >= 0;
+        if (file.ref.empty() && (!sized || file.md5.size() != k_md5_digits)) {
+            return bad(fmt::format("no size or digest of {}", hub::shown(path)));
+        }
+        manifest.entries.push_back(std::move(file));
+    }
+    return manifest;
+}
+
+std::string file_address(const std::string& base, const WandbPath& path, const Artifact& artifact,
+                         const Manifest& manifest, const ManifestEntry& entry) {
+    using hub::percent_encode;
+    if (!manifest.second_layout) return fmt::format("{}/artifacts/{}/{}", base, percent_encode(path.entity), entry.md5);
+    return fmt::format("{}/artifactsV2/{}/{}/{}/{}/{}/{}/{}", base, percent_encode(manifest.region),
+                       percent_encode(path.entity), percent_encode(path.project), percent_encode(artifact.collection),
+                       percent_encode(entry.birth_artifact), entry.md5,
+                       percent_encode(entry.path.substr(entry.path.rfind('/') + 1)));
+}
+
+Result<WandbPath> parse_run_target(std::string_view text, const std::optional<std::string>& entity,
+                                   const std::optional<std::string>& project) {
+    text = text::trim(text);
+    // As addresses are quoted in logs.
+    while (!text.empty() && std::string_view("`.,;:)]>\"'").find(text.back()) != std::string_view::npos)
+        text.remove_suffix(1);
+    const auto bad = [&](std::string_view why) {
+        return fail(ErrorKind::usage, fmt::format("'{}' names no W&B run: {}", hub::shown(text), why),
+                    "give ENTITY/PROJECT/RUN, the run's web address, or RUN with --entity and --project");
+    };
+    WandbPath path;
+    if (text.find("://") != std::string_view::npos) {
+        const auto parsed = parse_wandb_url(text);
+        if (!parsed) return bad("its address is not .../ENTITY/PROJECT/runs/RUN");
+        path = *parsed;
+    } else {
+        const auto parts = text::split(text, '/');
+        if (parts.size() == 3) {
+            path = {std::string(parts[0]), std::string(parts[1]), std::string(parts[2])};
+        } else if (parts.size() == 1 && !text.empty()) {
+            if (!entity || !project) return bad("its entity and project are not given");
+            return WandbPath{*entity, *project, std::string(text)};
+        } else {
+            return bad("three names are expected");
+        }
+    }
+    if (path.entity.empty() || path.project.empty() || path.run.empty()) return bad("a name is empty");
+    if (path.run.find_first_of("/\\") != std::string::npos || path.run == "." || path.run == "..")
+        return bad("its id is no id");
+    if ((entity && *entity != path.entity) || (project && *project != path.project)) {
+        return bad("--entity or --project says otherwise");
+    }
+    return path;
+}
+
+}  // namespace gdnctl::wandb

@@ -1,0 +1,148 @@
+# codex-loop: repositories that an agent makes inside are kept, and uncommitted files of people come back as they were.
+. "$REPO/tests/support/loop_repo.sh"
+same() { [ "$2" = "$3" ] || fail "$1: '$2' instead of '$3'"; }
+ref() { git for-each-ref --format='%(refname)' "refs/gdnctl/*/$1"; }
+subjects() { git log --format=%s | tr '\n' ' '; }
+tidy_tree() { same 'the tree' "$(git status --porcelain)" ''; }
+
+# ---- repositories that an agent makes inside
+
+# What the repository, the log directory and the state directory have of the only copy of a text.
+kept_somewhere() { grep -rqs "$1" .agents/logs "$XDG_STATE_HOME" || git log --all -p --format= | grep -q "$1" || fail "nowhere: $1"; }
+
+test_repository_committed_as_a_bare_link() {
+  local how makes='mkdir front; (cd front; git init -q .; echo the only copy >page.txt; git add .; git commit -qm inner; echo uncommitted copy >>page.txt); git add front 2>/dev/null; git commit -qm "scaffold front"'
+  for how in worktree inplace; do
+    mkdir "$how" && cd "$how" && repo
+    agent "case \$prompt in 'It 1/'*) $makes;; *) $works;; esac"
+    loop 0 --iterations 3 --isolation $how
+    err_has 'front was committed as a link to a repository of its own'
+    same commits "$(subjects)" 'step 3 step 2 base '
+    same 'links on the branch' "$(git ls-tree -r HEAD | grep -c '^160000')" 0
+    tidy_tree
+    [ ! -e front ] || fail "$how: front is left"
+    kept_somewhere 'the only copy' && kept_somewhere 'uncommitted copy'
+    git cat-file -e "$(git ls-tree "$(ref iter-001/head)" front | awk '{print $3}')^{commit}" || fail "$how: the link leads nowhere"
+    cd ..
+  done
+}
+
+test_repository_that_is_only_staged_or_in_an_attempt_that_failed() {
+  local how makes='mkdir front; (cd front; git init -q .; echo the only copy >page.txt; git add .; git commit -qm inner); git add front 2>/dev/null'
+  for how in worktree inplace; do
+    mkdir "$how" && cd "$how" && repo
+    agent "case \$prompt in 'It 1/'*) $makes; exit 3;; *) $works;; esac"
+    loop 0 --iterations 2 --isolation $how --max-failures -1 --codex-retries 1
+    same commits "$(subjects)" 'step 2 base '
+    tidy_tree
+    [ ! -e front ] || fail "$how: front is left"
+    kept_somewhere 'the only copy'
+    cd ..
+  done
+}
+
+test_repository_around_files_that_are_tracked() {
+  local how makes='cd src; git init -q .; git add .; git commit -qm inner; cd ..'
+  for how in worktree inplace; do
+    mkdir "$how" && cd "$how" && repo && mkdir src && echo a >src/a.txt && git add . && git commit -qm src
+    agent "case \$prompt in 'It 1/'*) $makes;; esac" '[ "$(git -C src rev-parse --show-prefix)" = src/ ] || case $prompt in "It 2/"*) exit 1;; esac' "echo more >>src/a.txt; git add src/a.txt; $works"
+    loop 0 --iterations 2 --isolation $how
+    same commits "$(subjects)" 'step 4 step 3 src base '
+    tidy_tree
+    [ ! -e src/.git ] || fail "$how: src/.git is left"
+    same inner "$(git --git-dir $logs/iteration-001-repositories/src/.git log --format=%s)" inner
+    cd ..
+  done
+}
+
+test_users_own_repositories_inside_stay_in_place() {
+  repo && mkdir vendor src && echo a >src/a.txt && echo /deps/ >.gitignore && git add . && git commit -qm src
+  (cd src && git init -q . && git add . && git commit -qm around) && mkdir deps && (cd deps && git init -q . && git commit -q --allow-empty -m dep)
+  agent "$works" 'mkdir front; (cd front; git init -q .; git commit -q --allow-empty -m inner)'
+  loop 0 --iterations 2 --isolation inplace
+  same around "$(git -C src log --format=%s)" around
+  same dep "$(git -C deps log --format=%s)" dep
+  same inner "$(git -C $logs/iteration-002-repositories/front log --format=%s)" inner
+  (cd vendor && git init -q . && git commit -q --allow-empty -m users)
+  loop 0 --iterations 2 --isolation inplace --allow-dirty
+  same users "$(git -C vendor log --format=%s)" users
+  [ ! -e front ] || fail 'front is left'
+}
+
+test_ignored_repository_with_commits_of_its_own() {
+  repo && echo /build/ >.gitignore && git add . && git commit -qm ignore
+  agent "case \$prompt in 'It 1/'*) mkdir -p build/deps/own build/plain; (cd build/deps/own; git init -q .; echo the only copy >f; git add .; git commit -qm own); git clone -q build/deps/own build/deps/cloned;; esac" "$works"
+  loop 0 --iterations 2 --isolation worktree
+  same own "$(git -C $logs/iteration-001-repositories/build/deps/own log --format=%s)" own
+  [ ! -e $logs/iteration-001-repositories/build/deps/cloned ] || fail 'a clone that has nothing of its own is kept'
+}
+
+test_submodule_that_an_agent_adds_properly_lands() {
+  git init -q lib && git -C lib commit -q --allow-empty -m lib && mkdir main && cd main && repo
+  agent "case \$prompt in 'It 1/'*) git -c protocol.file.allow=always submodule add -q $PWD/../lib dep 2>/dev/null; git -C dep commit -q --allow-empty -m 'commit inside'; git add dep; git commit -qm submodule;; *) $works;; esac"
+  loop 0 --iterations 2 --isolation worktree
+  same commits "$(subjects)" 'step 3 submodule base '
+  git cat-file -e "$(git ls-tree HEAD dep | awk '{print $3}')^{commit}" || fail 'the commit inside is nowhere'
+}
+
+# ---- uncommitted files of people
+
+everything() { find . -path ./.git -prune -o -path ./.agents -prune -o -mindepth 1 \( -type f -printf '%M %T@ %p ' -exec md5sum {} \; -o -type d -printf '%M %p\n' -o -printf '%M %T@ %p %l\n' \) | LC_ALL=C sort; }
+
+test_uncommitted_files_are_given_back_as_they_were() {
+  local how
+  repo && echo '* text=auto' >.gitattributes && echo ignored/ >.gitignore && echo b >b.txt && echo g >gone.txt && echo s >staged.txt && git add . && git commit -qm files
+  printf 'r1\r\nr2\r\n' >fixture.csv && printf 'a\nb\r\n' >b.txt && rm gone.txt && echo more >staged.txt && git add staged.txt && printf 'more\r\n' >staged.txt
+  echo TOKEN=abc >.env && chmod 600 .env && mkdir -m 700 private && echo s >private/key && chmod 400 private/key && ln -s key private/link
+  mkfifo private/pipe && mkdir -p build/out empty/a/b ignored/empty && chmod 750 empty/a && echo i >ignored/file && chmod 600 ignored/file
+  touch -d '2020-01-02 03:04:05.678901234' fixture.csv .env private/key b.txt && touch -h -d 2021-01-01 private/link && touch -d 2022-02-02 private
+  everything >"$WORK/before"
+  git status --porcelain >"$WORK/status"
+  for how in "--post-check false" "--post-check true"; do
+    agent "git add -A; $works; rm -rf build empty"
+    [ "$how" = '--post-check true' ] || echo 'echo left >left.txt' >>"$WORK/agent"
+    # shellcheck disable=SC2086
+    loop "$([ "$how" = '--post-check true' ] && echo 0 || echo 1)" --iterations 1 --isolation inplace --dirty-policy stash $how
+    everything | grep -v kernel.c >"$WORK/after"
+    grep -v kernel.c "$WORK/before" | diff - "$WORK/after" >&2 || fail "$how: not as it was"
+    git status --porcelain | diff "$WORK/status" - >&2 || fail "$how: another status"
+    same stashes "$(git stash list)" ''
+    [ ! -e .git/gdnctl-shelf ] || fail 'the shelf is left'
+  done
+}
+
+test_what_the_branch_changed_too_is_merged_with_its_mode() {
+  repo && seq 9 >n.txt && git add . && git commit -qm n && echo mine >>n.txt && chmod 600 n.txt
+  agent 'sed -i s/1/one/ n.txt; git commit -qam one'
+  loop 0 --iterations 1 --isolation inplace --dirty-policy stash
+  same n "$(head -1 n.txt) $(tail -1 n.txt) $(stat -c %a n.txt)" 'one mine 600'
+  same stashes "$(git stash list)" ''
+}
+
+test_files_that_cannot_come_back_exactly_stay_in_the_stash() {
+  repo && echo mine >mine.txt && chmod 600 mine.txt
+  agent "$works" 'rm -rf .git/gdnctl-shelf'
+  loop 0 --iterations 1 --isolation inplace --dirty-policy stash
+  same mine "$(cat mine.txt)" mine
+  err_has 'but not all of it is as it was; it also stays in the stash'
+  same stashes "$(git stash list | wc -l)" 1
+}
+
+test_ignored_files_that_an_agent_commits_by_force_stay_when_that_is_refused() {
+  repo && mkdir sub && printf '*.key\n' >.gitignore && printf 'out\n' >sub/.gitignore && git add . && git commit -qm rules
+  echo mine >my.key && echo mine >sub/out && chmod 600 my.key && touch -d 2020-01-01 my.key
+  agent ': >.gitignore; rm sub/.gitignore; echo new >new.txt; git add -A; git commit -qm "all of it"' "$works"
+  loop 1 --iterations 1 --isolation inplace --post-check false
+  same 'ignored files' "$(cat my.key sub/out | tr '\n' ' ')$(stat -c '%a %y' my.key | cut -c 1-14)" 'mine mine 600 2020-01-01'
+  [ ! -e new.txt ] || fail 'new.txt is left'
+  same commits "$(subjects)" 'rules base '
+  tidy_tree
+}
+
+test_empty_folders_stay_where_nothing_is_stashed() {
+  repo && mkdir -p build/out && chmod 700 build
+  agent "$works" 'echo left >left.txt'
+  loop 1 --iterations 1 --isolation inplace --post-check false
+  same build "$(stat -c %a build) $(ls build)" '700 out'
+  tidy_tree
+}
