@@ -1,6 +1,8 @@
 #include "commands/ray_list.h"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -30,20 +32,39 @@ bool is_mine(const JobDetails& job, const Env& env) {
     return it != job.metadata.end() && it->second == user_name(env);
 }
 
-std::string row(const JobDetails& job, const Clock& clock) {
-    const auto meta = [&](const char* key) {
-        const auto it = job.metadata.find(key);
-        return it == job.metadata.end() ? std::string("-") : it->second;
-    };
-    std::string started = "-";
-    std::string took = "-";
+struct Row {
+    std::string status, submitted, duration, kind, id;
+};
+
+Row row_of(const JobDetails& job, const Clock& clock) {
+    const auto kind = job.metadata.find("kind");
+    Row row{text::visible(status_of(job)), "-", "-", kind == job.metadata.end() ? "-" : kind->second,
+            text::visible(job.submission_id)};
     if (job.start_time) {
-        started = local_time(*job.start_time);
-        took = format_duration(
+        row.submitted = local_time(*job.start_time);
+        row.duration = format_duration(
             std::max(job.end_time.value_or(clock.wall()) - *job.start_time, std::chrono::milliseconds(0)));
     }
-    return fmt::format("{:<9}  {:<25}  {:>12}  {:<7}  {}\n", text::visible(status_of(job)), started, took, meta("kind"),
-                       text::visible(job.submission_id));
+    return row;
+}
+
+// Columns are as wide as what they hold: the id comes last, is never cut, and should end within 100 columns.
+std::string table_of(const std::vector<JobDetails>& jobs, const Clock& clock) {
+    std::vector<Row> rows = {{"STATUS", "SUBMITTED", "DURATION", "KIND", "ID"}};
+    for (const JobDetails& job : jobs) rows.push_back(row_of(job, clock));
+    const auto width_of = [&](std::string Row::* column) {
+        std::size_t most = 0;
+        for (const Row& row : rows) most = std::max(most, (row.*column).size());
+        return most;
+    };
+    const std::size_t status = width_of(&Row::status), submitted = width_of(&Row::submitted),
+                      duration = width_of(&Row::duration), kind = width_of(&Row::kind);
+    std::string table;
+    for (const Row& row : rows) {
+        table += fmt::format("{:<{}}  {:<{}}  {:>{}}  {:<{}}  {}\n", row.status, status, row.submitted, submitted,
+                             row.duration, duration, row.kind, kind, row.id);
+    }
+    return table;
 }
 
 }  // namespace
@@ -92,9 +113,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         log::info("no jobs");
         return ExitCode::ok;
     }
-    context.terminal.out(
-        fmt::format("{:<9}  {:<19}  {:>12}  {:<7}  {}\n", "STATUS", "SUBMITTED", "DURATION", "KIND", "ID"));
-    for (const JobDetails& job : jobs) context.terminal.out(row(job, context.clock));
+    context.terminal.out(table_of(jobs, context.clock));
     if (jobs.size() < found) log::info("{} more; --limit shows them", found - jobs.size());
     return ExitCode::ok;
 }

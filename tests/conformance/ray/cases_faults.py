@@ -248,6 +248,7 @@ def dashboard_restarts_in_mid_job(t):
     try:
         running.until("tick 50\n")
         waiting = t.start("ray-wait", id, "--poll", "0.5")
+        waiting.until("status=RUNNING", where="err")  # a dashboard that has never answered is not waited for
         t.place.node.restart_dashboard()
         t.until(lambda: answers(t), "the dashboard is back", 60)
         time.sleep(2)

@@ -47,8 +47,8 @@ struct AppendOptions {
 };
 
 // Gives the record its number, id and times, makes it public (no secrets, no home directories) and writes it and its
-// entry. Errors: usage (the file is no log), conflict (the number is taken), bad_input (the log hides its end in an unclosed code fence; the record
-// is no record), local_io with nothing changed.
+// entry. Errors: usage (the file is no log), conflict (the number is taken), bad_input (the log hides its end in an
+// unclosed code fence; the record is no record), local_io with nothing changed.
 Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options);
 
 }  // namespace gdnctl::runlog
