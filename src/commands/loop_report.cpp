@@ -110,8 +110,7 @@ Result<Report> make_report(const std::filesystem::path& log_dir) {
     return report;
 }
 
-Json report_json(const Report& report) {
-    const auto& view = report.run.view;
+Json champions_json(const Report& report) {
     Json champions = Json::array();
     for (const auto* one : report.champions) {
         champions.push_back({{"iteration", one->iteration},
@@ -121,6 +120,11 @@ Json report_json(const Report& report) {
                              {"gain", one->gain ? runlog::gain_json(*one->gain) : Json()},
                              {"decision", one->decision}});
     }
+    return champions;
+}
+
+Json report_json(const Report& report) {
+    const auto& view = report.run.view;
     Json dead = Json::array();
     for (const auto& one : loop::dead_ideas(report.ideas)) {
         dead.push_back({{"id", redact(loop::idea_id(one.idea))},
@@ -159,7 +163,7 @@ Json report_json(const Report& report) {
             {"metric", report.metric.empty() ? Json() : Json(report.metric)},
             {"better", report.better.empty() ? Json() : Json(report.better)},
             {"noise_pct", report.noise_pct ? Json(*report.noise_pct) : Json()},
-            {"champions", std::move(champions)},
+            {"champions", champions_json(report)},
             {"outcomes", view.outcomes},
             {"failures", failures_json(report)},
             {"cost",
