@@ -299,14 +299,19 @@ private:
         return tidy(artefacts, iteration, m_plan.options.keep_iterations, m_agent.codex_home);
     }
 
-    Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
-        const auto begun = m_context.clock.monotonic();
+    std::vector<std::unique_ptr<Stage>> stages_before_gates(Transactions& git) const {
         std::vector<std::unique_ptr<Stage>> stages;
         if (m_gates && !m_plan.log.empty()) stages.push_back(make_log_stage(m_plan.log, git.repository()));
         if (const IdeaPolicy ideas = idea_policy_of(m_plan.options, m_gates != nullptr); ideas != IdeaPolicy::off) {
             stages.push_back(make_idea_stage(ideas, git.repository()));
         }
         stages.push_back(make_post_checks(post_checks(), m_context.process, m_context.clock));
+        return stages;
+    }
+
+    Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
+        const auto begun = m_context.clock.monotonic();
+        std::vector<std::unique_ptr<Stage>> stages = stages_before_gates(git);
         const std::stop_callback said(m_context.stop, [this] {
             log::warning("{}", message::ending(m_doing.load(), received_signal().value_or(SIGINT)));
         });
