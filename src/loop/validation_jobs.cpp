@@ -203,6 +203,15 @@ std::vector<std::string> TargetJobs::words(const JobOrder& order) const {
     return words;
 }
 
+void TargetJobs::show_failure(const JobEnd& end) const {
+    if (!end.failure || m_options.log_tail <= 0) return;
+    // An item of the oracle may stand before what is kept of the log's end.
+    const auto& item = end.evidence.oracle.lines;
+    const std::string tail = last_lines(end.evidence.output.tail(), m_options.log_tail);
+    log::warning("{}",
+                 failing_case_text(end.summary, item.empty() ? first_failing_case(tail) : item, end.log.string()));
+}
+
 Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     ProcessSpec spec;
     spec.argv = {m_self};
@@ -260,16 +269,7 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     own.insert(own.begin(), "gdnctl");
     end.command = end.report.entrypoint.empty() ? text::shell_join(own) : end.report.entrypoint;
     if (left) stop_job(order, id);
-    if (end.failure && m_options.log_tail > 0) {
-        // An item of the oracle may stand before what is kept of the log's end.
-        const auto& item = end.evidence.oracle.lines;
-        log::warning(
-            "{}",
-            failing_case_text(
-                end.summary,
-                item.empty() ? first_failing_case(last_lines(end.evidence.output.tail(), m_options.log_tail)) : item,
-                order.log.string()));
-    }
+    show_failure(end);
     return end;
 }
 

@@ -87,6 +87,7 @@ public:
 
 private:
     void stop_job(const JobOrder& order, const std::string& id);
+    void show_failure(const JobEnd& end) const;
     const Target& m_target;
     const ValidationOptions& m_options;
     std::string m_self;
