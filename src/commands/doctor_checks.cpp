@@ -64,30 +64,40 @@ std::optional<fs::path> find_program(const Env& env, std::string_view name) {
     return std::nullopt;
 }
 
-// The first line that the program says about itself; empty when it does not answer.
-std::string version_line(Context& context, const fs::path& program, std::string_view option) {
+// The first line that the program says about itself. Error: it says so with another status than 0, or not in time.
+Result<std::string> version_line(Context& context, const fs::path& program, std::string_view option) {
     ProcessSpec spec;
     spec.argv = {program.string(), std::string(option)};
     spec.merge_stderr = true;
     spec.wall_limit = std::chrono::seconds(5);
     spec.stop = context.stop;
-    const auto result = context.process.run(spec);
-    if (!result || !result->ok()) return {};
-    return std::string(text::trim(std::string_view(result->out).substr(0, result->out.find('\n'))));
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
+    if (!result.ok()) {
+        return fail(ErrorKind::infrastructure,
+                    fmt::format("{} {} {}", program.string(), option, describe_end(result, spec)));
+    }
+    return std::string(text::trim(std::string_view(result.out).substr(0, result.out.find('\n'))));
 }
 
 Check check_program(Context& context, const Program& program) {
     Check check{std::string(program.name), program.need, false, "not found in PATH", std::string(program.purpose), {}};
+    const std::string install = program.package.empty() ? std::string(program.fix) : apt_install(program.package);
     const auto path = find_program(context.env, program.name);
     if (!path) {
-        check.fix = program.package.empty() ? std::string(program.fix) : apt_install(program.package);
+        check.fix = install;
         return check;
     }
-    check.ok = true;
     check.detail = path->string();
-    if (program.version_option.empty()) return check;
-    const std::string line = version_line(context, *path, program.version_option);
-    if (!line.empty()) check.detail = fmt::format("{} ({})", line, check.detail);
+    if (!program.version_option.empty()) {
+        const auto line = version_line(context, *path, program.version_option);
+        if (!line) {
+            check.detail = line.error().message;
+            check.fix = install;
+            return check;
+        }
+        if (!line->empty()) check.detail = fmt::format("{} ({})", *line, check.detail);
+    }
+    check.ok = true;
     return check;
 }
 

@@ -202,7 +202,8 @@ std::optional<std::string> tracked_kernel(const fs::path& root, Context& context
     if (!find_repository_root(root)) return std::nullopt;
     std::vector<std::string> words = {
         "grep", "-l", "-z", "-E", R"(^[ 	]*#[ 	]*include[ 	]*["<]([^">]*/)?gdn/gdn_kernel\.h[">])", "--"};
-    for (const char* suffix : {"c", "cc", "cpp", "cxx", "c++", "C", "h", "hh", "hpp", "hxx"}) {
+    for (const char* suffix :
+         {"c", "cc", "cpp", "cxx", "c++", "C", "cu", "h", "hh", "hpp", "hxx", "H", "cuh", "inc", "inl", "ipp", "tcc"}) {
         words.push_back(std::string("*.") + suffix);
     }
     const auto found = git(root, std::move(words), context);

@@ -36,7 +36,7 @@ public:
           m_context(context),
           m_last(options.last),
           m_exists(options.submitted),
-          m_heard(options.submitted),
+          m_heard(options.submitted || backend.has_answered()),
           m_answered(context.clock.monotonic()) {}
 
     // nullopt: no answer this time.

@@ -36,10 +36,23 @@ struct Row {
     std::string status, submitted, duration, kind, id;
 };
 
+// An id may hold any character; in a table it stays on its line.
+std::string on_one_line(std::string_view id) {
+    std::string shown;
+    for (const char c : text::visible(id)) {
+        if (c == '\n' || c == '\t') {
+            shown += c == '\n' ? "\\n" : "\\t";
+        } else {
+            shown += c;
+        }
+    }
+    return shown;
+}
+
 Row row_of(const JobDetails& job, const Clock& clock) {
     const auto kind = job.metadata.find("kind");
     Row row{text::visible(status_of(job)), "-", "-", kind == job.metadata.end() ? "-" : kind->second,
-            text::visible(job.submission_id)};
+            on_one_line(job.submission_id)};
     if (job.start_time) {
         row.submitted = local_time(*job.start_time);
         row.duration = format_duration(

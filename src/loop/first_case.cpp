@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t k_longest_line = 200;
 constexpr std::size_t k_most_asserted = 3;
+constexpr std::string_view k_name_characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
 
 using Lines = std::vector<std::string_view>;
 
@@ -102,6 +103,36 @@ std::vector<std::string> of_python(const Lines& lines) {
     return frames;
 }
 
+// What other runners of tests write about a test that failed. ctest says it at the end of a line.
+bool is_failed_test(std::string_view line) {
+    for (const std::string_view begin : {"--- FAIL", "not ok ", "[  FAILED  ] "}) {
+        if (line.starts_with(begin)) return true;
+    }
+    // unittest: "FAIL: test_a (tests.Shapes.test_a)"
+    if ((line.starts_with("FAIL: ") || line.starts_with("ERROR: ")) && line.ends_with(")")) return true;
+    if (line.starts_with("test ") && line.ends_with(" ... FAILED")) return true;  // Rust
+    return line.find("***Failed") != std::string_view::npos || line.find("***Exception") != std::string_view::npos ||
+           line.find("***Timeout") != std::string_view::npos || line.find("***Not Run") != std::string_view::npos;
+}
+
+std::vector<std::string> of_runners(const Lines& lines) {
+    const auto test = std::find_if(lines.begin(), lines.end(), [](auto line) {
+        return is_failed_test(text::trim(line.substr(0, k_longest_line * 2)));
+    });
+    return test == lines.end() ? std::vector<std::string>() : some_from(lines, test);
+}
+
+// "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: ..." without the frames that led there.
+std::vector<std::string> of_exception(const Lines& lines) {
+    const auto is_raised = [](std::string_view line) {
+        const std::string_view name = line.substr(0, line.find_first_not_of(k_name_characters));
+        const bool known = name.ends_with("Error") || name.ends_with("Exception");
+        return known && line.substr(name.size()).starts_with(": ");
+    };
+    const auto raised = std::find_if(lines.begin(), lines.end(), is_raised);
+    return raised == lines.end() ? std::vector<std::string>() : some_from(lines, raised);
+}
+
 std::vector<std::string> last_of_all(const Lines& lines) {
     std::vector<std::string> out;
     for (auto at = lines.rbegin(); at != lines.rend() && out.size() < k_case_lines; ++at) {
@@ -113,18 +144,18 @@ std::vector<std::string> last_of_all(const Lines& lines) {
 
 }  // namespace
 
-std::vector<std::string> first_failing_case(std::string_view log) {
+FailingCase first_failing_case(std::string_view log) {
     const Lines lines = text::split(log, '\n');
-    for (const auto find : {of_oracle, of_pytest, of_compiler, of_python}) {
-        if (auto found = find(lines); !found.empty()) return found;
+    for (const auto find : {of_oracle, of_pytest, of_runners, of_compiler, of_python, of_exception}) {
+        if (auto found = find(lines); !found.empty()) return {std::move(found), true};
     }
-    return last_of_all(lines);
+    return {last_of_all(lines), false};
 }
 
-std::string failing_case_text(std::string_view what, const std::vector<std::string>& lines, std::string_view path) {
-    if (lines.empty()) return fmt::format("{}; it printed nothing: {}", what, path);
-    std::string out = fmt::format("{}; the first failing case:\n", what);
-    for (const std::string& line : lines) out += "  " + line + "\n";
+std::string failing_case_text(std::string_view what, const FailingCase& shown, std::string_view path) {
+    if (shown.lines.empty()) return fmt::format("{}; it printed nothing: {}", what, path);
+    std::string out = fmt::format("{}; the {}:\n", what, shown.found ? "first failing case" : "last lines");
+    for (const std::string& line : shown.lines) out += "  " + line + "\n";
     return out + fmt::format("all of it: {}", path);
 }
 

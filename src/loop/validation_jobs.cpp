@@ -207,9 +207,10 @@ void TargetJobs::show_failure(const JobEnd& end) const {
     if (!end.failure || m_options.log_tail <= 0) return;
     // An item of the oracle may stand before what is kept of the log's end.
     const auto& item = end.evidence.oracle.lines;
-    const std::string tail = last_lines(end.evidence.output.tail(), m_options.log_tail);
-    log::warning("{}",
-                 failing_case_text(end.summary, item.empty() ? first_failing_case(tail) : item, end.log.string()));
+    const FailingCase shown = item.empty()
+                                  ? first_failing_case(last_lines(end.evidence.output.tail(), m_options.log_tail))
+                                  : FailingCase{item, true};
+    log::warning("{}", failing_case_text(end.summary, shown, end.log.string()));
 }
 
 Result<JobEnd> TargetJobs::run(const JobOrder& order) {

@@ -133,3 +133,12 @@ test_google_login_must_give_a_token() {
   out_lacks secret-of-somebody
   err_lacks secret-of-somebody
 }
+
+test_a_program_that_does_not_run_is_not_ok() {
+  only_path git
+  printf '#!/bin/sh\nexit 127\n' >"$WORK/bin/codex"
+  chmod +x "$WORK/bin/codex"
+  PATH=$WORK/bin expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +codex +.*--version exited with code 127' "$WORK/out" || fail 'a codex that cannot run is ok'
+  out_has 'npm install -g @openai/codex'
+}

@@ -243,6 +243,57 @@ test_a_dead_address_is_exit_4_and_never_the_local_backend() {
   done
 }
 
+# A dashboard that answers N requests with the state of a running job, and is gone then; its address is in `dying`.
+dying_dashboard() {  # N
+  cat >"$WORK/dying.py" <<'END'
+import http.server, json, os, sys
+left = int(sys.argv[1])
+job = {"type": "SUBMISSION", "submission_id": "x", "status": "RUNNING", "entrypoint": "x", "message": "m", "metadata": {},
+       "runtime_env": {}, "start_time": 1700000000000, "driver_node_id": "ab"}
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global left
+        left -= 1
+        body = json.dumps([job] if self.path == "/api/jobs/" else job).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        if left == 0:
+            self.wfile.flush()
+            os._exit(0)
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+with open("port.new", "w") as f:
+    f.write(str(server.server_port))
+os.rename("port.new", "port")
+server.serve_forever()
+END
+  rm -f port
+  python3 "$WORK/dying.py" "$1" &
+  for _ in $(seq 100); do [ -e port ] && break; sleep 0.05; done
+  dying=http://127.0.0.1:$(cat port)
+}
+
+test_a_server_that_goes_away_is_waited_for_by_those_who_wait() {
+  local start words count
+  dying_dashboard 1
+  start=$SECONDS
+  expect 4 "$GDNCTL" ray-logs x --ray-address "$dying"
+  [ $((SECONDS - start)) -lt 8 ] || fail "ray-logs took $((SECONDS - start)) s"
+  for words in '2 ray-logs -f x' '1 ray-wait --match x --poll 0.2'; do
+    count=${words%% *}
+    dying_dashboard "$count"
+    "$GDNCTL" ${words#* } --ray-address "$dying" >"$WORK/out" 2>"$WORK/err" &
+    sleep 5
+    kill -0 $! || fail "$words did not wait: $(cat "$WORK/err")"
+    kill -INT $!
+    wait $! && fail 'ended with 0'
+    err_has 'trying again'
+  done
+}
+
 test_no_secret_leaves_by_any_door() {
   RAY_SERVER_TOKEN=tok-0123456789abcdef serve  # no argv of ours holds it
   export RAY_AUTH_TOKEN=tok-0123456789abcdef HF_TOKEN=hf-secret-0123456789 WANDB_API_KEY=wandb-secret-0123456789

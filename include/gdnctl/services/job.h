@@ -162,6 +162,8 @@ public:
     virtual Result<JobDetails> details(std::string_view id) = 0;
     // The same in one try, for callers that come again: at most one request.
     virtual Result<JobDetails> poll(std::string_view id) { return details(id); }
+    // Whether somebody has answered this backend over a network yet: then a refused connection is worth waiting for.
+    virtual bool has_answered() const { return false; }
     // What changes when the backend forgets its jobs (a cluster whose head was restarted); empty where it never does.
     virtual Result<std::string> session() { return std::string(); }
     virtual FollowPace pace() const { return {}; }

@@ -63,6 +63,7 @@ public:
     const RayJobsConfig& config() const { return m_config; }
     void ignore_stop_requests() { m_config.stop = {}; }
     void set_deadline(std::optional<Clock::Monotonic> deadline);
+    bool has_answered() const { return m_answered; }
     Clock& clock() const { return *m_config.clock; }
     Patience patience() const { return {*m_config.clock, m_config.stop, m_deadline}; }
     // Waits before another try of a request that ended with this error; not for long where nobody listens.

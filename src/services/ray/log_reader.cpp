@@ -107,7 +107,7 @@ Result<std::size_t> LogReader::pump(const Sink& sink) {
         // Who follows comes again: what has come by now is good.
         if (m_start.follow && m_handed > 0 && is_out_of_reach(read.error())) return m_handed;
         if (m_start.follow || !is_out_of_reach(read.error())) return tl::unexpected(std::move(read).error());
-        if (patience.wait(read.error().text())) continue;
+        if (m_client.wait(patience, read.error())) continue;
         if (patience.stopped()) return tl::unexpected(stopped_error());
         return tl::unexpected(std::move(read).error());
     }

@@ -36,6 +36,7 @@ public:
         GDNCTL_TRY_ASSIGN(const ray::ServerVersion version, m_dashboard->version());
         return version.session;
     }
+    bool has_answered() const override { return m_dashboard->client().has_answered(); }
     FollowPace pace() const override { return {900ms, 1800ms}; }
     Result<std::vector<JobDetails>> list() override { return m_dashboard->list(); }
     Result<bool> stop(std::string_view id) override { return m_dashboard->stop(id); }
