@@ -288,7 +288,7 @@ test_a_server_that_goes_away_is_waited_for_by_those_who_wait() {
     "$GDNCTL" ${words#* } --ray-address "$dying" >"$WORK/out" 2>"$WORK/err" &
     sleep 5
     kill -0 $! || fail "$words did not wait: $(cat "$WORK/err")"
-    kill -INT $!
+    kill $!
     wait $! && fail 'ended with 0'
     err_has 'trying again'
   done
