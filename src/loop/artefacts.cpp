@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/fs.h"
 
@@ -82,8 +83,14 @@ Result<int> Artefacts::prune(int latest, int keep) const {
     GDNCTL_TRY_ASSIGN(const auto files, files_in(m_folder));
     int removed = 0;
     for (const auto& file : files) {
-        const int number = iteration_of(file.filename().string());
+        const std::string name = file.filename().string();
+        const int number = iteration_of(name);
         if (number == 0 || number > latest - keep) continue;
+        if (name == iteration_prefix(number) + std::string(k_repositories)) {
+            // Other branches, stashes and uncommitted files of these repositories are nowhere else.
+            if (number == latest - keep) log::info("{} is kept: it holds repositories of the agent", file.string());
+            continue;
+        }
         std::error_code problem;
         fs::remove_all(file, problem);
         if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", file, problem.value()));

@@ -15,6 +15,9 @@ std::string iteration_prefix(int iteration);
 // The number in "iteration-NNN-..."; 0: some other name.
 int iteration_of(std::string_view file_name);
 
+// iteration-NNN-repositories: what an agent made inside the tree with `git init`.
+inline constexpr std::string_view k_repositories = "repositories";
+
 class Artefacts {
 public:
     // Error: local_io (see make_private_directory()).
@@ -32,7 +35,8 @@ public:
     // many were moved.
     Result<int> set_earlier_aside(std::string_view run) const;
 
-    // Removes the files of iterations up to `latest` - `keep`; returns how many. Nothing of git's is touched.
+    // Removes the files of iterations up to `latest` - `keep`; returns how many. Nothing of git's is touched, and
+    // folders k_repositories stay.
     Result<int> prune(int latest, int keep) const;
 
     // <log-dir>/STOP: somebody asks for the end. It is left where it is.

@@ -70,7 +70,7 @@ Status Transactions::move_untracked(int iteration, std::vector<std::string> path
 }
 
 Status Transactions::move_aside(int iteration, const std::vector<std::string>& paths, Leftovers& found) {
-    const fs::path folder = m_artefacts.path(iteration, "repositories");
+    const fs::path folder = m_artefacts.path(iteration, k_repositories);
     GDNCTL_TRY_ASSIGN(
         auto places, m_slot ? m_slot->move_repositories_aside(paths, folder) : m_repository.move_inside(paths, folder));
     found.repositories.insert(found.repositories.end(), places.begin(), places.end());

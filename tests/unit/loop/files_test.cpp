@@ -41,9 +41,11 @@ TEST_CASE("artefacts: old iterations go, the last ones and everything else stay"
     for (int i = 1; i <= 12; ++i) write_text(files.path(i, "prompt.txt"), "p");
     write_text(files.path(2, "repositories") / "x/y", "p");
     write_text(files.folder() / "journal.jsonl", "{}\n");
-    CHECK(ok(files.prune(12, 10)) == 3);
+    CHECK(ok(files.prune(12, 10)) == 2);
     CHECK(fs::exists(files.path(3, "prompt.txt")));
-    CHECK_FALSE(fs::exists(files.path(2, "repositories")));
+    CHECK_FALSE(fs::exists(files.path(2, "prompt.txt")));
+    // Branches, stashes and loose files of a repository that was inside are only there.
+    CHECK(fs::exists(files.path(2, "repositories") / "x/y"));
     CHECK(fs::exists(files.folder() / "journal.jsonl"));
     CHECK_FALSE(files.stop_requested());
     write_text(files.folder() / "STOP", "");
