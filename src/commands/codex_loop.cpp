@@ -5,6 +5,7 @@
 
 #include "commands/job_place.h"
 #include "commands/job_submit.h"
+#include "gdnctl/commands/table.h"
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/log_timed.h"
@@ -50,6 +51,9 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, Context& conte
         request.globals.push_back(*context.global.target);
     }
     request.dry_run = options.dry_run;
+    for (const cli::Command& command : table()) {
+        if (command.name == "dev-tpu-test") request.dev_tpu_commands = true;
+    }
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
     GDNCTL_TRY_ASSIGN(request.target, select_target(context.config, project_root(context)));
     return request;

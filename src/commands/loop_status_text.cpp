@@ -50,13 +50,18 @@ std::string cost_text(const loop::RunView& view) {
 
 // A reason of the performance policy has the gain in it.
 std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
-    const std::string gain = measured == nullptr ? std::string() : gain_text(measured->of(i));
-    if (gain.empty() || i.reason.find(gain) != std::string::npos) return i.reason;
+    const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
+    const std::string gain = gain_text(own);
+    if (gain.empty() || i.reason.find(runlog::gain_text(*own->gain)) != std::string::npos) return i.reason;
     return gain + (i.reason.empty() ? "" : "; ") + i.reason;
 }
 
 std::string iteration_row(const IterationView& i, const loop::MeasuredRun* measured) {
-    const std::string why = why_of(i, measured);
+    std::string why = why_of(i, measured);
+    // The running log may have had entries before this run.
+    if (!i.log_number.empty() && i.log_number != std::to_string(i.number)) {
+        why = fmt::format("iteration {} of the log{}", i.log_number, why.empty() ? "" : "; " + why);
+    }
     return fmt::format("{:>4}  {:<11}  {:<6}  {:>12}  {:>12}{}{}", i.number, shown(i.ended ? i.outcome : "open", 11),
                        shown(i.promoted ? "champ" : i.verdict, 6), duration_text(i.wall_ms), loop::grouped(i.tokens),
                        why.empty() ? "" : "  ", shown(why, 200));

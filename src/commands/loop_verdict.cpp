@@ -150,7 +150,11 @@ std::string value_text(const loop::MeasuredView& measured) {
 }
 
 std::string gain_text(const loop::MeasuredView* measured) {
-    return measured != nullptr && measured->gain ? runlog::gain_text(*measured->gain) : std::string();
+    if (measured == nullptr || !measured->gain) return {};
+    std::string text = runlog::gain_text(*measured->gain);
+    if (text.empty() || measured->gain->busy.empty()) return text;
+    text += "; on a busy machine";
+    return measured->gain->pairs == 0 && !measured->became_champion() ? text + ", not promoted" : text;
 }
 
 Json explained_json(const Explained& e) {

@@ -347,8 +347,7 @@ private:
             parts.held_ms = [&] { return tpu->held().count(); };
             parts.directives.emplace_back([&](std::span<const Record>) {
                 if (!tpu->active()) return std::vector<std::string>();
-                return std::vector{managed_tpu_directive(m_plan.options.self_command, tpu->cluster(), tpu->name(),
-                                                         m_plan.options.hold.type)};
+                return std::vector{hold_directive(m_request, m_plan.options, tpu->cluster(), tpu->name())};
             });
         }
         const auto gate = gate_directive(m_plan.gates, m_request.target, m_context.cwd, m_plan.log_dir);

@@ -258,6 +258,14 @@ CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunStat
     return report;
 }
 
+std::string hold_directive(const CodexLoopRequest& request, const LoopOptions& options, std::string_view cluster,
+                           std::string_view name) {
+    if (request.dev_tpu_commands) {
+        return managed_tpu_directive(options.self_command, cluster, name, options.hold.type);
+    }
+    return held_tpu_directive(cluster, name, text::shell_join(request.allocator));
+}
+
 Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context) {
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(plan.workdir, context.process, context.clock));
     GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
@@ -276,8 +284,7 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     report.agent_argv = agent.words(words);
     std::vector<std::string> directives = plan.directives;
     if (options.hold.on) {
-        directives.push_back(
-            managed_tpu_directive(options.self_command, options.hold.cluster, options.hold.name, options.hold.type));
+        directives.push_back(hold_directive(request, options, options.hold.cluster, options.hold.name));
     }
     const auto gate = gate_directive(plan.gates, request.target, context.cwd, plan.log_dir);
     if (gate) directives.push_back(*gate);

@@ -51,6 +51,10 @@ IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates);
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
                                          std::filesystem::path slot);
 
+// The directive that goes with the held TPU; it names only commands that this binary has.
+std::string hold_directive(const CodexLoopRequest& request, const LoopOptions& options, std::string_view cluster,
+                           std::string_view name);
+
 CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunState& state,
                           std::chrono::nanoseconds wall);
 

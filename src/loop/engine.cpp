@@ -229,6 +229,7 @@ std::optional<RunEnd> Engine::rest() {
     m_rested = true;
     const std::int64_t pause = pause_seconds(m_settings.options.sleep_seconds, failures_in_a_row());
     if (pause > 0) log::debug("next iteration in {} s", pause);
+    set_doing("the pause between iterations ends, and no further iteration begins");
     if (Status slept = sleep(std::chrono::seconds(pause)); !slept) return asked_to_stop();
     return asked_to_stop();
 }
@@ -253,16 +254,6 @@ std::optional<RunEnd> Engine::end_before(const Step& step) {
     if (auto end = asked_to_stop()) return end;
     if (auto end = end_of_budget()) return end;
     return rest();
-}
-
-// What a signal ends from now on.
-void Engine::set_doing(StepKind kind) {
-    if (m_parts.doing == nullptr) return;
-    const char* doing = "the step under way is finished first";
-    if (kind == StepKind::run_attempt) doing = "the agent is being stopped, and what it did so far is kept";
-    if (kind == StepKind::judge) doing = "the check or job under way is being stopped; its candidate is kept";
-    if (kind == StepKind::begin_iteration) doing = "no further iteration begins";
-    m_parts.doing->store(doing);
 }
 
 Status Engine::take(const Step& step) {

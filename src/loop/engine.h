@@ -182,6 +182,7 @@ private:
     Status close(int iteration, const Decision& decision);
     Status tidy(int iteration);
     void set_doing(StepKind kind);
+    void set_doing(const char* doing);
 
     EngineSettings m_settings;
     EngineParts m_parts;

@@ -102,10 +102,26 @@ Result<AgentRequest> Engine::request_for(int iteration, int attempt) {
     return request;
 }
 
+// What a signal ends from now on.
+void Engine::set_doing(const char* doing) {
+    if (m_parts.doing != nullptr) m_parts.doing->store(doing);
+}
+
+void Engine::set_doing(StepKind kind) {
+    const char* doing = "the step under way is finished first";
+    if (kind == StepKind::run_attempt) doing = "the agent is being stopped, and what it did so far is kept";
+    if (kind == StepKind::judge) doing = "the check or job under way is being stopped; its candidate is kept";
+    if (kind == StepKind::begin_iteration) doing = "no further iteration begins";
+    set_doing(doing);
+}
+
 Status Engine::wait_for_provider() {
     if (!m_provider_free || *m_provider_free <= m_parts.clock.wall()) return {};
     log::info("the provider's allowance is used up; waiting until {}", local_time(*m_provider_free));
-    return sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
+    set_doing("the wait for the provider ends; the attempt has not begun");
+    const Status slept = sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
+    set_doing(StepKind::run_attempt);
+    return slept;
 }
 
 Status Engine::run_attempt(int iteration, int attempt) {
@@ -117,6 +133,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
     if (m_parts.command) log::write_as_it_is(log::Level::info, fmt::format("$ {}", m_parts.command(request)));
     auto ran = m_parts.agent.run(request);
+    set_doing(StepKind::collect);
     if (!ran) return break_off(iteration, attempt, ran.error());
     const AgentOutcome outcome = std::move(*ran);
     log::info("{} attempt {}: {}", m_parts.agent.name(), attempt, summary_of(outcome));
@@ -150,6 +167,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
         log::write_as_it_is(log::Level::warning, message::agent_retry(static_cast<int>(failed_attempts(open())),
                                                                       static_cast<int>(attempts), outcome.exit_status));
     }
+    set_doing("the pause before the next attempt ends, and that attempt does not begin");
     return sleep(course.pause);
 }
 

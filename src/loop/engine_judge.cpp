@@ -99,6 +99,14 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
         log::error("{}", reason);
         return failed(Outcome::rejected, Policy::go_on, "bare-link", reason, static_cast<int>(ExitCode::conflict));
     }
+    if (!candidate.local_links.empty()) {
+        const std::string reason = fmt::format(
+            "the new submodule {} is committed at a commit that its remote does not have: "
+            "`git submodule update --init` would fail",
+            text::join(candidate.local_links, ", "));
+        log::error("{}", reason);
+        return failed(Outcome::rejected, Policy::go_on, "local-link", reason, static_cast<int>(ExitCode::conflict));
+    }
     const Record* attempt = last_of(open(), RecordType::attempt_end);
     const bool committed = candidate.head != first_base().sha;
     if (attempt != nullptr && attempt->word("class") != "ok" && (!committed || candidate.leftovers)) {

@@ -22,6 +22,7 @@ std::map<std::string, std::string> facts_of(const Candidate& candidate) {
     put("hidden", candidate.hidden);
     put("config_changes", candidate.config_changes);
     put("bare_links", candidate.bare_links);
+    put("local_links", candidate.local_links);
     put("submodules", candidate.submodules);
     put("gone", candidate.gone);
     if (!candidate.broken.empty()) facts["broken"] = candidate.broken;
@@ -115,8 +116,7 @@ Status Engine::restore(const Step& step) {
         log::warning("your uncommitted work is back, but not all of it is as it was; it also stays in the stash {}",
                      stash);
     } else if (!back) {
-        log::warning("your uncommitted work does not fit to what the iteration left; it stays in the stash {}", stash);
-        log::warning("hint: git stash apply {}", stash);
+        log::warning("your uncommitted work conflicts with what the iteration left; it stays in the stash {}", stash);
     }
     return add(RecordType::restored, step.iteration, {{"result", back ? "restored" : "kept"}});
 }

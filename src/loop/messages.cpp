@@ -34,10 +34,10 @@ std::string going_on(Policy policy) {
 }
 
 std::string ending(std::string_view doing, int signal) {
-    const std::string_view name = signal == SIGTERM  ? "SIGTERM"
-                                  : signal == SIGHUP ? "the terminal was closed"
-                                                     : "Ctrl-C";
-    return fmt::format("{}: {}; --resume goes on. Ctrl-C again ends at once.", name, doing);
+    if (signal == SIGTERM) return fmt::format("SIGTERM: {}; --resume goes on. A second SIGTERM ends at once.", doing);
+    // Nobody is there to press a key.
+    if (signal == SIGHUP) return fmt::format("the terminal was closed: {}; --resume goes on.", doing);
+    return fmt::format("Ctrl-C: {}; --resume goes on. Ctrl-C again ends at once.", doing);
 }
 
 std::string few_of(const std::vector<std::string>& paths) {

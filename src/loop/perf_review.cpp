@@ -40,7 +40,7 @@ public:
         const bool third =
             is_rejection(m_review.decision.verdict) && rejections_in_a_row(m_history) >= k_rejections_before_aa;
         const bool alarm = m_review.decision.verdict == PerfVerdict::common_factor;
-        if (m_champion && !m_looked && (third || alarm)) {
+        if (m_champion && !m_looked_at_base && (third || alarm)) {
             // Pairs have measured the champion just now: against the same commit nothing else would come out.
             const bool stands = paired() && m_champion->commit == m_input.base;
             GDNCTL_TRY(look_at_base(
@@ -55,9 +55,16 @@ private:
 
     PerfQuestion question(const Measurement& candidate, const PerfRecord* champion,
                           std::optional<PairLook> pairs) const {
-        return {
-            m_input.policy, m_input.on_regression, m_input.higher_is_better, candidate, champion, m_input.change_class,
-            pairs,          m_input.unit,          m_lone_baseline,          m_looked};
+        return {m_input.policy,
+                m_input.on_regression,
+                m_input.higher_is_better,
+                candidate,
+                champion,
+                m_input.change_class,
+                pairs,
+                m_input.unit,
+                m_lone_baseline,
+                m_base_is_known};
     }
 
     Result<Measurement> measured(const std::string& commit) {
@@ -124,7 +131,7 @@ private:
 
     // A/A: HEAD as it is, against what the champion was.
     Status look_at_base(const std::vector<std::string>& reasons) {
-        m_looked = true;
+        m_looked_at_base = true;
         m_world.say("measuring HEAD unchanged (A/A): " + text::join(reasons, "; "));
         std::vector<Measurement> runs;
         for (int i = 0; i < k_aa_runs; ++i) {
@@ -145,13 +152,17 @@ private:
         const double delta = delta_percent(before, *now.value);
         const double band = std::max(m_input.policy.max_regression_pct, spread_pct(now));
         const bool shifted = std::abs(delta) > band;
+        // These are no pairs: what else the machine does may be all of the difference.
+        const bool untold = shifted && !now.busy.empty();
+        say_look(now, band,
+                 !shifted ? "the base is sound"
+                 : untold ? "the champion stays, as the machine was busy: " + now.busy
+                          : "the base has moved, HEAD is the new baseline");
+        if (untold) return {};
+        m_base_is_known = true;
         PerfRecord record = record_of(now, m_input.base, shifted ? PerfVerdict::baseline_shift : PerfVerdict::aa_ok);
         record.delta_vs_champion_pct = delta;
         record.baseline_source = "champion";
-        m_world.say(fmt::format("HEAD unchanged: {} -> {} ({:+.2f}%, band {:.2f}%; {}): {}",
-                                quantity(before, m_input.unit), quantity(*now.value, m_input.unit), delta, band,
-                                noise_text(now.points, m_input.unit),
-                                shifted ? "the base has moved, HEAD is the new baseline" : "the base is sound"));
         m_review.before.push_back(record);
         if (!shifted) return {};
         m_review.base_shifted = true;
@@ -159,9 +170,25 @@ private:
         return {};
     }
 
+    // Faster is a plus whichever way the metric counts, as in every other line.
+    void say_look(const Measurement& now, double band, const std::string& what_follows) const {
+        runlog::Gain gain;
+        gain.metric = m_input.candidate.metric;
+        gain.unit = m_input.unit;
+        gain.lower_is_better = !m_input.higher_is_better;
+        gain.before = m_champion->measured.value;
+        gain.after = now.value;
+        gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
+        const double percent = gain.factor ? runlog::factor_percent(*gain.factor) : 0.0;
+        m_world.say(fmt::format("HEAD unchanged: {} ({:+.2f}%, band {:.2f}%; {}): {}", runlog::compared_text(gain),
+                                percent, band, noise_text(now.points, m_input.unit), what_follows));
+    }
+
     void take_as_baseline(const Measurement& now) {
-        m_world.say(fmt::format("the number of HEAD is {} now, the champion's was {}: HEAD is the new baseline ({})",
-                                now.source, m_champion->measured.source, noise_text(now.points, m_input.unit)));
+        m_base_is_known = true;
+        m_world.say(fmt::format("the number of HEAD is {} now, the champion's was {}: HEAD is the new baseline ({}){}",
+                                now.source, m_champion->measured.source, noise_text(now.points, m_input.unit),
+                                now.busy.empty() ? "" : "; the machine was busy: " + now.busy));
         PerfRecord record = record_of(now, m_input.base, PerfVerdict::baseline);
         m_review.before.push_back(record);
         crown(std::move(record));
@@ -284,7 +311,9 @@ private:
     std::optional<PerfRecord> m_champion;
     std::size_t m_other_champions;
     Measurement m_judged;
-    bool m_looked = false, m_busy_said = false;
+    bool m_looked_at_base = false;  // A/A was measured
+    bool m_base_is_known = false;   // and told whether the base is where the champion was
+    bool m_busy_said = false;
     std::optional<double> m_lone_baseline;
     Review m_review;
 };

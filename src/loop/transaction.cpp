@@ -256,7 +256,7 @@ Status Transactions::clear(int iteration, const Base& base) {
 }
 
 // Everything that follows from base, head and leftovers.
-Status Transactions::judge(const Base& base, Candidate& candidate) const {
+Status Transactions::judge(int iteration, const Base& base, Candidate& candidate) const {
     const GitCheckout& repository = m_repository;
     GDNCTL_TRY_ASSIGN(GitRange range, repository.range(base.sha, candidate.head));
     if (!range.descends) {
@@ -269,7 +269,7 @@ Status Transactions::judge(const Base& base, Candidate& candidate) const {
     candidate.diff = candidate.files.empty()                                               ? DiffClass::no_op
                      : std::all_of(candidate.files.begin(), candidate.files.end(), is_log) ? DiffClass::log_only
                                                                                            : DiffClass::change;
-    GDNCTL_TRY(judge_links(candidate));
+    GDNCTL_TRY(judge_links(iteration, candidate));
     const auto note = [&](const std::string& path) {
         if (glob_covers(m_settings.protected_paths, path)) candidate.protected_changes.push_back(path);
     };
@@ -300,7 +300,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     candidate.gone = std::exchange(m_gone, {});
     // A collection that was killed may have taken them already.
     if (!candidate.leftovers && m_resumed) GDNCTL_TRY(recall_leftovers(iteration, candidate));
-    GDNCTL_TRY(judge(base, candidate));
+    GDNCTL_TRY(judge(iteration, base, candidate));
     if (!m_slot && head.branch != base.branch) {
         candidate.broken = fmt::format("the checkout is on {}, the iteration began on {}",
                                        head.branch.empty() ? "no branch" : head.branch,
@@ -314,6 +314,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
             GDNCTL_TRY(m_repository.forget_unfinished());
         }
     }
+    if (candidate.broken.empty()) GDNCTL_TRY(clear_around_nested(iteration, head));
     // What is judged is what was committed, and nothing else.
     if (m_slot && (candidate.leftovers || !candidate.hidden.empty())) GDNCTL_TRY(fill_slot(head.sha));
     return candidate;
@@ -341,7 +342,7 @@ Result<Candidate> Transactions::recall(int iteration, const Base& base) const {
     if (!head) return fail(ErrorKind::conflict, fmt::format("the ref {} is gone", ref(iteration, "head")));
     candidate.head = *head;
     GDNCTL_TRY(recall_leftovers(iteration, candidate));
-    GDNCTL_TRY(judge(base, candidate));
+    GDNCTL_TRY(judge(iteration, base, candidate));
     return candidate;
 }
 
@@ -359,8 +360,8 @@ Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::s
         GDNCTL_TRY_ASSIGN(const GitRestore back, m_repository.restore_stash(*commit));
         if (back != GitRestore::restored && back != GitRestore::was_there) {
             return fail(ErrorKind::conflict,
-                        "the stash " + *commit + " of the run that was killed does not fit any more",
-                        "git stash apply " + *commit);
+                        "the stash " + *commit + " of the run that was killed conflicts with the checkout",
+                        fmt::format("git stash branch my-work {} checks it out on a branch of its own", *commit));
         }
         GDNCTL_TRY(m_repository.drop_stash(*commit));
     }

@@ -70,9 +70,10 @@ struct Candidate {
     std::string protected_diff;
     // What was found and undone: files hidden from git, configuration that names programs.
     std::vector<std::string> hidden, config_changes;
-    std::vector<std::string> bare_links;  // committed links that .gitmodules does not name
-    std::vector<std::string> submodules;  // that have new commits or files, pinned in the user's
-    std::vector<std::string> gone;        // other branches, tags and stashes, of which a ref keeps what they led to
+    std::vector<std::string> bare_links;   // committed links that .gitmodules does not name
+    std::vector<std::string> local_links;  // new submodules, at commits that no remote of theirs has
+    std::vector<std::string> submodules;   // that have new commits or files, pinned in the user's
+    std::vector<std::string> gone;         // other branches, tags and stashes, of which a ref keeps what they led to
     // Why it cannot be judged: another branch, or a history without the base. Empty: it can.
     std::string broken;
 };
@@ -180,9 +181,10 @@ private:
     Status move_nested(int iteration, std::string_view leaf, const Base& base, Leftovers& found);
     Status move_untracked(int iteration, std::vector<std::string> paths, Leftovers& found);
     Status move_aside(int iteration, const std::vector<std::string>& paths, Leftovers& found);
-    Status judge_links(Candidate& candidate) const;
+    Status clear_around_nested(int iteration, const GitHead& head);
+    Status judge_links(int iteration, Candidate& candidate) const;
     Status recall_leftovers(int iteration, Candidate& candidate) const;
-    Status judge(const Base& base, Candidate& candidate) const;
+    Status judge(int iteration, const Base& base, Candidate& candidate) const;
     Status pin(const std::string& name, std::string_view target) const;
     struct GoneName {
         GitName name;

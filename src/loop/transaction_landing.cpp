@@ -70,7 +70,7 @@ Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base&
     Candidate followed;
     followed.head = *moved;
     followed.leftovers = candidate.leftovers;
-    GDNCTL_TRY(judge(Base{std::string(tip), base.branch}, followed));
+    GDNCTL_TRY(judge(iteration, Base{std::string(tip), base.branch}, followed));
     return std::optional(std::move(followed));
 }
 

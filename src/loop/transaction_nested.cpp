@@ -1,5 +1,6 @@
 // Repositories that were made inside of where an agent works: what they hold stays, and is out of the way.
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,7 @@ Status Transactions::look_inside() {
         const bool inside = entry.kind == GitStatusEntry::Kind::untracked && entry.path.ends_with('/');
         if (inside) m_inside->push_back(entry.path.substr(0, entry.path.size() - 1));
     }
+    m_inside->insert(m_inside->end(), nested.bare.begin(), nested.bare.end());
     return {};
 }
 
@@ -43,9 +45,12 @@ Status Transactions::move_nested(int iteration, std::string_view leaf, const Bas
                                            ref(iteration, fmt::format("{}-in-repository-{}", leaf, paths.size()))));
     }
     const std::vector<std::string> links = paths;
+    const auto is_users = [&](const std::string& path) { return !m_slot && (!m_inside || contains(*m_inside, path)); };
     for (const auto& folder : nested.around_files) {
-        const bool users = !m_slot && (!m_inside || contains(*m_inside, folder));
-        if (!users) paths.push_back(folder + "/.git");
+        if (!is_users(folder)) paths.push_back(folder + "/.git");
+    }
+    for (const auto& folder : nested.bare) {
+        if (!is_users(folder)) paths.push_back(folder);
     }
     if (m_slot) {
         GDNCTL_TRY_ASSIGN(const auto unpublished, m_slot->unpublished());
@@ -77,14 +82,34 @@ Status Transactions::move_aside(int iteration, const std::vector<std::string>& p
     return {};
 }
 
-// A link that the iteration made, which no clone could follow.
-Status Transactions::judge_links(Candidate& candidate) const {
+// In place: what such a repository alone knew of is uncommitted once its `.git` is gone. It is pinned by now, and must
+// not be there when the next iteration begins.
+Status Transactions::clear_around_nested(int iteration, const GitHead& head) {
+    std::error_code problem;
+    const bool any = fs::exists(m_artefacts.path(iteration, k_repositories), problem);
+    if (m_slot || !m_settings.clean || !any) return {};
+    return clear(iteration, Base{head.sha, head.branch});
+}
+
+// Links that the iteration made, and that no clone could follow: of no submodule, or to a commit that was never pushed.
+Status Transactions::judge_links(int iteration, Candidate& candidate) const {
     std::vector<std::string> links;
     for (const auto& change : candidate.files) {
         const bool made = change.new_mode == "160000" && (m_slot || change.old_mode != "160000");
         if (made) links.push_back(change.path);
     }
     GDNCTL_TRY_ASSIGN(candidate.bare_links, m_repository.unnamed_links(candidate.head, links));
+    if (links.empty()) return {};
+    std::set<std::string> unpublished;  // see GitSlot::keep_submodules()
+    GDNCTL_TRY_ASSIGN(const auto pinned, m_repository.refs(ref(iteration) + "/"));
+    const std::string prefix = ref(iteration, "leftovers-in-submodule-");
+    for (const auto& [name, target] : pinned) {
+        if (name.starts_with(prefix) && name.ends_with("-link")) unpublished.insert(target);
+    }
+    for (const auto& change : candidate.files) {
+        const bool local = change.new_mode == "160000" && unpublished.contains(change.new_object);
+        if (local && !contains(candidate.bare_links, change.path)) candidate.local_links.push_back(change.path);
+    }
     return {};
 }
 

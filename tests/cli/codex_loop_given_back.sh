@@ -77,12 +77,67 @@ test_ignored_repository_with_commits_of_its_own() {
   [ ! -e $logs/iteration-001-repositories/build/deps/cloned ] || fail 'a clone that has nothing of its own is kept'
 }
 
-test_submodule_that_an_agent_adds_properly_lands() {
-  git init -q lib && git -C lib commit -q --allow-empty -m lib && mkdir main && cd main && repo
-  agent "case \$prompt in 'It 1/'*) git -c protocol.file.allow=always submodule add -q $PWD/../lib dep 2>/dev/null; git -C dep commit -q --allow-empty -m 'commit inside'; git add dep; git commit -qm submodule;; *) $works;; esac"
-  loop 0 --iterations 2 --isolation worktree
-  same commits "$(subjects)" 'step 3 submodule base '
-  git cat-file -e "$(git ls-tree HEAD dep | awk '{print $3}')^{commit}" || fail 'the commit inside is nowhere'
+test_new_submodule_lands_where_its_remote_has_the_commit() {
+  local inside
+  git init -q lib && git -C lib commit -q --allow-empty -m lib
+  for inside in pushed local; do
+    mkdir $inside && cd $inside && repo
+    agent "case \$prompt in 'It 1/'*) git -c protocol.file.allow=always submodule add -q $PWD/../lib dep 2>/dev/null; git -C dep commit -q --allow-empty -m 'commit inside'; [ $inside = local ] || git -C dep push -q origin HEAD:refs/heads/more; git add dep; git commit -qm submodule;; *) $works;; esac"
+    loop 0 --iterations 2 --isolation worktree
+    if [ $inside = pushed ]; then
+      same commits "$(subjects)" 'step 3 submodule base '
+      git -c protocol.file.allow=always submodule -q update --init || fail 'the submodule cannot be updated'
+    else
+      err_has 'the new submodule dep is committed at a commit that its remote does not have'
+      same commits "$(subjects)" 'step 3 base '
+      git cat-file -e "$(git ls-tree "$(ref iter-001/head)" dep | awk '{print $3}')^{commit}" || fail 'the commit inside is nowhere'
+    fi
+    tidy_tree
+    cd ..
+  done
+}
+
+test_old_iterations_are_pruned_but_not_the_repositories_of_an_agent() {
+  local how makes='mkdir front; (cd front; git init -q .; echo 1 >1; git add .; git commit -qm inner; git checkout -qb side; echo the side copy >2; git add .; git commit -qm side; git checkout -q -; echo uncommitted copy >3)'
+  for how in worktree inplace; do
+    mkdir "$how" && cd "$how" && repo
+    agent "case \$prompt in 'It 1/'*) $makes;; esac; $works"
+    loop 0 --iterations 4 --isolation $how --keep-iterations 1
+    [ ! -e $logs/iteration-001-prompt.txt ] || fail "$how: nothing is pruned"
+    same side "$(git -C $logs/iteration-001-repositories/front log -1 --format=%s side)" side
+    kept_somewhere 'uncommitted copy'
+    err_has 'iteration-001-repositories is kept: it holds repositories of the agent'
+    same 'how often' "$(grep -c 'is kept: it holds' "$WORK/err")" 1
+    cd ..
+  done
+}
+
+test_no_repository_inside_spoils_the_next_iteration() {
+  local how shape makes
+  for shape in around bare; do
+    makes='cd src; git init -q .; echo the only copy >n.txt; git add .; git commit -qm inner; cd ..'
+    [ $shape = around ] || makes='git init -q --bare store.git; git clone -q store.git tmp 2>/dev/null; cd tmp; echo the only copy >n.txt; git add .; git commit -qm inner; git push -q origin HEAD; cd ..; rm -rf tmp'
+    for how in worktree inplace; do
+      mkdir "$shape-$how" && cd "$shape-$how" && repo && mkdir src && echo a >src/a.txt && git add . && git commit -qm src
+      agent "case \$prompt in 'It 1/'*) $makes;; esac; echo more >>src/a.txt; git add src/a.txt; $works"
+      loop 0 --iterations 2 --isolation $how
+      same commits "$(subjects | wc -w)" 6
+      tidy_tree
+      if [ $shape = around ]; then
+        kept_somewhere 'the only copy'
+      else
+        same "$how bare" "$(git --git-dir $logs/iteration-001-repositories/store.git log --all --format=%s)" inner
+      fi
+      cd ..
+    done
+  done
+}
+
+test_users_bare_repository_stays_in_place() {
+  repo && git init -q --bare users.git
+  agent "$works" 'git init -q --bare agents.git'
+  loop 0 --iterations 2 --isolation inplace --allow-dirty
+  [ -e users.git/HEAD ] && [ ! -e agents.git ] || fail 'bare repositories'
 }
 
 # ---- uncommitted files of people
@@ -145,4 +200,50 @@ test_empty_folders_stay_where_nothing_is_stashed() {
   loop 1 --iterations 1 --isolation inplace --post-check false
   same build "$(stat -c %a build) $(ls build)" '700 out'
   tidy_tree
+}
+
+test_files_that_conflict_are_named_with_their_exact_copies_and_a_hint_that_works() {
+  local hint
+  repo && echo '* text=auto' >.gitattributes && git add . && git commit -qm attributes
+  printf 'TOKEN=1\r\n' >new.env && chmod 600 new.env && mkdir -m 700 keep && printf 'q\r\n' >'keep/a file' && mkdir empty
+  touch -d 2020-01-01 new.env keep
+  everything >"$WORK/before"
+  agent 'echo agent >new.env; git add .; git commit -qm w'
+  loop 0 --iterations 1 --isolation inplace --dirty-policy stash
+  same 'the branch' "$(cat new.env)" agent
+  err_has 'your uncommitted work conflicts with what the iteration left; it stays in the stash'
+  err_has 'changed by you and by the branch: new.env'
+  err_has "your files, exactly as they were, are in $PWD/.git/gdnctl-shelf/"
+  hint=$(sed -n 's/.*hint: \(cp -a .*\) copies all of them back.*/\1/p' "$WORK/err")
+  rmdir empty && bash -c "$hint" || fail "the hint fails: $hint"
+  everything | diff "$WORK/before" - >&2 || fail 'not as it was'
+  # A stash of its owner's has its shelf; it goes once both are gone.
+  agent "$works"
+  git stash drop -q && git update-ref -d "$(ref iter-001/stash)" && git checkout -q . && rm -rf keep empty && echo mine >mine.txt
+  loop 0 --iterations 1 --isolation inplace --dirty-policy stash
+  [ ! -e .git/gdnctl-shelf ] || fail 'a shelf without a stash is left'
+}
+
+test_files_that_the_iteration_makes_git_ignore_come_back_as_they_were() {
+  repo && echo mine >u.tmp && chmod 600 u.tmp && touch -d 2020-01-01 u.tmp && everything >"$WORK/before"
+  agent 'echo "*.tmp" >.gitignore; git add .gitignore; git commit -qm w'
+  loop 0 --iterations 1 --isolation inplace --dirty-policy stash
+  everything | grep -v .gitignore | diff "$WORK/before" - >&2 || fail 'not as it was'
+  err_lacks 'not all of it is as it was'
+  same stashes "$(git stash list)" ''
+  # One that the iteration itself left at that path is nobody's to overwrite.
+  git rm -q --cached .gitignore && git commit -qm r && rm .gitignore
+  agent 'echo "*.tmp" >.gitignore; echo built >u.tmp; git add .gitignore; git commit -qm w'
+  loop 0 --iterations 1 --isolation inplace --dirty-policy stash
+  same built "$(cat u.tmp)" built
+  same mine "$(cat .git/gdnctl-shelf/*/files/u.tmp)" mine
+}
+
+test_a_stash_that_git_refuses_leaves_no_second_name_of_a_file() {
+  repo && echo mine >int.txt && git add -N int.txt && echo more >other.txt
+  agent "$works"
+  loop 2 --iterations 1 --isolation inplace --dirty-policy stash
+  err_has 'hint: git cannot stash a file added with `git add -N`: run git add -- int.txt'
+  [ ! -e .git/gdnctl-shelf ] || fail 'the shelf is left'
+  same names "$(stat -c %h int.txt other.txt | tr '\n' ' ')" '1 1 '
 }

@@ -59,6 +59,21 @@ test_a_held_tpu_is_released_on_each_signal() {
   start && kill -TERM $pid && ends 143 terminated && released 'SIGTERM while it is allocated'
 }
 
+test_what_a_signal_ends_is_said_in_the_pauses_too() {
+  local case
+  repo
+  for case in 'false:retry-sleep-seconds:the pause before the next attempt ends' "$works:sleep-seconds:the pause between iterations ends"; do
+    agent "${case%%:*}"
+    launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --codex-retries 1 --iterations 2 "--$(cut -d: -f2 <<<"$case")" 60
+    until grep -q 'retrying\.$\|iteration 1: accepted' "$WORK/err"; do sleep 0.05; done
+    sleep 0.5 && kill -TERM $pid && ends 143 terminated
+    err_has " SIGTERM: ${case##*:}"
+    err_has 'A second SIGTERM ends at once.'
+    err_lacks 'Ctrl-C'
+    rm -rf $logs
+  done
+}
+
 test_a_second_signal_ends_at_once_and_lets_the_tpu_go() {
   repo && allocator
   # Deaf to all but a kill: the first signal would wait for the whole ladder.

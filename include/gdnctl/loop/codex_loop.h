@@ -22,6 +22,7 @@ struct CodexLoopRequest {
     GateChoices gates;                   // validation and performance
     std::vector<std::string> globals;    // words for every child of our own: --config, --target
     bool dry_run = false;
+    bool dev_tpu_commands = false;  // this binary has dev-tpu-test and dev-tpu-profile
 };
 
 struct CodexLoopReport {

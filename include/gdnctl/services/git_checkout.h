@@ -83,10 +83,11 @@ struct GitSnapshot {
     bool unread = false;                    // a folder may not be read; what is in it is not in the commit
 };
 
-// Repositories inside a checkout that are none of its submodules, at paths that it tracks.
+// Repositories inside a checkout that are none of its submodules, and that git shows badly.
 struct GitNested {
     std::vector<std::string> links;         // each a link in the index that .gitmodules does not name
     std::vector<std::string> around_files;  // folders of tracked files that have a `.git`
+    std::vector<std::string> bare;          // bare ones, of which nothing is tracked
 };
 
 struct GitLanding {

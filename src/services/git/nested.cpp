@@ -23,6 +23,26 @@ bool has_git(const fs::path& folder) {
     return fs::exists(fs::symlink_status(folder / ".git", problem));
 }
 
+// What every bare repository has, before its first commit, too.
+bool is_bare(const fs::path& folder) {
+    std::error_code problem;
+    return fs::is_regular_file(folder / "HEAD", problem) && fs::is_directory(folder / "objects", problem) &&
+           fs::is_directory(folder / "refs", problem);
+}
+
+// To git they are folders of untracked files.
+Result<std::vector<std::string>> find_bare(const git::Calls& calls, const std::set<std::string>& tracked) {
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "--others", "--exclude-standard", "-z"}));
+    std::vector<std::string> found;
+    for (const auto path : text::split(out, '\0')) {
+        if (!path.ends_with("/HEAD")) continue;
+        const std::string folder(path.substr(0, path.rfind('/')));
+        const bool inside = !found.empty() && folder.starts_with(found.back() + "/");
+        if (!inside && !tracked.contains(folder) && is_bare(calls.root / folder)) found.push_back(folder);
+    }
+    return found;
+}
+
 // What .gitmodules names, as `tree` has it ("" is the index).
 Result<std::set<std::string>> named_modules(const git::Calls& calls, std::string_view tree) {
     GDNCTL_TRY_ASSIGN(const ProcessResult said,
@@ -93,6 +113,7 @@ Result<GitNested> GitCheckout::nested() const {
     for (const auto& path : folders) {
         if (has_git(root() / path)) found.around_files.push_back(path);
     }
+    GDNCTL_TRY_ASSIGN(found.bare, find_bare(*m_calls, folders));
     return found;
 }
 

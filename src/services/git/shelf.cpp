@@ -230,15 +230,51 @@ Status Shelf::fill(const Calls& calls) const {
     for (const fs::path& folder : {m_folder.parent_path(), m_folder}) {
         if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return io_error("make", folder, errno);
     }
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-        if (!is_folder(entries[i])) GDNCTL_TRY(put(i, entries[i]));
+    GDNCTL_TRY(make_folder({}));
+    for (const auto& entry : entries) {
+        GDNCTL_TRY(is_folder(entry) ? make_folder(entry.path) : put(entry));
     }
     GDNCTL_TRY(sync_directory(m_folder));
     return atomic_replace(m_folder / "list", text_of(entries), 0600);
 }
 
-Status Shelf::put(std::size_t number, const Shelved& entry) const {
-    return link_or_copy(m_root / entry.path, m_folder / std::to_string(number), entry);
+// With the mode that it has in the checkout, so that people can copy all of it back at once; ours to write in.
+Status Shelf::make_folder(const fs::path& relative) const {
+    const fs::path place = relative.empty() ? m_folder / "files" : m_folder / "files" / relative;
+    std::error_code problem;
+    if (fs::is_directory(fs::symlink_status(place, problem))) return {};
+    if (!relative.empty()) GDNCTL_TRY(make_folder(relative.parent_path()));
+    if (mkdir(place.c_str(), 0700) != 0 && errno != EEXIST) return io_error("make", place, errno);
+    struct stat facts{};
+    if (lstat((m_root / relative).c_str(), &facts) != 0) return {};
+    if (chmod(place.c_str(), (facts.st_mode & k_permissions) | 0700) != 0) return io_error("make", place, errno);
+    return {};
+}
+
+Status Shelf::put(const Shelved& entry) const {
+    GDNCTL_TRY(make_folder(fs::path(entry.path).parent_path()));
+    return link_or_copy(m_root / entry.path, place_of(entry), entry);
+}
+
+std::optional<fs::path> Shelf::files() const {
+    std::error_code problem;
+    if (!fs::exists(m_folder / "list", problem)) return std::nullopt;
+    return m_folder / "files";
+}
+
+Status Shelf::sweep(const Calls& calls, const std::vector<std::string>& messages) {
+    std::set<std::string> known;
+    for (const auto& message : messages) {
+        GDNCTL_TRY_ASSIGN(const Shelf shelf, of(calls, message));
+        known.insert(shelf.m_folder.filename().string());
+    }
+    std::error_code problem;
+    std::vector<fs::path> gone;
+    for (const auto& entry : fs::directory_iterator(calls.git_dir / "gdnctl-shelf", problem)) {
+        if (!known.contains(entry.path().stem().string())) gone.push_back(entry.path());  // or <hash>.gone
+    }
+    for (const auto& folder : gone) GDNCTL_TRY(Shelf(calls.root, folder).drop());
+    return {};
 }
 
 Result<std::optional<std::vector<Shelved>>> Shelf::list() const {
@@ -266,7 +302,7 @@ Status Shelf::keep_empty_folders() const {
 }
 
 Status Shelf::restore_file(std::size_t number, const Shelved& entry) const {
-    const fs::path place = m_root / entry.path, kept = m_folder / std::to_string(number);
+    const fs::path place = m_root / entry.path, kept = place_of(entry);
     GDNCTL_TRY_ASSIGN(const bool there, is_as_it_was(place, entry));
     if (there) return {};
     GDNCTL_TRY_ASSIGN(const bool good, is_as_it_was(kept, entry));
@@ -284,9 +320,9 @@ Status Shelf::restore_file(std::size_t number, const Shelved& entry) const {
     return {};
 }
 
-Result<std::optional<std::vector<std::string>>> Shelf::restore(const std::set<std::string>& merged) const {
+Result<std::optional<Unshelved>> Shelf::restore(const std::set<std::string>& merged) const {
     GDNCTL_TRY_ASSIGN(const auto entries, list());
-    if (!entries) return std::optional<std::vector<std::string>>();
+    if (!entries) return std::optional<Unshelved>();
     std::error_code problem;
     for (const auto& entry : *entries) {
         if (is_folder(entry)) fs::create_directories(m_root / entry.path, problem);  // checked below
@@ -306,13 +342,17 @@ Result<std::optional<std::vector<std::string>>> Shelf::restore(const std::set<st
         GDNCTL_TRY(set_mode(m_root / at->path, *at));
         GDNCTL_TRY(set_time(m_root / at->path, *at));
     }
-    std::vector<std::string> different;
+    Unshelved found;
     for (const auto& entry : *entries) {
         if (merged.contains(entry.path)) continue;
         GDNCTL_TRY_ASSIGN(const bool back, is_as_it_was(m_root / entry.path, entry));
-        if (!back) different.push_back(entry.path);
+        if (back) {
+            found.proven.insert(entry.path);
+        } else {
+            found.different.push_back(entry.path);
+        }
     }
-    return std::optional(std::move(different));
+    return std::optional(std::move(found));
 }
 
 Status Shelf::drop() const {

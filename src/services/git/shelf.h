@@ -2,8 +2,8 @@
 // them, one bit of the mode, no times, no empty folder. The shelf has the files themselves, as further hard links, so
 // that they come back as they were.
 //
-//   <git dir>/gdnctl-shelf/<hash of the stash's message>/list   a record for each file and folder
-//   <git dir>/gdnctl-shelf/<hash of the stash's message>/<n>    the file
+//   <git dir>/gdnctl-shelf/<hash of the stash's message>/list          a record for each file and folder
+//   <git dir>/gdnctl-shelf/<hash of the stash's message>/files/<path>  the file, in folders with the modes of theirs
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,12 @@ struct Shelved {
     std::string path;         // relative to the root
 };
 
+// What restore() found: paths of the list.
+struct Unshelved {
+    std::vector<std::string> different;  // not as they were
+    std::set<std::string> proven;        // exactly as they were
+};
+
 class Shelf {
 public:
     // Errors: those of hash_hex().
@@ -39,16 +45,24 @@ public:
     // After the stash: folders that were empty are there again.
     Status keep_empty_folders() const;
     // After git brought the stash back: each file and folder is as it was, save the mode alone of those in `merged`,
-    // which hold more by now. Returns the paths that are not; nullopt: there is no such shelf.
-    Result<std::optional<std::vector<std::string>>> restore(const std::set<std::string>& merged) const;
+    // which hold more by now. nullopt: there is no such shelf.
+    Result<std::optional<Unshelved>> restore(const std::set<std::string>& merged) const;
     Status drop() const;
+
+    // Where the files are, by their own names; nullopt: there is no such shelf.
+    std::optional<std::filesystem::path> files() const;
+    // Removes the shelves of this checkout that belong to none of these messages: of a stash that was never made, or
+    // that its owner has dropped.
+    static Status sweep(const Calls& calls, const std::vector<std::string>& messages);
 
 private:
     Shelf(std::filesystem::path root, std::filesystem::path folder)
         : m_root(std::move(root)), m_folder(std::move(folder)) {}
 
     Result<std::optional<std::vector<Shelved>>> list() const;
-    Status put(std::size_t number, const Shelved& entry) const;
+    std::filesystem::path place_of(const Shelved& entry) const { return m_folder / "files" / entry.path; }
+    Status make_folder(const std::filesystem::path& relative) const;
+    Status put(const Shelved& entry) const;
     Status restore_file(std::size_t number, const Shelved& entry) const;
     std::filesystem::path m_root, m_folder;
 };

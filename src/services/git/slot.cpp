@@ -122,6 +122,7 @@ Status GitSlot::rescue_repositories() {
     GDNCTL_TRY_ASSIGN(const GitNested nested, m_checkout.nested());
     paths.insert(paths.end(), nested.links.begin(), nested.links.end());
     for (const auto& folder : nested.around_files) paths.push_back(folder + "/.git");
+    paths.insert(paths.end(), nested.bare.begin(), nested.bare.end());
     GDNCTL_TRY_ASSIGN(const auto entries, m_checkout.status());
     for (const auto& entry : entries) {
         const bool inside = entry.kind == GitStatusEntry::Kind::untracked && entry.path.ends_with('/');

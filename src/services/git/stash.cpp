@@ -30,12 +30,53 @@ Result<std::vector<GitStash>> GitCheckout::stashes() const {
     return found;
 }
 
+namespace {
+
+// "On main: MESSAGE"
+std::string message_in(std::string_view subject) {
+    const auto at = subject.find(": ");
+    return std::string(at == std::string_view::npos ? subject : subject.substr(at + 2));
+}
+
+// Shelves of stashes that are in the list, or that a run of the loop has pinned, stay.
+Status sweep_shelves(const git::Calls& calls, const std::vector<GitStash>& stashes) {
+    std::error_code problem;
+    if (!fs::exists(calls.git_dir / "gdnctl-shelf", problem)) return {};
+    std::vector<std::string> messages;
+    for (const auto& one : stashes) messages.push_back(message_in(one.message));
+    GDNCTL_TRY_ASSIGN(const std::string pinned,
+                      calls.output({"for-each-ref", "--format=%(subject)", "refs/gdnctl/**/stash"}));
+    for (const auto line : text::split(pinned, '\n')) messages.push_back(message_in(line));
+    return git::Shelf::sweep(calls, messages);
+}
+
+// What git said, with what to do about it.
+Error not_stashed(const git::Calls& calls, Error error) {
+    const auto intended = calls.output({"diff", "--name-only", "-z", "--diff-filter=A"});
+    if (!intended || intended->empty()) {
+        if (error.hint.empty()) error.hint = "commit or remove what git names, then run the command again";
+        return error;
+    }
+    const std::string path = intended->substr(0, intended->find('\0'));
+    error.hint = fmt::format("git cannot stash a file added with `git add -N`: run git add -- {0}, or git reset -- {0}",
+                             text::shell_quote(path));
+    return error;
+}
+
+}  // namespace
+
 Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) const {
     GDNCTL_TRY_ASSIGN(const auto before, stashes());
+    GDNCTL_TRY(sweep_shelves(*m_calls, before));
     GDNCTL_TRY_ASSIGN(const auto shelf, git::Shelf::of(*m_calls, message));
     GDNCTL_TRY(shelf.fill(*m_calls));
-    GDNCTL_TRY(m_calls->done({"stash", "push", "-q", "--include-untracked", "-m", std::string(message)}));
+    const Status pushed = m_calls->done({"stash", "push", "-q", "--include-untracked", "-m", std::string(message)});
     GDNCTL_TRY_ASSIGN(const auto after, stashes());
+    if (!pushed) {
+        // Without a stash the shelf has further names of files that people go on editing.
+        if (after.size() == before.size()) GDNCTL_TRY(shelf.drop());
+        return tl::unexpected(not_stashed(*m_calls, pushed.error()));
+    }
     std::optional<GitStash> made;
     for (const auto& one : after) {
         const bool known =
@@ -60,6 +101,22 @@ Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) con
 
 namespace {
 
+// A file that `tree` lacks, as git ignores it by now, at the path of another one in the stash.
+Result<bool> is_in_the_way(const GitCheckout& checkout, const git::Calls& calls, const std::string& tree,
+                           const std::string& untracked) {
+    GDNCTL_TRY_ASSIGN(const auto changes, checkout.diff(tree, untracked));
+    for (const auto& change : changes) {
+        std::error_code problem;
+        const fs::path place = checkout.root() / change.path;
+        const bool here = change.status == 'A' && fs::is_regular_file(fs::symlink_status(place, problem));
+        if (!here) continue;
+        GDNCTL_TRY_ASSIGN(const std::string blob,
+                          calls.line({"hash-object", "--path=" + change.path, "--", place.string()}));
+        if (blob != change.new_object) return true;
+    }
+    return false;
+}
+
 // Where a stash must lead: nullopt, it does not fit.
 Result<std::optional<std::string>> tree_with_stash(const GitCheckout& checkout, const git::Calls& calls,
                                                    const std::string& stash, const std::string& tree) {
@@ -71,6 +128,8 @@ Result<std::optional<std::string>> tree_with_stash(const GitCheckout& checkout, 
     GDNCTL_TRY_ASSIGN(auto merged, checkout.merged_tree(side, stash));
     GDNCTL_TRY_ASSIGN(const auto untracked, checkout.resolve(stash + "^3"));
     if (!merged || !untracked) return merged;
+    GDNCTL_TRY_ASSIGN(const bool hidden, is_in_the_way(checkout, calls, tree, *untracked));
+    if (hidden) return std::optional<std::string>();
     return git::overlaid_tree(calls, *merged, *untracked);
 }
 
@@ -129,12 +188,46 @@ Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& ca
     return !added.empty() || !changed.input.empty();
 }
 
-// "On main: MESSAGE", whatever became of the list of stashes.
+// Whatever became of the list of stashes.
 Result<git::Shelf> shelf_of(const git::Calls& calls, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(const std::string subject, calls.line({"log", "-1", "--format=%s", stash}));
-    const auto at = subject.find(": ");
-    return git::Shelf::of(
-        calls, at == std::string::npos ? std::string_view(subject) : std::string_view(subject).substr(at + 2));
+    return git::Shelf::of(calls, message_in(subject));
+}
+
+// Paths that the stash has and that are others at HEAD than where it was made.
+Result<std::vector<std::string>> changed_by_both(const GitCheckout& checkout, const std::string& stash) {
+    GDNCTL_TRY_ASSIGN(const GitHead head, checkout.head());
+    GDNCTL_TRY_ASSIGN(auto ours, checkout.diff(stash + "^1", stash));
+    GDNCTL_TRY_ASSIGN(const auto untracked, checkout.resolve(stash + "^3"));
+    if (untracked) {
+        GDNCTL_TRY_ASSIGN(const auto files, checkout.diff(stash + "^1", *untracked));
+        for (const auto& file : files) {
+            if (file.status != 'D') ours.push_back(file);
+        }
+    }
+    GDNCTL_TRY_ASSIGN(const auto theirs, checkout.diff(stash + "^1", head.sha));
+    std::set<std::string> changed, both;
+    for (const auto& change : theirs) changed.insert(change.path);
+    for (const auto& change : ours) {
+        if (changed.contains(change.path)) both.insert(change.path);
+    }
+    return std::vector<std::string>(both.begin(), both.end());
+}
+
+// A stash that conflicts: what with, and where the files are exactly as they were.
+Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const std::string& stash) {
+    GDNCTL_TRY_ASSIGN(const auto both, changed_by_both(checkout, stash));
+    if (!both.empty()) log::warning("changed by you and by the branch: {}", text::join(both, ", "));
+    GDNCTL_TRY_ASSIGN(const auto shelf, shelf_of(calls, stash));
+    const auto files = shelf.files();
+    if (!files) {
+        log::warning("hint: git stash branch my-work {} checks them out on a branch of their own", stash);
+        return {};
+    }
+    log::warning("your files, exactly as they were, are in {}", files->string());
+    log::warning("hint: cp -a {} {} copies all of them back, over the files that are there now",
+                 text::shell_quote((*files / ".").string()), text::shell_quote(checkout.root().string()));
+    return {};
 }
 
 }  // namespace
@@ -153,24 +246,38 @@ Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const 
         GDNCTL_TRY_ASSIGN(const auto changes, diff(*stashed, tree));
         for (const auto& change : changes) merged.insert(change.path);
     }
-    GDNCTL_TRY_ASSIGN(const auto different, shelf.restore(merged));
-    if (!different) {
+    GDNCTL_TRY_ASSIGN(const auto found, shelf.restore(merged));
+    if (!found) {
         if (back == GitRestore::was_there) return back;  // nothing was written
         log::warning("only git's copy of your files was left: their modes, times and line ends may be others");
         return GitRestore::unproven;
     }
-    for (const auto& path : *different) log::warning("not as it was before: {}", (root() / path).string());
+    std::set<std::string> different(found->different.begin(), found->different.end());
     // The files are others than those that the index knows.
     GDNCTL_TRY(m_calls->run({"update-index", "-q", "--refresh"}));
-    return different->empty() ? back : GitRestore::unproven;
+    if (back == GitRestore::unproven) {
+        // Git sees some not at all: a .gitignore of the branch covers them by now.
+        GDNCTL_TRY_ASSIGN(const GitHead now, head());
+        GDNCTL_TRY_ASSIGN(const GitSnapshot after, snapshot(now.sha, "with a stash\n"));
+        GDNCTL_TRY_ASSIGN(const auto changes, diff(tree, after.tree));
+        for (const auto& change : changes) {
+            if (!found->proven.contains(change.path)) different.insert(change.path);
+        }
+        back = GitRestore::restored;
+    }
+    for (const auto& path : different) log::warning("not as it was before: {}", (root() / path).string());
+    const auto files = shelf.files();
+    if (!different.empty() && files) log::warning("copies of your files as they were are in {}", files->string());
+    return different.empty() ? back : GitRestore::unproven;
 }
 
 Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
     const std::string stash(commit);
     std::string tree;
     GDNCTL_TRY_ASSIGN(const GitRestore back, restore_content(stash, tree));
-    const bool by_git = back == GitRestore::restored || back == GitRestore::was_there;
-    return by_git ? restore_exactly(stash, tree, back) : back;
+    if (back != GitRestore::conflict) return restore_exactly(stash, tree, back);
+    GDNCTL_TRY(say_conflict(*this, *m_calls, stash));
+    return back;
 }
 
 Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::string& tree) const {

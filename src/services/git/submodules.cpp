@@ -81,19 +81,26 @@ Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& rep
         GDNCTL_TRY_ASSIGN(const GitHead head, inside->head());
         GDNCTL_TRY_ASSIGN(const GitSnapshot left, inside->snapshot(head.sha, "left in a submodule\n"));
         const std::string& tip = left.commit.empty() ? head.sha : left.commit;
+        GDNCTL_TRY_ASSIGN(const GitCheckout origin,
+                          GitCheckout::open(users ? source : repository.root(), calls.process, calls.clock));
+        const std::string name = users ? std::string(ref) : fmt::format("{}-in-submodule-{}", ref, kept.size() + 1);
+        const auto fetch = [&](const std::string& commit, const std::string& to) {
+            return calls.done(
+                {"-c", "protocol.file.allow=always", "-C", origin.root().string(), "fetch", "-q", "--no-tags",
+                 "--no-write-fetch-head", "--recurse-submodules=no", here.string(), fmt::format("+{}:{}", commit, to)},
+                elsewhere());
+        };
         if (!users) {
+            // Whoever updates the submodule gets its commit from the remote, which may lack it.
+            GDNCTL_TRY_ASSIGN(const auto linked, inside->resolve(link.commit));
+            GDNCTL_TRY_ASSIGN(const bool followed, linked ? inside->is_published(*linked) : Result<bool>(true));
+            if (!followed) GDNCTL_TRY(fetch(link.commit, name + "-link"));
             GDNCTL_TRY_ASSIGN(const bool published, inside->is_published(tip));
             if (published) continue;
         }
-        GDNCTL_TRY_ASSIGN(const GitCheckout origin,
-                          GitCheckout::open(users ? source : repository.root(), calls.process, calls.clock));
         GDNCTL_TRY_ASSIGN(const auto known, origin.resolve(tip));
-        if (known) continue;
-        const std::string name = users ? std::string(ref) : fmt::format("{}-in-submodule-{}", ref, kept.size() + 1);
-        GDNCTL_TRY(calls.done(
-            {"-c", "protocol.file.allow=always", "-C", origin.root().string(), "fetch", "-q", "--no-tags",
-             "--no-write-fetch-head", "--recurse-submodules=no", here.string(), fmt::format("+{}:{}", tip, name)},
-            elsewhere()));
+        if (known && users) continue;
+        GDNCTL_TRY(fetch(tip, name));
         kept.push_back(link.path);
     }
     return kept;

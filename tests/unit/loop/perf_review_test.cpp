@@ -134,6 +134,21 @@ TEST_CASE("review: on a busy machine a single run promotes nothing, pairs that s
     }
 }
 
+TEST_CASE("review: A/A on a busy machine crowns nothing") {
+    Device device;
+    device.pairs = 1;
+    device.speed = {{"base", 4.0}, {"kept", 8.0}, {"next", 8.0}};
+    device.moved = {"kept", "next"};
+    device.judge("base");
+    device.busy = "other programs use 2 of 2 processors";
+    device.judge("kept");
+    const Review busy = device.judge("next");
+    CHECK_FALSE((busy.base_shifted || busy.champion));
+    CHECK(device.said[device.said.size() - 2].starts_with("HEAD unchanged: 4 -> 8 (+100.00%, "));
+    device.busy.clear();
+    CHECK(device.judge("next").base_shifted);
+}
+
 TEST_CASE("review: the gain is of the runs that were compared; what the champion had recorded alone stands beside it") {
     Device device;
     device.noise = 0.02;

@@ -1,4 +1,6 @@
 // Options, --resilient, prompts, outcomes, brakes: literals only.
+#include <csignal>
+
 #include <doctest/doctest.h>
 
 #include "gdnctl/loop/options.h"
@@ -37,6 +39,12 @@ TEST_CASE("prompt: the directive of a held TPU and the warnings about post-check
     CHECK(text.find("`gdnctl dev-tpu-test --cluster us-east5-a --tpu-name me --tests both`") != std::string::npos);
     CHECK(text.find("--tpu v5p-8 ...`") != std::string::npos);
     CHECK(managed_tpu_directive("gdnctl", "c", "n", "v6e-4").find("--tpu v6e-4 ...") != std::string::npos);
+
+    const std::string held = held_tpu_directive("c", "n", "allocate");
+    CHECK(
+        held.starts_with("Managed dev TPU mode is active for this run.\n\n- Use only the dev TPU of `--cluster c` and "
+                         "`--tpu-name n` for"));
+    CHECK(held.find("dev-tpu-") == std::string::npos);
 
     const std::vector<std::string> checks = {"gdnctl ray-test --x", "gdnctl dev-tpu-test --cluster=c --tpu-name n",
                                              "gdnctl dev-tpu-profile --cluster cc --tpu-name n", "true"};
@@ -285,6 +293,9 @@ TEST_CASE("budgets: each has its own reason, and none is no end") {
 }
 
 TEST_CASE("messages: the recipe's words") {
+    CHECK(message::ending("x", SIGINT) == "Ctrl-C: x; --resume goes on. Ctrl-C again ends at once.");
+    CHECK(message::ending("x", SIGTERM) == "SIGTERM: x; --resume goes on. A second SIGTERM ends at once.");
+    CHECK(message::ending("x", SIGHUP) == "the terminal was closed: x; --resume goes on.");
     CHECK(message::stash(7, 1773161587) == "gdnctl-codex-loop-iter-007-1773161587");
     CHECK(message::heading(2, 5) == "=== codex iteration 2/5 ===");
     CHECK(message::directives_loaded(3) == "session directives: 3 loaded");
