@@ -80,7 +80,7 @@ test_ignored_repository_with_commits_of_its_own() {
 test_new_submodule_lands_where_its_remote_has_the_commit() {
   local inside
   git init -q lib && git -C lib commit -q --allow-empty -m lib
-  for inside in pushed local; do
+  for inside in local pushed; do
     mkdir $inside && cd $inside && repo
     agent "case \$prompt in 'It 1/'*) git -c protocol.file.allow=always submodule add -q $PWD/../lib dep 2>/dev/null; git -C dep commit -q --allow-empty -m 'commit inside'; [ $inside = local ] || git -C dep push -q origin HEAD:refs/heads/more; git add dep; git commit -qm submodule;; *) $works;; esac"
     loop 0 --iterations 2 --isolation worktree
@@ -89,7 +89,7 @@ test_new_submodule_lands_where_its_remote_has_the_commit() {
       git -c protocol.file.allow=always submodule -q update --init || fail 'the submodule cannot be updated'
     else
       err_has 'the new submodule dep is committed at a commit that its remote does not have'
-      same commits "$(subjects)" 'step 3 base '
+      same commits "$(subjects)" 'step 2 base '
       git cat-file -e "$(git ls-tree "$(ref iter-001/head)" dep | awk '{print $3}')^{commit}" || fail 'the commit inside is nowhere'
     fi
     tidy_tree
