@@ -240,7 +240,8 @@ test_files_that_the_iteration_makes_git_ignore_come_back_as_they_were() {
 }
 
 test_a_stash_that_git_refuses_leaves_no_second_name_of_a_file() {
-  repo && echo mine >int.txt && git add -N int.txt && echo more >other.txt
+  repo && echo b >b.txt && git add . && git commit -qm b
+  echo mine >int.txt && git add -N int.txt && echo more >other.txt && git rm -q --cached b.txt
   agent "$works"
   loop 2 --iterations 1 --isolation inplace --dirty-policy stash
   err_has 'hint: git cannot stash a file added with `git add -N`: run git add -- int.txt'

@@ -252,6 +252,9 @@ Status Shelf::make_folder(const fs::path& relative) const {
 }
 
 Status Shelf::put(const Shelved& entry) const {
+    // A file that was taken out of the index alone is in the status twice: as deleted and as untracked.
+    std::error_code problem;
+    if (fs::exists(fs::symlink_status(place_of(entry), problem))) return {};
     GDNCTL_TRY(make_folder(fs::path(entry.path).parent_path()));
     return link_or_copy(m_root / entry.path, place_of(entry), entry);
 }
