@@ -25,16 +25,19 @@ struct TextLabel {
     std::string_view label;  // normalised
     std::string_view pointer;
     double confidence;
+    bool prose = false;  // may go on below the bullet
 };
-constexpr std::array<TextLabel, 14> k_texts = {{{"hypothesis", "/idea/hypothesis", k_exact},
-                                                {"selected hypothesis", "/idea/hypothesis", k_exact},
+constexpr std::array<TextLabel, 16> k_texts = {{{"hypothesis", "/idea/hypothesis", k_exact, true},
+                                                {"selected hypothesis", "/idea/hypothesis", k_exact, true},
                                                 {"selected macro move category", "/idea/move", k_exact},
                                                 {"coverage slot", "/coverage_slot", k_exact},
                                                 {"change class", "/change_class", k_exact},
                                                 {"decision", "/decision", k_exact},
-                                                {"assessment", "/assessment", k_exact},
-                                                {"next hypothesis", "/next_hypothesis", k_exact},
-                                                {"next bold hypothesis", "/next_hypothesis", k_exact},
+                                                {"assessment", "/assessment", k_exact, true},
+                                                {"next hypothesis", "/next_hypothesis", k_exact, true},
+                                                {"next bold hypothesis", "/next_hypothesis", k_exact, true},
+                                                {"next hypotheses", "/next_hypothesis", k_exact, true},
+                                                {"next bold hypotheses", "/next_hypothesis", k_exact, true},
                                                 {"starting commit", "/base/commit", k_exact},
                                                 {"started", "/started_at", k_exact},
                                                 {"finished", "/finished_at", k_exact},
@@ -64,6 +67,7 @@ public:
         for (std::size_t i = 0; i < m_entry.fields.size(); ++i) {
             if (m_entry.fields[i].parent < 0) top_level(m_entry.fields[i], static_cast<std::int32_t>(i));
         }
+        headed_texts();
         if (m_record["checks"].empty()) nested_checks();
         m_record["raw"]["fields"] = std::move(m_kept);
         lines();
@@ -123,7 +127,7 @@ private:
             return;
         }
         // "Next bold hypothesis (escalation)"
-        const std::string label = normalise_label(field.label.substr(0, field.label.find(" (")));
+        const std::string label = normalise_label(field.label.substr(0, field.label.find('(')));
         for (const TextLabel& known : k_texts) {
             if (label == known.label && take_text(known, field, index)) return;
         }
@@ -137,21 +141,44 @@ private:
         keep(field);
     }
 
-    static bool is_prose(std::string_view pointer) {
-        return pointer == "/idea/hypothesis" || pointer == "/next_hypothesis" || pointer == "/assessment";
-    }
-
     bool take_text(const TextLabel& known, const Field& field, std::int32_t index) {
-        const bool prose = is_prose(known.pointer);
-        if (!plain(field) && (!prose || has_readings(field))) return false;
+        if (!plain(field) && !known.prose) return false;
         const std::string text = detail::text_of(m_entry, index);
         const std::string value = inside_marks(text);
         const Json::json_pointer at{std::string(known.pointer)};
         if (value.empty() || !m_record[at].is_null()) return false;  // the first one counts
         if ((known.pointer == "/started_at" || known.pointer == "/finished_at") && !parse_iso8601(value)) return false;
-        m_record[at] = prose ? text : value;
+        m_record[at] = known.prose ? text : value;
         sure(known.pointer.substr(1), known.confidence);
-        return true;
+        if (plain(field)) return true;
+        const std::string name(known.pointer.substr(known.pointer.rfind('/') + 1));
+        m_record["raw"][name + "_in_fields"] = true;  // the lines stay as they are
+        return false;
+    }
+
+    // "#### Next bold hypothesis" above bullets or a paragraph, which stay where they are as well.
+    void headed_texts() {
+        for (std::size_t i = 0; i < m_entry.verbatim.size(); ++i) {
+            const Line& heading = m_entry.verbatim[i];
+            if (!heading.text.starts_with('#')) continue;
+            std::string_view words = text::trim(heading.text.substr(heading.text.find_first_not_of('#')));
+            if (words.ends_with(':')) words.remove_suffix(1);
+            const std::string label = normalise_label(words.substr(0, words.find('(')));
+            for (const TextLabel& known : k_texts) {
+                const Json::json_pointer at{std::string(known.pointer)};
+                if (label != known.label || !known.prose || !m_record[at].is_null()) continue;
+                const std::string text = detail::text_below(m_entry, i, is_known);
+                if (text.empty()) continue;
+                m_record[at] = text;
+                sure(known.pointer.substr(1), k_by_wording);
+            }
+        }
+    }
+
+    static bool is_known(std::string_view label) {
+        const std::string name = normalise_label(label.substr(0, label.find('(')));
+        return name == "date" || name == "commit" ||
+               std::any_of(k_texts.begin(), k_texts.end(), [&](const TextLabel& one) { return one.label == name; });
     }
 
     // Numbers must stay where the parser looks for them.
@@ -207,7 +234,7 @@ private:
             if (counts.line.data() < field.line.data() || counts.line.data() > field.body.data() + field.body.size()) {
                 continue;
             }
-            const std::string ran = detail::check_command(m_entry, counts);
+            const std::string ran = m_commands.of(counts);
             Json check = {{"name", nullptr}, {"command", ran.empty() ? Json() : Json(ran)}, {"exit", nullptr}};
             const auto put = [&](const char* name, const std::optional<std::int64_t>& n) {
                 if (n) check[name] = *n;
@@ -360,6 +387,7 @@ private:
     }
 
     Entry m_entry;
+    detail::CheckCommands m_commands{m_entry};
     IterationNumber m_iteration;
     Json m_record;
     Json m_kept = Json::array();

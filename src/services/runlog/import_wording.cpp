@@ -65,42 +65,26 @@ std::optional<Ruling> ruling_in(std::string_view text, const Words& words, doubl
     return std::nullopt;
 }
 
-// "**validated, rejected**. The step got slower" -> "validated, rejected"
-std::string_view lead_of(std::string_view text) {
+// "**validated, rejected**. The step got slower", "**validated**, **rejected**: it got slower" -> "validated, rejected"
+std::string lead_of(std::string_view text) {
     text = text::trim(text);
-    if (text.starts_with("**")) return text.substr(2, text.find("**", 2) - 2);
+    std::string bold;
+    while (text.starts_with("**")) {
+        const std::size_t end = text.find("**", 2);
+        if (end == std::string_view::npos) break;
+        bold += (bold.empty() ? "" : ", ") + std::string(text.substr(2, end - 2));
+        text.remove_prefix(end + 2);
+        const std::size_t next = text.find("**");
+        const std::string between = text::to_lower(text::trim(text.substr(0, next)));
+        constexpr std::array<std::string_view, 8> k_joints = {"", ",", "/", "+", "&", "and", ", and", "but"};
+        if (std::find(k_joints.begin(), k_joints.end(), between) == k_joints.end()) break;
+        text.remove_prefix(next == std::string_view::npos ? text.size() : next);
+    }
     for (const std::string_view end : {". ", "; ", ": ", " - ", "\xE2\x80\x94", "\n"})
         text = text.substr(0, text.find(end));
-    return text;
-}
-
-bool is_code(std::string_view text) {
-    return text.size() > 2 && text.front() == '`' && text.find('`', 1) == text.size() - 1;
-}
-
-std::string without_code_marks(std::string_view text) {
-    return std::string(is_code(text) ? text.substr(1, text.size() - 2) : text);
-}
-
-// "- `uv run pytest` -> `49 passed`", "- command + result: `uv run pytest` -> `49 passed`"
-std::string command_before_arrow(std::string_view line) {
-    for (std::size_t begin = line.find('`'); begin != std::string_view::npos;) {
-        const std::size_t end = line.find('`', begin + 1);
-        if (end == std::string_view::npos) return {};
-        if (arrow_length(line, skip_soft(line, end + 1)) != 0)
-            return std::string(line.substr(begin + 1, end - begin - 1));
-        begin = line.find('`', end + 1);
-    }
-    return {};
-}
-
-// The command that a bullet gives: `Command: ...`, or nothing but code.
-std::string command_of(const Field& field) {
-    if (label_is(field.label, "command") && !field.value.empty()) return without_code_marks(field.value);
-    const auto bullet = match_bullet(field.line);
-    if (!bullet || !is_code(bullet->content)) return {};
-    const TestCounts counts = read_test_counts(bullet->content);
-    return counts.any() || !counts.verdict.empty() ? std::string() : without_code_marks(bullet->content);
+    // "**validated**, rejected": the bold words are only the beginning of what it says.
+    if (!bold.empty()) return bold + (text.starts_with(",") || text.starts_with(" ") ? std::string(text) : "");
+    return std::string(text);
 }
 
 }  // namespace
@@ -122,44 +106,81 @@ std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision) {
     return ruling;
 }
 
-std::string check_command(const Entry& entry, const TestCounts& counts) {
-    if (std::string command = command_before_arrow(counts.line); !command.empty()) return command;
-    const std::vector<Field>& fields = entry.fields;
-    const auto next = std::upper_bound(fields.begin(), fields.end(), counts.number,
-                                       [](std::uint32_t number, const Field& field) { return number < field.number; });
-    auto index = static_cast<std::int32_t>(next - fields.begin()) - 1;
-    if (index < 0) return {};
-    std::int32_t group = entry.field(index)->parent;
-    if (entry.field(index)->number != counts.number) ++index;  // a line of text below that bullet
-    for (; group >= 0; index = group, group = entry.field(group)->parent) {
-        for (std::int32_t i = index - 1; i > group; --i) {
-            if (entry.field(i)->parent != group) continue;
-            if (std::string command = command_of(*entry.field(i)); !command.empty()) return command;
-        }
+namespace {
+
+// What stands behind the marker of "1. text" or "2) text"; empty: the line is no such item.
+std::string_view numbered_item(std::string_view words) {
+    std::size_t digits = 0;
+    while (digits < words.size() && digits < 3 && is_digit(words[digits])) ++digits;
+    if (digits == 0 || digits + 1 >= words.size() || !is_blank(words[digits + 1])) return {};
+    return words[digits] == '.' || words[digits] == ')' ? text::trim(words.substr(digits + 1)) : std::string_view();
+}
+
+}  // namespace
+
+void add_item(std::string& text, std::string_view item, std::string_view mark) {
+    if (item.empty()) return;
+    if (!text.empty()) {
+        const std::string_view words = strip_marks(text);
+        const bool ended = !words.empty() && std::string_view(".,;:!?").find(words.back()) != std::string_view::npos;
+        text += ended ? " " : mark;
     }
-    return {};
+    text += item;
 }
 
 std::string text_of(const Entry& entry, std::int32_t index) {
     const Field& field = *entry.field(index);
-    if (!has_text(field.body)) return std::string(field.value);
-    if (!field.value.empty()) return {};
-    std::string text;
-    std::size_t items = 0;
-    for (std::size_t i = static_cast<std::size_t>(index) + 1; i < entry.fields.size(); ++i) {
-        const Field& child = entry.fields[i];
-        if (child.parent < index) break;
-        if (child.parent != index || has_text(child.body)) return {};
-        text += (text.empty() ? "" : " ") + std::string(match_bullet(child.line)->content);
-        ++items;
-    }
-    std::size_t lines = 0;
+    std::string text(field.value);
+    std::string_view mark = ": ";  // between a text and the list below it
+    bool gap = false;
+    BlockTracker tracker;
     Line line;
     for (LineCursor cursor(field.body); cursor.next(line);) {
-        if (line.text.starts_with("<!-- gdnctl:")) break;
-        lines += has_text(line.text) ? 1 : 0;
+        const bool inside = tracker.inside(line.text);
+        const std::string_view words = text::trim(line.text);
+        if (words.starts_with("<!-- gdnctl:")) break;
+        if (tracker.commented() || !has_text(line.text) || words.starts_with("~~~")) {
+            gap = gap || words.empty();
+            continue;
+        }
+        const auto bullet = inside ? std::nullopt : match_bullet(line.text);
+        const std::string_view item = bullet ? bullet->content : inside ? std::string_view() : numbered_item(words);
+        if (!item.empty()) {
+            add_item(text, item, mark);
+            mark = "; ";
+        } else if (words.starts_with("```")) {
+            continue;
+        } else if (gap && !is_blank(line.text[0])) {
+            break;  // a paragraph of the entry
+        } else {
+            add_item(text, words, " ");
+        }
+        gap = false;
     }
-    return lines == items ? text : std::string();
+    return text;
+}
+
+std::string text_below(const Entry& entry, std::size_t heading, bool (*is_known)(std::string_view)) {
+    const std::uint32_t first = entry.verbatim[heading].number;
+    std::uint32_t end = static_cast<std::uint32_t>(-1);
+    std::string text;
+    for (std::size_t i = heading + 1; i < entry.verbatim.size(); ++i) {
+        const Line& line = entry.verbatim[i];
+        if (line.text.starts_with('#')) {
+            end = line.number;
+            break;
+        }
+        const bool part_of_bullet = is_blank(line.text[0]) || line.text.starts_with('<');
+        if (!part_of_bullet) add_item(text, text::trim(line.text), " ");
+    }
+    for (std::size_t i = 0; i < entry.fields.size(); ++i) {
+        const Field& field = entry.fields[i];
+        if (field.number < first || field.number > end || field.parent >= 0) continue;
+        if (is_known(field.label)) break;
+        const std::string rest = text_of(entry, static_cast<std::int32_t>(i));
+        add_item(text, field.label.empty() ? rest : std::string(field.label) + ": " + rest, "; ");
+    }
+    return text;
 }
 
 }  // namespace gdnctl::runlog::detail

@@ -281,11 +281,11 @@ std::optional<TopK> read_topk(std::string_view label, std::string_view value, st
     topk.key = topk_key(label);
     topk.number = number;
     if (topk.key.empty()) return std::nullopt;
-    for (const std::string_view text : text::split(value, ';')) {
-        if (const auto item = read_topk_item(text)) topk.items.push_back(*item);
-    }
+    topk.items = read_topk_items(value);
     return topk;
 }
+
+namespace {
 
 std::optional<TopK::Item> read_topk_item(std::string_view text) {
     text = strip_marks(text);
@@ -308,6 +308,38 @@ std::optional<TopK::Item> read_topk_item(std::string_view text) {
     if (path.empty() || (!count.empty() && is_digit(count.back()))) return std::nullopt;
     const bool is_delta = !is_digit(amount[begin]) && amount[begin] != '.';
     return TopK::Item{path, values->first.value * values->first.scale.factor, is_delta};
+}
+
+// Parts between separators that are neither in code nor in parentheses.
+std::vector<std::string_view> parts_of(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    bool code = false;
+    int depth = 0;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '`') code = !code;
+        if (!code) depth += text[i] == '(' ? 1 : text[i] == ')' && depth > 0 ? -1 : 0;
+        if (text[i] != separator || code || depth != 0) continue;
+        parts.push_back(text.substr(begin, i - begin));
+        begin = i + 1;
+    }
+    parts.push_back(text.substr(begin));
+    return parts;
+}
+
+}  // namespace
+
+std::vector<TopK::Item> read_topk_items(std::string_view text) {
+    std::vector<TopK::Item> items;
+    for (const std::string_view whole : text::split(text, ';')) {
+        const auto parts = parts_of(whole, ',');
+        // The comma of "a, b: 5 ms" is part of a name.
+        const bool several = parts.size() > 1 && read_topk_item(parts.front());
+        for (const std::string_view part : several ? parts : std::vector{whole}) {
+            if (const auto item = read_topk_item(part)) items.push_back(*item);
+        }
+    }
+    return items;
 }
 
 }  // namespace gdnctl::runlog::detail

@@ -69,8 +69,11 @@ void read_arm_metrics(std::string_view line, std::string_view value, std::uint32
 // A heading of a list of the biggest buckets: `remainder_topk`, `Remainder top-k (ms)`; empty: another label.
 std::string_view topk_key(std::string_view label);
 std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number);
-// `path: 5.21 ms`, "`path` -> `+5.21 ms`"
-std::optional<TopK::Item> read_topk_item(std::string_view text);
+// `path: 5.21 ms; path 2.70 ms`, "`path` -> `+5.21 ms`, `path` -> `+2.7 ms`"
+std::vector<TopK::Item> read_topk_items(std::string_view text);
+
+// A line that begins or ends a side of an unresolved merge, outside of code and comments; nullopt: none.
+std::optional<Line> first_conflict(std::string_view text);
 
 // Merges readings by key and adds derived values.
 std::vector<Metric> resolve_metrics(const std::vector<Reading>& readings);

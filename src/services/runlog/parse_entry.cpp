@@ -178,9 +178,10 @@ private:
         }
         const std::uint32_t above = field.parent < 0 ? m_topk_above : m_entry.field(field.parent)->number;
         if (m_entry.topk.empty() || m_entry.topk.back().number != above) return false;
-        const auto item = detail::read_topk_item(bullet.content);
-        if (item) m_entry.topk.back().items.push_back(*item);
-        return item.has_value();
+        const auto items = detail::read_topk_items(bullet.content);
+        std::vector<TopK::Item>& list = m_entry.topk.back().items;
+        list.insert(list.end(), items.begin(), items.end());
+        return !items.empty();
     }
 
     // The line of a heading above bullets; 0: the line is none.

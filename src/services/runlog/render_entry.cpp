@@ -78,6 +78,7 @@ private:
     }
 
     void field(std::string_view label, std::string_view pointer, int depth = 0) {
+        if (stands_in_raw(pointer.substr(pointer.rfind('/') + 1))) return;
         const std::string value = text_at(m_record, pointer);
         if (!value.empty()) bullet(depth, label, shown(value));
     }
@@ -237,7 +238,7 @@ private:
     std::string metric_line(const std::string& key, const Json& value) const {
         const auto gain = gain_of(m_record, key, false);
         const bool own = text_at(m_record, "/gain/metric") == key && gain && gain->after;
-        return own ? fmt::format("{}: `{}`", key, compared_text(*gain)) : render_metric(key, value);
+        return own ? fmt::format("{}: `{}`", key, compared_text(*gain)) : render_measured(key, value);
     }
 
     template <class Wanted>

@@ -192,3 +192,91 @@ TEST_CASE("import: comments are kept, and are no part of what is shown") {
     CHECK(record["raw"]["comments"].size() == 3);
     CHECK(record["commit_status"].is_null());
 }
+
+TEST_CASE("import: a next hypothesis in every form that people write") {
+    const auto next = [](const std::string& lines) {
+        const Json record = imported("### Iteration 1 - a\n- Date: 2026-03-12\n" + lines);
+        // What is rendered from it is read the same.
+        CHECK(text_at(imported(render_entry(record, {.max_bytes = 0})), "/next_hypothesis") ==
+              text_at(record, "/next_hypothesis"));
+        return text_at(record, "/next_hypothesis");
+    };
+    const std::string label = "- Next bold hypothesis:\n";
+    CHECK(next(label + "  - a one\n  - b two\n") == "a one; b two");
+    CHECK(next(label + "  1. a one\n  2) b two\n") == "a one; b two");
+    CHECK(next(label + "  - a one\n    goes on\n  - b two\n") == "a one goes on; b two");
+    CHECK(next(label + "\n  * a one\n\n  * b two\n\n") == "a one; b two");
+    CHECK(next(label + "  - a one\n  - b two\n  1. c\n") == "a one; b two; c");
+    CHECK(next("- Next bold hypothesis (ranked):\n  - a one\n    - detail\n  - b two\n") == "a one; detail; b two");
+    CHECK(next("- Next bold hypothesis: pick of\n  - a one\n  - b two\n") == "pick of: a one; b two");
+    CHECK(next("- **Next bold hypothesis**: one\n  and more\n") == "one and more");
+    CHECK(next("- Next bold hypotheses:\n  - a one\n") == "a one");
+    CHECK(next(label + "  - run\n    ```\n    x -y\n    ```\n") == "run x -y");
+    CHECK(next("- Next hypothesis: one\n\nA paragraph of the entry.\n") == "one");
+    CHECK(next("#### Next bold hypothesis\n\n- a one\n- b two\n") == "a one; b two");
+    CHECK(next("#### Next hypothesis (bold):\n\nOne.\nTwo.\n\n#### Notes\n- x\n") == "One. Two.");
+    CHECK(next("#### Next hypothesis\n- a\n- Commit: none (x)\n- b\n") == "a");
+    // The lines themselves stay.
+    const Json record = imported("### Iteration 1 - a\n" + label + "  1. a one\n  2. b two\n");
+    CHECK(render_entry(record).find(label + "  1. a one\n  2. b two\n") != std::string::npos);
+    CHECK(render_entry(record).find("Next hypothesis") == std::string::npos);
+}
+
+TEST_CASE("import: decisions in bold words of any number") {
+    const auto decision = [](const std::string& words) {
+        return text_at(imported("### Iteration 1 - a\n- Commit: none (x)\n- Assessment: " + words + "\n"), "/decision");
+    };
+    CHECK(decision("**validated**, **rejected**") == "rejected");
+    CHECK(decision("**Validated** / **rejected**: slower") == "rejected");
+    CHECK(decision("**validated** and **promoted**.") == "promoted");
+    CHECK(decision("**validated**, rejected") == "rejected");
+    CHECK(decision("**validated**. Iteration 3 was **rejected**") == "");
+    CHECK(decision("**validated, within threshold**, not **promoted**") == "within_threshold");
+}
+
+TEST_CASE("import: no result gets the command of another one") {
+    using Pairs = std::vector<std::pair<std::string, std::int64_t>>;
+    const auto pairs = [](const std::string& lines) {
+        Pairs out;
+        const Json record = imported("### Iteration 1 - a\n- Correctness checks:\n" + lines);
+        for (const Json& check : record["checks"]) {
+            out.emplace_back(text_at(check, "/command"), integer_at(check, "/passed").value_or(-1));
+        }
+        return out;
+    };
+    const Pairs both = {{"t a.py", 12}, {"t b.py", 13}};
+    CHECK(pairs("  - `t a.py`\n    - `12 passed in 3s`\n  - `t b.py`:\n    - Result: `13 passed`\n") == both);
+    CHECK(pairs("  - Command: `t a.py`\n    - Result: `12 passed`\n  - Command: `t b.py`\n    - `13 passed`\n") ==
+          both);
+    CHECK(pairs("  - Commands:\n    - `t a.py`\n    - t b.py\n  - Results:\n    - `12 passed`\n    - `13 passed`\n") ==
+          both);
+    CHECK(pairs("  - Command (one): `t a.py`\n  - Result (one): `12 passed`\n  - Command (two): `t b.py`\n"
+                "  - Result (two): `13 passed`\n") == both);
+    CHECK(pairs("  - `t a.py`\n  - `t b.py`\n  - `12 passed`\n  - `13 passed`\n") == both);
+    CHECK(pairs("  - `t a.py`: `12 passed`\n  - x: `t b.py` => `13 passed`\n") == both);
+    CHECK(pairs("  - pytest a.py -> 14 passed\n  - kernels -> 3 passed\n") == Pairs{{"pytest a.py", 14}, {"", 3}});
+    const Pairs one = {{"t a.py -k \"x y\"", 13}};
+    CHECK(pairs("  - Command:\n    `t a.py -k \"x y\"`\n  - Result: `13 passed`\n") == one);
+    CHECK(pairs("  - Command:\n    ```bash\n    $ t a.py \\\n      -k \"x y\"\n    ```\n  - Result: `13 passed`\n") ==
+          one);
+    CHECK(pairs("  - Command: `t a.py\n    -k \"x y\"`\n    - Result: `13 passed`\n") == one);
+    // Three commands and two results: nobody knows which is whose.
+    CHECK(pairs("  - `a`\n  - `b`\n  - `c`\n  - `1 passed`\n  - `2 passed`\n") == Pairs{{"", 1}, {"", 2}});
+    CHECK(pairs("  - Command: `a`\n  - Local:\n    - `1 passed`\n  - Remote:\n    - `2 passed`\n") ==
+          Pairs{{"a", 1}, {"a", 2}});
+    const Json head = imported("### Iteration 1 - a\n- Correctness checks (`t a.py`): 4 passed\n");
+    CHECK(text_at(head, "/checks/0/command") == "t a.py");
+}
+
+TEST_CASE("import: several buckets on one line") {
+    const auto topk = [](const std::string& line) {
+        return imported("### Iteration 1 - a\n- x_topk:\n  - " + line + "\n")["topk"]["x_topk"];
+    };
+    const Json two = Json::parse(R"([{"path":"a/b","ms":5.27,"delta":true},{"path":"c","ms":1.0,"delta":true}])");
+    CHECK(topk("`a/b` -> `+5.27 ms`, `c` -> `+1.0 ms`") == two);
+    CHECK(topk("`a/b` -> `+5.27 ms`; `c` -> `+1.0 ms`, see above") == two);
+    CHECK(topk("a, b: 5 ms") == Json::parse(R"([{"path":"a, b","ms":5.0}])"));
+    CHECK(topk("`f(a, b)` -> `5 ms` (3, 4)") == Json::parse(R"([{"path":"f(a, b)","ms":5.0
+}])"));
+    CHECK(imported("### Iteration 1 - a\n- x_topk: `a/b` -> `+5.27 ms`, `c` -> `+1.0 ms`\n")["topk"]["x_topk"] == two);
+}
