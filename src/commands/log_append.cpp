@@ -31,9 +31,9 @@ constexpr std::array k_comparisons = {
 
 bool says_nothing(const Options& options) {
     const auto blank = [](const std::string& value) { return text::trim(value).empty(); };
-    for (const auto* value : {&options.record, &options.title, &options.goal, &options.hypothesis, &options.commit,
-                              &options.starting_commit, &options.decision, &options.outcome, &options.change_class,
-                              &options.slot, &options.assessment, &options.next}) {
+    // A commit, a slot or a word of the verdict says nothing where nothing was tried.
+    for (const auto* value :
+         {&options.record, &options.title, &options.goal, &options.hypothesis, &options.assessment, &options.next}) {
         if (*value && !blank(**value)) return false;
     }
     const auto none = [&](const auto& values) { return std::all_of(values.begin(), values.end(), blank); };
@@ -221,7 +221,8 @@ void describe(cli::Args& args, Options& options) {
         "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
         "--metric step_duration_ms=167.09:159.42 --comparison champion");
     args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or a file that is no running log");
-    args.exit_code(static_cast<int>(ExitCode::conflict), "another writer holds the log; the record's number is taken");
+    args.exit_code(static_cast<int>(ExitCode::conflict),
+                   "another writer holds the log, it has an unresolved merge, or the record's number is taken");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");
     args.see_also("log init");

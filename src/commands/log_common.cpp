@@ -60,7 +60,7 @@ Result<runlog::Objective> target_objective(const Context& context) {
     GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
     if (!target.metric) return runlog::Objective{};
     const auto key = runlog::metric_key(target.metric->name);
-    return runlog::Objective{key.value_or(target.metric->name), target.metric->lower_is_better};
+    return runlog::Objective{key.value_or(target.metric->name), target.metric->lower_is_better, target.metric->unit};
 }
 
 LockWait writer_wait(const Context& context) {

@@ -110,6 +110,7 @@ void put_measured(Json& record, const IterationView& view, const LedgerFacts& fa
                    {"after", *measured->value},
                    {"source", "profile"},
                    {"repeats", std::max<std::size_t>(measured->points.size(), 1)}};
+    if (!measured->unit.empty()) metric["unit"] = measured->unit;
     if (measured->gain) {
         const runlog::Gain& gain = *measured->gain;
         metric["before"] = or_absent(gain.before);

@@ -155,11 +155,8 @@ std::optional<ComposedLog> stamp(const LogSources& sources, const Document& docu
 // One that an entry can be added to.
 Result<Document> open_document(const std::string& text, const std::string& name) {
     GDNCTL_TRY_ASSIGN(Document document, runlog::parse_document(text));
-    if (!document.unclosed) return document;
-    return fail(ErrorKind::bad_input,
-                fmt::format("{}: the {} that line {} opens is never closed; an entry after it would be hidden", name,
-                            document.unclosed->what, document.unclosed->line.number),
-                "close it; `gdnctl lint-log --fix` closes a code fence where that is safe");
+    GDNCTL_TRY(runlog::check_appendable(document, name));
+    return document;
 }
 
 Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Document& document, std::vector<Json> all,

@@ -78,6 +78,13 @@ void put_decision(Json& record) {
         text_at(record, "/decision_reasons/0") == text_at(record, "/assessment")) {
         record["assessment"] = nullptr;
     }
+    // "regression: 3 % slower" stands behind "regression".
+    const std::string said = text_at(record, "/decision") + ": ";
+    for (Json& reason : record["decision_reasons"]) {
+        if (reason.is_string() && reason.get<std::string>().starts_with(said)) {
+            reason = reason.get<std::string>().substr(said.size());
+        }
+    }
 }
 
 const StageView* stage_named(const IterationView& view, std::string_view name) {

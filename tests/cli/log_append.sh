@@ -225,10 +225,28 @@ test_append_refuses_an_open_comment() {
   cmp -s before log.md || fail 'the log changed'
 }
 
+test_append_refuses_an_unresolved_merge() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  "$GDNCTL" log append --log-file log.md --title one 2>/dev/null
+  for mark in '<<<<<<< HEAD' '>>>>>>> topic'; do
+    { cat log.md; printf '%s\n' "$mark"; } >merge.md
+    cp log.records.jsonl merge.records.jsonl
+    cp merge.md before
+    expect 7 "$GDNCTL" log append --log-file merge.md --title x
+    err_has "line $(wc -l <merge.md) is a mark of an unresolved merge"
+    err_has 'hint: resolve the merge'
+    cmp -s before merge.md || fail 'the log changed'
+    cmp -s log.records.jsonl merge.records.jsonl || fail 'a record was written'
+  done
+  { cat log.md; printf '\n```\n<<<<<<< HEAD\n```\n'; } >merge.md
+  expect 0 "$GDNCTL" log append --log-file merge.md --title x
+}
+
 test_append_of_nothing_is_a_usage_error() {
   "$GDNCTL" log init --log-file log.md 2>/dev/null
   cp log.md before
-  for options in '' '--comparison previous' '--title= --change='; do
+  for options in '' '--comparison previous' '--title= --change=' '--commit none' '--decision promoted' '--slot A' \
+    '--outcome rejected --change-class x --starting-commit abcdef1'; do
     expect 2 "$GDNCTL" log append --log-file log.md $options
     err_has 'nothing to append'
     err_has 'hint:'

@@ -20,7 +20,17 @@ constexpr std::size_t k_metrics = 8;  // numbers of one entry
 
 std::string change_text(const Json& record, const Objective& objective) {
     const auto gain = gain_of(record, objective);
-    return gain && gain->after ? fmt::format("{} {}", objective.key, whole_gain_text(*gain)) : std::string();
+    return gain && gain->after ? fmt::format("{} {}", gain->metric, whole_gain_text(*gain)) : std::string();
+}
+
+// "24 passed, 1 warning"
+std::string tests_text(const Json& check) {
+    std::string text = render_check_result(check);
+    for (const std::string many : {"1 warnings", "1 errors"}) {
+        const auto at = text.find(many);
+        if (at != std::string::npos && (at == 0 || text[at - 1] == ' ')) text.erase(at + many.size() - 1, 1);
+    }
+    return text;
 }
 
 // As people know it who watch the loop, where that is another number than the log's.
@@ -56,14 +66,14 @@ std::string in_full(const Json& record, const Objective& objective) {
     add("Hypothesis", text_at(record, "/idea/hypothesis"));
     add("Change", text::join(texts_at(record, "/changes"), "; "));
     if (const Json* checks = find_at(record, "/checks")) {
-        for (const Json& check : *checks) add("Tests", render_check_result(check));
+        for (const Json& check : *checks) add("Tests", tests_text(check));
     }
     add("Result", change_text(record, objective));
     std::size_t shown = 0;
     if (const Json* metrics = find_at(record, "/metrics")) {
         for (const auto& [key, value] : metrics->items()) {
             if (key == objective.key || ++shown > k_metrics) continue;
-            text += fmt::format("  - {}\n", render_metric(key, value));
+            text += fmt::format("  - {}\n", metric_for_people(key, value));
         }
     }
     add("Assessment", text_at(record, "/assessment"));

@@ -66,7 +66,7 @@ LintText lint_as_text(const LintReport& report, std::string_view path, const Lin
     }
     if (!text.findings.empty()) text.findings += counts(report) + "\n";
     if (!options.complete) return text;
-    if (report.checked == 0 && report.count(Severity::error) == report.errors_of_no_entries) {
+    if (report.checked == 0) {
         text.verdict = options.since.empty()
                            ? fmt::format("[gdnctl] nothing was checked: no entry in {}\n", path)
                            : fmt::format("[gdnctl] nothing was checked: no entry in {} is new or changed since {}\n",

@@ -128,6 +128,70 @@ std::string fault_of_ratio(const Gain& gain) {
                        gain_text(unpaired));
 }
 
+// What is of another type than it should be is read as missing, and would never be compared.
+std::string fault_of_fields(const Json& gain) {
+    for (const char* name : {"before", "after", "factor", "low", "high", "lone_baseline", "pairs"}) {
+        const auto field = gain.find(name);
+        if (field == gain.end() || field->is_null() || field->is_number()) continue;
+        return fmt::format("the gain's `{}` is not a number", name);
+    }
+    for (const char* name : {"before_runs", "after_runs"}) {
+        const auto field = gain.find(name);
+        if (field == gain.end() || field->is_null()) continue;
+        const bool numbers = field->is_array() &&
+                             std::all_of(field->begin(), field->end(), [](const Json& one) { return one.is_number(); });
+        if (!numbers) return fmt::format("the gain's `{}` is not a list of numbers", name);
+    }
+    return {};
+}
+
+std::string fault_of_factor(const Gain& gain) {
+    if (!gain.factor) {
+        Gain computed = gain;
+        computed.pairs = 0;
+        computed.factor = speed_factor(gain.before, gain.after, gain.lower_is_better);
+        if (!computed.factor) return {};
+        return fmt::format("the gain has no factor, but {} is {}", compared_text(computed), gain_text(computed));
+    }
+    if (!(*gain.factor > 0)) {
+        return fmt::format("the gain's factor is {}; a factor is above 0", number_for_people(*gain.factor));
+    }
+    if (gain.low.has_value() != gain.high.has_value()) return "the gain has only one of its two bounds";
+    if (!gain.low) return {};
+    const double slack = 1e-9 * *gain.factor;
+    if (*gain.low - slack <= *gain.factor && *gain.factor <= *gain.high + slack) return {};
+    return fmt::format("the gain's factor {} is not between its bounds, {} and {}", number_for_people(*gain.factor),
+                       number_for_people(*gain.low), number_for_people(*gain.high));
+}
+
+// `gain_pct`, its bounds, the pairs and the unit stand beside the metric's values too.
+std::string fault_of_copies(const Json& record, const Gain& gain) {
+    const Json& value = *value_of(record, gain.metric);
+    const auto percent = [&](const char* name, const char* pointer,
+                             const std::optional<double>& factor) -> std::string {
+        const Json* field = find_at(value, pointer);
+        if (field == nullptr) return {};
+        const bool same =
+            field->is_number() && factor && std::abs(1 + field->get<double>() / 100 - *factor) <= 1e-6 * *factor;
+        if (same) return {};
+        const std::string copy = field->is_number() ? quantity(field->get<double>(), "%") : std::string("not a number");
+        return fmt::format("`{}` of {} is {}, but the gain says {}", name, gain.metric, copy,
+                           factor ? quantity(factor_percent(*factor), "%") : "nothing of it");
+    };
+    for (const auto& [name, pointer, factor] : {std::tuple{"gain_pct", "/gain_pct", &gain.factor},
+                                                {"gain_bounds_pct", "/gain_bounds_pct/0", &gain.low},
+                                                {"gain_bounds_pct", "/gain_bounds_pct/1", &gain.high}}) {
+        if (std::string fault = percent(name, pointer, *factor); !fault.empty()) return fault;
+    }
+    const auto pairs = integer_at(value, "/pairs");
+    if (pairs && *pairs != gain.pairs) {
+        return fmt::format("{} has {} pairs, but the gain has {}", gain.metric, *pairs, gain.pairs);
+    }
+    const std::string unit = text_at(value, "/unit");
+    if (unit.empty() || gain.unit.empty() || unit == gain.unit) return {};
+    return fmt::format("{} is in {}, but the gain is in {}", gain.metric, unit, gain.unit);
+}
+
 }  // namespace
 
 std::optional<double> speed_factor(std::optional<double> before, std::optional<double> after, bool lower_is_better) {
@@ -226,6 +290,12 @@ std::string unit_of(std::string_view metric, const Json* value) {
     return metric == "throughput/duration" ? "s" : "";
 }
 
+std::string shown_unit(std::string_view metric, const Json* value) {
+    if (std::string unit = unit_of(metric, value); !unit.empty()) return unit;
+    if (metric == "throughput/mfu") return "%";
+    return metric == "throughput/tokens_per_second" ? "tokens/s" : "";
+}
+
 std::optional<Gain> gain_of(const Json& record, const std::string& metric, bool lower_is_better) {
     if (const auto own = record.find("gain"); own != record.end()) {
         if (auto gain = parse_gain(*own); gain && gain->metric == metric) return gain;
@@ -260,7 +330,10 @@ std::string gain_fault(const Json& record) {
     if (own != record.end() && !own->is_null()) {
         const auto gain = parse_gain(*own);
         if (!gain) return "the gain names no metric";
+        if (std::string fault = fault_of_fields(*own); !fault.empty()) return fault;
         if (std::string fault = fault_of_values(record, *gain); !fault.empty()) return fault;
+        if (std::string fault = fault_of_factor(*gain); !fault.empty()) return fault;
+        if (std::string fault = fault_of_copies(record, *gain); !fault.empty()) return fault;
         if (!gain->factor) return {};
         const bool has_runs = !gain->before_runs.empty() || !gain->after_runs.empty();
         return gain->pairs > 0 && has_runs ? fault_of_runs(*gain) : fault_of_ratio(*gain);

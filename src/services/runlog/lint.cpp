@@ -186,7 +186,6 @@ void Reporter::add(const Where& where, const std::string& message, std::optional
     Severity severity = std::min(m_severity, at_most);
     if (severity == Severity::warning && m_run.options.strict && !m_explicit) severity = Severity::error;
     ++m_report.counts[static_cast<std::size_t>(severity)];
-    if (severity == Severity::error && m_rule->id == "L004") ++m_report.errors_of_no_entries;
     if (m_kept[m_rule] == k_max_findings_per_rule) {
         ++m_report.left_out;
         return;

@@ -9,6 +9,7 @@
 #include "gdnctl/core/text.h"
 #include "gdnctl/services/runlog/experiment.h"
 #include "gdnctl/services/runlog/render.h"
+#include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {
 
@@ -144,6 +145,19 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
 
 }  // namespace
 
+Status check_appendable(const Document& document, const std::string& name) {
+    const std::string place = name.empty() ? "" : name + ": ";
+    if (const auto mark = detail::first_conflict(document.text)) {
+        return fail(ErrorKind::conflict, fmt::format("{}line {} is a mark of an unresolved merge", place, mark->number),
+                    "resolve the merge: keep the entries of both sides, and delete the marks");
+    }
+    if (!document.unclosed) return {};
+    return fail(ErrorKind::bad_input,
+                fmt::format("{}the {} that line {} opens is never closed; an entry after it would be hidden", place,
+                            document.unclosed->what, document.unclosed->line.number),
+                "close it; `gdnctl lint-log --fix` closes a code fence where that is safe");
+}
+
 Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options) {
     GDNCTL_TRY_ASSIGN(const auto document, parse_document(writer.text()));
     if (writer.records().empty() && !is_log(document)) {
@@ -151,12 +165,7 @@ Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptio
                     fmt::format("{} is not a running log: it has no entry and no log heading", writer.log().string()),
                     "`gdnctl log init --log-file PATH` starts a log; --log-file names another one");
     }
-    if (document.unclosed) {
-        return fail(ErrorKind::bad_input,
-                    fmt::format("the {} that line {} opens is never closed; an entry after it would be hidden",
-                                document.unclosed->what, document.unclosed->line.number),
-                    "close it; `gdnctl lint-log --fix` closes a code fence where that is safe");
-    }
+    GDNCTL_TRY(check_appendable(document, ""));
     std::vector<Json> all = writer.records();
     GDNCTL_TRY(give_identity(record, writer, document, options));
     if (template_of(document) == Template::experiment) record["kind"] = "experiment";

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gdnctl/core/for_people.h"
 #include "gdnctl/core/text.h"
+#include "gdnctl/services/runlog/gain.h"
 #include "gdnctl/services/runlog/log.h"
 #include "gdnctl/services/runlog/render.h"
 
@@ -59,11 +61,22 @@ std::string number(double value, Kind kind) {
     return shortest(value);
 }
 
-std::string side(const Json& value, const char* name, Kind kind) {
+template <class Number>
+std::string side(const Json& value, const char* name, const Number& number_text) {
     const Json* found = find_at(value, std::string("/") + name);
     if (found == nullptr) return "n/a";
     if (found->is_string()) return found->get<std::string>();
-    return found->is_number() ? number(found->get<double>(), kind) : "n/a";
+    return found->is_number() ? number_text(found->get<double>()) : std::string("n/a");
+}
+
+// "before -> after", or the one that there is.
+template <class Number>
+std::string sides(const Json& value, const Number& number_text) {
+    const bool has_before = find_at(value, "/before") != nullptr;
+    const bool has_after = find_at(value, "/after") != nullptr;
+    if (!has_before && !has_after) return "n/a";
+    if (!has_before) return side(value, "after", number_text);
+    return side(value, "before", number_text) + (has_after ? " -> " + side(value, "after", number_text) : "");
 }
 
 // The spelling that people use, as long as it is read back as the same key.
@@ -82,18 +95,26 @@ std::string label_of(std::string_view key, std::string_view unit) {
 std::string render_metric(std::string_view key, const Json& value) {
     const std::string unit = text_at(value, "/unit");
     const Kind kind = kind_of(key, unit);
-    const bool has_before = find_at(value, "/before") != nullptr;
-    const bool has_after = find_at(value, "/after") != nullptr;
-    std::string text;
-    if (!has_before && !has_after) {
-        text = "n/a";
-    } else if (has_before) {
-        text = side(value, "before", kind);
-        if (has_after) text += " -> " + side(value, "after", kind);
-    } else {
-        text = side(value, "after", kind);
+    return fmt::format("{}: `{}`", label_of(key, unit), sides(value, [&](double n) { return number(n, kind); }));
+}
+
+std::string render_measured(std::string_view key, const Json& value) {
+    const auto after = number_at(value, "/after");
+    const std::string unit = text_at(value, "/unit");
+    if (text_at(value, "/source") != "profile" || unit.empty() || !after || find_at(value, "/before") != nullptr) {
+        return render_metric(key, value);
     }
-    return fmt::format("{}: `{}`", label_of(key, unit), text);
+    if (metric_key(key) && kind_of(key, "") == Kind::ms) {
+        return fmt::format("{}: `{:.6f} ms`", label_of(key, ""), *after);
+    }
+    return fmt::format("{}: `{}`", key, quantity(*after, unit));
+}
+
+std::string metric_for_people(std::string_view key, const Json& value) {
+    const Kind kind = kind_of(key, text_at(value, "/unit"));
+    const std::string unit = kind == Kind::fraction ? "%" : kind == Kind::ms ? "ms" : shown_unit(key, &value);
+    const auto number_text = [&](double n) { return quantity(kind == Kind::fraction ? n * 100 : n, unit); };
+    return fmt::format("{}: `{}`", label_of(key, text_at(value, "/unit")), sides(value, number_text));
 }
 
 namespace {

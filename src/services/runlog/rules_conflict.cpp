@@ -9,7 +9,7 @@
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"
 
-namespace gdnctl::runlog::rule {
+namespace gdnctl::runlog {
 
 namespace {
 
@@ -59,6 +59,19 @@ private:
 
 }  // namespace
 
+std::optional<Line> detail::first_conflict(std::string_view text) {
+    BlockTracker tracker;
+    Line line;
+    for (LineCursor cursor(text); cursor.next(line);) {
+        const bool inside = tracker.inside(line.text) || tracker.commented();
+        const char mark = conflict_mark(line.text);
+        if (!inside && (mark == '<' || mark == '>')) return line;
+    }
+    return std::nullopt;
+}
+
+namespace rule {
+
 void conflict_marks(const LintRun& run, Reporter& reporter) {
     Conflicts conflicts(reporter);
     BlockTracker tracker;
@@ -76,4 +89,6 @@ void conflict_marks(const LintRun& run, Reporter& reporter) {
     conflicts.close();
 }
 
-}  // namespace gdnctl::runlog::rule
+}  // namespace rule
+
+}  // namespace gdnctl::runlog

@@ -43,19 +43,40 @@ Result<Json> whole_record(std::string_view log, const std::vector<Json>& records
     return brief;  // it stands in the records, whole
 }
 
+namespace {
+
+std::optional<Gain> recorded_gain(const Json& record) {
+    const Json* own = find_at(record, "/gain");
+    return own == nullptr ? std::nullopt : parse_gain(*own);
+}
+
+}  // namespace
+
 std::optional<Gain> gain_of(const Json& record, const Objective& objective) {
-    return objective.key.empty() ? std::nullopt : gain_of(record, objective.key, objective.lower_is_better);
+    auto gain = objective.key.empty() ? std::nullopt : gain_of(record, objective.key, objective.lower_is_better);
+    if (!gain) gain = recorded_gain(record);
+    if (!gain || !gain->unit.empty()) return gain;
+    if (gain->metric == objective.key) gain->unit = objective.unit;
+    if (gain->unit.empty()) gain->unit = shown_unit(gain->metric, nullptr);
+    return gain;
 }
 
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {
+    Objective judged;
+    for (const Json& record : history) {
+        if (const auto gain = recorded_gain(record)) judged = {gain->metric, gain->lower_is_better, gain->unit};
+    }
     for (const Objective& objective :
-         {wanted, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
+         {wanted, judged, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
         if (objective.key.empty()) continue;
         const bool used = std::any_of(history.begin(), history.end(), [&](const Json& record) {
-            const auto gain = gain_of(record, objective);
+            const auto gain = gain_of(record, objective.key, objective.lower_is_better);
             return gain && gain->after;
         });
-        if (used) return objective;
+        if (!used) continue;
+        Objective chosen = objective;
+        if (chosen.unit.empty() && chosen.key == judged.key) chosen.unit = judged.unit;
+        return chosen;
     }
     return {};
 }
@@ -102,9 +123,10 @@ Json entry_of(const Json& record, const Objective& objective) {
     const auto loop_index = integer_at(record, "/loop/index");
     entry["loop_iteration"] = loop_index ? Json(*loop_index) : Json();
     const auto gain = gain_of(record, objective);
-    entry["before"] = gain ? number_or_null(gain->before) : Json();
-    entry["after"] = gain ? number_or_null(gain->after) : Json();
-    entry["gain_pct"] = gain && gain->factor ? Json(factor_percent(*gain->factor)) : Json();
+    const bool comparable = gain && gain->metric == objective.key;
+    entry["before"] = comparable ? number_or_null(gain->before) : Json();
+    entry["after"] = comparable ? number_or_null(gain->after) : Json();
+    entry["gain_pct"] = comparable && gain->factor ? Json(factor_percent(*gain->factor)) : Json();
     entry["gain"] = gain ? gain_json(*gain) : Json();
     return entry;
 }
@@ -113,7 +135,7 @@ Json best_by_slot(const std::vector<Json>& history, const Objective& objective) 
     std::map<std::string, const Json*> best;
     const auto gain = [&](const Json& record) {
         const auto of_record = gain_of(record, objective);
-        return of_record ? of_record->factor : std::nullopt;
+        return of_record && of_record->metric == objective.key ? of_record->factor : std::nullopt;
     };
     for (const Json& record : history) {
         const std::string slot = text_at(record, "/coverage_slot");
@@ -181,7 +203,7 @@ Json summarize(const std::vector<Json>& history, const Objective& objective) {
 
 namespace {
 
-std::string entry_line(const Json& entry) {
+std::string entry_line(const Json& entry, const std::string& objective) {
     std::string line =
         fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), short_text(text_at(entry, "/title"), 48));
     // Another number than the log's: people know both.
@@ -189,7 +211,10 @@ std::string entry_line(const Json& entry) {
     if (loop_index && std::to_string(*loop_index) != text_at(entry, "/iteration")) {
         line += fmt::format(" (iteration {} of its run)", *loop_index);
     }
-    if (const auto gain = parse_gain(entry["gain"])) line += "  " + whole_gain_text(*gain);
+    if (const auto gain = parse_gain(entry["gain"])) {
+        line += gain->metric == objective ? "  " : fmt::format("  {} ", short_text(gain->metric, 48));
+        line += whole_gain_text(*gain);
+    }
     return line + "\n";
 }
 
@@ -206,12 +231,12 @@ std::string summary_text(const Json& summary) {
         text += fmt::format("objective: {} ({} is better)\n", metric, text_at(summary, "/objective/better"));
     }
     text += "champions:\n";
-    for (const Json& entry : summary["champions"]) text += entry_line(entry);
+    for (const Json& entry : summary["champions"]) text += entry_line(entry, metric);
     if (summary["champions"].empty()) text += "  none\n";
     if (!summary["best_by_slot"].empty()) {
         text += "best gain by slot:\n";
         for (const Json& entry : summary["best_by_slot"]) {
-            text += fmt::format("  {:<4}", short_text(text_at(entry, "/slot"), 24)) + entry_line(entry);
+            text += fmt::format("  {:<4}", short_text(text_at(entry, "/slot"), 24)) + entry_line(entry, metric);
         }
     }
     text += fmt::format("outcomes: {}\n", counts_text(summary["outcomes"]));

@@ -11,7 +11,7 @@
 
 namespace gdnctl::runlog {
 
-// Of the objective; nullopt: the record has no value of it.
+// Of the objective, else the gain that the record has of another metric; nullopt: it has neither.
 std::optional<Gain> gain_of(const Json& record, const Objective& objective);
 
 // On one line, at most `limit` bytes and an ellipsis, cut between characters.

@@ -58,6 +58,8 @@ std::optional<Gain> parse_gain(const Json& value);
 std::optional<Gain> gain_of(const Json& record, const std::string& metric, bool lower_is_better);
 // The unit that a metric's name or object tells; empty: none.
 std::string unit_of(std::string_view metric, const Json* value);
+// The same for people; throughput metrics have the unit that W&B shows them in ("%", "tokens/s").
+std::string shown_unit(std::string_view metric, const Json* value);
 
 // What is wrong with a record's gain, set against its values before and after; empty: nothing.
 std::string gain_fault(const Json& record);

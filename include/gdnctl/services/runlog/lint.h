@@ -108,10 +108,9 @@ struct LintInput {
 struct LintReport {
     std::vector<Finding> findings;  // by line, then rule
     std::size_t entries = 0;
-    std::size_t checked = 0;               // entries whose content is in scope
-    std::size_t errors_of_no_entries = 0;  // errors that say only that there is no entry
-    std::array<std::size_t, 4> counts{};   // by severity, those included that `findings` leaves out
-    std::size_t left_out = 0;              // findings over k_max_findings_per_rule
+    std::size_t checked = 0;              // entries whose content is in scope
+    std::array<std::size_t, 4> counts{};  // by severity, those included that `findings` leaves out
+    std::size_t left_out = 0;             // findings over k_max_findings_per_rule
     std::size_t fixed = 0;
 
     std::size_t count(Severity severity) const { return counts[static_cast<std::size_t>(severity)]; }

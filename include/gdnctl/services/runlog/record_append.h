@@ -46,9 +46,13 @@ struct AppendOptions {
     std::function<void(LogWriter::Step)> on_step;
 };
 
+// Whether an entry at the log's end would be seen. Errors, with `name` in front unless it is empty: conflict (a mark of
+// an unresolved merge), bad_input (an unclosed code fence or comment).
+Status check_appendable(const Document& document, const std::string& name);
+
 // Gives the record its number, id and times, makes it public (no secrets, no home directories) and writes it and its
-// entry. Errors: usage (the file is no log), conflict (the number is taken), bad_input (the log hides its end in an
-// unclosed code fence; the record is no record), local_io with nothing changed.
+// entry. Errors: usage (the file is no log), conflict (the number is taken; an unresolved merge), bad_input (the log
+// hides its end in an unclosed code fence; the record is no record), local_io with nothing changed.
 Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options);
 
 }  // namespace gdnctl::runlog

@@ -25,6 +25,11 @@ std::string render_block(const Json& record, const RenderOptions& options = {});
 
 // `  - while: `8.886552 ms -> 8.978471 ms`` without the bullet; `unit` as in extra_metrics ("" by the key).
 std::string render_metric(std::string_view key, const Json& value);
+// The same of what a loop has measured alone, whose record has more digits than anybody reads: as many as an entry
+// shows of times, else five. Other values as above.
+std::string render_measured(std::string_view key, const Json& value);
+// With at most five digits and the unit, where no record follows from it.
+std::string metric_for_people(std::string_view key, const Json& value);
 // `1 failed, 87 passed, 2 skipped`, `OK`, `FAILED (exit 1)`.
 std::string render_check_result(const Json& check);
 // `none (failed attempt)`, `this commit`, a sha.

@@ -15,6 +15,7 @@ namespace gdnctl::runlog {
 struct Objective {
     std::string key;  // "throughput/mfu", "gdn/forward_ms"
     bool lower_is_better = false;
+    std::string unit = {};  // empty: the records tell, or nobody
 };
 
 // Every iteration of a log as a record, in the log's order: recorded ones, and hand-written entries as an import would
@@ -24,7 +25,8 @@ Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Jso
 // The whole of one record of that history. Errors as above.
 Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief);
 
-// `wanted` if any record has it, else the first of throughput/mfu, step_duration_ms that one has; an empty key: none.
+// `wanted` if any record has it, else the metric that the latest recorded gain is of, else the first of throughput/mfu,
+// step_duration_ms that a record has; an empty key: none.
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted);
 
 // Whether the iteration became, or set, the standing best.

@@ -2,6 +2,7 @@
 #include "gdnctl/services/runlog/gain.h"
 
 #include <cmath>
+#include <functional>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -199,6 +200,105 @@ TEST_CASE("gain: one that does not follow from the recorded values is found") {
     Json stated = old_record(false);
     stated["extra_metrics"]["gdn/forward_ms"]["gain_pct"] = 78.66;
     CHECK_FALSE(gain_fault(stated).empty());
+}
+
+TEST_CASE("gain: whatever contradicts it in the record is a fault") {
+    const auto fault = [](const std::function<void(Json&)>& change) {
+        Json record = record_of(three_pairs());
+        Json& value = record["extra_metrics"]["gdn/forward_ms"];
+        value["gain_pct"] = factor_percent(*three_pairs().factor);
+        value["gain_bounds_pct"] = {25.0, 310.0};
+        value["pairs"] = 3;
+        value["unit"] = "ms";
+        change(record);
+        return gain_fault(record);
+    };
+    CHECK(fault([](Json&) {}).empty());
+    const auto copy = [&](const char* field, const Json& content) {
+        return fault([&](Json& record) { record["extra_metrics"]["gdn/forward_ms"][field] = content; });
+    };
+    CHECK(has(copy("gain_pct", 300.0), "`gain_pct` of gdn/forward_ms is 300 %, but the gain says 139.04 %"));
+    CHECK(has(copy("gain_pct", -58.2), "`gain_pct` of gdn/forward_ms is -58.2 %"));
+    CHECK(has(copy("gain_pct", "139 %"), "`gain_pct` of gdn/forward_ms is not a number"));
+    CHECK(has(copy("gain_bounds_pct", {25.0, 40.0}), "`gain_bounds_pct` of gdn/forward_ms is 40 %"));
+    CHECK(has(copy("pairs", 9), "gdn/forward_ms has 9 pairs, but the gain has 3"));
+    CHECK(has(copy("unit", "s"), "gdn/forward_ms is in s, but the gain is in ms"));
+    const auto own = [&](const char* field, const Json& content) {
+        return fault([&](Json& record) { record["gain"][field] = content; });
+    };
+    CHECK(own("factor", "2.39") == "the gain's `factor` is not a number");
+    CHECK(own("before_runs", {8.0, "8.2", 9.0}) == "the gain's `before_runs` is not a list of numbers");
+    CHECK(own("factor", 0) == "the gain's factor is 0; a factor is above 0");
+    CHECK(own("factor", -2.0) == "the gain's factor is -2; a factor is above 0");
+    CHECK(own("factor", nullptr) == "the gain has no factor, but 8.2 ms -> 3.6 ms is 2.28x faster (unpaired)");
+    CHECK(own("low", 3.0) == "the gain's factor 2.3904 is not between its bounds, 3 and 4.1");
+    CHECK(own("high", 2.0) == "the gain's factor 2.3904 is not between its bounds, 1.25 and 2");
+    CHECK(own("high", nullptr) == "the gain has only one of its two bounds");
+}
+
+TEST_CASE("summary and context: a gain is shown whatever the target names, with its unit") {
+    Gain gain = three_pairs();
+    gain.metric = "x/time";
+    const Json record = record_of(gain);
+    Json baseline = record_of(gain);
+    baseline["iteration"] = 6;
+    baseline["id"] = "20260310T165307Z-6";
+    baseline["decision"] = "baseline";
+    baseline["gain"] = nullptr;
+    baseline["extra_metrics"]["x/time"] = {{"before", nullptr}, {"after", 90.0408631903211}, {"source", "profile"}};
+    const std::vector<Json> history = {baseline, record};
+    for (const Objective& wanted : {Objective{}, Objective{"throughput/mfu", false}, Objective{"x/time", true}}) {
+        const Objective chosen = choose_objective(history, wanted);
+        CHECK(chosen.key == "x/time");
+        CHECK(chosen.lower_is_better);
+        const std::string summary = summary_text(summarize(history, chosen));
+        CHECK(has(summary, "8.2 ms -> 3.6 ms, 2.39x faster (1.25-4.1x, 3 pairs)"));
+        CHECK(has(summary, "90.041 ms"));
+        const std::string context = context_pack(history, chosen, 8192);
+        CHECK(has(context, "x/time 8.2 ms -> 3.6 ms, 2.39x faster (1.25-4.1x, 3 pairs)"));
+        CHECK(has(context, "x/time 90.041 ms"));
+    }
+    // A gain of another metric than the one that counts.
+    Json mfu = record_of(gain);
+    mfu["gain"] = nullptr;
+    mfu["extra_metrics"] = Json::object();
+    mfu["iteration"] = 8;
+    mfu["id"] = "20260310T165307Z-8";
+    mfu["metrics"]["throughput/mfu"] = {{"before", 6.026160}, {"after", 6.115848}};
+    const std::vector<Json> mixed = {record, mfu};
+    const Objective chosen = choose_objective(mixed, {"throughput/mfu", false});
+    CHECK(chosen.key == "throughput/mfu");
+    CHECK(has(summary_text(summarize(mixed, chosen)), "x/time 8.2 ms -> 3.6 ms, 2.39x faster"));
+    CHECK(has(context_pack(mixed, chosen, 8192), "throughput/mfu 6.0262 % -> 6.1158 %"));
+}
+
+TEST_CASE("context: numbers as people read them, one of something in the singular") {
+    Json record = record_of(three_pairs());
+    record["metrics"] = {{"while_ms", {{"before", 8.886552123}, {"after", 8.978471}}},
+                         {"gap_explained_by_train_path", {{"before", nullptr}, {"after", 0.386123456}}},
+                         {"throughput/tokens_per_second", {{"before", nullptr}, {"after", 198123.456}}},
+                         {"throughput/duration", {{"before", nullptr}, {"after", 0.165612345}}}};
+    record["checks"] = Json::array({{{"passed", 24}, {"warnings", 1}}, {{"passed", 3}, {"warnings", 11}}});
+    const std::string text = context_pack({record}, {"gdn/forward_ms", true}, 8192);
+    CHECK(has(text, "while: `8.8866 ms -> 8.9785 ms`"));
+    CHECK(has(text, "`38.612 %`"));
+    CHECK(has(text, "`198120 tokens/s`"));
+    CHECK(has(text, "`0.16561 s`"));
+    CHECK(has(text, "24 passed, 1 warning\n"));
+    CHECK(has(text, "3 passed, 11 warnings\n"));
+    CHECK(has(render_entry(record), "while: `8.886552123 ms -> 8.978471 ms`"));
+}
+
+TEST_CASE("entry: a baseline that a loop measured has its unit and no more digits than other entries") {
+    Json record = record_of(three_pairs());
+    record["gain"] = nullptr;
+    const Json value = {{"before", nullptr}, {"after", 90.0408631903211}, {"source", "profile"}, {"unit", "ms"}};
+    record["extra_metrics"] = {{"x/time", value}};
+    record["metrics"] = {{"step_duration_ms", value}};
+    const std::string text = render_entry(record);
+    CHECK(has(text, "  - x/time: `90.041 ms`\n"));
+    CHECK(has(text, "  - step duration: `90.040863 ms`\n"));
+    CHECK(record["extra_metrics"]["x/time"]["after"] == 90.0408631903211);
 }
 
 }  // namespace gdnctl::runlog
