@@ -156,6 +156,11 @@ std::string fault_of_factor(const Gain& gain) {
     if (!(*gain.factor > 0)) {
         return fmt::format("the gain's factor is {}; a factor is above 0", number_for_people(*gain.factor));
     }
+    return {};
+}
+
+std::string fault_of_bounds(const Gain& gain) {
+    if (!gain.factor) return {};
     if (gain.low.has_value() != gain.high.has_value()) return "the gain has only one of its two bounds";
     if (!gain.low) return {};
     const double slack = 1e-9 * *gain.factor;
@@ -333,10 +338,13 @@ std::string gain_fault(const Json& record) {
         if (std::string fault = fault_of_fields(*own); !fault.empty()) return fault;
         if (std::string fault = fault_of_values(record, *gain); !fault.empty()) return fault;
         if (std::string fault = fault_of_factor(*gain); !fault.empty()) return fault;
-        if (std::string fault = fault_of_copies(record, *gain); !fault.empty()) return fault;
-        if (!gain->factor) return {};
         const bool has_runs = !gain->before_runs.empty() || !gain->after_runs.empty();
-        return gain->pairs > 0 && has_runs ? fault_of_runs(*gain) : fault_of_ratio(*gain);
+        if (gain->factor) {
+            const bool paired = gain->pairs > 0 && has_runs;
+            if (std::string fault = paired ? fault_of_runs(*gain) : fault_of_ratio(*gain); !fault.empty()) return fault;
+        }
+        if (std::string fault = fault_of_bounds(*gain); !fault.empty()) return fault;
+        return fault_of_copies(record, *gain);
     }
     for (const char* table : {"metrics", "extra_metrics"}) {
         const auto values = record.find(table);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gdnctl/core/text.h"
@@ -177,8 +176,8 @@ private:
 
     static bool is_known(std::string_view label) {
         const std::string name = normalise_label(label.substr(0, label.find('(')));
-        return name == "date" || name == "commit" ||
-               std::any_of(k_texts.begin(), k_texts.end(), [&](const TextLabel& one) { return one.label == name; });
+        const auto same = [&](const TextLabel& one) { return one.label == name; };
+        return name == "date" || name == "commit" || std::any_of(k_texts.begin(), k_texts.end(), same);
     }
 
     // Numbers must stay where the parser looks for them.
