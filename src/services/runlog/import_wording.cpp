@@ -96,8 +96,9 @@ std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision) {
         const std::string text = text_of(entry, static_cast<std::int32_t>(i));
         if (const auto ruling = ruling_in(lead_of(text), k_assessments, k_by_wording)) return ruling;
     }
-    if (entry.head.title.ends_with(')')) {
-        const std::string_view last = entry.head.title.substr(entry.head.title.rfind('('));
+    const std::size_t open = entry.head.title.rfind('(');
+    if (entry.head.title.ends_with(')') && open != std::string_view::npos) {
+        const std::string_view last = entry.head.title.substr(open);
         if (const auto ruling = ruling_in(last, k_assessments, k_guess)) return ruling;
     }
     auto ruling = ruling_in(entry.head.text, k_anywhere, k_guess);

@@ -160,6 +160,7 @@ TEST_CASE("import: what an assessment says is the decision") {
     is(ruled("- Note: the champion was promoted long ago\n", "none (slower)"), "", "");
     is(imported("### Iteration 1 - a (validated, regressed, reverted)\n- Assessment: slower than before\n"),
        "regression", "rejected");
+    is(imported("### Iteration 1 - pending)\n- Note: a parenthesis that was never opened\n"), "", "");
 }
 
 TEST_CASE("import: every result has the command that stands nearest before it") {
