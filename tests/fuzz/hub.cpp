@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "gdnctl/core/text.h"
 #include "services/hub/hf/answers.h"
 #include "services/hub/hf/link_header.h"
 #include "services/hub/hf/repo.h"
@@ -45,8 +46,11 @@ void listing(std::string_view input) {
 
 void names(std::string_view input) {
     if (!why_unsafe(input)) {
-        require(!input.empty() && input.front() != '/' && input.find("..") != 0 &&
-                input.find('\0') == std::string_view::npos);
+        require(!input.empty() && input.front() != '/' && input.find('\0') == std::string_view::npos);
+        // However it is cut into parts, none leads upwards; a name may begin with dots.
+        for (const char* slash : {"/", "\\"}) {
+            for (const std::string_view part : text::split(input, *slash)) require(part != "..");
+        }
     }
     if (const auto target = parse_repo_target(input, "https://huggingface.co")) {
         require(check_repo_id(target->id).has_value());
