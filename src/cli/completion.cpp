@@ -43,6 +43,7 @@ std::string_view completion_word(Complete kind) {
         case Complete::prompt: return "prompt";
         case Complete::preset: return "preset";
         case Complete::document: return "document";
+        case Complete::download: return "download";
         case Complete::nothing:
         case Complete::file:
         case Complete::directory: break;

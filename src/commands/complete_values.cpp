@@ -26,9 +26,9 @@ namespace gdnctl::commands::complete_values {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> k_kinds = {"target",    "cluster", "local-job",    "command", "contract",
-                                                      "case",      "kernel",  "timed-kernel", "outcome", "rule",
-                                                      "iteration", "prompt",  "preset",       "document"};
+constexpr std::array<std::string_view, 15> k_kinds = {"target",    "cluster", "local-job",    "command",  "contract",
+                                                      "case",      "kernel",  "timed-kernel", "outcome",  "rule",
+                                                      "iteration", "prompt",  "preset",       "document", "download"};
 
 std::vector<std::string> clusters(const Context& context) {
     std::vector<std::string> names = {"local"};
@@ -101,6 +101,25 @@ std::vector<std::string> iterations(const Context& context) {
     return names;
 }
 
+// Files and folders below the usual output folders, as the repository names them.
+std::vector<std::string> downloads(const std::filesystem::path& cwd) {
+    constexpr std::size_t k_most = 1000;
+    std::vector<std::string> paths;
+    std::error_code ignored;
+    const std::filesystem::path root = cwd / ".profiles" / "hf";
+    for (std::filesystem::recursive_directory_iterator it(root, ignored), end; it != end && paths.size() < k_most;
+         it.increment(ignored)) {
+        const std::string name = it->path().filename().string();
+        if (it.depth() == 0 && name.starts_with('.')) {
+            it.disable_recursion_pending();  // records of downloads
+            continue;
+        }
+        paths.push_back(it->path().lexically_relative(root).generic_string());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
 std::vector<std::string> document_names(const Context& context, std::string_view kind) {
     std::vector<std::string> names;
     for (const auto& document : loop::documents(project_root(context))) {
@@ -135,6 +154,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "prompt" || options.kind == "preset" || options.kind == "document") {
         values = document_names(context, options.kind);
     }
+    if (options.kind == "download") values = downloads(context.cwd);
     for (const std::string& value : values) context.terminal.out(value + "\n");
     return ExitCode::ok;
 }

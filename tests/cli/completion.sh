@@ -97,6 +97,22 @@ test_bash_values_with_the_breaks_of_bash() {
   has_offer verify
 }
 
+test_types_of_repositories_and_paths_of_downloads() {
+  prepare
+  offers gdnctl hf-download-trace --repo-type '' >"$WORK/offers"
+  for word in dataset model space; do has_offer $word; done
+  offers gdnctl hf-download-trace --path-prefix '' >"$WORK/offers"
+  lacks_offer run1
+  mkdir -p .profiles/hf/run1/plugins .profiles/hf/.cache/huggingface
+  touch .profiles/hf/run1/plugins/a.trace.json.gz .profiles/hf/.gdnctl-manifest.json .profiles/hf/.cache/huggingface/CACHEDIR.TAG
+  offers gdnctl hf-download-trace --path-prefix run >"$WORK/offers"
+  for word in run1 run1/plugins run1/plugins/a.trace.json.gz; do has_offer $word; done
+  offers gdnctl hf-download-trace --path-prefix '' >"$WORK/offers"
+  ! grep -q CACHEDIR "$WORK/offers" || fail 'a record is offered'
+  offers gdnctl hf-download-trace --output-dir .pro >"$WORK/offers"
+  has_offer .profiles
+}
+
 test_iterations_of_the_log() {
   prepare
   expect 0 "$GDNCTL" __complete iteration

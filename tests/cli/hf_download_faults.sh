@@ -2,16 +2,25 @@
 . "$REPO/tests/support/hub.sh"
 
 fault() { setup "{\"rules\": [$1]}"; }
-# One file of 1 MB on the CDN, one small file on the Hub.
-two() { hub_up && random_file big.trace.json.gz 1000000 && mkdir -p "$R" && printf '{"a":1}\n' >"$R/profile.json"; }
+# One file of 1 MB on the CDN, one small file on the Hub. The token goes to the Hub, whatever happens.
+two() { hub_up && random_file big.trace.json.gz 1000000 && printf '{"a":1}\n' >"$R/profile.json" && export HF_TOKEN=$TOKEN; }
 fresh() { rm -rf .profiles; forget; }
-good() { expect 0 fetch "$@"; same big.trace.json.gz profile.json; }
+only_the_hub_got_the_token() {
+  asked '.server == "cdn" and .auth' 0
+  asked '.server == "hub" and (.auth | not)' 0
+  asked '.method == "HEAD"' 0
+}
+good() { expect 0 fetch "$@"; same big.trace.json.gz profile.json; only_the_hub_got_the_token; no_secret; }
+# Without a fault: revision, listing, two addresses, one file at the CDN. EXTRA requests come on top of these.
+asked_again() { asked true $((5 + $1)); }
 
 test_rate_limits() {
   two
   for headers in '"RateLimit": "\"api\";r=0;t=1"' '"RateLimit": "\"api\";r=500;t=200"' '"Retry-After": "1"' '"Retry-After": "{date}"'; do
     for on in revision tree resolve cdn; do
       fresh && fault "{\"on\": \"$on\", \"times\": 1, \"do\": {\"status\": 429, \"headers\": {$headers}}}" && good
+      asked '.status == 429' 1
+      asked_again $([ $on = cdn ] && echo 2 || echo 1)
     done
   done
   fresh && fault '{"on": "revision", "do": {"status": 429, "headers": {"RateLimit-Policy": "\"fixed window\";\"api\";q=500;w=300"}}}'
@@ -28,6 +37,8 @@ test_server_errors() {
   for status in 408 500 502 503 504; do
     for on in revision tree resolve cdn; do
       fresh && fault "{\"on\": \"$on\", \"times\": 1, \"do\": {\"status\": $status}}" && good
+      asked ".status == $status" 1
+      asked_again $([ $on = cdn ] && echo 2 || echo 1)
     done
   done
   fresh && fault '{"on": "cdn", "do": {"status": 503, "body": "overloaded", "headers": {"X-Request-Id": "req-7"}}}'
@@ -45,6 +56,7 @@ test_a_cut_body_is_continued() {
     manifest '.files[0].bytes_transferred == 1000000'
     asked '.server == "cdn" and .range == "bytes=300000-"' 1
     asked '.server == "cdn" and .range == "bytes=600000-"' 1
+    asked_again 4
   done
   fresh && fault '{"on": "cdn", "do": {"cut": 0}}'
   expect 4 fetch --retries 2
@@ -54,8 +66,10 @@ test_stalls() {
   two
   fault '{"on": "cdn", "times": 1, "do": {"stall": 200000}}' && good --stall-timeout 1
   asked '.server == "cdn" and .range == "bytes=200000-"' 1
+  asked_again 2
   fresh && fault '{"on": "cdn", "do": {"stall": 0}}'
   expect 4 fetch --stall-timeout 1 --retries 1
+  asked '.server == "cdn"' 2
   fresh && fault '{"on": "revision", "do": {"stall_head": 1}}'
   expect 4 fetch --stall-timeout 1 --retries 0
   err_has 'nothing came in 1 s'
@@ -67,11 +81,14 @@ test_ranges_that_are_not_what_was_asked_for() {
     fault "{\"on\": \"cdn\", \"times\": 1, \"do\": {\"cut\": 300000}}, {\"on\": \"cdn\", \"times\": 1, \"do\": {$what}}"
     good
     manifest '.files[0].attempts > 1'
+    asked '.server == "cdn" and .range == "bytes=300000-"' 1
+    asked_again $([ "$what" = '"ignore_range": 1' ] && echo 2 || echo 4)
   done
 }
 test_a_signed_address_that_runs_out() {
   two
   setup '{"once": 1, "rules": [{"on": "cdn", "times": 1, "do": {"cut": 400000}}]}' && good
+  asked '.server == "cdn" and .range == "bytes=400000-"' 1
   for status in 401 403 410; do
     fresh && fault "{\"on\": \"cdn\", \"times\": 1, \"do\": {\"status\": $status}}" && good
   done
@@ -82,6 +99,7 @@ test_wrong_bytes() {
   two
   fault '{"on": "cdn", "times": 1, "do": {"flip": 1}}' && good
   err_has 'downloading it once more'
+  asked_again 2
   for what in '"flip": 1' '"extra": 7' '"pointer": 1'; do
     fresh && fault "{\"on\": \"cdn\", \"do\": {$what}}"
     expect 7 fetch
@@ -107,19 +125,22 @@ test_bodies_in_odd_shapes() {
   two
   for what in '"gzip": 1' '"chunked": 1' '"no_length": 1'; do
     fresh && fault "{\"on\": \"cdn\", \"do\": {$what}}, {\"on\": \"resolve\", \"do\": {$what}}" && good
+    asked_again 0
   done
-  for odd in weak bare; do fresh && setup "{\"odd_etag\": \"$odd\"}" && good; done
+  for odd in weak bare; do fresh && setup "{\"odd_etag\": \"$odd\"}" && good && asked_again 0; done
 }
 test_redirects() {
   two
-  export HF_TOKEN=$TOKEN
   setup "{\"token\": \"$TOKEN\", \"relative\": 1}" && good
+  asked_again 1
   asked '.path | startswith("/api/resolve-cache/")' 1
   asked '(.path | startswith("/api/resolve-cache/")) and (.query | contains("etag=") | not)' 0
   asked '.server == "cdn" and .auth' 0
   asked '.server == "hub" and (.auth | not)' 0
-  fresh && setup "{\"token\": \"$TOKEN\", \"relative\": 1, \"redirect_host\": \"default\"}" && good
-  asked '.path | startswith("/api/resolve-cache/")' 1
+  for host in default same; do
+    fresh && setup "{\"token\": \"$TOKEN\", \"relative\": 1, \"redirect_host\": \"$host\"}" && good
+    asked '.path | startswith("/api/resolve-cache/")' 1
+  done
   for where in '{self}' 'file:///etc/passwd' 'ftp://127.0.0.1/x' 'http://user:pw@127.0.0.1/x'; do
     fresh && fault "{\"on\": \"resolve\", \"path\": \"profile\", \"do\": {\"redirect\": \"$where\"}}"
     expect 4 fetch
@@ -160,7 +181,7 @@ test_unsafe_names() {
   absent .
 }
 test_who_may_and_who_may_not() {
-  two
+  two && unset HF_TOKEN
   setup "{\"token\": \"$TOKEN\"}"
   expect 6 fetch
   err_has "Dataset 'o/r' not found. If the repo is private"
@@ -198,6 +219,46 @@ test_what_the_hub_says() {
   says 6 404 '' '' 'answered 404'
   says 4 400 '' 'bad thing' 'bad thing'
   says 6 404 EntryNotFound 'Entry not found' "File not found in dataset 'o/r'."
+}
+test_a_warning_of_the_hub_is_passed_on_once() {
+  two && setup '{"page_size": 1, "warning": "quota; almost used up"}' && good
+  [ "$(grep -c 'the Hub says: almost used up' "$WORK/err")" = 1 ] || fail 'not once'
+}
+test_a_listing_of_many_pages() {
+  two && setup '{"many": 3500}' && good
+  asked '.path | contains("/tree/")' 4
+  fresh && expect 0 fetch --include 'many/00349*' --quiet
+  [ "$(wc -l <"$WORK/out")" = 10 ] || fail 'ten were expected'
+}
+# Numbers that no file has: nothing overflows, and nothing is asked for.
+test_sizes_that_a_server_makes_up() {
+  two
+  local entry='"type": "file", "oid": "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"'
+  setup "{\"entries\": [{$entry, \"size\": 9223372036854775807, \"path\": \"x.trace.json.gz\"}, {$entry, \"size\": 9223372036854775807, \"path\": \"y.trace.json.gz\"}]}"
+  expect 4 fetch
+  err_has 'larger than 50 GB'
+  same big.trace.json.gz profile.json
+  expect 2 fetch --max-bytes 1000000000
+  expect 4 fetch --dry-run --force
+  fresh && setup "{\"entries\": [{$entry, \"size\": 40000000000000000, \"path\": \"x.txt\"}, {$entry, \"size\": 18446744073709551615, \"path\": \"y.txt\"}]}"
+  expect 4 fetch
+  err_has 'listing is malformed'
+  absent .
+}
+test_a_proxy_of_the_environment() {
+  two && fault ''
+  local proxy=$HF_ENDPOINT
+  # A token may only go unencrypted where that is allowed.
+  export HF_ENDPOINT=http://hub.example.org
+  http_proxy=$proxy expect 0 fetch --insecure-http
+  same big.trace.json.gz profile.json
+  asked '.server == "hub" and (.asked | startswith("http://hub.example.org/") | not)' 0
+  asked '.server == "cdn"' 1
+  fresh && http_proxy=$proxy NO_PROXY=hub.example.org expect 4 fetch --no-token --retries 0
+  asked true 0
+  fresh && http_proxy=http://127.0.0.1:1 expect 4 fetch --no-token --retries 0
+  # This machine itself is never asked for by way of a proxy.
+  fresh && HF_ENDPOINT=$proxy http_proxy=http://127.0.0.1:1 expect 0 fetch
 }
 test_nobody_there() {
   export HF_ENDPOINT=http://127.0.0.1:1

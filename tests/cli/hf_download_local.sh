@@ -12,8 +12,10 @@ test_an_interrupted_download_is_continued() {
     rm -rf .profiles && forget
     launch "$GDNCTL" hf-download-trace --repo-id o/r
     await '[ "$(find .profiles -name "*.part" -size +500k 2>/dev/null | wc -l)" = 1 ]'
+    local before=$(date +%s%N)
     kill -$signal $pid && wait $pid
     [ $? = 130 ] || fail "not 130 after $signal"
+    [ $((($(date +%s%N) - before) / 1000000)) -lt 1000 ] || fail 'not within a second'
     err_has 'run the same command again'
     jq -e '.files[0] | .status == "skipped" and .error.kind == "interrupted"' .profiles/hf/.gdnctl-manifest.json >/dev/null || fail manifest
     absent a.trace.json.gz
@@ -22,15 +24,20 @@ test_an_interrupted_download_is_continued() {
     manifest '.files[0] | .status == "resumed" and .bytes_transferred < 3600000'
   done
 }
+# Killed, or told to stop, at INSTANTS random ones.
 test_killed_at_any_instant() {
   hub_up && random_file a.trace.json.gz 3000000 && random_file b.trace.json.gz 2000000 && random_file c/d.json.gz 100000
   printf '{"a":1}\n' >"$R/profile.json"
   fault '{"on": "cdn", "do": {"slow": 0.01}}'
-  for i in $(seq ${KILLS:-12}); do
+  local i signal status
+  for i in $(seq ${INSTANTS:-12}); do
     rm -rf .profiles
     launch "$GDNCTL" hf-download-trace --repo-id o/r --include '*'
-    sleep 0.$(printf '%03d' $((RANDOM % 400))) && kill -9 $pid 2>/dev/null
+    signal=$([ $((i % 2)) = 0 ] && echo INT || echo KILL)
+    sleep 0.$(printf '%03d' $((RANDOM % 400))) && kill -$signal $pid 2>/dev/null
     wait $pid 2>/dev/null
+    status=$?
+    [ $signal = KILL ] || [ $status = 130 ] || [ $status = 0 ] || fail "exit code $status after INT"
     for f in a.trace.json.gz b.trace.json.gz c/d.json.gz profile.json; do
       [ ! -e ".profiles/hf/$f" ] || same "$f"  # whole or not there
     done
@@ -137,6 +144,8 @@ test_head_check() {
   fault '{"on": "resolve", "path": "profile.json", "times": 1, "do": {"status": 200, "headers": {"ETag": "\"0000000000000000000000000000000000000000\"", "X-Repo-Commit": "x"}}}'
   expect 7 fetch --path-prefix run1 --head-check --output-dir b
   err_has 'HEAD says'
+  setup '{"no_head_length": 1, "direct": 1}'
+  expect 0 fetch --path-prefix run1 --head-check --output-dir c
 }
 test_memory_does_not_grow_with_the_file() {
   command -v /usr/bin/time >/dev/null || skip 'no time(1)'

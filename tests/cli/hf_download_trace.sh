@@ -163,7 +163,10 @@ test_pages_and_their_links() {
     expect 0 fetch --output-dir $link
     [ "$(wc -l <"$WORK/out")" = 5 ] || fail "not all with $link links"
   done
-  setup '{"page_size": 2, "link_style": "unquoted"}' && expect 0 fetch --output-dir unquoted
+  for style in unquoted lines; do
+    setup "{\"page_size\": 2, \"link_style\": \"$style\"}" && expect 0 fetch --output-dir $style
+    [ "$(wc -l <"$WORK/out")" = 5 ] || fail "not all with links that are $style"
+  done
   export HF_TOKEN=$TOKEN
   setup '{"page_size": 2, "link": "foreign"}' && expect 4 fetch --output-dir f && err_has 'goes on at'
   setup '{"page_size": 2, "link": "loop"}' && expect 4 fetch --output-dir l && err_has 'circle'
@@ -178,6 +181,14 @@ test_flat() {
   forget
   expect 0 fetch --path-prefix run1 --flat --latest-session
   asked '.path | contains("/resolve/")' 0
+  # Without its folder, a name may be one that is ours.
+  for name in .gdnctl-manifest.json .cache; do
+    mkdir -p "$R/odd" && echo x >"$R/odd/$name"
+    expect 8 fetch --path-prefix "odd/$name" --flat --output-dir odd
+    err_has 'for the records of downloads'
+    [ ! -e odd ] || fail 'something was written'
+    rm "$R/odd/$name"
+  done
 }
 test_a_selection_too_large_is_refused_before_anything_moves() {
   hub_up && traces

@@ -78,6 +78,19 @@ test_an_expired_address_and_what_is_gone() {
   printf '{"no_urls": 1}' >"$W/setup.json" && expect 0 fetch --force
   printf '{"no_urls": 1, "gone": ["%s/host.trace.json.gz"]}' "$S" >"$W/setup.json" && expect 6 fetch --force
 }
+test_answers_that_make_no_sense() {
+  wandb_up
+  printf '{"errors": "project not loaded"}' >"$W/setup.json" && expect 4 fetch && err_has 'project not loaded'
+  printf '{"errors": "permission denied"}' >"$W/setup.json" && expect 5 fetch
+  for url in file:///etc/passwd ftp://127.0.0.1/x '' 'http://a b/'; do
+    printf '{"manifest_url": "%s"}' "$url" >"$W/setup.json"
+    expect $([ -n "$url" ] && echo 4 || echo 6) fetch
+    [ ! -e .profiles ] || fail 'something was written'
+  done
+  printf '{}' >"$W/setup.json"
+  for run in '' .. a/b 'a\b' $'a\tb' $'a\nb'; do expect 2 "$GDNCTL" wandb-download-trace "$run" --entity e --project p; done
+  expect 2 "$GDNCTL" wandb-download-trace r1 --entity '' --project p
+}
 test_a_wrong_md5() {
   wandb_up
   printf '{"wrong_md5": ["%s/host.trace.json.gz"]}' "$S" >"$W/setup.json"

@@ -5,12 +5,13 @@ fake_hub.py WORLD [--tls CERT KEY]: serves WORLD/repos/{datasets,models,spaces}/
 WORLD/cdn_port and one JSON line a request to WORLD/requests.jsonl: server (hub or cdn), method, path, query, range, auth
 (whether Authorization came), status. WORLD/setup.json, read for each request, may hold
   commit (40 digits), token (that is asked for), page_size, link ("absolute", as the Hub, "relative", "default", "foreign", "loop"),
-  link_style ("unquoted", "several"), renamed {old: new}, direct (no CDN for LFS), relative (non-LFS over a 307),
-  lfs (suffixes), cdn (the address of another CDN), redirect_host ("default": the Hub's own name), entries (more entries of a listing), sizes
+  link_style ("unquoted", "several", "lines"), renamed {old: new}, direct (no CDN for LFS), relative (non-LFS over a 307),
+  lfs (suffixes), cdn (the address of another CDN), redirect_host ("default": the Hub's own name, "same": ours, absolute), warning
+  (X-HF-Warning of every answer of the API), no_head_length, many (so many more entries in a listing), entries (more entries of a listing), sizes
   {path: size claimed}, digests {path: hash claimed}, once (a CDN address works once), odd_etag, xet (LFS entries have xetHash),
 and rules: a list of faults {on: revision|tree|paths-info|resolve|cache|cdn, path: part of the path, times: how often, after: how many
-go well before, do: {status, headers, body | cut | stall | flip | extra | ignore_range | range_start | range_total | gzip |
-chunked | pointer | no_length | redirect}}.
+go well before, do: {status, headers, body | cut | stall | flip | extra | ignore_range | range_start | range_total | to_the_end |
+gzip | chunked | pointer | no_length | redirect}}. It is a proxy, too: for whoever asks it for http://any.host/..., it is that host.
 """
 import email.utils, hashlib, http.server, json, os, ssl, sys, threading, time, urllib.parse
 
@@ -58,7 +59,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         split = urllib.parse.urlsplit(self.path)
         line = {"server": self.server.kind, "method": self.command, "path": split.path, "query": split.query,
                 "range": self.headers.get("Range"), "auth": "Authorization" in self.headers, "status": status,
-                "agent": self.headers.get("User-Agent", "")}
+                "agent": self.headers.get("User-Agent", ""), "asked": self.asked}
         with LOCK, open(os.path.join(WORLD, "requests.jsonl"), "a", encoding="utf-8") as f:
             f.write(json.dumps(line) + "\n")
 
@@ -67,7 +68,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = body.encode()
         self.note(status)
         self.send_response(status)
-        given = dict(headers)
+        warned = {"X-HF-Warning": setup()["warning"]} if "warning" in setup() and self.path.startswith("/api/") else {}
+        given = dict(headers, **warned)
         for name, value in given.items():
             self.send_header(name, value)
         if "Content-Length" not in given:
@@ -102,7 +104,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "drop" in do:
             self.note(0)
             self.connection.shutdown(2)
-            self.close_connection = True
             return True
         if "status" in do:
             headers = {k: v.replace("{date}", email.utils.formatdate(time.time() + 1, usegmt=True)) for k, v in do.get("headers", {}).items()}
@@ -118,6 +119,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self):
+        self.asked = self.path
+        self.path = "/" + self.path.split("/", 3)[3] if self.path.startswith("http://") else self.path
         path = urllib.parse.urlsplit(self.path).path
         if self.server.kind == "cdn":
             return self.cdn()
@@ -202,6 +205,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     with open(whole, "rb") as f:
                         data = f.read()
                     found.append({"type": "file", "oid": blob_sha1(data), "size": len(data), "path": path})
+        found += [{"type": "file", "oid": blob_sha1(b""), "size": 0, "path": f"many/{i:06}.txt"} for i in range(now.get("many", 0))]
         return sorted(found + now.get("entries", []), key=lambda e: e.get("path", ""))
 
     def paths_info(self, folder):
@@ -231,6 +235,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             following = cursor if now.get("link") == "loop" else cursor + size
             where = f"{base.get(now.get('link', 'absolute'), '')}{split.path}?recursive=true&expand=false&cursor={following}"
             link = {"unquoted": f"<{where}>; rel=next", "several": f'<http://x/a,b>; rel="prev", <{where}>; title="a, b"; rel="next"'}
+            link["lines"] = f'<http://x/>; rel="prev"\r\nLink: <{where}>; rel="next"'
             headers["Link"] = link.get(now.get("link_style"), f'<{where}>; rel="next"')
         self.reply(200, json.dumps(found[cursor:cursor + size]), headers)
 
@@ -264,8 +269,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     SIGNED[signature] = 0
                 cdn = now.get("cdn") or f"http{'s' if TLS else ''}://127.0.0.1:{CDN.server_address[1]}"
                 where = f"{cdn}/{plural}/{repo}/{urllib.parse.quote(name)}?X-Amz-Signature={signature}"
-                headers["Location"] = now.get("location", where)
-                return self.reply(302, "", headers)
+                return self.reply(302, "", dict(headers, Location=now.get("location", where)))
             return self.send_file(whole, headers, do)
         with open(whole, "rb") as f:
             etag = blob_sha1(f.read())
@@ -274,6 +278,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             where = f"/api/resolve-cache/{plural}/{repo}/{revision}/{urllib.parse.quote(name)}?etag=%22{etag}%22"
             if now.get("redirect_host") == "default":
                 where = "https://huggingface.co" + where
+            if now.get("redirect_host") == "same":
+                where = "http://" + self.headers["Host"] + where
             return self.reply(307, b"x" * 278, dict(headers, Location=where))
         self.send_file(whole, headers, do)
 
@@ -308,7 +314,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wanted = self.headers.get("Range", "")
         if wanted.startswith("bytes=") and not do.get("ignore_range"):
             first, _, last = wanted[6:].partition("-")
-            start, end = int(first), min(size, int(last) + 1) if last else size
+            start, end = int(first), min(size, int(last) + 1) if last and not do.get("to_the_end") else size
             if start >= size:
                 return self.reply(416, "", dict(headers, **{"Content-Range": f"bytes */{size}"}))
             status = 206
@@ -325,7 +331,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         length = end - start + (do.get("extra", 0))
         if do.get("chunked"):
             self.send_header("Transfer-Encoding", "chunked")
-        elif not do.get("no_length"):
+        elif not do.get("no_length") and not (self.command == "HEAD" and setup().get("no_head_length")):
             self.send_header("Content-Length", str(length))
         else:
             self.send_header("Connection", "close")

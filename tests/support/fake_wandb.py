@@ -159,7 +159,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 note("complaints", f"{self.command} {self.path}")
             status, answer = 404, {"error": "not found"}
         else:
-            answer = {"data": answer_to(query, variables)}
+            complaint = artifacts.setup().get("errors")
+            answer = {"data": None, "errors": [{"message": complaint}]} if complaint else {"data": answer_to(query, variables)}
         text = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -3,7 +3,7 @@
 An artifact is a file of FOLDER/artifacts: {"id", "entity", "project", "run" (that put it out), "type", "collection",
 "version", "aliases", "state", "updated", "refs": {path: url}}; its files lie in FOLDER/files/<id>/. FOLDER/setup.json may
 hold page_size, loop (cursors repeat), expired (paths whose signed address gives 403), wrong_md5 (paths whose manifest
-lies), no_urls (the service signs nothing), gone (paths that the fallback has not either). FOLDER/bucket has a JSON line a
+lies), errors (a complaint instead of any answer, with status 200), manifest_url (instead of the manifest's), no_urls (the service signs nothing), gone (paths that the fallback has not either). FOLDER/bucket has a JSON line a
 request that came to the bucket or to the fallback: where, path, auth."""
 import base64
 import hashlib
@@ -147,7 +147,7 @@ class Artifacts:
         if "currentManifest" in query:
             for a in self.all():
                 if a["id"] == variables["id"]:
-                    return {"artifact": {"currentManifest": {"file": {"directUrl": self.signed(a, ".manifest")}}}}
+                    return {"artifact": {"currentManifest": {"file": {"directUrl": self.setup().get("manifest_url", self.signed(a, ".manifest"))}}}}
             return {"artifact": None}
         if "artifactMembership(" in query:
             for a in here:

@@ -33,7 +33,8 @@ enum class Complete {
     iteration,     // in the target's log
     prompt,        // of an iteration, by name
     preset,        // a directive, by name
-    document       // either
+    document,      // either
+    download       // a path in a repository, of what lies in the usual output folder
 };
 
 struct OptionSpec {

@@ -1,8 +1,6 @@
 #include "commands/traces/trace_download.h"
 
 #include <algorithm>
-#include <cmath>
-#include <random>
 #include <set>
 
 #include <fmt/format.h>
@@ -26,10 +24,6 @@ using hub::Failure;
 using hub::FileStatus;
 using hub::Outcome;
 
-constexpr double k_longest_wait_s = 1e6;
-
-std::chrono::milliseconds to_ms(double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000)); }
-
 bool is_to_be_fetched(const hub::FileResult& result) { return result.status == FileStatus::skipped && !result.failure; }
 
 Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& report) {
@@ -37,6 +31,14 @@ Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& repor
     for (hub::Wanted& file : report.files) {
         if (options.flat) file.local = file.path.substr(file.path.rfind('/') + 1);
         names.push_back(file.local);
+        const auto why = hub::why_unsafe(file.local);
+        if (!why) continue;
+        return tl::unexpected(Failure{
+            ErrorKind::local_io,
+            fmt::format("{} cannot be written as '{}': {}", hub::shown(file.path), hub::shown(file.local), *why),
+            "leave out --flat, or leave the file out with --exclude",
+            0,
+            {}});
     }
     const auto clash = hub::find_clash(names);
     if (!clash) return {};
@@ -50,7 +52,7 @@ Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& repor
 
 Outcome<void> check_size(const TraceDownloadOptions& options, const hub::Report& report) {
     std::int64_t total = 0;
-    for (const hub::Wanted& file : report.files) total += file.size;
+    for (const hub::Wanted& file : report.files) total = hub::total_of(total, file.size);
     if (!options.max_bytes || total <= *options.max_bytes) return {};
     return tl::unexpected(Failure{ErrorKind::usage,
                                   fmt::format("the selection has {} ({} bytes), more than --max-bytes {}",
@@ -79,14 +81,14 @@ Outcome<void> prepare_folder(const DownloadRun& run, const hub::Report& report) 
 
 // Before the first byte is asked for.
 void check_room(const DownloadRun& run, hub::Report& report) {
-    std::uint64_t needed = 0;
+    std::int64_t needed = 0;
     for (std::size_t i = 0; i < report.files.size(); ++i) {
-        if (is_to_be_fetched(report.results[i])) needed += static_cast<std::uint64_t>(report.files[i].size);
+        if (is_to_be_fetched(report.results[i])) needed = hub::total_of(needed, report.files[i].size);
     }
     const auto free = run.folder.free_bytes();
-    if (needed == 0 || !free || needed <= *free) return;
+    if (needed == 0 || !free || static_cast<std::uint64_t>(needed) <= *free) return;
     Failure failure = hub::local_failure("write", run.folder.path(), ENOSPC);
-    failure.message += fmt::format(": {} needed, {} free", hub::shown_bytes(static_cast<std::int64_t>(needed)),
+    failure.message += fmt::format(": {} needed, {} free", hub::shown_bytes(needed),
                                    hub::shown_bytes(static_cast<std::int64_t>(*free)));
     for (hub::FileResult& result : report.results) {
         if (!is_to_be_fetched(result)) continue;
@@ -100,7 +102,7 @@ void fetch(const DownloadRun& run, hub::Downloader& downloader, hub::Report& rep
     std::size_t files = 0;
     for (std::size_t i = 0; i < report.files.size(); ++i) {
         if (!is_to_be_fetched(report.results[i])) continue;
-        total += report.files[i].size;
+        total = hub::total_of(total, report.files[i].size);
         ++files;
     }
     if (files == 0) return;
@@ -140,7 +142,7 @@ void print_dry_run(const hub::Report& report, Context& context) {
     for (std::size_t i = 0; i < report.files.size(); ++i) {
         context.terminal.out(fmt::format("{:<{}}  {:>9}  {}\n", hub::shown(report.files[i].path), width,
                                          hub::shown_bytes(report.files[i].size), shown_action(report.results[i])));
-        if (is_to_be_fetched(report.results[i])) total += report.files[i].size;
+        if (is_to_be_fetched(report.results[i])) total = hub::total_of(total, report.files[i].size);
     }
     context.terminal.out(fmt::format("{} file{}, {} to download\n", report.files.size(),
                                      report.files.size() == 1 ? "" : "s", hub::shown_bytes(total)));
@@ -192,130 +194,6 @@ Status write_manifest(const TraceDownloadOptions& options, const hub::Report& re
 }
 
 }  // namespace
-
-void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
-    constexpr std::string_view k_group = "Selection";
-    args.option(o.selection.prefix,
-                {.names = "--path-prefix", .value = "P", .help = "only this folder, or this file", .group = k_group});
-    args.option(o.selection.patterns, {.names = "--pattern",
-                                       .value = "REGEX",
-                                       .help = "only paths in which this is found; several: any of them",
-                                       .group = k_group,
-                                       .default_text = "JSON traces"});
-    args.option(o.selection.includes, {.names = "--include",
-                                       .value = "GLOB",
-                                       .help = "only paths that match; `*` matches '/' too",
-                                       .group = k_group});
-    args.option(o.selection.excludes,
-                {.names = "--exclude", .value = "GLOB", .help = "not these, whatever else says so", .group = k_group});
-    args.flag(o.selection.include_xplane,
-              {.names = "--include-xplane", .help = "the .xplane.pb files too", .group = k_group});
-    args.flag(o.selection.latest_session,
-              {.names = "--latest-session", .help = "only the newest profiler session of each run", .group = k_group});
-    args.option(
-        o.selection.limit,
-        {.names = "--limit", .value = "N", .help = "at most N files, in the order of their paths", .group = k_group});
-    args.flag(o.allow_empty, {.names = "--allow-empty", .help = "exit with 0 when nothing matches", .group = k_group});
-    args.option(
-        o.max_bytes,
-        {.names = "--max-bytes", .value = "N", .help = "refuse a selection larger than this", .group = k_group});
-}
-
-void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_view default_dir) {
-    constexpr std::string_view k_out = "Output";
-    constexpr std::string_view k_net = "Transfer";
-    args.option(o.output_dir, {.names = "--output-dir",
-                               .value = "DIR",
-                               .help = "where the files go",
-                               .group = k_out,
-                               .default_text = default_dir,
-                               .complete = cli::Complete::directory});
-    args.flag(o.flat, {.names = "--flat", .help = "file names only, without their folders", .group = k_out});
-    args.option(o.manifest, {.names = "--manifest",
-                             .value = "FILE",
-                             .help = "where the manifest goes; `none` writes none",
-                             .group = k_out,
-                             .default_text = "DIR/.gdnctl-manifest.json",
-                             .complete = cli::Complete::file});
-    args.flag(o.force, {.names = "--force", .help = "download files again that are there", .group = k_out});
-    args.flag(o.dry_run,
-              {.names = "--dry-run", .help = "list what would be downloaded; write nothing", .group = k_out});
-    args.flag(o.no_verify, {.names = "--no-verify", .help = "check sizes only, not hashes", .group = k_out});
-    args.flag(o.validate_trace, {.names = "--validate-trace",
-                                 .help = "check that the files are whole gzip, JSON and xplane files",
-                                 .group = k_out});
-    args.option(o.jobs, {.names = "--jobs", .value = "N", .help = "files at a time", .group = k_net});
-    args.option(
-        o.retries,
-        {.names = "--retries", .value = "N", .help = "retry a request up to N times without progress", .group = k_net});
-    args.option(
-        o.retry_max_time,
-        {.names = "--retry-max-time", .value = "S", .help = "retry for at most so many seconds", .group = k_net});
-    args.option(o.timeout_connect, {.names = "--timeout-connect",
-                                    .value = "S",
-                                    .help = "give up connecting after so many seconds",
-                                    .group = k_net});
-    args.option(o.stall_timeout, {.names = "--stall-timeout",
-                                  .value = "S",
-                                  .help = "give up a connection that is silent for so many seconds",
-                                  .group = k_net,
-                                  .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, else 30"});
-    args.option(o.ca_bundle, {.names = "--ca-bundle",
-                              .value = "FILE",
-                              .help = "trust the CA certificates in this file",
-                              .group = k_net,
-                              .complete = cli::Complete::file});
-    args.flag(o.insecure_http,
-              {.names = "--insecure-http", .help = "send the token over plain http too", .group = k_net});
-}
-
-void describe_download_codes(cli::Args& args) {
-    args.exit_code(0, "every selected file is there and has the right hash");
-    args.exit_code(2, "usage error, or the selection is larger than --max-bytes");
-    args.exit_code(3, "nothing matches");
-    args.exit_code(4, "network error, after retries");
-    args.exit_code(5, "token missing or rejected, or no access");
-    args.exit_code(6, "no such repository, revision or file");
-    args.exit_code(7, "a file with the wrong size or hash, or an invalid trace");
-    args.exit_code(8, "disk full, no permission, or an unsafe path");
-    args.exit_code(130, "interrupted; the same command continues");
-}
-
-Status check_download_options(const TraceDownloadOptions& o) {
-    constexpr std::int64_t k_most_jobs = 64, k_most_retries = 1000;
-    if (o.jobs < 1 || o.jobs > k_most_jobs)
-        return fail(ErrorKind::usage, fmt::format("--jobs {}: expected 1 to 64", o.jobs));
-    if (o.retries < 0 || o.retries > k_most_retries) {
-        return fail(ErrorKind::usage, fmt::format("--retries {}: expected 0 to 1000", o.retries));
-    }
-    const auto time = [](std::string_view name, double seconds) -> Status {
-        if (seconds > 0 && seconds <= k_longest_wait_s) return {};
-        return fail(ErrorKind::usage, fmt::format("{} {:g}: expected a number of seconds above 0", name, seconds));
-    };
-    GDNCTL_TRY(time("--retry-max-time", o.retry_max_time));
-    GDNCTL_TRY(time("--timeout-connect", o.timeout_connect));
-    if (o.stall_timeout) GDNCTL_TRY(time("--stall-timeout", *o.stall_timeout));
-    if (o.max_bytes && *o.max_bytes < 0) return fail(ErrorKind::usage, "--max-bytes: expected 0 or more");
-    return {};
-}
-
-hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context) {
-    constexpr std::chrono::milliseconds k_usual_stall{30'000};
-    hub::RetryPolicy policy;
-    policy.retries = static_cast<int>(options.retries);
-    policy.max_time = to_ms(options.retry_max_time);
-    policy.connect_timeout = to_ms(options.timeout_connect);
-    policy.stall_timeout = options.stall_timeout
-                               ? to_ms(*options.stall_timeout)
-                               : hub::env_seconds(context.env, "HF_HUB_DOWNLOAD_TIMEOUT").value_or(k_usual_stall);
-    return policy;
-}
-
-HttpHeaders trace_id_header() {
-    std::random_device random;
-    return {{"X-Amzn-Trace-Id", fmt::format("{:08x}-{:04x}-4{:03x}-a{:03x}-{:08x}{:04x}", random(), random() & 0xFFFFU,
-                                            random() & 0xFFFU, random() & 0xFFFU, random(), random() & 0xFFFFU)}};
-}
 
 Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context& context) {
     const TraceDownloadOptions& options = run.options;

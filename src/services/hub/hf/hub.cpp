@@ -1,7 +1,6 @@
 #include "services/hub/hf/hub.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,6 +24,15 @@ constexpr std::int64_t k_largest_file = 50'000'000'000;  // over plain HTTP
 constexpr int k_ok = 200;
 
 bool is_html(const WireAnswer& answer) { return text::trim(answer.body).starts_with('<'); }
+
+// A server may send one line a link: a page that is missed would make the listing pass for the whole.
+std::string all_links(const HttpHeaders& headers) {
+    std::string links;
+    for (const auto& [name, value] : headers) {
+        if (name == "link") links += (links.empty() ? "" : ", ") + value;
+    }
+    return links;
+}
 
 std::string unquoted(std::string_view etag) {
     if (etag.starts_with("W/")) etag.remove_prefix(2);
@@ -67,6 +75,16 @@ Failure HfRepo::failed(const WireAnswer& answer) const {
     return failure;
 }
 
+// "topic; message": a topic is mentioned once.
+void HfRepo::pass_on_warning(const HttpHeaders& headers) {
+    const auto warning = find_header(headers, "x-hf-warning");
+    if (!warning) return;
+    const std::size_t cut = warning->find(';');
+    const std::string topic(text::trim(cut == std::string::npos ? "" : warning->substr(0, cut)));
+    const std::string message(text::trim(cut == std::string::npos ? *warning : warning->substr(cut + 1)));
+    if (!message.empty() && m_topics.insert(topic).second) log::warning("the Hub says: {}", shown(message));
+}
+
 Outcome<std::string> HfRepo::revision_offline() const {
     const std::string revision = m_target.revision.value_or("main");
     if (auto commit = HubCache(m_places.cache, m_target.type, m_target.id).commit_of(revision)) return *commit;
@@ -83,8 +101,7 @@ Outcome<std::string> HfRepo::resolve_revision() {
     if (m_wire == nullptr) return revision_offline();
     auto answer = m_wire->ask(api("revision/" + percent_encode(revision)));
     if (!answer) return tl::unexpected(std::move(answer).error());
-    if (const auto warning = find_header(answer->headers, "x-hf-warning"))
-        log::warning("the Hub says: {}", shown(*warning));
+    pass_on_warning(answer->headers);
     if (answer->status != k_ok) return tl::unexpected(failed(*answer));
     auto parsed = parse_revision(answer->body);
     if (!parsed) return tl::unexpected(no_hub(asked(answer->url), parsed.error().message));
@@ -139,6 +156,7 @@ Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection,
         if (!seen.insert(url).second || seen.size() > k_most_pages) return circle();
         auto answer = m_wire->ask(url);
         if (!answer) return tl::unexpected(std::move(answer).error());
+        pass_on_warning(answer->headers);
         if (!prefix.empty() && find_header(answer->headers, "x-error-code") == "EntryNotFound") {
             missing = true;
             return {};
@@ -154,7 +172,7 @@ Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection,
         }
         sort_out(listing, selection, std::move(*files), prefix.empty());
         url.clear();
-        if (const auto link = next_link(find_header(answer->headers, "link").value_or(""))) {
+        if (const auto link = next_link(all_links(answer->headers))) {
             auto next = page_after(*link);
             if (!next) return tl::unexpected(std::move(next).error());
             url = std::move(*next);
@@ -235,12 +253,11 @@ std::vector<Wanted> HfRepo::wanted(const HfListing& listing) const {
         one.urls = {resolve_url(file.path)};
         one.blob = cache.blob(file.etag());
         if (file.size > k_largest_file) {
-            one.refused =
-                Failure{ErrorKind::infrastructure,
-                        fmt::format("{} has more than 50 GB, which the Hub gives out over Xet only", shown(file.path)),
-                        "use the official client for it",
-                        0,
-                        {}};
+            one.refused = Failure{ErrorKind::infrastructure,
+                                  "larger than 50 GB: the Hub serves such files over Xet only",
+                                  "use the official client for it",
+                                  0,
+                                  {}};
         }
         wanted.push_back(std::move(one));
     }

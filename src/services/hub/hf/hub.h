@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ public:
 private:
     Outcome<std::string> resolve_revision();
     Outcome<std::string> revision_offline() const;
+    void pass_on_warning(const HttpHeaders& headers);
     Outcome<void> read_pages(HfListing& listing, const Selection& selection, std::string_view prefix, bool& missing);
     Outcome<std::string> page_after(const std::string& link) const;
     void sort_out(HfListing& listing, const Selection& selection, std::vector<TreeFile> files, bool keep_all);
@@ -60,7 +62,8 @@ private:
     std::string m_commit;
     std::map<std::string, TreeFile> m_all;  // of a full listing
     bool m_all_known = true;
-    std::size_t m_unsafe = 0;  // names that are not wanted
+    std::set<std::string> m_topics;  // of the Hub's warnings
+    std::size_t m_unsafe = 0;        // names that are not wanted
 };
 
 // Hosts by which the Hub names itself.

@@ -33,6 +33,8 @@ std::vector<std::size_t> order_of(const std::vector<Wanted>& files, const std::v
 void Downloader::fetch(const std::vector<Wanted>& files, std::vector<FileResult>& results, const OnProgress& progress) {
     const std::vector<std::size_t> order = order_of(files, results);
     std::vector<std::unique_ptr<FileTransfer>> active;
+    // Where there are fewer files than connections, a large one may have several.
+    const int connections = m_options.jobs / static_cast<int>(std::max<std::size_t>(order.size(), 1));
     std::size_t next = 0, files_done = 0;
     std::int64_t bytes_done = 0;
     const auto fail_rest = [&](const Failure& failure, FileStatus status) {
@@ -50,14 +52,15 @@ void Downloader::fetch(const std::vector<Wanted>& files, std::vector<FileResult>
         const bool open = !gate || m_clock.monotonic() >= *gate;
         while (open && next < order.size() && active.size() < static_cast<std::size_t>(m_options.jobs)) {
             const std::size_t file = order[next++];
-            active.push_back(std::make_unique<FileTransfer>(*this, *m_wire, files[file], results[file]));
+            active.push_back(std::make_unique<FileTransfer>(*this, *m_wire, files[file], results[file], connections));
             active.back()->begin();
         }
         for (const auto& transfer : active) transfer->poll();
+        const bool busy = std::any_of(active.begin(), active.end(), [](const auto& one) { return one->busy(); });
         if (m_wire->pool().idle()) {
             const bool waits = std::none_of(active.begin(), active.end(), [](const auto& one) { return one->done(); });
-            if (waits && (!active.empty() || !open)) m_clock.sleep_for(k_step, m_stop);
-        } else if (const Status step = m_wire->pool().step(k_step); !step) {
+            if (waits && !busy && (!active.empty() || !open)) m_clock.sleep_for(k_step, m_stop);
+        } else if (const Status step = m_wire->pool().step(busy ? std::chrono::milliseconds(0) : k_step); !step) {
             for (const auto& transfer : active) transfer->interrupt();
             return fail_rest(failure_of(step.error()), FileStatus::failed);
         }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,6 +52,12 @@ struct DownloadOptions {
     std::string commit;
 };
 
+// Sizes are a server's word: what would overflow stays at the largest number there is.
+inline std::int64_t total_of(std::int64_t a, std::int64_t b) {
+    std::int64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
+}
+
 // What an answer that is no file means.
 using Explain =
     std::function<Failure(const std::string& url, int status, const HttpHeaders& headers, std::string_view body)>;
@@ -91,8 +98,8 @@ private:
     Clock& m_clock;
 };
 
-// Feeds what `fd` holds from the start, `length` bytes of it, to `digester`. Errors: local_io, interrupted.
-Outcome<void> digest_file(int fd, std::int64_t length, Digester& digester, const std::stop_token& stop,
-                          const std::filesystem::path& name);
+// Feeds `length` bytes of what `fd` holds, from `begin` on, to `digester`. Errors: local_io, interrupted.
+Outcome<void> digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester,
+                          const std::stop_token& stop, const std::filesystem::path& name);
 
 }  // namespace gdnctl::hub

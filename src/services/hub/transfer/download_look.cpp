@@ -38,14 +38,14 @@ std::string_view word_of(FileStatus status) {
     return "";
 }
 
-Outcome<void> digest_file(int fd, std::int64_t length, Digester& digester, const std::stop_token& stop,
-                          const std::filesystem::path& name) {
+Outcome<void> digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester,
+                          const std::stop_token& stop, const std::filesystem::path& name) {
     std::vector<char> buffer(k_block);
     for (std::int64_t at = 0; at < length;) {
         if (stop.stop_requested()) return tl::unexpected(failure_of(stopped_error()));
         const auto wanted =
             static_cast<std::size_t>(std::min<std::int64_t>(length - at, static_cast<std::int64_t>(k_block)));
-        const ssize_t got = ::pread(fd, buffer.data(), wanted, at);
+        const ssize_t got = ::pread(fd, buffer.data(), wanted, begin + at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return tl::unexpected(local_failure("read", name, got < 0 ? errno : EIO));
         if (const Status ok = digester.update({buffer.data(), static_cast<std::size_t>(got)}); !ok) {
@@ -61,7 +61,7 @@ Outcome<bool> Downloader::has_content(const Wanted& file, const UniqueFd& fd) co
     if (::fstat(fd.get(), &facts) != 0 || facts.st_size != file.size) return false;
     auto digester = Digester::create(file.digest.kind, file.size);
     if (!digester) return tl::unexpected(failure_of(digester.error()));
-    if (auto read = digest_file(fd.get(), file.size, *digester, m_stop, m_folder.whole(file.local)); !read) {
+    if (auto read = digest_file(fd.get(), 0, file.size, *digester, m_stop, m_folder.whole(file.local)); !read) {
         return tl::unexpected(std::move(read).error());
     }
     const auto hex = digester->hex();

@@ -5,11 +5,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "gdnctl/core/json.h"
 #include "gdnctl/core/log.h"
 #include "gdnctl/core/text.h"
 #include "gdnctl/platform/signals.h"
@@ -28,7 +26,6 @@ constexpr int k_unauthorized = 401;
 constexpr int k_forbidden = 403;
 constexpr int k_gone = 410;
 constexpr int k_bad_range = 416;
-constexpr std::int64_t k_worth_a_sidecar = std::int64_t{1} << 20;
 constexpr std::size_t k_error_body = std::size_t{64} << 10;
 constexpr std::string_view k_pointer = "version https://git-lfs.github.com/spec/v1";
 constexpr milliseconds k_lock_poll{100};
@@ -49,8 +46,14 @@ std::string_view hash_name(Digest::Kind kind) {
 
 }  // namespace
 
-FileTransfer::FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result)
-    : m_owner(owner), m_wire(wire), m_file(file), m_result(result) {}
+FileTransfer::FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result, int connections)
+    : m_owner(owner),
+      m_wire(wire),
+      m_file(file),
+      m_result(result),
+      m_connections(connections),
+      m_part(owner.m_folder, file, owner.m_options.commit),
+      m_end(file.size) {}
 
 void FileTransfer::begin() {
     m_begun = m_said = m_wire.clock().monotonic();
@@ -61,6 +64,8 @@ void FileTransfer::begin() {
 }
 
 void FileTransfer::poll() {
+    look_at_tails();
+    if (m_state == State::following) return follow();
     const Clock::Monotonic now = m_wire.clock().monotonic();
     if (now < m_next_look) return;
     if (m_state == State::locking) try_lock();
@@ -89,58 +94,15 @@ void FileTransfer::try_lock() {
 }
 
 void FileTransfer::open_part() {
-    m_part_is_shared = m_owner.m_folder.locks_can_be_trusted();
-    for (;;) {
-        const std::string owner = m_part_is_shared ? "" : fmt::format(".{}-{:x}", ::getpid(), ::time(nullptr));
-        auto path = part_path(m_file.local, m_file.etag, owner);
-        if (!path) return fail(failure_of(path.error()));
-        m_part = std::move(*path);
-        auto fd = m_owner.m_folder.open_file(m_part, O_RDWR | O_CREAT);
-        if (!fd) return fail(std::move(fd).error());
-        m_part_fd = std::move(*fd);
-        // Locks that do not work mean a name of our own, and nothing to continue.
-        if (!m_part_is_shared || ::flock(m_part_fd.get(), LOCK_EX | LOCK_NB) == 0) break;
-        m_part_is_shared = false;
-    }
+    if (auto opened = m_part.open(); !opened) return fail(std::move(opened).error());
     if (auto resumed = resume_part(); !resumed) return fail(std::move(resumed).error());
-    write_sidecar();
-    if (m_offset == m_file.size && m_resumed) return verify();
-    request();
+    note_parts();
+    if (m_offset < m_end) return request();
+    m_state = State::following;
+    follow();
 }
 
-Outcome<void> FileTransfer::resume_part() {
-    struct stat facts{};
-    if (::fstat(m_part_fd.get(), &facts) != 0) return tl::unexpected(local_failure("read", m_part, errno));
-    const bool usable = facts.st_size > 0 && facts.st_size <= m_file.size && !m_owner.m_options.force;
-    if (!restart_from_zero()) return tl::unexpected(*m_local);
-    if (!usable) {
-        if (::ftruncate(m_part_fd.get(), 0) == 0) return {};
-        return tl::unexpected(local_failure("write", m_owner.m_folder.whole(m_part), errno));
-    }
-    if (m_owner.m_options.verify) {
-        auto read =
-            digest_file(m_part_fd.get(), facts.st_size, *m_digester, m_wire.stop(), m_owner.m_folder.whole(m_part));
-        if (!read) return read;
-    }
-    m_offset = m_most = facts.st_size;
-    m_resumed = true;
-    return {};
-}
-
-// Says what a partial file is, to whoever finds one.
-void FileTransfer::write_sidecar() {
-    if (m_file.size < k_worth_a_sidecar) return;
-    Json sidecar;
-    sidecar["commit"] = m_owner.m_options.commit;
-    sidecar["path"] = m_file.path;
-    sidecar["hash"] = m_file.digest.hex;
-    sidecar["size"] = m_file.size;
-    sidecar["pid"] = ::getpid();
-    auto written = m_owner.m_folder.replace(sidecar_path(m_part), to_text(sidecar) + "\n");
-    if (!written) log::debug("{}", written.error().message);
-}
-
-// False: m_local says why not. Leaves the bytes of the partial file to be written over.
+// False: m_local says why not. Leaves the partial file as it is.
 bool FileTransfer::restart_from_zero() {
     m_offset = 0;
     m_resumed = false;
@@ -172,28 +134,25 @@ void FileTransfer::send() {
     m_status = 0;
     m_headers.clear();
     m_error_body.clear();
-    m_bad_range = m_too_long = false;
+    m_bad_range = m_too_long = m_accepted = false;
     HttpHeaders headers;
-    if (m_offset > 0) headers.emplace_back("Range", fmt::format("bytes={}-", m_offset));
+    if (m_end < m_file.size) {
+        headers.emplace_back("Range", fmt::format("bytes={}-{}", m_offset, m_end - 1));
+    } else if (m_offset > 0) {
+        headers.emplace_back("Range", fmt::format("bytes={}-", m_offset));
+    }
     const Status started = m_wire.pool().start(m_wire.request_for(m_hop, "GET", std::move(headers)), *this);
     if (!started) fail(failure_of(started.error()));
-}
-
-// "bytes 100-199/200" goes on where we are.
-bool FileTransfer::accept_range() {
-    const std::string range = find_header(m_headers, "content-range").value_or("");
-    const std::string start = fmt::format("bytes {}-", m_offset);
-    const std::size_t slash = range.find('/');
-    if (!range.starts_with(start) || slash == std::string::npos) return false;
-    const auto total = text::parse_int(text::trim(std::string_view(range).substr(slash + 1)));
-    return total == m_file.size;
 }
 
 bool FileTransfer::on_head(int status, const HttpHeaders& headers) {
     m_status = status;
     m_headers = headers;
-    if (status == k_ok && m_offset > 0) return restart_from_zero();  // the range was ignored
-    if (status == k_partial && !accept_range()) m_bad_range = true;
+    if (status == k_ok && (m_offset > 0 || m_end < m_file.size)) {  // the range was ignored
+        return restart_from_zero() && one_stream();
+    }
+    if (status == k_partial) m_accepted = accept_range();
+    m_bad_range = status == k_partial && !m_accepted;
     return !m_bad_range;
 }
 
@@ -203,26 +162,20 @@ bool FileTransfer::on_body(std::string_view bytes) {
         return m_error_body.size() < k_error_body;
     }
     if (m_start.size() < k_pointer.size()) m_start += bytes.substr(0, k_pointer.size() - m_start.size());
-    if (static_cast<std::int64_t>(bytes.size()) > m_file.size - m_offset) {
+    if (static_cast<std::int64_t>(bytes.size()) > m_end - m_offset) {
         m_too_long = true;
         return false;
     }
     m_result.bytes_transferred += static_cast<std::int64_t>(bytes.size());
-    for (std::string_view rest = bytes; !rest.empty();) {
-        const ssize_t written = ::pwrite(m_part_fd.get(), rest.data(), rest.size(), m_offset);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) {
-            m_local = local_failure("write", m_owner.m_folder.whole(m_file.local), written < 0 ? errno : EIO);
-            return false;
-        }
-        const auto count = static_cast<std::size_t>(written);
-        if (const Status ok = m_digester->update(rest.substr(0, count)); !ok) {
-            m_local = failure_of(ok.error());
-            return false;
-        }
-        rest.remove_prefix(count);
-        m_offset += written;
+    if (auto written = m_part.write(bytes, m_offset); !written) {
+        m_local = std::move(written).error();
+        return false;
     }
+    if (const Status ok = m_digester->update(bytes); !ok) {
+        m_local = failure_of(ok.error());
+        return false;
+    }
+    m_offset += static_cast<std::int64_t>(bytes.size());
     if (m_offset > m_most) {  // progress: failures before it no longer count
         m_most = m_offset;
         m_tries.retries = 0;
@@ -247,7 +200,7 @@ void FileTransfer::refused_range() {
     failure.message = fmt::format("the range from byte {} was answered with {} '{}'", m_offset, m_status,
                                   shown(find_header(m_headers, "content-range").value_or("no Content-Range")));
     failure.http_status = m_status;
-    if (!restart_from_zero()) return fail(*m_local);
+    if (!restart_from_zero() || !one_stream()) return fail(*m_local);
     retry(std::move(failure), 0);
 }
 
@@ -259,7 +212,7 @@ void FileTransfer::answered(const HttpEnd& end) {
         return send();
     }
     if (delivers(m_status)) return body_ended();
-    if (m_status == k_bad_range && m_offset > 0) return refused_range();
+    if (m_status == k_bad_range && (m_offset > 0 || m_end < m_file.size)) return refused_range();
     Failure failure = m_owner.m_explain(m_hop.url.text(), m_status, m_headers, m_error_body);
     // A signed address runs out; the service gives a new one.
     const bool ran_out = m_hop.redirects > 0 && !m_hop.with_token &&
@@ -292,7 +245,10 @@ void FileTransfer::retry(Failure failure, int status) {
 }
 
 void FileTransfer::body_ended() {
-    if (m_offset == m_file.size) return verify();
+    if (m_offset == m_end) {
+        m_state = State::following;
+        return follow();
+    }
     const auto length = text::parse_int(find_header(m_headers, "content-length").value_or(""));
     // With a length, this is all that the server has; without, the end may be a cut.
     if (m_status == k_ok && length == m_offset) {
@@ -304,9 +260,7 @@ void FileTransfer::body_ended() {
 }
 
 void FileTransfer::verify() {
-    if (::ftruncate(m_part_fd.get(), m_file.size) != 0) {
-        return fail(local_failure("write", m_owner.m_folder.whole(m_file.local), errno));
-    }
+    if (auto cut = m_part.cut(m_file.size); !cut) return fail(std::move(cut).error());
     if (m_owner.m_options.verify && m_file.digest.kind != Digest::Kind::none) {
         const auto hex = m_digester->hex();
         if (!hex) return fail(failure_of(hex.error()));
@@ -315,15 +269,15 @@ void FileTransfer::verify() {
                 fmt::format("its {} is {}, and should be {}", hash_name(m_file.digest.kind), *hex, m_file.digest.hex));
         }
     }
-    auto published = m_owner.publish(m_file, m_part);
+    auto published = m_owner.publish(m_file, m_part.path());
     if (!published) return fail(std::move(published).error());
     finish(m_resumed ? FileStatus::resumed : FileStatus::downloaded);
 }
 
 void FileTransfer::mismatch(std::string what) {
     if (m_start.starts_with(k_pointer)) what = "the server sent the LFS pointer in place of the file";
-    m_owner.m_folder.remove(m_part);
-    m_owner.m_folder.remove(sidecar_path(m_part));
+    m_tails.cancel();
+    m_part.remove();
     if (std::exchange(m_second_chance, false)) {
         log::warning("{}: {}; downloading it once more", shown(m_file.path), what);
         m_tries = {};
@@ -339,22 +293,19 @@ void FileTransfer::mismatch(std::string what) {
 }
 
 void FileTransfer::finish(FileStatus status) {
+    m_result.bytes_transferred += m_tails.take_arrived();
     m_result.status = status;
     m_result.elapsed = std::chrono::duration_cast<milliseconds>(m_wire.clock().monotonic() - m_begun);
     m_offset = m_file.size;
     if (status == FileStatus::failed || status == FileStatus::skipped) m_offset = 0;
-    m_part_fd.reset();
+    m_part.close();
     m_lock.reset();
     m_state = State::done;
 }
 
 void FileTransfer::fail(Failure failure) {
-    struct stat facts{};
-    const bool empty = m_part_fd.valid() && ::fstat(m_part_fd.get(), &facts) == 0 && facts.st_size == 0;
-    if (empty || (m_part_fd.valid() && !m_part_is_shared)) {  // nothing to continue
-        m_owner.m_folder.remove(m_part);
-        m_owner.m_folder.remove(sidecar_path(m_part));
-    }
+    if (!m_tails.empty()) note_parts();
+    m_tails.cancel();
     const bool stopped = kind_word(failure.kind) == "interrupted";
     m_result.failure = std::move(failure);
     finish(stopped ? FileStatus::skipped : FileStatus::failed);

@@ -6,18 +6,23 @@
 
 #include "gdnctl/platform/fd.h"
 #include "services/hub/transfer/download.h"
+#include "services/hub/transfer/part_file.h"
+#include "services/hub/transfer/tail_ranges.h"
 
 namespace gdnctl::hub {
 
 class FileTransfer final : public HttpReceiver {
 public:
-    FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result);
+    // `connections`: how many it may have.
+    FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result, int connections);
 
     void begin();
-    // Looks at locks and at the time for another try.
+    // Looks at locks, at the time for another try and at what its other connections have brought.
     void poll();
     bool done() const { return m_state == State::done; }
-    std::int64_t bytes() const { return m_offset; }
+    // poll() has more to do at once.
+    bool busy() const { return m_state == State::following && !m_tails.empty() && m_tails.front().at > m_offset; }
+    std::int64_t bytes() const;
     void interrupt();
 
     bool on_head(int status, const HttpHeaders& headers) override;
@@ -25,12 +30,16 @@ public:
     void on_end(const HttpEnd& end) override;
 
 private:
-    enum class State { locking, waiting, running, done };
+    // following: what comes next in the file comes, or has come, over another connection.
+    enum class State { locking, waiting, running, following, done };
 
     void try_lock();
     void open_part();
     Outcome<void> resume_part();
-    void write_sidecar();
+    void note_parts();
+    void look_at_tails();
+    void start_tails();
+    void follow();
     bool restart_from_zero();
     void request();
     void send();
@@ -41,6 +50,7 @@ private:
     void verify();
     void mismatch(std::string what);
     bool accept_range();
+    bool one_stream();
     void finish(FileStatus status);
     void fail(Failure failure);
 
@@ -51,11 +61,14 @@ private:
     State m_state = State::locking;
     Clock::Monotonic m_begun, m_next_look, m_said;
     bool m_waited = false;
-    UniqueFd m_lock, m_part_fd;
-    std::string m_part;
-    bool m_part_is_shared = true;  // the next run may continue it
-    std::int64_t m_offset = 0;     // bytes in the partial file
-    std::int64_t m_most = 0;       // the highest m_offset so far
+    const int m_connections;
+    UniqueFd m_lock;
+    PartFile m_part;
+    TailRanges m_tails{m_wire, m_part};
+    std::int64_t m_offset = 0;  // bytes of the file that have come and are hashed
+    std::int64_t m_end = 0;     // what is asked for goes up to here, where the tails begin
+    std::int64_t m_noted = 0;   // bytes of all parts when they were last noted
+    std::int64_t m_most = 0;    // the highest m_offset so far
     bool m_resumed = false;
     bool m_second_chance = true;  // one clean download after a wrong hash
     std::optional<Digester> m_digester;
@@ -68,7 +81,7 @@ private:
     int m_status = 0;
     HttpHeaders m_headers;
     std::string m_error_body;
-    bool m_bad_range = false, m_too_long = false;
+    bool m_bad_range = false, m_too_long = false, m_accepted = false;
     std::optional<Failure> m_local;
 };
 

@@ -113,7 +113,7 @@ std::string summary(const Report& report) {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < report.results.size(); ++i) {
         ++counts[report.results[i].status];
-        bytes += report.files[i].size;
+        bytes = total_of(bytes, report.files[i].size);
     }
     std::string text = fmt::format("{} file{}, {}: ", report.results.size(), report.results.size() == 1 ? "" : "s",
                                    shown_bytes(bytes));

@@ -9,6 +9,7 @@
 #include "gdnctl/core/json.h"
 #include "gdnctl/core/text.h"
 #include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/safe_path.h"
 #include "services/hub/transfer/url.h"
 #include "services/hub/wandb/query.h"
 
@@ -312,14 +313,14 @@ Result<WandbPath> parse_run_target(std::string_view text, const std::optional<st
             path = {std::string(parts[0]), std::string(parts[1]), std::string(parts[2])};
         } else if (parts.size() == 1 && !text.empty()) {
             if (!entity || !project) return bad("its entity and project are not given");
-            return WandbPath{*entity, *project, std::string(text)};
+            path = {*entity, *project, std::string(text)};
         } else {
             return bad("three names are expected");
         }
     }
     if (path.entity.empty() || path.project.empty() || path.run.empty()) return bad("a name is empty");
-    if (path.run.find_first_of("/\\") != std::string::npos || path.run == "." || path.run == "..")
-        return bad("its id is no id");
+    // It names a folder of ours.
+    if (path.run.find_first_of("/\\") != std::string::npos || hub::why_unsafe(path.run)) return bad("its id is no id");
     if ((entity && *entity != path.entity) || (project && *project != path.project)) {
         return bad("--entity or --project says otherwise");
     }

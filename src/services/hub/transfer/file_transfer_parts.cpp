@@ -1,0 +1,117 @@
+// Where a transfer goes on, and a file that comes over several connections.
+#include <algorithm>
+
+#include "services/hub/transfer/file_transfer.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr std::int64_t k_mib = std::int64_t{1} << 20;
+constexpr std::int64_t k_note_step = 4 * k_mib;  // what a kill costs at most, of each file
+constexpr std::int64_t k_slice = 4 * k_mib;      // hashed at a time, between looks at the network
+
+}  // namespace
+
+std::int64_t FileTransfer::bytes() const {
+    const std::int64_t ahead = m_tails.bytes();
+    return std::min(m_offset, m_end) + ahead;
+}
+
+// Sets where to go on, and which parts come over connections of their own.
+Outcome<void> FileTransfer::resume_part() {
+    if (!restart_from_zero()) return tl::unexpected(*m_local);
+    auto spans = m_part.earlier();
+    if (!spans) return tl::unexpected(std::move(spans).error());
+    const bool usable = !m_owner.m_options.force && std::any_of(spans->begin(), spans->end(),
+                                                                [](const Span& span) { return span.at > span.begin; });
+    if (!usable) {
+        if (auto empty = m_part.cut(0); !empty) return empty;
+        *spans = {{0, 0, m_file.size}};
+    }
+    const std::int64_t first = spans->front().at;
+    if (m_owner.m_options.verify) {
+        auto read =
+            digest_file(m_part.fd(), 0, first, *m_digester, m_wire.stop(), m_owner.m_folder.whole(m_part.path()));
+        if (!read) return read;
+    }
+    if (spans->size() == 1) *spans = cut_into_parts(first, m_file.size, m_connections);
+    m_offset = m_most = first;
+    m_end = spans->front().end;
+    m_tails.set({spans->begin() + 1, spans->end()});
+    m_resumed = usable;
+    return {};
+}
+
+// For whoever finds the partial file, which is us after a kill.
+void FileTransfer::note_parts() {
+    std::vector<Span> spans = m_tails.spans();
+    spans.insert(spans.begin(), {0, std::min(m_offset, m_end), m_end});
+    m_part.note(spans);
+    m_noted = bytes();
+}
+
+void FileTransfer::look_at_tails() {
+    if (m_state == State::done || m_tails.empty()) return;
+    if (m_tails.failure()) {
+        m_wire.pool().cancel(*this);
+        return fail(*m_tails.failure());
+    }
+    m_result.bytes_transferred += m_tails.take_arrived();
+    start_tails();
+    if (bytes() - m_noted >= k_note_step) note_parts();
+}
+
+// Once an address is known to serve ranges, it is asked for the other parts too.
+void FileTransfer::start_tails() {
+    if (m_accepted && m_connections > 1) m_tails.start(m_hop, m_file.size);
+}
+
+// Hashes what another connection has brought, and goes on itself where that one has stopped.
+void FileTransfer::follow() {
+    start_tails();  // the first part may have come in one go
+    while (!m_tails.empty()) {
+        const Span next = m_tails.front();
+        if (m_offset < next.at) {
+            if (m_owner.m_options.verify) {
+                const std::int64_t count = std::min(k_slice, next.at - m_offset);
+                auto read = digest_file(m_part.fd(), m_offset, count, *m_digester, m_wire.stop(),
+                                        m_owner.m_folder.whole(m_part.path()));
+                if (!read) return fail(std::move(read).error());
+                m_offset += count;
+                return;  // the network must not wait
+            }
+            m_offset = next.at;
+        }
+        if (!next.whole() && m_tails.front_is_coming()) return;
+        m_tails.pop();
+        m_end = next.end;
+        note_parts();
+        if (!next.whole()) return request();
+    }
+    verify();
+}
+
+// The file comes in one piece, from m_offset on. False: m_local says why not.
+bool FileTransfer::one_stream() {
+    const bool in_parts = !m_tails.empty();
+    m_tails.drop();
+    m_end = m_file.size;
+    // What lies behind m_offset must not be taken for what has come.
+    if (auto done = m_part.cut(m_offset); !done) {
+        m_local = std::move(done).error();
+        return false;
+    }
+    if (in_parts) note_parts();
+    return true;
+}
+
+// "bytes 100-199/200" goes on where we are.
+bool FileTransfer::accept_range() {
+    const std::string range = find_header(m_headers, "content-range").value_or("");
+    if (is_range(range, m_offset, m_end, m_file.size)) return true;
+    if (!is_range(range, m_offset, m_file.size, m_file.size)) return false;
+    return one_stream();  // it sends all of the rest
+}
+
+}  // namespace gdnctl::hub

@@ -1,0 +1,124 @@
+#include "services/hub/transfer/part_file.h"
+
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "gdnctl/core/json.h"
+#include "gdnctl/core/log.h"
+#include "services/hub/transfer/download.h"
+#include "services/hub/transfer/layout.h"
+
+namespace gdnctl::hub {
+
+namespace {
+
+constexpr std::int64_t k_worth_a_note = std::int64_t{1} << 20;
+constexpr std::size_t k_longest_note = std::size_t{64} << 10;
+
+}  // namespace
+
+std::vector<Span> parse_spans(std::string_view note, std::int64_t size, std::int64_t there) {
+    const Json json = Json::parse(note, nullptr, false);
+    const auto listed = json.is_object() ? json.find("spans") : json.end();
+    if (!json.is_object() || listed == json.end() || !listed->is_array()) return {};
+    std::vector<Span> spans;
+    std::int64_t end = 0;
+    for (const Json& one : *listed) {
+        if (!one.is_array() || one.size() != 3) return {};
+        for (const Json& number : one) {
+            if (!number.is_number_integer()) return {};
+        }
+        const Span span{one[0].get<std::int64_t>(), one[1].get<std::int64_t>(), one[2].get<std::int64_t>()};
+        const bool sound = span.begin == end && span.begin <= span.at && span.at <= span.end && span.at <= there;
+        if (!sound) return {};
+        end = span.end;
+        spans.push_back(span);
+    }
+    return end == size ? spans : std::vector<Span>();
+}
+
+Outcome<void> PartFile::open() {
+    m_is_shared = m_folder.locks_can_be_trusted();
+    for (;;) {
+        const std::string owner = m_is_shared ? "" : fmt::format(".{}-{:x}", ::getpid(), std::time(nullptr));
+        auto path = part_path(m_file.local, m_file.etag, owner);
+        if (!path) return tl::unexpected(failure_of(path.error()));
+        m_path = std::move(*path);
+        auto fd = m_folder.open_file(m_path, O_RDWR | O_CREAT);
+        if (!fd) return tl::unexpected(std::move(fd).error());
+        m_fd = std::move(*fd);
+        // Locks that do not work mean a name of our own, and nothing to continue.
+        if (!m_is_shared || ::flock(m_fd.get(), LOCK_EX | LOCK_NB) == 0) return {};
+        m_is_shared = false;
+    }
+}
+
+Outcome<std::vector<Span>> PartFile::earlier() const {
+    const std::vector<Span> nothing = {{0, 0, m_file.size}};
+    struct stat facts{};
+    if (::fstat(m_fd.get(), &facts) != 0) return tl::unexpected(local_failure("read", m_path, errno));
+    if (facts.st_size == 0 || facts.st_size > m_file.size) return nothing;
+    auto note = m_folder.read(sidecar_path(m_path), k_longest_note);
+    if (!note) return tl::unexpected(std::move(note).error());
+    // Parts that came out of order leave a file that is longer than what has come.
+    const bool in_parts = *note && (*note)->find("\"spans\"") != std::string::npos;
+    if (!in_parts) return std::vector<Span>{{0, facts.st_size, m_file.size}};
+    std::vector<Span> spans = parse_spans(**note, m_file.size, facts.st_size);
+    return spans.empty() ? nothing : spans;
+}
+
+Outcome<void> PartFile::write(std::string_view bytes, std::int64_t at) {
+    while (!bytes.empty()) {
+        const ssize_t written = ::pwrite(m_fd.get(), bytes.data(), bytes.size(), at);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) {
+            return tl::unexpected(local_failure("write", m_folder.whole(m_file.local), written < 0 ? errno : EIO));
+        }
+        bytes.remove_prefix(static_cast<std::size_t>(written));
+        at += written;
+    }
+    return {};
+}
+
+Outcome<void> PartFile::cut(std::int64_t size) {
+    if (::ftruncate(m_fd.get(), size) == 0) return {};
+    return tl::unexpected(local_failure("write", m_folder.whole(m_file.local), errno));
+}
+
+void PartFile::note(const std::vector<Span>& spans) const {
+    if (m_file.size < k_worth_a_note) return;
+    Json note;
+    note["commit"] = m_commit;
+    note["path"] = m_file.path;
+    note["hash"] = m_file.digest.hex;
+    note["size"] = m_file.size;
+    note["pid"] = ::getpid();
+    if (spans.size() > 1) {
+        Json list = Json::array();
+        for (const Span& span : spans) list.push_back(Json::array({span.begin, span.at, span.end}));
+        note["spans"] = std::move(list);
+    }
+    auto written = m_folder.replace(sidecar_path(m_path), to_text(note) + "\n");
+    if (!written) log::debug("{}", written.error().message);
+}
+
+void PartFile::close() {
+    struct stat facts{};
+    const bool empty = m_fd.valid() && ::fstat(m_fd.get(), &facts) == 0 && facts.st_size == 0;
+    if (empty || (m_fd.valid() && !m_is_shared)) remove();
+    m_fd.reset();
+}
+
+void PartFile::remove() {
+    m_folder.remove(m_path);
+    m_folder.remove(sidecar_path(m_path));
+}
+
+}  // namespace gdnctl::hub
