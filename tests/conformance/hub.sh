@@ -301,6 +301,10 @@ test_nginx_serves_a_big_file() {
   [ "$(jq -s 'map(.sent) | add' "$WORK/nginx/access")" = 150000000 ] || fail "$(cat "$WORK/nginx/access")"
   [ "$(served '.status != 200 and .status != 206')" = 0 ] || fail "$(cat "$WORK/nginx/access")"
 }
+test_fifty_interruptions() {
+  . "$REPO/tests/cli/hf_download_local.sh"
+  INSTANTS=50 test_killed_at_any_instant
+}
 # What a killed one leaves is no obstacle to the other.
 test_after_a_killed_one_the_other_finishes() {
   a_world && nginx_up 'limit_rate 1m;'
