@@ -98,8 +98,8 @@ TEST_CASE("safe_path: what a server may name a file") {
     }
     CHECK(why_unsafe(std::string("a\0b", 3)));
     CHECK(why_unsafe(std::string(256, 'a')));
-    for (const char* good :
-         {"file.txt", "path/in/repo.txt", "weird but valid/name.txt", ".hidden", "..hidden", "a..b/c", "ü", ".cache/other"}) {
+    for (const char* good : {"file.txt", "path/in/repo.txt", "weird but valid/name.txt", ".hidden", "..hidden",
+                             "a..b/c", "ü", ".cache/other"}) {
         CAPTURE(good);
         CHECK_FALSE(why_unsafe(good));
     }
