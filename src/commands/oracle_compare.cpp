@@ -125,9 +125,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     auto dumped = later.get();
     GDNCTL_TRY_ASSIGN(const auto inputs, std::move(given));
     GDNCTL_TRY_ASSIGN(const auto outputs, std::move(dumped));
-    const bool gradients = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [](const auto& entry) {
-        return oracle::canonical_name(entry.name).role == oracle::GdnRole::gradient;
-    });
+    const bool gradients = outputs.any_name(
+        [](std::string_view name) { return oracle::canonical_name(name).role == oracle::GdnRole::gradient; });
     GDNCTL_TRY_ASSIGN(auto reference,
                       oracle_gdn::make_reference(inputs, options.contract, threads,
                                                  gradients ? oracle::Passes::with_gradients : oracle::Passes::forward));
@@ -135,11 +134,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY_ASSIGN(auto report,
                       oracle::judge(reference, outputs, {options.rtol, options.atol, !options.no_hints, threads}));
-    for (const oracle::NamedTensor& entry : inputs.tensors) {
-        const bool known = oracle::canonical_name(entry.name).role != oracle::GdnRole::unknown;
-        const bool listed = std::find(report.unknown.begin(), report.unknown.end(), entry.name) != report.unknown.end();
-        if (!known && !listed) report.unknown.push_back(entry.name);
-    }
+    oracle::list_left_alone(inputs, oracle::canonical_name, report.unknown, report.unread);
     if (options.html) {
         GDNCTL_TRY(atomic_replace(context.cwd / *options.html, oracle_html::page(reference, report)));
     }

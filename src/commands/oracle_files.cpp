@@ -35,7 +35,17 @@ std::span<const std::uint8_t> as_bytes(std::string_view text) {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+// uint16 holds bfloat16 in tensors of values; in those of sizes it holds numbers.
+oracle::NpyOptions options_for(std::string_view name, oracle::NpyOptions options) {
+    options.u2_as_bf16 = options.u2_as_bf16 && name != "lengths" && name != "offsets" && name != "cu_seqlens";
+    return options;
+}
+
 void add_array(oracle::TensorFile& file, std::string name, oracle::NpyArray array) {
+    if (!array.unread_dtype.empty()) {
+        file.unread.push_back({std::move(name), std::move(array.unread_dtype)});
+        return;
+    }
     if (array.bf16_assumed)
         file.notes.push_back(fmt::format("{} is read as bfloat16 (NumPy files lose that type)", name));
     file.tensors.push_back({std::move(name), std::move(array.tensor)});
@@ -52,9 +62,10 @@ Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& 
             return fail(ErrorKind::bad_input, fmt::format("{}: member '{}' is no .npy array", what, member.name));
         }
         GDNCTL_TRY_ASSIGN(const std::string content, archive.read(member, k_max_file));
-        GDNCTL_TRY_ASSIGN(auto array,
-                          oracle::parse_npy(as_bytes(content), fmt::format("{}: {}", what, member.name), options));
-        add_array(file, member.name.substr(0, member.name.size() - k_suffix.size()), std::move(array));
+        const std::string name = member.name.substr(0, member.name.size() - k_suffix.size());
+        GDNCTL_TRY_ASSIGN(auto array, oracle::parse_npy(as_bytes(content), fmt::format("{}: {}", what, member.name),
+                                                        options_for(name, options)));
+        add_array(file, name, std::move(array));
     }
     return file;
 }
@@ -98,9 +109,10 @@ Result<oracle::TensorFile> read_one(const Context& context, const std::string& p
     switch (format_of(path, bytes)) {
         case Format::npz: return parse_npz(bytes, path, options);
         case Format::npy: {
-            GDNCTL_TRY_ASSIGN(auto array, oracle::parse_npy(as_bytes(bytes), path, options));
+            const std::string name = std::filesystem::path(path).stem().string();
+            GDNCTL_TRY_ASSIGN(auto array, oracle::parse_npy(as_bytes(bytes), path, options_for(name, options)));
             oracle::TensorFile file;
-            add_array(file, std::filesystem::path(path).stem().string(), std::move(array));
+            add_array(file, name, std::move(array));
             return file;
         }
         case Format::safetensors: break;
@@ -116,13 +128,18 @@ Result<oracle::TensorFile> read(const Context& context, const std::vector<std::s
     for (const std::string& path : paths) {
         GDNCTL_TRY_ASSIGN(oracle::TensorFile file, read_one(context, path, options));
         for (const std::string& note : file.notes) log::info("{}: {}", path, note);
-        for (oracle::NamedTensor& entry : file.tensors) {
-            if (all.find(entry.name) != nullptr) {
-                return fail(ErrorKind::bad_input,
-                            fmt::format("{}: tensor '{}' is in another file too", path, entry.name));
+        const auto add = [&](auto& entries, auto& to) -> Status {
+            for (auto& entry : entries) {
+                if (all.any_name([&](std::string_view name) { return name == entry.name; })) {
+                    return fail(ErrorKind::bad_input,
+                                fmt::format("{}: tensor '{}' is in another file too", path, entry.name));
+                }
+                to.push_back(std::move(entry));
             }
-            all.tensors.push_back(std::move(entry));
-        }
+            return {};
+        };
+        GDNCTL_TRY(add(file.tensors, all.tensors));
+        GDNCTL_TRY(add(file.unread, all.unread));
         all.metadata.merge(file.metadata);
     }
     return all;

@@ -148,8 +148,11 @@ Result<std::map<std::string, oracle::Tensor>> Dataset::tensors(const Workload& w
         }
         const oracle::Tensor* tensor = files[path].find(source.tensor_key);
         if (tensor == nullptr) {
-            return fail(ErrorKind::bad_input, fmt::format("workload {}: {} holds no tensor '{}'", workload.uuid,
-                                                          source.path, source.tensor_key));
+            const bool there = files[path].any_name([&](std::string_view name) { return name == source.tensor_key; });
+            return fail(
+                ErrorKind::bad_input,
+                fmt::format("workload {}: {} {} '{}'", workload.uuid, source.path,
+                            there ? "has an unreadable dtype for tensor" : "holds no tensor", source.tensor_key));
         }
         tensors[input] = *tensor;
     }

@@ -84,6 +84,10 @@ std::string gaps(const GdnReport& report) {
     if (!report.unknown.empty()) {
         html += fmt::format("<p class=soft>Unknown tensors: {}</p>\n", escaped(text::join(report.unknown, ", ")));
     }
+    if (!report.unread.empty()) {
+        html += fmt::format("<p class=soft>Not read because of the dtype: {}</p>\n",
+                            escaped(text::join(oracle_report::unread_names(report.unread), ", ")));
+    }
     return html;
 }
 

@@ -128,7 +128,7 @@ Result<ExitCode> compare(const oracle_compare::Options& options, Context& contex
         for (const auto& item : report.not_compared) {
             object["not_compared"].push_back({{"tensor", item.tensor}, {"reason", item.reason}});
         }
-        object["unknown_tensors"] = report.unknown;
+        oracle_report::add_left_alone(object, report.unknown, report.unread);
         object["forward_only"] = !gradients_of(report).some;
         object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
         object["contract"] = oracle_report::contract_json(given.contract.resolved);
@@ -139,7 +139,7 @@ Result<ExitCode> compare(const oracle_compare::Options& options, Context& contex
         text += oracle_report::not_compared_text(report.not_compared);
         const Gradients gradients = gradients_of(report);
         text += oracle_report::missing_gradients_text(gradients.some, gradients.missing);
-        if (!report.unknown.empty()) text += oracle_report::wrapped("unknown tensors: ", report.unknown);
+        text += oracle_report::left_alone_text(report.unknown, report.unread);
         text += oracle_report::contract_text(given.contract.resolved);
         if (report.worst && !report.worst->index.empty()) {
             text += "worst: " + oracle_report::place_text(*report.worst) + "\n";

@@ -236,13 +236,33 @@ std::string contract_text(const oracle::ResolvedContract& contract) {
     return wrapped(own + ": ", fields);
 }
 
+std::string left_alone_text(const std::vector<std::string>& unknown, const std::vector<oracle::UnreadTensor>& unread) {
+    std::string text;
+    if (!unknown.empty()) text += wrapped("unknown tensors: ", unknown);
+    if (unread.empty()) return text;
+    return text + wrapped("not read because of the dtype: ", unread_names(unread));
+}
+
+std::vector<std::string> unread_names(const std::vector<oracle::UnreadTensor>& unread) {
+    std::vector<std::string> names;
+    for (const auto& item : unread) names.push_back(fmt::format("{} ({})", item.name, item.dtype));
+    return names;
+}
+
+void add_left_alone(Json& object, const std::vector<std::string>& unknown,
+                    const std::vector<oracle::UnreadTensor>& unread) {
+    object["unknown_tensors"] = unknown;
+    object["unread_tensors"] = Json::array();
+    for (const auto& item : unread) object["unread_tensors"].push_back({{"tensor", item.name}, {"dtype", item.dtype}});
+}
+
 std::string report_text(const GdnReference& reference, const GdnReport& report) {
     std::string text;
     for (const TensorReport& t : report.tensors) text += tensor_text(t);
     text += not_compared_text(report.not_compared);
     text += missing_gradients_text(has_gradients(report), missing_gradients(report));
     text += unjudged_gradients_text(report);
-    if (!report.unknown.empty()) text += wrapped("unknown tensors: ", report.unknown);
+    text += left_alone_text(report.unknown, report.unread);
     text += contract_text(reference.contract);
     const std::string cotangent = oracle::cotangent_used(reference);
     if (!cotangent.empty()) text += fmt::format("cotangent: {} (gradients agree with it best)\n", cotangent);
@@ -317,7 +337,7 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     for (const auto& item : report.not_compared) {
         object["not_compared"].push_back({{"tensor", item.tensor}, {"reason", item.reason}});
     }
-    object["unknown_tensors"] = report.unknown;
+    add_left_alone(object, report.unknown, report.unread);
     object["unjudged_gradients"] = Json::array();
     for (const auto& item : report.unjudged_gradients) {
         object["unjudged_gradients"].push_back({{"tensor", item.tensor}, {"rename_to", item.reason}});

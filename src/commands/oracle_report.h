@@ -28,6 +28,9 @@ std::string heatmap_text(const oracle::GdnReference& reference, const oracle::Gd
 std::string tensor_text(const oracle::TensorReport& tensor);
 // By reason, so that eight tensors of one reason take one line.
 std::string not_compared_text(const std::vector<oracle::NotCompared>& missing);
+// The lines about tensors that nobody asked for; empty where there are none.
+std::string left_alone_text(const std::vector<std::string>& unknown, const std::vector<oracle::UnreadTensor>& unread);
+std::vector<std::string> unread_names(const std::vector<oracle::UnreadTensor>& unread);  // "scales (F8_E8M0)"
 // Gradients that were not compared.
 std::vector<std::string> missing_gradients(const oracle::GdnReport& report);
 // "FORWARD ONLY: ..." where there are not even some, "GRADIENTS MISSING: ..."; nothing where all are there.
@@ -37,6 +40,9 @@ std::string report_text(const oracle::GdnReference& reference, const oracle::Gdn
 // JSON has no NaN and no infinity: they become the strings "NaN", "Infinity", "-Infinity".
 Json number(double x);
 Json contract_json(const oracle::ResolvedContract& contract);
+// Sets `unknown_tensors` and `unread_tensors`.
+void add_left_alone(Json& object, const std::vector<std::string>& unknown,
+                    const std::vector<oracle::UnreadTensor>& unread);
 Json tensor_json(const oracle::TensorReport& tensor);
 Json worst_json(const std::optional<oracle::Worst>& worst);
 // Everything of gdnctl.oracle-compare/1 but the schema.

@@ -258,3 +258,77 @@ test_inputs_may_come_from_a_pipe() {
     "$GDNCTL" oracle compare gdn --inputs /dev/stdin --outputs in.safetensors < <(cat in.safetensors) >out.txt 2>&1 ||
         fail "$(cat out.txt)"
 }
+
+# Writes in.safetensors (inputs), and dumps of it in files named after the tensor that lies beside out and final_state.
+write_tensors_nobody_asked_for() {
+    "$GDNCTL" oracle run gdn --shape 1,1,2,20,8,8 --set head_map=interleaved --method chunk --out both.safetensors >/dev/null
+    python3 - <<'PY'
+import io, json, struct, zipfile
+raw = open("both.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+meta = head.pop("__metadata__")
+tensors = {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in head.items()}
+def save(path, tensors, meta=None):
+    head, body = ({"__metadata__": meta} if meta else {}), b""
+    for name, (dtype, shape, raw) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(raw)]}
+        body += raw
+    text = json.dumps(head).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+def npy(descr, shape, raw):
+    text = "{'descr': %s, 'fortran_order': False, 'shape': %s, }" % (descr, tuple(shape))
+    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + raw
+outputs = {k: tensors[k] for k in ("out", "final_state")}
+inputs = {k: v for k, v in tensors.items() if k not in outputs}
+save("in.safetensors", inputs, meta)
+for dtype, size in {"U16": 2, "U32": 4, "U64": 8, "F8_E4M3": 1, "F8_E8M0": 1, "C64": 8, "F4": 1, "F6_E2M3": 1, "NEW": 3}.items():
+    save("beside-%s.safetensors" % dtype, {"extra": (dtype, [1], bytes(size)), **outputs})
+    save("in-%s.safetensors" % dtype, {"extra": (dtype, [1], bytes(size)), **inputs}, meta)
+save("out-F8.safetensors", {"out": ("F8_E4M3", tensors["out"][1], bytes(len(tensors["out"][2]) // 4)), "final_state": outputs["final_state"]})
+save("in-k.safetensors", {**inputs, "k": ("C64", inputs["k"][1], bytes(2 * len(inputs["k"][2])))}, meta)
+for dtype, code in {"U8": "B", "U16": "H", "U32": "I", "U64": "Q", "I8": "b", "I16": "h", "I32": "i", "I64": "q"}.items():
+    save("cu-%s.safetensors" % dtype, {**inputs, "cu_seqlens": (dtype, [2], struct.pack("<2" + code, 0, 20))}, meta)
+save("cu-huge.safetensors", {**inputs, "cu_seqlens": ("U64", [2], struct.pack("<2Q", 0, 1 << 63))}, meta)
+for name, array in {"text": npy("'<U3'", [2], bytes(24)), "bytes": npy("'|S3'", [2], bytes(6)), "object": npy("'|O'", [1], b"\x80\x04N."),
+                    "structured": npy("[('a', '<f4'), ('b', '<i8', (2,))]", [1], bytes(20)), "complex": npy("'<c8'", [1], bytes(8)),
+                    "u4": npy("'<u4'", [2], bytes(8)), "u2": npy("'<u2'", [2], bytes(4)), "u8": npy("'<u8'", [2], bytes(16)), "bool": npy("'|b1'", [2], bytes(2))}.items():
+    with zipfile.ZipFile("beside-%s.npz" % name, "w") as z:
+        z.writestr("extra.npy", array)
+        for key, (dtype, shape, raw) in outputs.items():
+            z.writestr(key + ".npy", npy("'<f4'", shape, raw))
+PY
+}
+
+test_tensors_nobody_asked_for_are_named_and_left_alone() {
+    write_tensors_nobody_asked_for
+    for file in beside-*; do
+        expect 0 "$GDNCTL" oracle compare gdn --inputs in.safetensors --outputs "$file"
+        out_has 'unknown tensors: extra'
+    done
+    for file in in-[A-Z]*; do
+        expect 0 "$GDNCTL" oracle compare gdn --inputs "$file" --outputs beside-U32.safetensors
+        out_has 'unknown tensors: extra'
+    done
+    expect 0 "$GDNCTL" oracle compare gdn --inputs in.safetensors --outputs beside-F8_E8M0.safetensors
+    out_has 'not read because of the dtype: extra (F8_E8M0)'
+    expect 0 "$GDNCTL" oracle compare gdn --inputs in.safetensors --outputs beside-text.npz --json
+python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["unread_tensors"] == [{"tensor": "extra", "dtype": "<U3"}]' "$WORK/out" ||
+        fail "unread_tensors: $(cat "$WORK/out")"
+}
+
+test_a_tensor_that_is_needed_must_have_a_dtype_that_can_be_read() {
+    write_tensors_nobody_asked_for
+    expect 9 "$GDNCTL" oracle compare gdn --inputs in.safetensors --outputs out-F8.safetensors
+    err_has "tensor 'out': gdnctl cannot read dtype F8_E4M3"
+    expect 9 "$GDNCTL" oracle compare gdn --inputs in-k.safetensors --outputs beside-U32.safetensors
+    err_has "tensor 'k': gdnctl cannot read dtype C64"
+}
+
+test_offsets_may_have_any_integer_dtype() {
+    write_tensors_nobody_asked_for
+    for file in cu-[UI]*; do expect 0 "$GDNCTL" oracle compare gdn --inputs "$file" --outputs beside-U32.safetensors; done
+    expect 9 "$GDNCTL" oracle compare gdn --inputs cu-huge.safetensors --outputs beside-U32.safetensors
+    err_has "tensor 'cu_seqlens': element 1 is 9223372036854775808, beyond the range of int64"
+}

@@ -170,9 +170,15 @@ struct GdnReport {
     std::optional<Worst> worst;  // of the tensor with the largest error / budget
     std::vector<NotCompared> not_compared;
     std::vector<std::string> unknown;  // tensors with a name that means nothing here
+    std::vector<UnreadTensor> unread;  // tensors that were left alone because of their dtype, whatever their names
     // Those of them that look like gradients; `reason` is the name under which they would be judged.
     std::vector<NotCompared> unjudged_gradients;
 };
+
+// Lists what `file` holds beside what was asked for, each name once: in `unknown` names that mean nothing to `meaning`,
+// in `unread` tensors that were left alone because of their dtype.
+void list_left_alone(const TensorFile& file, GdnName (*meaning)(std::string_view), std::vector<std::string>& unknown,
+                     std::vector<UnreadTensor>& unread);
 
 // Judges the tensors of `dump`. Errors are bad_input: a wrong shape or dtype, two tensors of one meaning.
 Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options);

@@ -118,6 +118,7 @@ struct LayerReport {
     std::optional<Worst> worst;
     std::vector<NotCompared> not_compared;
     std::vector<std::string> unknown;
+    std::vector<UnreadTensor> unread;
 };
 
 // Judges what `dump` holds of outputs, parts and gradients (with the cotangents of either file) as gdn_compare.h does.

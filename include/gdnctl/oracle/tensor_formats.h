@@ -1,5 +1,6 @@
 // .safetensors and .npy, from bytes and to bytes. Opening files and unzipping .npz archives is the caller's.
 //
+// Tensors of dtypes that cannot be read are listed by name, so that files may hold them beside those that are wanted.
 // Every malformed input is a bad_input error whose message begins with `what` (the file's name, or archive and member).
 #pragma once
 
@@ -16,18 +17,19 @@ namespace gdnctl::oracle {
 Status check_not_lfs_pointer(std::span<const std::uint8_t> bytes, std::string_view what);
 
 // Format: u64 little-endian header length N, N bytes of JSON, data. Offsets must cover the data without hole or
-// overlap.
+// overlap, those of unread tensors too.
 Result<TensorFile> parse_safetensors(std::span<const std::uint8_t> bytes, std::string_view what);
 // Tensors are laid out in the given order, the header is padded with spaces to a multiple of 8. Metadata keys are
 // sorted, so that equal contents give equal bytes.
 std::vector<std::uint8_t> serialize_safetensors(const TensorFile& file);
 
 struct NpyOptions {
-    bool u2_as_bf16 = false;  // read `<u2` as bfloat16 bit patterns instead of refusing it
+    bool u2_as_bf16 = false;  // read `<u2` as bfloat16 bit patterns instead of uint16
 };
 
 struct NpyArray {
-    Tensor tensor;
+    Tensor tensor;              // empty if `unread_dtype` is not
+    std::string unread_dtype;   // of an array that is left alone: its descr, or "structured"
     bool bf16_assumed = false;  // the file says `V2` (or u2), which has lost the type
 };
 

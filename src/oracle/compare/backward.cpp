@@ -94,13 +94,11 @@ Result<std::vector<double>> cotangent(const TensorFile& inputs, const TensorFile
 }
 
 bool has_gradient(const TensorFile& dump) {
-    return std::any_of(dump.tensors.begin(), dump.tensors.end(),
-                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
+    return dump.any_name([](std::string_view name) { return canonical_name(name).role == GdnRole::gradient; });
 }
 
 bool holds_gradient(const TensorFile& dump, std::string_view name, const GdnContract& c) {
-    return std::any_of(dump.tensors.begin(), dump.tensors.end(),
-                       [&](const NamedTensor& t) { return name_in_dump(dump, t.name, c).canonical == name; });
+    return dump.any_name([&](std::string_view other) { return name_in_dump(dump, other, c).canonical == name; });
 }
 
 // Whether the contract has an input of which this is the gradient, and the dump holds it.

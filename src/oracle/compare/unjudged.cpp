@@ -18,9 +18,8 @@ void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& repo
         const auto found = std::find_if(report.tensors.begin(), report.tensors.end(),
                                         [&](const TensorReport& t) { return t.canonical == wanted; });
         if (found != report.tensors.end()) continue;
-        const bool there = std::any_of(dump.tensors.begin(), dump.tensors.end(), [&](const NamedTensor& t) {
-            return name_in_dump(dump, t.name, r.contract.value).canonical == wanted;
-        });
+        const bool there = dump.any_name(
+            [&](std::string_view name) { return name_in_dump(dump, name, r.contract.value).canonical == wanted; });
         // Without an initial state nobody misses its gradient.
         if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
         report.not_compared.push_back(
@@ -46,9 +45,22 @@ void list_foreign(const GdnReference& r, const TensorFile& dump, GdnReport& repo
 
 }  // namespace
 
+void list_left_alone(const TensorFile& file, GdnName (*meaning)(std::string_view), std::vector<std::string>& unknown,
+                     std::vector<UnreadTensor>& unread) {
+    const auto add_unknown = [&](const std::string& name) {
+        if (meaning(name).role != GdnRole::unknown) return;
+        if (std::find(unknown.begin(), unknown.end(), name) == unknown.end()) unknown.push_back(name);
+    };
+    for (const NamedTensor& entry : file.tensors) add_unknown(entry.name);
+    for (const UnreadTensor& entry : file.unread) {
+        add_unknown(entry.name);
+        if (std::find(unread.begin(), unread.end(), entry) == unread.end()) unread.push_back(entry);
+    }
+}
+
 void list_unjudged(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    list_left_alone(dump, canonical_name, report.unknown, report.unread);
     for (const NamedTensor& entry : dump.tensors) {
-        if (canonical_name(entry.name).role == GdnRole::unknown) report.unknown.push_back(entry.name);
         const std::string_view like = gradient_that_resembles(entry.name);
         if (!like.empty()) report.unjudged_gradients.push_back({entry.name, std::string(like)});
     }

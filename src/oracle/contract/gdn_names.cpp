@@ -87,10 +87,18 @@ Result<const NamedTensor*> find_named(const TensorFile& file, std::string_view c
         }
         found = &entry;
     }
+    for (const UnreadTensor& entry : file.unread) {
+        if (meaning(entry.name).canonical != canonical) continue;
+        return fail(ErrorKind::bad_input,
+                    fmt::format("tensor '{}': gdnctl cannot read dtype {}", entry.name, entry.dtype),
+                    "store it as float32, float16 or bfloat16");
+    }
     return found;
 }
 
-bool holds_tensor(const TensorFile& file, std::string_view name) { return file.find(name) != nullptr; }
+bool holds_tensor(const TensorFile& file, std::string_view name) {
+    return file.any_name([name](std::string_view other) { return other == name; });
+}
 
 // A name without what libraries put before or after one to say that it is a gradient; empty: nothing was.
 std::string_view without_gradient_words(std::string_view name) {

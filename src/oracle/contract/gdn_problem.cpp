@@ -11,21 +11,6 @@
 
 namespace gdnctl::oracle {
 
-tl::unexpected<Error> wrong_tensor(std::string_view name, const std::string& expected, const Tensor& got) {
-    return fail(ErrorKind::bad_input, fmt::format("tensor '{}': expected {}, got {} {}", name, expected,
-                                                  text_of(got.shape), name_of(got.dtype)));
-}
-
-Result<std::vector<double>> floating_values(const Tensor& tensor, std::string_view name, const Shape& shape) {
-    if (tensor.shape != shape) {
-        return wrong_tensor(
-            name, fmt::format("{} {}", text_of(shape), is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32"),
-            tensor);
-    }
-    if (!is_floating(tensor.dtype)) return wrong_tensor(name, text_of(shape) + " of a floating dtype", tensor);
-    return to_f64(tensor);
-}
-
 namespace {
 
 constexpr std::int64_t k_most_rows_without_tokens = std::int64_t{1} << 20;
@@ -88,10 +73,9 @@ Status check_heads(const GdnDims& d, HeadMap map) {
 }
 
 Status read_cu_seqlens(const Tensor& cu, GdnProblem& p) {
-    if ((cu.dtype != DType::i64 && cu.dtype != DType::i32) || cu.shape.size() != 1 || cu.shape[0] < 1) {
-        return wrong_tensor("cu_seqlens", "[N+1] int64", cu);
-    }
-    const auto offsets = to_i64(cu);
+    const std::string expected = "[N+1] of an integer dtype";
+    if (cu.shape.size() != 1 || cu.shape[0] < 1) return wrong_tensor("cu_seqlens", expected, cu);
+    GDNCTL_TRY_ASSIGN(const auto offsets, integer_values(cu, "cu_seqlens", expected));
     if (offsets.front() != 0 || !std::is_sorted(offsets.begin(), offsets.end()) || offsets.back() > p.dims.T) {
         return fail(ErrorKind::bad_input,
                     fmt::format("tensor 'cu_seqlens': must rise from 0 to at most the {} tokens", p.dims.T));
@@ -126,8 +110,9 @@ Status take_lengths(std::string_view name, const std::vector<std::int64_t>& valu
 Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) {
     const GdnDims& d = p.dims;
     const auto given = static_cast<std::int64_t>(tensor.count());
-    const bool integral = tensor.dtype == DType::i64 || tensor.dtype == DType::i32;
-    std::vector<std::int64_t> values = integral ? to_i64(tensor) : std::vector<std::int64_t>{};
+    const std::string expected = name == "offsets" ? "[B*Hv+1], [B*Hv], [B+1] or [B] of an integer dtype"
+                                                   : "[B,Hv], [B*Hv] or [B] of an integer dtype";
+    GDNCTL_TRY_ASSIGN(auto values, integer_values(tensor, name, expected));
     if (name == "offsets" && (given == d.B + 1 || given == d.B * d.Hv + 1) && given != d.B * d.Hv && !values.empty()) {
         if (values.front() < 0 || !std::is_sorted(values.begin(), values.end())) {
             return fail(ErrorKind::bad_input, "tensor 'offsets': prefix sums must rise, from 0 or more");
@@ -136,12 +121,7 @@ Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) 
         values.pop_back();
     }
     const auto count = static_cast<std::int64_t>(values.size());
-    if (count != d.B && count != d.B * d.Hv) {
-        return wrong_tensor(name,
-                            name == "offsets" ? "[B*Hv+1], [B*Hv], [B+1] or [B] of int32 or int64"
-                                              : "[B,Hv], [B*Hv] or [B] of int32 or int64",
-                            tensor);
-    }
+    if (count != d.B && count != d.B * d.Hv) return wrong_tensor(name, expected, tensor);
     return take_lengths(name, values, d.B == 0 ? 1 : count / d.B, p);
 }
 
@@ -175,8 +155,11 @@ Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProble
     const bool logit = contract.beta_kind != BetaKind::prob;
     GDNCTL_TRY_ASSIGN(const Tensor* gate, find_gdn_tensor(file, contract.g_kind == GateKind::raw ? "a" : "g"));
     p.gate_dtype = gate->dtype;
-    GDNCTL_TRY_ASSIGN(const Tensor* b, find_gdn_tensor(file, "b"));
-    const std::string_view name = logit && b != nullptr ? "b" : "beta";
+    const Tensor* b = nullptr;
+    if (logit) {
+        GDNCTL_TRY_ASSIGN(b, find_gdn_tensor(file, "b"));
+    }
+    const std::string_view name = b != nullptr ? "b" : "beta";
     GDNCTL_TRY_ASSIGN(p.beta, required_values(file, name, per_head, logit ? "the contract says beta is a logit" : ""));
     return {};
 }

@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view k_magic = "\x93NUMPY";
 constexpr std::size_t k_alignment = 64;
 constexpr std::size_t k_max_dimensions = 32;
+constexpr std::string_view k_structured = "structured";
 
 // What the header's Python dict literal says.
 struct Description {
@@ -72,7 +73,10 @@ private:
     bool value(const std::string& key, Description& d) {
         if (key == "descr" && !d.has_descr) {
             d.has_descr = true;
-            if (peek() == '[') return stop("describes a structured dtype, which is not a tensor"), false;
+            if (peek() == '[') {
+                d.descr = k_structured;
+                return skip_list();
+            }
             const auto text = string();
             if (!text) return stop("has a malformed descr"), false;
             d.descr = *text;
@@ -95,6 +99,25 @@ private:
             return tuple(d.shape);
         }
         return stop(fmt::format("has an unexpected key '{}'", key)), false;
+    }
+    // A structured dtype: lists and tuples of strings and numbers, in one another.
+    bool skip_list() {
+        std::string open;
+        do {
+            const char c = peek();
+            if (c == '\'' || c == '"') {
+                if (!string()) return stop("has a malformed descr"), false;
+                continue;
+            }
+            if (c == '\0') return stop("has a malformed descr"), false;
+            if (c == '[' || c == '(') open += c == '[' ? ']' : ')';
+            if (c == ']' || c == ')') {
+                if (open.back() != c) return stop("has a malformed descr"), false;
+                open.pop_back();
+            }
+            ++m_at;
+        } while (!open.empty());
+        return true;
     }
     bool tuple(Shape& shape) {
         if (!take('(')) return stop("has a malformed shape"), false;
@@ -129,8 +152,9 @@ struct DescrRow {
     DType dtype;
 };
 constexpr DescrRow k_kinds[] = {
-    {"f8", DType::f64}, {"f4", DType::f32}, {"f2", DType::f16}, {"i8", DType::i64},     {"i4", DType::i32},
-    {"i2", DType::i16}, {"i1", DType::i8},  {"u1", DType::u8},  {"b1", DType::boolean}, {"V2", DType::bf16},
+    {"f8", DType::f64}, {"f4", DType::f32},     {"f2", DType::f16},  {"i8", DType::i64}, {"i4", DType::i32},
+    {"i2", DType::i16}, {"i1", DType::i8},      {"u8", DType::u64},  {"u4", DType::u32}, {"u2", DType::u16},
+    {"u1", DType::u8},  {"b1", DType::boolean}, {"V2", DType::bf16},
 };
 
 tl::unexpected<Error> malformed(std::string_view what, std::string_view detail) {
@@ -143,34 +167,16 @@ struct ElementType {
     bool bf16_assumed = false;
 };
 
-Result<ElementType> element_type(std::string_view descr, std::string_view what, const NpyOptions& options) {
-    if (descr == "O" || descr == "|O") {
-        return fail(ErrorKind::bad_input,
-                    fmt::format("{}: dtype |O holds pickled Python objects, which are not read", what),
-                    "save the array with a numeric dtype");
-    }
-    if (descr.size() < 3 || std::string_view("<>|=").find(descr.front()) == std::string_view::npos) {
-        return malformed(what, fmt::format("dtype '{}' cannot be read", descr));
-    }
-    ElementType type{DType::f32, descr.front() == '>', false};
+// nullopt: no tensor can be made of it.
+std::optional<ElementType> element_type(std::string_view descr, const NpyOptions& options) {
+    if (descr.size() < 3 || std::string_view("<>|=").find(descr.front()) == std::string_view::npos) return std::nullopt;
+    const bool big_endian = descr.front() == '>';
     const std::string_view kind = descr.substr(1);
-    if (kind == "u2") {
-        if (!options.u2_as_bf16) {
-            return fail(ErrorKind::bad_input, fmt::format("{}: dtype {} is uint16, not a float type", what, descr),
-                        "if these are bfloat16 bit patterns, say so with --u2-as-bf16");
-        }
-        return ElementType{DType::bf16, type.big_endian, true};
-    }
+    if (kind == "u2" && options.u2_as_bf16) return ElementType{DType::bf16, big_endian, true};
     const auto* row =
         std::find_if(std::begin(k_kinds), std::end(k_kinds), [&](const DescrRow& r) { return r.kind == kind; });
-    if (row == std::end(k_kinds)) {
-        return malformed(
-            what,
-            fmt::format("dtype '{}' cannot be read (f8, f4, f2, V2 as bfloat16, i8, i4, i2, i1, u1, b1 can)", descr));
-    }
-    type.dtype = row->dtype;
-    type.bf16_assumed = kind == "V2";
-    return type;
+    if (row == std::end(k_kinds)) return std::nullopt;
+    return ElementType{row->dtype, big_endian, kind == "V2"};
 }
 
 void swap_bytes(std::vector<std::uint8_t>& bytes, std::size_t width) {
@@ -205,6 +211,9 @@ std::string_view descr_of(DType dtype) {
         case DType::i32: return "<i4";
         case DType::i16: return "<i2";
         case DType::i8: return "|i1";
+        case DType::u64: return "<u8";
+        case DType::u32: return "<u4";
+        case DType::u16: return "<u2";
         case DType::u8: return "|u1";
         case DType::boolean: return "|b1";
     }
@@ -239,12 +248,13 @@ Result<NpyArray> parse_npy(std::span<const std::uint8_t> bytes, std::string_view
     HeaderParser parser(text.substr(prefix, header_size));
     const auto description = parser.parse();
     if (!description) return malformed(what, parser.error());
-    GDNCTL_TRY_ASSIGN(const ElementType type, element_type(description->descr, what, options));
+    const auto type = element_type(description->descr, options);
+    if (!type) return NpyArray{{}, description->descr.empty() ? "none" : description->descr, false};
     const auto count = element_count(description->shape);
     if (!count) return malformed(what, fmt::format("shape {} is too large", text_of(description->shape)));
 
     const std::size_t start = prefix + header_size;
-    const std::size_t width = size_of(type.dtype);
+    const std::size_t width = size_of(type->dtype);
     const std::size_t needed = *count * width;
     if (needed > bytes.size() - start) {
         return malformed(what,
@@ -254,8 +264,8 @@ Result<NpyArray> parse_npy(std::span<const std::uint8_t> bytes, std::string_view
         return malformed(what, fmt::format("{} bytes follow the array", bytes.size() - start - needed));
     }
     const auto data = bytes.subspan(start);
-    NpyArray array{{type.dtype, description->shape, {data.begin(), data.end()}}, type.bf16_assumed};
-    if (type.big_endian && width > 1) swap_bytes(array.tensor.bytes, width);
+    NpyArray array{{type->dtype, description->shape, {data.begin(), data.end()}}, {}, type->bf16_assumed};
+    if (type->big_endian && width > 1) swap_bytes(array.tensor.bytes, width);
     if (description->fortran_order && description->shape.size() > 1) {
         array.tensor.bytes = to_row_major(array.tensor.bytes, array.tensor.shape, width);
     }

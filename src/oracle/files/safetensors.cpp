@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -22,8 +23,9 @@ struct DTypeTag {
     DType dtype;
 };
 constexpr DTypeTag k_tags[] = {
-    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"I64", DType::i64},
-    {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},   {"U8", DType::u8},     {"BOOL", DType::boolean},
+    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16},      {"BF16", DType::bf16}, {"I64", DType::i64},
+    {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},        {"U64", DType::u64},   {"U32", DType::u32},
+    {"U16", DType::u16}, {"U8", DType::u8},   {"BOOL", DType::boolean},
 };
 
 // Unordered lookups in a header with very many tensors must not cost a scan each, hence not gdnctl::Json.
@@ -31,7 +33,8 @@ using Header = nlohmann::json;
 
 struct Entry {
     std::string name;
-    DType dtype = DType::f32;
+    std::string tag;                          // of the dtype, as the file has it
+    std::optional<DType> dtype = DType::f32;  // nullopt: it cannot be read
     Shape shape;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
@@ -93,13 +96,8 @@ Result<Entry> parse_entry(const std::string& name, const Header& value, std::str
     if (!dtype.is_string()) return malformed_tensor(what, name, "dtype is not a string");
     const auto* tag = std::find_if(std::begin(k_tags), std::end(k_tags),
                                    [&](const DTypeTag& row) { return row.tag == dtype.get_ref<const std::string&>(); });
-    if (tag == std::end(k_tags)) {
-        return malformed_tensor(
-            what, name,
-            fmt::format("dtype {} cannot be read (F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL can)",
-                        dtype.get_ref<const std::string&>()));
-    }
-    entry.dtype = tag->dtype;
+    entry.tag = dtype.get<std::string>();
+    entry.dtype = tag == std::end(k_tags) ? std::nullopt : std::optional(tag->dtype);
     GDNCTL_TRY_ASSIGN(entry.shape, parse_shape(value["shape"], what, name));
     const Header& offsets = value["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
@@ -109,13 +107,14 @@ Result<Entry> parse_entry(const std::string& name, const Header& value, std::str
     entry.begin = offsets[0].get<std::uint64_t>();
     entry.end = offsets[1].get<std::uint64_t>();
     if (entry.begin > entry.end) return malformed_tensor(what, name, "data_offsets end before they begin");
+    if (!entry.dtype) return entry;
     const auto count = element_count(entry.shape);
     if (!count) return malformed_tensor(what, name, fmt::format("shape {} is too large", text_of(entry.shape)));
-    if (entry.end - entry.begin != *count * size_of(entry.dtype)) {
+    if (entry.end - entry.begin != *count * size_of(*entry.dtype)) {
         return malformed_tensor(
             what, name,
-            fmt::format("{} {} needs {} bytes, data_offsets span {}", text_of(entry.shape), name_of(entry.dtype),
-                        *count * size_of(entry.dtype), entry.end - entry.begin));
+            fmt::format("{} {} needs {} bytes, data_offsets span {}", text_of(entry.shape), name_of(*entry.dtype),
+                        *count * size_of(*entry.dtype), entry.end - entry.begin));
     }
     return entry;
 }
@@ -185,9 +184,13 @@ Result<TensorFile> parse_safetensors(std::span<const std::uint8_t> bytes, std::s
     GDNCTL_TRY(check_cover(entries, 8 + header_size, bytes.size(), what));
     const std::span<const std::uint8_t> data = bytes.subspan(8 + header_size);
     for (Entry& entry : entries) {
+        if (!entry.dtype) {
+            file.unread.push_back({std::move(entry.name), std::move(entry.tag)});
+            continue;
+        }
         const auto part = data.subspan(entry.begin, entry.end - entry.begin);
         file.tensors.push_back(
-            {std::move(entry.name), {entry.dtype, std::move(entry.shape), {part.begin(), part.end()}}});
+            {std::move(entry.name), {*entry.dtype, std::move(entry.shape), {part.begin(), part.end()}}});
     }
     return file;
 }

@@ -1,5 +1,6 @@
 #include "gdnctl/oracle/tensor.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -21,7 +22,8 @@ struct DTypeRow {
 constexpr DTypeRow k_dtypes[] = {
     {DType::f64, 8, "float64", true},   {DType::f32, 4, "float32", true}, {DType::f16, 2, "float16", true},
     {DType::bf16, 2, "bfloat16", true}, {DType::i64, 8, "int64", false},  {DType::i32, 4, "int32", false},
-    {DType::i16, 2, "int16", false},    {DType::i8, 1, "int8", false},    {DType::u8, 1, "uint8", false},
+    {DType::i16, 2, "int16", false},    {DType::i8, 1, "int8", false},    {DType::u64, 8, "uint64", false},
+    {DType::u32, 4, "uint32", false},   {DType::u16, 2, "uint16", false}, {DType::u8, 1, "uint8", false},
     {DType::boolean, 1, "bool", false},
 };
 
@@ -118,6 +120,9 @@ void store_element(std::uint8_t* at, DType dtype, double x) {
         case DType::i32: store(at, saturated<std::int32_t>(x)); break;
         case DType::i16: store(at, saturated<std::int16_t>(x)); break;
         case DType::i8: store(at, saturated<std::int8_t>(x)); break;
+        case DType::u64: store(at, saturated<std::uint64_t>(x)); break;
+        case DType::u32: store(at, saturated<std::uint32_t>(x)); break;
+        case DType::u16: store(at, saturated<std::uint16_t>(x)); break;
         case DType::u8: store(at, saturated<std::uint8_t>(x)); break;
         case DType::boolean: store(at, static_cast<std::uint8_t>(x != 0 ? 1 : 0)); break;
     }
@@ -142,6 +147,7 @@ static_assert(std::endian::native == std::endian::little, "tensor bytes are used
 std::size_t size_of(DType dtype) { return row_of(dtype).size; }
 std::string_view name_of(DType dtype) { return row_of(dtype).name; }
 bool is_floating(DType dtype) { return row_of(dtype).floating; }
+bool is_integer(DType dtype) { return !is_floating(dtype) && dtype != DType::boolean; }
 
 std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
@@ -167,6 +173,9 @@ double element(const Tensor& tensor, std::size_t i) {
         case DType::i32: return load<std::int32_t>(at);
         case DType::i16: return load<std::int16_t>(at);
         case DType::i8: return load<std::int8_t>(at);
+        case DType::u64: return static_cast<double>(load<std::uint64_t>(at));
+        case DType::u32: return load<std::uint32_t>(at);
+        case DType::u16: return load<std::uint16_t>(at);
         case DType::u8: return *at;
         case DType::boolean: return *at != 0 ? 1 : 0;
     }
@@ -193,10 +202,17 @@ std::vector<double> to_f64(const Tensor& tensor) {
 }
 
 std::vector<std::int64_t> to_i64(const Tensor& tensor) {
+    constexpr auto k_most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     std::vector<std::int64_t> values(tensor.count());
     for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = tensor.dtype == DType::i64 ? load<std::int64_t>(tensor.bytes.data() + i * 8)
-                                               : static_cast<std::int64_t>(element(tensor, i));
+        switch (tensor.dtype) {
+            case DType::i64: values[i] = load<std::int64_t>(tensor.bytes.data() + i * 8); break;
+            case DType::u64:
+                values[i] =
+                    static_cast<std::int64_t>(std::min(load<std::uint64_t>(tensor.bytes.data() + i * 8), k_most));
+                break;
+            default: values[i] = static_cast<std::int64_t>(element(tensor, i)); break;
+        }
     }
     return values;
 }

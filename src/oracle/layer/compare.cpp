@@ -328,17 +328,10 @@ Result<LayerReport> judge_layer(const GdnLayer& layer, const LayerContract& cont
         GDNCTL_TRY_ASSIGN(auto tensor, judge_one(e, *entry, narrow, threads));
         report.tensors.push_back(std::move(tensor));
     }
-    for (const TensorFile* file : {&inputs, &dump}) {
-        for (const NamedTensor& entry : file->tensors) {
-            const GdnName name = layer_name(entry.name);
-            const bool listed =
-                std::find(report.unknown.begin(), report.unknown.end(), entry.name) != report.unknown.end();
-            if (name.role == GdnRole::unknown && !listed) report.unknown.push_back(entry.name);
-            if (file == &dump && name.role == GdnRole::gradient && !cotangents) {
-                report.not_compared.push_back(
-                    {entry.name, "neither file holds d_out, d_final_conv_state or d_final_state"});
-            }
-        }
+    for (const TensorFile* file : {&inputs, &dump}) list_left_alone(*file, layer_name, report.unknown, report.unread);
+    for (const NamedTensor& entry : dump.tensors) {
+        if (layer_name(entry.name).role != GdnRole::gradient || cotangents) continue;
+        report.not_compared.push_back({entry.name, "neither file holds d_out, d_final_conv_state or d_final_state"});
     }
     conclude(report);
     return report;

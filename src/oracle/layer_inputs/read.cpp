@@ -250,7 +250,7 @@ Status check_layer_heads(const GdnDims& d) {
 Result<GdnLayer> read_layer(const TensorFile& file, const LayerContract& contract) {
     GdnLayer p;
     for (const std::string_view name : {"cu_seqlens", "lengths", "offsets"}) {
-        if (file.find(name) == nullptr) continue;
+        if (!file.any_name([&](std::string_view other) { return other == name; })) continue;
         return fail(ErrorKind::bad_input, fmt::format("tensor '{}': the layer takes whole batch rows", name),
                     "give each sequence a batch row, or a file, of its own");
     }

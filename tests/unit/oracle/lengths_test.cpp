@@ -220,3 +220,39 @@ TEST_CASE("hint: masked tokens that still decay the state, and lengths that are 
     REQUIRE_FALSE(other.hints.empty());
     CHECK(other.hints[0].text == "matches if tokens beyond the given lengths are not masked at all");
 }
+
+TEST_CASE("lengths: sizes may have any integer dtype") {
+    for (const DType dtype :
+         {DType::i64, DType::i32, DType::i16, DType::i8, DType::u64, DType::u32, DType::u16, DType::u8}) {
+        CAPTURE(name_of(dtype));
+        TensorFile inputs = make_inputs(padded_case());
+        inputs.tensors.push_back({"lengths", from_f64(std::vector<double>{30, 17}, {2}, dtype)});
+        auto contract = resolve_contract("marin", inputs.metadata, {});
+        REQUIRE(contract);
+        const auto problem = read_problem(inputs, *contract);
+        REQUIRE(problem);
+        CHECK(problem->sequences[0].end == 30);
+        CHECK(problem->sequences[1].end == 67);
+    }
+    for (const DType dtype : {DType::f32, DType::boolean}) {
+        TensorFile inputs = make_inputs(padded_case());
+        inputs.tensors.push_back({"lengths", from_f64(std::vector<double>{1, 1}, {2}, dtype)});
+        CHECK(error_of(inputs).find("tensor 'lengths': expected [B,Hv], [B*Hv] or [B] of an integer dtype") == 0);
+    }
+}
+
+TEST_CASE("lengths: a size beyond int64 is refused with its value") {
+    TensorFile inputs = make_inputs(padded_case());
+    Tensor lengths = from_f64(std::vector<double>{3, 0}, {2}, DType::u64);
+    std::fill(lengths.bytes.begin() + 8, lengths.bytes.end(), std::uint8_t{0xFF});
+    inputs.tensors.push_back({"lengths", lengths});
+    CHECK(error_of(inputs) == "tensor 'lengths': element 1 is 18446744073709551615, beyond the range of int64");
+}
+
+TEST_CASE("lengths: a tensor of an unreadable dtype is refused only where it is asked for") {
+    TensorFile inputs = make_inputs(padded_case());
+    inputs.unread = {{"scales", "F8_E8M0"}, {"out", "F4"}, {"b", "<U5"}};
+    CHECK(error_of(inputs).empty());
+    inputs.unread = {{"lengths", "F8_E4M3"}};
+    CHECK(error_of(inputs) == "tensor 'lengths': gdnctl cannot read dtype F8_E4M3");
+}

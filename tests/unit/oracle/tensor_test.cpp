@@ -44,6 +44,9 @@ TEST_CASE("tensor: integers saturate and booleans are 0 or 1") {
     const std::vector<double> values = {-1e20, -1.5, 2.5, 300, 1e20};
     CHECK(to_f64(from_f64(values, {5}, DType::i8)) == std::vector<double>{-128, -2, 2, 127, 127});
     CHECK(to_f64(from_f64(values, {5}, DType::u8)) == std::vector<double>{0, 0, 2, 255, 255});
+    CHECK(to_f64(from_f64(values, {5}, DType::u16)) == std::vector<double>{0, 0, 2, 300, 65535});
+    CHECK(to_f64(from_f64(values, {5}, DType::u32)) == std::vector<double>{0, 0, 2, 300, 4294967295});
+    CHECK(to_f64(from_f64(values, {5}, DType::u64))[4] > 1e9);
     CHECK(to_f64(from_f64(values, {5}, DType::boolean)) == std::vector<double>{1, 1, 1, 1, 1});
     CHECK(to_i64(from_f64(values, {5}, DType::i32)) ==
           std::vector<std::int64_t>{std::numeric_limits<std::int32_t>::min(), -2, 2, 300,
