@@ -48,7 +48,8 @@ public:
         if (!fault) {
             GDNCTL_TRY_ASSIGN(fault, m_run.collect(outputs));
         }
-        if (!fault && oracle::has_gradients(outputs)) {
+        // A run that failed does not show that there are none: the pass is timed, and says what is wrong.
+        if (fault || oracle::has_gradients(outputs)) {
             passes.push_back(std::make_unique<ProgramPass>(oracle::Pass::backward, task, m_run));
         }
         return passes;

@@ -80,7 +80,9 @@ std::string Bench::text() const {
         std::string name = label_of(e);
         if (name.size() >= 22) name += "\n" + std::string(22, ' ');
         if (!e.verified) {
-            out += fmt::format("{:<22}no time, because the result is wrong: {}\n", name, e.reason);
+            const bool died = e.fault && e.fault->kind == oracle::KernelFaultKind::crashed;
+            out += fmt::format("{:<22}no time, because the {}: {}\n", name, died ? "kernel died" : "result is wrong",
+                               e.reason);
             if (e.fault) out += oracle_kernel::quoted_output(*e.fault);
             continue;
         }

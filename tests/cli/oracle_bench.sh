@@ -171,7 +171,7 @@ test_a_kernel_that_is_wrong_or_fails_has_no_time() {
     expect 1 bench --kernel src:kernel.c --json
     jq -e '.forward.fault.kind == "CRASHED" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "no fault"
     expect 1 bench --kernel src:kernel.c
-    out_has 'no time, because the result is wrong: CRASHED'
+    out_has 'no time, because the kernel died: CRASHED'
     spoiled 'for (volatile int x = 1; x;) {}'
     expect 124 bench --kernel src:kernel.c --time-limit 0.3
     out_has 'TIMED_OUT'
@@ -246,6 +246,12 @@ SH
     jq -e '.forward.fault.kind == "INCOMPLETE" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "no outputs"
     expect 1 bench --kernel 'cmd:echo no; exit 3;'
     out_has 'CRASHED'
+    sed '2s/.*/grep -aq d_out "$1" \&\& { echo no memory; exit 1; }/' run.sh >dies.sh
+    expect 1 bench --kernel 'cmd:sh dies.sh' --rounds 1
+    out_has 'backward' && out_has 'no time, because the kernel died: CRASHED' && out_has '| no memory'
+    expect 1 bench --kernel 'cmd:sh dies.sh' --rounds 1 --json
+    jq -e '.forward.verified and .backward.fault.kind == "CRASHED" and .backward.median_ms == null' "$WORK/out" >/dev/null ||
+        fail "a program that dies in its backward pass"
     expect 124 bench --kernel 'cmd:sleep 30;' --time-limit 0.3
     expect 2 bench --kernel cmd:
     err_has 'cmd: names no command'

@@ -258,6 +258,7 @@ SH
     expect 1 verify --kernel 'cmd:echo broke; false'
     verdict_is CRASHED
     out_has '| broke'
+    ! grep -q 'has none: .*backward' "$WORK/out" || fail "a program that died is said to have no backward"
     expect 1 verify --kernel 'cmd:true'
     verdict_is INCOMPLETE
     out_has 'wrote no outputs file'
