@@ -82,10 +82,11 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     if (!selection.allow_cpu) device += k_require_tpu;
 
     // Every step uses one environment: the active one, or the project's, which uv creates on a fresh worker.
+    const std::string workdir = text::shell_quote(target.test->workdir);
     const std::string before =
         "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; "
         "export UV_PROJECT_ENVIRONMENT=$venv; cd " +
-        text::shell_quote(target.test->workdir);
+        workdir + " || { step=\"find \"" + workdir + "\", which is not there\"; exit 1; }";
     const std::string sync =
         "if [ -n \"${VIRTUAL_ENV:-}\" ]; then uv sync --active --extra=tpu --group test; "
         "else uv sync --extra=tpu --group test; fi" +
