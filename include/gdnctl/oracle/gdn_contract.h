@@ -50,6 +50,7 @@ struct GdnContract {
     bool matmul_of_inputs = false;  // until the inputs are read, which decide what `matmul` is
     SumDType gate_sum = SumDType::f32;
     StateDType state_dtype = StateDType::f32;
+    bool state_of_inputs = false;  // as matmul_of_inputs
     EmptySequence empty = EmptySequence::passthrough;
     std::optional<ExpClip> exp_clip;
     int chunk = 64;  // the device's chunk length: budget of chunked forms, later localisation

@@ -100,6 +100,17 @@ Problem assign_matmul(GdnContract& c, std::string_view text) {
     return problem;
 }
 
+Problem assign_state_dtype(GdnContract& c, std::string_view text) {
+    c.state_of_inputs = text == k_of_inputs;
+    if (c.state_of_inputs) {
+        c.state_dtype = StateDType::f32;
+        return std::nullopt;
+    }
+    auto problem = assign(c.state_dtype, k_state_dtypes, text);
+    if (problem) *problem += fmt::format(", {}", k_of_inputs);
+    return problem;
+}
+
 // "80": sums of gates to +-80; "+80": each gate to at most 80.
 Problem assign_clip(std::optional<ExpClip>& target, std::string_view text) {
     target.reset();
@@ -160,8 +171,8 @@ constexpr Field k_fields[] = {
      [](const C& c) { return fmt::format("{}", c.chunk); }},
     {"gate_sum", [](C& c, S s) { return assign(c.gate_sum, k_gate_sums, s); },
      [](const C& c) { return word_of(k_gate_sums, c.gate_sum); }},
-    {"state_dtype", [](C& c, S s) { return assign(c.state_dtype, k_state_dtypes, s); },
-     [](const C& c) { return word_of(k_state_dtypes, c.state_dtype); }},
+    {"state_dtype", [](C& c, S s) { return assign_state_dtype(c, s); },
+     [](const C& c) { return c.state_of_inputs ? std::string(k_of_inputs) : word_of(k_state_dtypes, c.state_dtype); }},
 };
 
 // Fields in which a named contract differs from GdnContract's initial values.
@@ -200,8 +211,8 @@ const std::vector<NamedContract>& named_contracts() {
           {"out_dtype", "query"},
           {"matmul", "bf16"},
           {"state_dtype", "bf16"}}},
-        // W, U and the state that each chunk hands over are kept in bf16.
-        {"maxtext", {{"out_dtype", "query"}, {"matmul", "bf16"}, {"state_dtype", "bf16"}}},
+        // W, U and the state that each chunk hands over are kept in the dtype of the inputs.
+        {"maxtext", {{"out_dtype", "query"}, {"matmul", "input"}, {"state_dtype", "input"}}},
     };
     return k_contracts;
 }

@@ -179,10 +179,9 @@ Status read_scale(const TensorFile& file, ResolvedContract& contract) {
     return {};
 }
 
-// `matmul` where the contract leaves it to the inputs: the 16 bits that hold all of q, k and v, however they are
-// stored.
-Status read_matmul(const GdnProblem& p, ResolvedContract& contract) {
-    if (!contract.value.matmul_of_inputs) return {};
+// `matmul` and `state_dtype` where the contract leaves them to the inputs: the 16 bits that hold all of q, k and v,
+// however they are stored. A state is kept in bf16 or f32.
+Status read_roundings(const GdnProblem& p, ResolvedContract& contract) {
     const std::array operands = {&p.q, &p.k, &p.v};
     const auto hold = [&](DType dtype) {
         return std::all_of(operands.begin(), operands.end(), [&](const std::vector<double>* values) {
@@ -190,15 +189,20 @@ Status read_matmul(const GdnProblem& p, ResolvedContract& contract) {
                                [&](double x) { return !std::isfinite(x) || rounded_to(x, dtype) == x; });
         });
     };
-    std::string origin;
-    for (const ContractField& f : contract.fields) {
-        if (f.name == "matmul") origin = fmt::format("{}: matmul=input", f.origin);
+    const auto left_open = [](const ContractField& f) {
+        return (f.name == "matmul" || f.name == "state_dtype") && f.value == "input";
+    };
+    for (const ContractField& f : std::vector<ContractField>(contract.fields)) {
+        if (!left_open(f)) continue;
+        const bool bf16 = p.qk_dtype != DType::f16 && hold(DType::bf16);
+        const bool f16 = f.name == "matmul" && !bf16 && hold(DType::f16);
+        GDNCTL_TRY(set_field(contract, f.name,
+                             bf16  ? "bf16"
+                             : f16 ? "f16"
+                                   : "f32",
+                             fmt::format("{}: {}=input", f.origin, f.name)));
     }
-    return set_field(contract, "matmul",
-                     p.qk_dtype != DType::f16 && hold(DType::bf16) ? "bf16"
-                     : hold(DType::f16)                            ? "f16"
-                                                                   : "f32",
-                     origin);
+    return {};
 }
 
 }  // namespace
@@ -298,7 +302,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY_ASSIGN(p.k, floating_values(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
     GDNCTL_TRY_ASSIGN(p.v, floating_values(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
     GDNCTL_TRY(read_gates(file, contract.value, p));
-    GDNCTL_TRY(read_matmul(p, contract));
+    GDNCTL_TRY(read_roundings(p, contract));
     mask_heads(contract.value, p);
     GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
     if (state != nullptr) {

@@ -84,8 +84,8 @@ TEST_CASE("contract: every field of every named one") {
           "none"},
          "bf16"},
         {"maxtext",
-         {"equal", "B,H,K,V", "log", "prob", norm, "1e-06", root, "none", "query", "bf16", "passthrough", "none"},
-         "bf16"},
+         {"equal", "B,H,K,V", "log", "prob", norm, "1e-06", root, "none", "query", "input", "passthrough", "none"},
+         "input"},
     };
     std::vector<std::string> names;
     for (const Named& named : all) {
