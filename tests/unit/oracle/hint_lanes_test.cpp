@@ -1,4 +1,6 @@
 // Hints and places where some heads or sequences alone are wrong.
+#include <functional>
+
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
@@ -41,6 +43,11 @@ void expect_named(const GdnReference& r, const GdnOutputs& wrong, std::string_vi
 std::size_t size_of_state(const GdnReference& r) {
     return static_cast<std::size_t>(r.problem.dims.dk * r.problem.dims.dv);
 }
+
+// An element of out (row: token) or of final_state.
+struct Site {
+    std::int64_t sequence, head, row, column;
+};
 
 // The results if the initial state of lane i were that of lane from[i].
 GdnOutputs with_states_of(const GdnReference& r, const std::vector<std::size_t>& from) {
@@ -163,6 +170,52 @@ TEST_CASE("hint: a tensor of zeros is called that") {
     expect_named(r, zeros, "carry", "final_state is exactly 0 throughout");
     std::fill(zeros.out.begin(), zeros.out.end(), 0.0);
     expect_named(r, zeros, "output", "out and final_state are exactly 0 throughout");
+}
+
+TEST_CASE("hint: what is exactly 0 of out and final_state is named, before any theory") {
+    const auto clear = [](GdnOutputs& x, const GdnReference& r, const std::function<bool(Site)>& out,
+                          const std::function<bool(Site)>& state) {
+        const auto& d = r.problem.dims;
+        for (std::size_t i = 0; i < x.out.size(); ++i) {
+            const auto n = static_cast<std::int64_t>(i);
+            const std::int64_t row = n / d.dv / d.Hv;
+            if (out({row / d.T, n / d.dv % d.Hv, row % d.T, n % d.dv})) x.out[i] = 0;
+        }
+        for (std::size_t i = 0; i < x.final_state.size(); ++i) {
+            const auto n = static_cast<std::int64_t>(i);
+            const std::int64_t lane = n / d.dv / d.dk;
+            if (state({lane / d.Hv, lane % d.Hv, n / d.dv % d.dk, n % d.dv})) x.final_state[i] = 0;
+        }
+    };
+    struct Zeros {
+        std::string_view text, stage;
+        std::function<bool(Site)> out, state;
+    };
+    const auto never = [](Site) { return false; };
+    const auto head_1 = [](Site l) { return l.head == 1; };
+    const auto batch_1 = [](Site l) { return l.sequence == 1; };
+    const GdnReference r = sized_lanes({2, 130, 2, 4, 16, 16});
+    for (const Zeros& z : {
+             Zeros{"out and final_state of value head 1 are exactly 0", "tile", head_1, head_1},
+             {"out and final_state of batch row 1 are exactly 0", "tile", batch_1, batch_1},
+             {"out of batch row 1 is exactly 0", "tile", batch_1, never},
+             {"final_state of value head 1 is exactly 0", "carry", never, head_1},
+             {"final_state is exactly 0 in 1 of 16 rows (row 15)", "tile", never, [](Site l) { return l.row == 15; }},
+             {"out is exactly 0 in 8 of 16 columns of v (columns 8 to 15)", "tile",
+              [](Site l) { return l.column >= 8; }, never},
+             {"out is exactly 0 in 520 rows (first in sequence 0, value head 0, tokens t with t % 2 = 0)", "tile",
+              [](Site l) { return l.row % 2 == 0; }, never},
+             {"out is exactly 0 in 256 rows (first in sequence 0, value head 0, tokens t with t % 64 from 48 to 63)",
+              "tile", [](Site l) { return l.row % 64 >= 48; }, never},
+             {"tokens 3, 10 to 12, 77): consistent with rows that were never written", "tile",
+              [](Site l) { return l.row == 3 || (l.row >= 10 && l.row <= 12) || l.row == 77; }, never},
+         }) {
+        CAPTURE(z.text);
+        GdnOutputs x = r.truth;
+        clear(x, r, z.out, z.state);
+        expect_named(r, x, z.stage, z.text);
+        CHECK(judged(r, outputs_of(r, x)).hints.front().text.find("exactly 0") != std::string::npos);
+    }
 }
 
 TEST_CASE("hint: alpha in the place of g makes the inputs unstable, and is recognised") {
