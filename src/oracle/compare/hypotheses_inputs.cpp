@@ -1,6 +1,7 @@
 // Mistakes made before the first product: what the tensors mean, and how they are prepared.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -273,6 +274,15 @@ void add_gates(Hypotheses& all) {
     add_prepared(all, "gate", "g is clamped to [-1, 0]", [](Lane& lane) {
         for (double& g : lane.gate) g = std::clamp(g, -1.0, 0.0);
     });
+    add_given(all, "gate", "the sums of gates inside a chunk are clipped to +-80 (declare it: --set exp_clip=80)",
+              [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  constexpr double k_clip = 80;  // Marin's
+                  const double sum = std::accumulate(in.gate.begin(), in.gate.end(), 0.0,
+                                                     [](double s, double g) { return s + std::fabs(g); });
+                  const bool none = !c.exp_clip && (c.g_kind != GateKind::log || sum >= k_clip);
+                  c.exp_clip = ExpClip{k_clip, false};
+                  return none;
+              });
     add_prepared(all, "gate", "positive g are clamped to 0", [](Lane& lane) {
         for (double& g : lane.gate) g = std::min(g, 0.0);
     });

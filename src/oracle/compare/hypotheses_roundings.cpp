@@ -79,10 +79,24 @@ void add_roundings(Hypotheses& all) {
     const auto bf16 = [](std::vector<double>& x) {
         for (double& value : x) value = rounded_to(value, DType::bf16);
     };
-    add_prepared(all, "rounding", "normalised q and k are rounded to bf16", [bf16](Lane& lane) {
+    const auto declared = [](const LaneInputs& in, const GdnContract& c) {
+        const bool narrow = in.qk_dtype == DType::bf16 || in.qk_dtype == DType::f16;
+        return narrow && c.l2norm != L2Norm::off && c.rounding == NormRounding::none;
+    };
+    add_given(all, "rounding", "normalised q and k are rounded to their dtype (declare it: --set rounding=input)",
+              [declared](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  const bool none = declared(in, c);
+                  c.rounding = NormRounding::input;
+                  return none;
+              });
+    add_given(all, "rounding", "normalised q and k are rounded to bf16",
+              [declared](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  return in.qk_dtype != DType::bf16 || !declared(in, c);
+              });
+    all.back().prepared = [bf16](Lane& lane) {
         bf16(lane.q);
         bf16(lane.k);
-    });
+    };
     add_prepared(all, "rounding", "q is rounded to bf16", [bf16](Lane& lane) { bf16(lane.q); });
     add_prepared(all, "rounding", "k is rounded to bf16", [bf16](Lane& lane) { bf16(lane.k); });
     add_prepared(all, "rounding", "v is rounded to bf16", [bf16](Lane& lane) { bf16(lane.v); });

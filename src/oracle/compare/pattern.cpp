@@ -153,9 +153,12 @@ private:
     std::optional<Diagnosis> few_places() const {
         if (!m_evidence.out || !m_out_wrong) return state_columns();
         const WrongPlaces places = wrong_places();
-        if (places.elements > 0 && places.elements <= 3) {
-            return guess({"tile"}, fmt::format("{} elements alone are wrong: consistent with one lane, or a race",
-                                               places.elements));
+        const bool state_right = !m_evidence.state || m_lane->final_state.value_or(0) <= k_ok_band;
+        if (places.elements > 0 && places.elements <= 3 && state_right) {
+            return guess({"tile"}, fmt::format("{}: consistent with one lane, or a race",
+                                               places.elements == 1
+                                                   ? "one element alone is wrong"
+                                                   : fmt::format("{} elements alone are wrong", places.elements)));
         }
         if (places.rows == 1 && m_end - m_begin > 1 && !m_state_wrong) {
             return guess({"tile", "intra", "output"},
@@ -168,15 +171,17 @@ private:
         if (!m_evidence.out || !m_out_wrong) return std::nullopt;
         const std::size_t wide = wrong_places().columns;
         if (m_dv < 8 || wide == 0 || wide * 2 > m_dv) return std::nullopt;
+        // A final state that is wrong in more columns shows that out has too few digits, not that a tile is wrong.
+        if (m_evidence.state && wrong_in_state().columns > wide) return std::nullopt;
         return guess(
             {"tile"},
             fmt::format("{} of {} columns of v are wrong, the others right: consistent with one tile", wide, m_dv));
     }
 
-    std::optional<Diagnosis> state_columns() const {
-        if (!m_evidence.state || m_dv < 8) return std::nullopt;
+    WrongPlaces wrong_in_state() const {
         const auto dk = static_cast<std::size_t>(m_r.problem.dims.dk);
         const Evidence& e = *m_evidence.state;
+        WrongPlaces places;
         std::vector<bool> columns(m_dv, false);
         std::vector<bool> rows(dk, false);
         for (std::size_t x = 0; x < dk; ++x) {
@@ -185,10 +190,19 @@ private:
                 if (std::fabs((*e.got)[at] - (*e.want)[at]) <= k_ok_band * e.budgets[m_group].max_abs) continue;
                 columns[j] = true;
                 rows[x] = true;
+                ++places.elements;
             }
         }
-        const auto wide = static_cast<std::size_t>(std::count(columns.begin(), columns.end(), true));
-        const auto high = static_cast<std::size_t>(std::count(rows.begin(), rows.end(), true));
+        places.columns = static_cast<std::size_t>(std::count(columns.begin(), columns.end(), true));
+        places.rows = static_cast<std::size_t>(std::count(rows.begin(), rows.end(), true));
+        return places;
+    }
+
+    std::optional<Diagnosis> state_columns() const {
+        if (!m_evidence.state || m_dv < 8) return std::nullopt;
+        const auto dk = static_cast<std::size_t>(m_r.problem.dims.dk);
+        const std::size_t wide = wrong_in_state().columns;
+        const std::size_t high = wrong_in_state().rows;
         if (wide * 2 <= m_dv) {
             return guess({"tile", "carry"},
                          fmt::format("{} of {} columns of final_state are wrong, the others right: consistent with "

@@ -68,6 +68,41 @@ TEST_CASE("precision: rounded operands are told by final_state where out hides t
     }
 }
 
+TEST_CASE("precision: rounded operands are no tile where few values of out are wrong beside its own rounding") {
+    for (const std::int64_t seed : {1, 5, 7, 23}) {
+        CAPTURE(seed);
+        GdnCase c = serving();
+        c.dims = {1, 50, 2, 2, 16, 32};
+        c.seed = static_cast<std::uint64_t>(seed);
+        const GdnReference strict = reference_for(make_inputs(c));
+        const GdnReport report = judged(strict, served(strict, with_operands(strict, Matmul::bf16)));
+        CHECK(report.verdict == Verdict::wrong);
+        CHECK(report.stage == "rounding");
+    }
+}
+
+TEST_CASE("precision: normalised q and k that are rounded are told, with the field that declares it") {
+    const TensorFile inputs = make_inputs(serving());
+    const GdnReference declared = reference_for(inputs, "marin", {"rounding=input"});
+    const GdnOutputs x = run_recurrent64(declared.problem, declared.contract.value, 2);
+    for (const DType out : {DType::f32, DType::bf16}) {
+        const GdnReference strict = reference_for(inputs, "marin", {out == DType::f32 ? "out_dtype=f32" : "chunk=64"});
+        expect_rounding(judged(strict, served(strict, x, out)), "--set rounding=input");
+    }
+}
+
+TEST_CASE("contract: maxtext rounds as its inputs are stored") {
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+        GdnCase c = serving();
+        c.dtype = dtype;
+        TensorFile inputs = make_inputs(c);
+        for (const char* field : {"matmul", "state_dtype"}) inputs.metadata.erase(field);
+        const GdnReference r = reference_for(inputs, "maxtext");
+        CHECK(r.contract.value.matmul == (dtype == DType::bf16 ? Matmul::bf16 : Matmul::f32));
+        CHECK(r.contract.value.state_dtype == (dtype == DType::bf16 ? StateDType::bf16 : StateDType::f32));
+    }
+}
+
 TEST_CASE("precision: A_log in bf16 is told, and how to declare it") {
     GdnCase c = serving({"g_kind=raw", "beta_kind=logit"});
     c.gate = GateRecipe::raw;
