@@ -134,6 +134,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY_ASSIGN(auto report,
                       oracle::judge(reference, outputs, {options.rtol, options.atol, !options.no_hints, threads}));
+    report.outputs_are_truth = oracle::is_written_truth(outputs, report);
     oracle::list_left_alone(inputs, oracle::canonical_name, report.unknown, report.unread);
     if (options.html) {
         GDNCTL_TRY(atomic_replace(context.cwd / *options.html, oracle_html::page(reference, report)));

@@ -169,6 +169,9 @@ std::string tensor_text(const TensorReport& t) {
     std::string line = fmt::format("{:<15} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name,
                                    oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
                                    t.error_over_budget, t.rms_ratio, t.max_abs);
+    if (t.by_budget != t.verdict && t.verdict == Verdict::ok) {
+        line += fmt::format("  ({} by the budget)", oracle::name_of(t.by_budget));
+    }
     // Beyond that, a distance in ULPs says nothing that rms does not.
     if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
     if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
@@ -268,9 +271,11 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     if (!cotangent.empty()) text += fmt::format("cotangent: {} (gradients agree with it best)\n", cotangent);
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
     text += diagnosis_text(reference, report);
-    text += fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
-                        report.reason);
-    return text;
+    if (report.outputs_are_truth) {
+        text += "note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here\n";
+    }
+    return text + fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
+                              report.reason);
 }
 
 Json tensor_json(const TensorReport& t) {
@@ -281,6 +286,7 @@ Json tensor_json(const TensorReport& t) {
     object["dtype"] = oracle::name_of(t.stored);
     object["judged_as"] = oracle::name_of(t.judged);
     object["verdict"] = oracle::name_of(t.verdict);
+    object["budget_verdict"] = oracle::name_of(t.by_budget);
     object["error_over_budget"] = number(t.error_over_budget);
     object["budget_rms_ratio"] = number(t.budget_relative);
     object["max_abs"] = number(t.max_abs);
@@ -328,6 +334,7 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["place"] = place_json(report.place);
     object["worst"] = worst_json(report.worst);
     object["forward_only"] = !has_gradients(report);
+    object["outputs_are_truth"] = report.outputs_are_truth;
     object["cotangent_rounded"] = oracle::cotangent_rounded(reference);
     const std::string cotangent = oracle::cotangent_used(reference);
     object["cotangent"] = cotangent.empty() ? Json() : Json(cotangent);

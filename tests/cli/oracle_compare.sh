@@ -332,3 +332,56 @@ test_offsets_may_have_any_integer_dtype() {
     expect 9 "$GDNCTL" oracle compare gdn --inputs cu-huge.safetensors --outputs beside-U32.safetensors
     err_has "tensor 'cu_seqlens': element 1 is 9223372036854775808, beyond the range of int64"
 }
+
+# Writes wrong.safetensors: out and final_state of x.safetensors in fp32, times 1.003.
+off_by_a_little() {
+    python3 - <<'PY'
+import json, struct
+b = open("x.safetensors", "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+h = json.loads(b[8:8 + n])
+header, data = {}, b""
+for name in ("out", "final_state"):
+    begin, end = h[name]["data_offsets"]
+    values = struct.unpack(f"<{(end - begin) // 8}d", b[8 + n + begin:8 + n + end])
+    more = struct.pack(f"<{len(values)}f", *(1.003 * x for x in values))
+    header[name] = {"dtype": "F32", "shape": h[name]["shape"], "data_offsets": [len(data), len(data) + len(more)]}
+    data += more
+text = json.dumps(header).encode()
+open("wrong.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+PY
+}
+
+test_tolerances_that_accept_what_the_budget_refuses_say_both() {
+    "$GDNCTL" oracle run gdn --shape 1,2,4,130,32,32 --set head_map=interleaved --out x.safetensors >/dev/null 2>&1
+    off_by_a_little
+    local both=(compare --inputs x.safetensors --outputs wrong.safetensors)
+    expect 1 "${both[@]}"
+    expect 0 "${both[@]}" --rtol 1e-2 --atol 1e-2
+    out_has 'verdict: OK: within rtol 0.01 and atol 0.01; by the error budget it would be WRONG: '
+    grep -q '^out .* OK .*(WRONG by the budget)$' "$WORK/out" || fail "the line of out hides the refusal"
+    expect 0 "${both[@]}" --rtol 1e-2 --atol 1e-2 --json
+    jq -e '.verdict == "OK" and (.reason | test("budget it would be WRONG")) and
+           (.tensors | all(.verdict == "OK" and .budget_verdict == "WRONG"))' "$WORK/out" >/dev/null ||
+        fail "the JSON hides the refusal"
+    expect 0 compare --inputs x.safetensors --outputs x.safetensors --rtol 1e-2 --atol 1e-2 --json
+    jq -e '.reason == "" and (.tensors | all(.budget_verdict == "OK"))' "$WORK/out" >/dev/null || fail "a false refusal"
+}
+
+test_a_truth_file_as_outputs_is_said() {
+    local note='note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here'
+    for name in x.safetensors x.npz; do
+        "$GDNCTL" oracle run gdn --shape 1,2,4,130,32,32 --set head_map=interleaved --backward --out $name >/dev/null 2>&1
+        expect 0 compare --inputs $name --outputs $name --set head_map=interleaved
+        out_has "$note"
+        expect 0 compare --inputs $name --outputs $name --set head_map=interleaved --json
+        jq -e '.outputs_are_truth' "$WORK/out" >/dev/null || fail "$name: not in the JSON"
+    done
+    # Results of a kernel of ours in such a file, or of another with the truth's inputs, are no truth.
+    "$GDNCTL" oracle run gdn --inputs x.safetensors --method chunk --out chunk.safetensors >/dev/null 2>&1
+    off_by_a_little
+    for name in chunk wrong; do
+        "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs $name.safetensors --json >json 2>/dev/null
+        jq -e '.outputs_are_truth | not' json >/dev/null || fail "$name is called the truth"
+    done
+}

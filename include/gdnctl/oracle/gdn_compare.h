@@ -104,6 +104,7 @@ struct TensorReport {
     DType stored = DType::f32;
     DType judged = DType::f32;  // dtype that the values stand for: ULP distances and output rounding
     Verdict verdict = Verdict::ok;
+    Verdict by_budget = Verdict::ok;  // the same unless CompareOptions::rtol is given
     double error_over_budget = 0;
     // The largest error / what the element's own token, head and column allow. Beyond the band of WRONG it is wrong
     // even where other elements are unstable.
@@ -155,7 +156,8 @@ struct FaultPlace {
 
 struct GdnReport {
     Verdict verdict = Verdict::no_data;
-    std::string reason;               // one line: why it is not OK; empty when it is
+    // One line: why it is not OK. Where it is, empty, or what the budget says against it if rtol and atol decided.
+    std::string reason;
     std::string stage;                // likeliest; empty when nothing is wrong
     std::vector<std::string> stages;  // the likeliest first, then others that the outputs do not rule out
     std::vector<Hint> hints;          // all that fit equally well, or one by pattern
@@ -173,12 +175,17 @@ struct GdnReport {
     std::vector<UnreadTensor> unread;  // tensors that were left alone because of their dtype, whatever their names
     // Those of them that look like gradients; `reason` is the name under which they would be judged.
     std::vector<NotCompared> unjudged_gradients;
+    bool outputs_are_truth = false;  // the dump is what `oracle run` wrote as the truth
 };
 
 // Lists what `file` holds beside what was asked for, each name once: in `unknown` names that mean nothing to `meaning`,
 // in `unread` tensors that were left alone because of their dtype.
 void list_left_alone(const TensorFile& file, GdnName (*meaning)(std::string_view), std::vector<std::string>& unknown,
                      std::vector<UnreadTensor>& unread);
+
+// Whether the dump that `report` is about holds the fp64 truth as `oracle run` writes it: by its metadata or, in the
+// NumPy formats, which have none, because every value is bit-equal to the truth.
+bool is_written_truth(const TensorFile& dump, const GdnReport& report);
 
 // Judges the tensors of `dump`. Errors are bad_input: a wrong shape or dtype, two tensors of one meaning.
 Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options);

@@ -63,8 +63,7 @@ Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report
     return w;
 }
 
-Verdict verdict_of(const TensorReport& t, const CompareOptions& options) {
-    if (options.rtol) return t.numpy_rule.count > 0 ? Verdict::wrong : Verdict::ok;
+Verdict verdict_by_budget(const TensorReport& t) {
     if (!(t.error_over_budget <= k_wrong_band)) return Verdict::wrong;
     return t.error_over_budget <= k_ok_band ? Verdict::ok : Verdict::suspect;
 }
@@ -116,7 +115,8 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
     report.local_error_over_budget = local_error_over_budget(pair, options.threads);
     report.error_over_budget =
         std::max(error_over_budget(pair, budgets, options.threads), report.local_error_over_budget);
-    report.verdict = verdict_of(report, options);
+    report.by_budget = verdict_by_budget(report);
+    report.verdict = !options.rtol ? report.by_budget : report.numpy_rule.count > 0 ? Verdict::wrong : Verdict::ok;
     report.beyond_range = static_cast<std::size_t>(std::count_if(
         pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
     if (!pair.got.empty()) {
@@ -192,6 +192,12 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
         } else if (worst->verdict != Verdict::ok) {
             report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by", worst->name,
                                         worst->error_over_budget);
+        } else if (worst->by_budget != Verdict::ok) {
+            report.reason = fmt::format(
+                "within rtol {} and atol {}; by the error budget it would be {}: {} is {:.3g} times what honest "
+                "arithmetic is off by",
+                *options.rtol, options.atol.value_or(0), name_of(worst->by_budget), worst->name,
+                worst->error_over_budget);
         }
     }
 }

@@ -68,4 +68,14 @@ void list_unjudged(const GdnReference& r, const TensorFile& dump, GdnReport& rep
     list_foreign(r, dump, report);
 }
 
+bool is_written_truth(const TensorFile& dump, const GdnReport& report) {
+    const auto exact = [](const TensorReport& t) { return t.stored == DType::f64; };
+    const auto equal = [](const TensorReport& t) { return t.max_abs == 0 && t.nonfinite_got == t.nonfinite_want; };
+    const auto& tensors = report.tensors;
+    if (tensors.empty() || !std::all_of(tensors.begin(), tensors.end(), exact)) return false;
+    const auto method = dump.metadata.find("method");
+    return method != dump.metadata.end() ? method->second == "recurrent64"
+                                         : std::all_of(tensors.begin(), tensors.end(), equal);
+}
+
 }  // namespace gdnctl::oracle
