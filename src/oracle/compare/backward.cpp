@@ -197,19 +197,29 @@ Result<GdnBackward> backward_of(const GdnReference& r, const TensorFile& inputs,
     return b;
 }
 
-// Error / budget of the worst gradient in the dump.
-double worst_gradient(const GdnReference& r, const TensorFile& dump, int threads) {
+// How well the gradients in the dump agree with the truth.
+struct Agreement {
+    std::size_t right = 0;  // how many are OK
+    double error = 0;       // of all together, in budgets; those that are not finite tell nothing
+
+    bool better_than(const Agreement& other) const {
+        return right != other.right ? right > other.right : error < other.error;
+    }
+};
+
+Agreement agreement_with(const GdnReference& r, const TensorFile& dump, int threads) {
     CompareOptions options;
     options.hints = false;
     options.threads = threads;
     const auto report = judge(r, dump, options);
-    double worst = report ? 0 : HUGE_VAL;
+    Agreement agreement;
     for (std::size_t i = 0; report && i < report->tensors.size(); ++i) {
         const TensorReport& t = report->tensors[i];
         if (r.backward->find(t.canonical) == nullptr) continue;
-        worst = std::isnan(t.error_over_budget) ? HUGE_VAL : std::max(worst, t.error_over_budget);
+        if (t.verdict == Verdict::ok) ++agreement.right;
+        if (std::isfinite(t.error_over_budget)) agreement.error += t.error_over_budget;
     }
-    return worst;
+    return agreement;
 }
 
 }  // namespace
@@ -231,11 +241,11 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
     narrow.d_out = CotangentUse::rounded;
     narrow.d_out_dtype = out;
     r.backward = std::make_shared<const GdnBackward>(std::move(narrow));
-    const double error = worst_gradient(r, dump, threads);
+    const Agreement agreement = agreement_with(r, dump, threads);
     GDNCTL_TRY_ASSIGN(auto wide, backward_of(r, inputs, dump, std::move(given), threads));
     wide.d_out = CotangentUse::as_given;
     const auto before = std::exchange(r.backward, std::make_shared<const GdnBackward>(std::move(wide)));
-    if (!(worst_gradient(r, dump, threads) < error)) r.backward = before;
+    if (!agreement_with(r, dump, threads).better_than(agreement)) r.backward = before;
     return {};
 }
 

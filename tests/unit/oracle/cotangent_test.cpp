@@ -1,4 +1,6 @@
 // Where out is narrower than d_out, a backward pass may read d_out as given or rounded to out's dtype: both are honest.
+#include <cmath>
+
 #include "gdnctl/oracle/gdn_adjoint.h"
 #include "gdnctl/oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
@@ -14,8 +16,10 @@ struct Judged {
     bool rounded = false;
 };
 
-// Inputs in bf16 with an out in bf16, and gradients of d_out times `factor`, rounded or not.
-Judged judge_gradients(bool rounded, double factor, DType out) {
+// Inputs in bf16 with an out in bf16, and gradients of d_out times `factor`, rounded or not. `not_finite`: the tensor
+// that holds a NaN.
+Judged judge_gradients(bool rounded, double factor, DType out, std::string_view not_finite = "",
+                       const std::string& contract = "marin") {
     GdnCase c;
     c.name = "cotangent";
     c.dims = {1, 70, 2, 2, 16, 16};
@@ -23,7 +27,7 @@ Judged judge_gradients(bool rounded, double factor, DType out) {
     c.dtype = DType::bf16;
     c.state_scale = 0.1;
     TensorFile inputs = make_inputs(c);
-    GdnReference r = reference_for(inputs, "marin", {"out_dtype=query"});
+    GdnReference r = reference_for(inputs, contract, {"out_dtype=query", "l2norm=rsqrt(sum+eps)"});
     GdnCotangents cotangents = random_cotangents(r.problem, 4);
     for (NamedTensor& t : cotangents_file(r.problem, r.contract.value, cotangents).tensors) inputs.tensors.push_back(t);
     if (rounded) REQUIRE(round_cotangent(cotangents, DType::bf16));
@@ -32,6 +36,12 @@ Judged judge_gradients(bool rounded, double factor, DType out) {
     TensorFile dump = outputs_of(r, r.truth, out);
     for (NamedTensor& t : gradients_file(r.problem, r.contract.value, gradients, DType::bf16, DType::f32).tensors)
         dump.tensors.push_back(t);
+    for (NamedTensor& t : dump.tensors) {
+        if (t.name != not_finite) continue;
+        std::vector<double> values = to_f64(t.tensor);
+        values[37] = std::nan("");
+        t.tensor = from_f64(values, t.tensor.shape, t.tensor.dtype);
+    }
     REQUIRE(add_backward(r, inputs, dump, 2));
     return {judged(r, dump), cotangent_used(r), cotangent_rounded(r)};
 }
@@ -62,4 +72,25 @@ TEST_CASE("cotangent: where out is as wide as d_out there is no choice") {
     CHECK(given.report.verdict == Verdict::ok);
     CHECK(given.cotangent.empty());
     CHECK(judge_gradients(true, 1, DType::f32).report.verdict == Verdict::wrong);
+}
+
+TEST_CASE("cotangent: a gradient that is not finite leaves the choice to the others") {
+    for (const bool rounded : {false, true}) {
+        CAPTURE(rounded);
+        const Judged one = judge_gradients(rounded, 1, DType::bf16, "dk");
+        CHECK(one.report.verdict == Verdict::wrong);
+        CHECK(one.rounded == rounded);
+        for (const TensorReport& t : one.report.tensors) {
+            CAPTURE(t.name);
+            CHECK((t.verdict == Verdict::ok) == (t.canonical != "dk"));
+        }
+    }
+}
+
+TEST_CASE("cotangent: where both are OK, the verdict names the one that all gradients together agree with") {
+    for (const bool rounded : {false, true}) {
+        const Judged one = judge_gradients(rounded, 1, DType::bf16, "", "fla");
+        CHECK(one.report.verdict == Verdict::ok);
+        CHECK(one.rounded == rounded);
+    }
 }
