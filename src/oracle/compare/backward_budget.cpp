@@ -23,6 +23,8 @@ constexpr double k_backward_allowance = 4;
 // see. Seen honestly, in chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
 constexpr std::int64_t k_narrow_key = 8;
 constexpr double k_narrow_widening = 3;
+// How many times larger than usual in its head a value may be, and still count for what cancels at other tokens.
+constexpr double k_extreme = 100;
 // How far our own fp32 backward may widen that: it sees what is lost inside the state, but it may have a defect.
 constexpr double k_own_allowance = 30;
 
@@ -89,12 +91,55 @@ std::optional<GdnContract> with_other_clip(const GdnProblem& p, const GdnContrac
     return other;
 }
 
+// The median over the rows of a head that are not 0 of their largest value; 0: all are.
+double usual_row(const std::vector<double>& x, const GdnSequence& s, std::size_t heads, std::size_t head,
+                 std::size_t width, std::vector<double>& rows) {
+    rows.clear();
+    std::vector<double> present;
+    for (auto row = static_cast<std::size_t>(s.begin); row < static_cast<std::size_t>(s.end); ++row) {
+        const double* at = x.data() + (row * heads + head) * width;
+        double largest = 0;
+        for (std::size_t j = 0; j < width; ++j) largest = std::max(largest, std::fabs(at[j]));
+        rows.push_back(largest);
+        if (largest > 0) present.push_back(largest);
+    }
+    if (present.empty()) return 0;
+    const auto middle = present.begin() + static_cast<std::ptrdiff_t>((present.size() - 1) / 2);
+    std::nth_element(present.begin(), middle, present.end());
+    return *middle;
+}
+
+// dbeta without what one extreme row of v, or an extreme d_final_state, makes of it: dg of other tokens does not see
+// it, as it reaches them through decays, and then it is in their own truth.
+std::vector<double> usual_dbeta(const GdnProblem& p, const GdnCotangents& cotangents, std::vector<double> dbeta) {
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
+    std::vector<double> written, pulled;
+    for (std::size_t lane = 0; lane < p.sequences.size() * heads; ++lane) {
+        const GdnSequence& s = p.sequences[lane / heads];
+        const std::size_t head = lane % heads;
+        const double usual_v = usual_row(p.v, s, heads, head, dv, written);
+        const double usual_d = usual_row(cotangents.d_out, s, heads, head, dv, pulled);
+        double last = 0;
+        for (std::size_t i = lane * size; i < (lane + 1) * size && !cotangents.d_final_state.empty(); ++i) {
+            last = std::max(last, std::fabs(cotangents.d_final_state[i]));
+        }
+        const double of_state = usual_d > 0 && last > k_extreme * usual_d ? k_extreme * usual_d / last : 1;
+        for (std::size_t t = 0; t < written.size(); ++t) {
+            const double of_value = written[t] > k_extreme * usual_v ? k_extreme * usual_v / written[t] : 1;
+            dbeta[(static_cast<std::size_t>(s.begin) + t) * heads + head] *= of_value * of_state;
+        }
+    }
+    return dbeta;
+}
+
 // What each gradient that flows through a gate is measured against where it cancels: dg is a difference of large sums
 // in every chunked form, and they are of the size of dbeta. That size, through the gates; sums over tokens in
 // quadrature.
-GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contract, const GdnGradients& truth) {
+GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contract, const GdnBackward& backward) {
     GdnGradients sizes;
-    sizes.dg = truth.dbeta;
+    sizes.dg = usual_dbeta(problem, backward.cotangents, backward.gradients.dbeta);
     const std::vector<double> g = log_gates(problem, contract);
     through_gates(problem, contract, g, sizes);
     std::fill(sizes.dA_log.begin(), sizes.dA_log.end(), 0);
@@ -205,10 +250,12 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         const GdnProblem summed = with_narrow_sums(p, c, SumOrder::blocks_of_16);
         moved.push_back(sums_of(run_with_gates(p, c, summed, cotangents, threads)));
     }
-    if (const auto other = with_other_clip(p, c, backward.gradients))
-        moved.push_back(sums_of(run_adjoint64(p, *other, cotangents, threads)));
+    std::vector<std::vector<GroupSums>> clipped;
+    if (const auto other = with_other_clip(p, c, backward.gradients)) {
+        clipped = sums_of(run_adjoint64(p, *other, cotangents, threads));
+    }
     const auto own = sums_of(run_backward32(p, c, cotangents, threads));
-    GdnGradients sizes = sizes_at_gates(p, c, backward.gradients);
+    GdnGradients sizes = sizes_at_gates(p, c, backward);
     const auto width = static_cast<std::size_t>(p.dims.dk);
     sizes.dq = sizes_at_norm(c, width, p.q, backward.gradients.q_along, backward.gradients.dq);
     sizes.dk = sizes_at_norm(c, width, p.k, backward.gradients.k_along, backward.gradients.dk);
@@ -218,6 +265,8 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         const std::vector<double>& size = all[i].values(sizes);
         std::vector<std::vector<GroupSums>> runs;
         for (const auto& run : moved) runs.push_back(run[i]);
+        // Of the others a clip tells nothing: what it leaves of a wiped state would be wrong in out too.
+        if (!clipped.empty() && t.canonical == "d_initial_state") runs.push_back(clipped[i]);
         t.budget =
             budget_of(runs, own[i], size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size, threads),
                       roundoff);

@@ -41,6 +41,10 @@ constexpr double k_condition_limit = 0.3;
 constexpr double k_large_inverse = 32;
 constexpr double k_many_roundoffs = 32;
 constexpr double k_most_widening = 4;
+// Every token multiplies the whole state by one rounded decay: an error that all its elements share and that walks with
+// the square root of the tokens. By chance our own recurrence ends such a walk near 0. Seen honestly, with exp() of
+// NumPy, which is off by up to 2 roundoffs: 2.8 times the square root of 130 tokens.
+constexpr double k_walk = 1;
 // How far from the usual one a group's relative error may be to speak for others.
 constexpr double k_unusual = 8;
 
@@ -101,9 +105,9 @@ struct Measured {
     std::vector<GroupSums> base_a, base_b, chunk_a, chunk_b;
 };
 
-// `lost`: of the state by group, where decays fall below fp32's range.
+// `lost`: of the state by group, where decays fall below fp32's range. `ages`: by group, as in LocalSizes.
 TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff,
-                     const std::vector<double>& lost_states) {
+                     const std::vector<double>& lost_states, const std::vector<double>& ages) {
     const std::size_t count = m.base_a.size();
     const auto lost_of = [&](std::size_t g) {
         return std::max(k_smallest, g < lost_states.size() ? lost_states[g] : 0);
@@ -142,8 +146,9 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, do
             b.rms = std::max(b.rms, usual.rms * truth.truth_rms());
             b.max_abs = std::max(b.max_abs, usual.max_abs * truth.max_truth);
         }
-        b.rms = std::max({b.rms, 2 * roundoff * truth.truth_rms(), trace});
-        b.max_abs = std::max({b.max_abs, 4 * roundoff * truth.max_truth, trace});
+        const double walk = g < ages.size() ? k_walk * k_fp32_roundoff * std::sqrt(ages[g]) : 0;
+        b.rms = std::max({b.rms, std::max(2 * roundoff, walk) * truth.truth_rms(), trace});
+        b.max_abs = std::max({b.max_abs, std::max(4 * roundoff, 2 * walk) * truth.max_truth, trace});
     }
     budget.relative = std::max(budget.relative, 2 * roundoff);
     return budget;
@@ -205,13 +210,14 @@ std::vector<double> widening_of(const GdnReference& r, const std::vector<GroupSu
 }  // namespace
 
 GroupBudget usual_relative(const std::vector<GroupBudget>& budgets, const std::vector<GroupSize>& sizes) {
+    // Of two groups the better one is usual: an extreme value in one head is no excuse for the other.
     const auto relative = [&](std::size_t g) { return budgets[g].rms / sizes[g].rms; };
     std::vector<std::size_t> groups;
     for (std::size_t g = 0; g < sizes.size(); ++g) {
         if (sizes[g].rms > 0) groups.push_back(g);
     }
     if (groups.empty()) return {};
-    const auto middle = groups.begin() + static_cast<std::ptrdiff_t>(groups.size() / 2);
+    const auto middle = groups.begin() + static_cast<std::ptrdiff_t>((groups.size() - 1) / 2);
     std::nth_element(groups.begin(), middle, groups.end(),
                      [&](std::size_t a, std::size_t b) { return relative(a) < relative(b); });
     const double limit = k_unusual * relative(*middle);
@@ -289,8 +295,8 @@ GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int t
         keep_larger(local.base_b.state, errors.state);
     }
     const std::vector<double> gate_sums = largest_gate_sums(r.problem, c);
-    r.out = combine(for_out, gate_sums, roundoff, sizes.largest_lost);
-    r.final_state = combine(for_state, gate_sums, roundoff, sizes.largest_lost);
+    r.out = combine(for_out, gate_sums, roundoff, sizes.largest_lost, sizes.out_age);
+    r.final_state = combine(for_state, gate_sums, roundoff, sizes.finally_lost, sizes.state_age);
     r.unstable_reason = why_unstable(r);
     r.ill_conditioned = r.unstable_reason.empty() && !(can_judge(r.out) && can_judge(r.final_state));
     if (r.ill_conditioned) r.unstable_reason = why_ill_conditioned(r);

@@ -51,7 +51,8 @@ public:
           m_begin(static_cast<Index>(p.sequences[lane / m_Hv].begin)),
           m_tokens(static_cast<Index>(p.sequences[lane / m_Hv].end) - m_begin),
           m_window(2 * static_cast<Index>(std::max(c.chunk, 64))),
-          m_history((m_tokens + 1) * m_dv) {}
+          m_history((m_tokens + 1) * m_dv),
+          m_ages(m_dv) {}
 
     void run() {
         std::vector<double> squares = start();
@@ -59,10 +60,14 @@ public:
             sum_gates(t);
             advance(t, squares);
             lose(t);
-            write_out(t);
+            write_out(t, squares);
         }
-        const float* last = m_history.data() + m_tokens * m_dv;
-        std::copy_n(last, m_dv, m_sizes.state.begin() + static_cast<std::ptrdiff_t>(m_lane * m_dv));
+        const double* last = m_history.data() + m_tokens * m_dv;
+        float* state = m_sizes.state.data() + m_lane * m_dv;
+        for (Index j = 0; j < m_dv; ++j) state[j] = m_explodes ? to_float(HUGE_VAL) : to_float(last[j]);
+        if (!m_lost.empty()) m_sizes.finally_lost[m_lane] = *std::max_element(m_lost.begin(), m_lost.end());
+        m_sizes.state_age[m_lane] = age_of(squares);
+        if (m_out_squares > 0) m_sizes.out_age[m_lane] = m_out_ages / m_out_squares;
         m_sizes.state_gate_loss[m_lane] = m_tokens == 0 ? 0 : m_sizes.gate_loss[at(m_tokens - 1)];
     }
 
@@ -85,9 +90,9 @@ private:
     void note(Index t, const std::vector<double>& squares) {
         double largest = 0;
         for (const double x : squares) largest = std::max(largest, x);
-        const bool explodes = largest > k_row_growth_limit * k_row_growth_limit * m_explained;
-        float* to = m_history.data() + t * m_dv;
-        for (Index j = 0; j < m_dv; ++j) to[j] = explodes ? to_float(HUGE_VAL) : to_float(std::sqrt(squares[j]));
+        m_explodes = largest > k_row_growth_limit * k_row_growth_limit * m_explained;
+        double* to = m_history.data() + t * m_dv;
+        for (Index j = 0; j < m_dv; ++j) to[j] = std::sqrt(squares[j]);
         m_fading.push_back({t, m_decay, std::sqrt(largest)});
     }
 
@@ -119,7 +124,9 @@ private:
         for (Index j = 0; j < m_dv; ++j) {
             const double written = beta * k * v[j];
             m_explained = std::max(m_explained, written * written);
-            squares[j] = (factor == 0 ? 0 : factor * squares[j]) + written * written;
+            const double left = factor == 0 ? 0 : factor * squares[j];
+            squares[j] = left + written * written;
+            m_ages[j] = left > 0 && std::isfinite(squares[j]) ? left / squares[j] * (m_ages[j] + 1) : 0;
         }
         const double gate = m_in.g[at(t)];
         if (gate > k_wiping_gate) {
@@ -135,30 +142,45 @@ private:
     // Adds what has decayed below fp32's range by now: a chunked form holds the product of all its decays.
     void lose(Index t) {
         const double alpha = std::exp(m_in.g[at(t)]);
-        for (float& x : m_lost) x = to_float(static_cast<double>(x) * alpha);
+        for (double& x : m_lost) x *= alpha;
         for (; !m_fading.empty() && std::exp(m_decay - m_fading.front().decay) < k_smallest; m_fading.pop_front()) {
             const double left = std::exp(m_decay - m_fading.front().decay);
             if (!(left * m_fading.front().largest > k_smallest)) continue;
             m_lost.resize(m_dv, 0);
-            const float* size = m_history.data() + m_fading.front().token * m_dv;
-            for (Index j = 0; j < m_dv; ++j) {
-                m_lost[j] = std::max(m_lost[j], to_float(left * static_cast<double>(size[j])));
-            }
+            const double* size = m_history.data() + m_fading.front().token * m_dv;
+            for (Index j = 0; j < m_dv; ++j) m_lost[j] = std::max(m_lost[j], left * size[j]);
         }
         if (m_lost.empty()) return;
         std::vector<float>& record = m_sizes.lost[m_lane];
         record.resize(m_tokens * m_dv, 0);
-        std::copy(m_lost.begin(), m_lost.end(), record.begin() + static_cast<std::ptrdiff_t>(t * m_dv));
-        const double largest = static_cast<double>(*std::max_element(m_lost.begin(), m_lost.end()));
+        std::transform(m_lost.begin(), m_lost.end(), record.begin() + static_cast<std::ptrdiff_t>(t * m_dv), to_float);
+        const double largest = *std::max_element(m_lost.begin(), m_lost.end());
         m_sizes.largest_lost[m_lane] = std::max(m_sizes.largest_lost[m_lane], largest);
     }
 
-    void write_out(Index t) {
+    double age_of(const std::vector<double>& squares) const {
+        double sum = 0;
+        double ages = 0;
+        for (Index j = 0; j < m_dv; ++j) {
+            sum += squares[j];
+            ages += squares[j] * m_ages[j];
+        }
+        return sum > 0 && std::isfinite(ages) ? ages / sum : 0;
+    }
+
+    void write_out(Index t, const std::vector<double>& squares) {
         const double query = std::fabs(m_in.scale) * length_of(key_of(m_in.q, t), m_dk);
         m_sizes.query[at(t)] = to_float(query);
         float* out = m_sizes.out.data() + at(t) * m_dv;
-        const float* size = m_history.data() + (t + 1) * m_dv;
-        for (Index j = 0; j < m_dv; ++j) out[j] = to_float(query * static_cast<double>(size[j]));
+        const double* size = m_history.data() + (t + 1) * m_dv;
+        double sum = 0;
+        for (Index j = 0; j < m_dv; ++j) {
+            out[j] = m_explodes ? to_float(HUGE_VAL) : to_float(query * size[j]);
+            sum += query * query * squares[j];
+        }
+        if (!std::isfinite(sum)) return;
+        m_out_squares += sum;
+        m_out_ages += sum * age_of(squares);
     }
 
     struct Fading {
@@ -170,13 +192,16 @@ private:
     const Prepared<double>& m_in;
     LocalSizes& m_sizes;
     Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_window;
-    std::vector<float> m_history;  // [tokens + 1, dv]
-    std::vector<double> m_summed;  // |g| over the tokens before
+    std::vector<double> m_history;  // [tokens + 1, dv]
+    std::vector<double> m_ages;     // of the columns
+    std::vector<double> m_summed;   // |g| over the tokens before
     Index m_restart = 0;
     double m_explained = 0;  // square of the largest write, or initial state
     double m_decay = 0;
     std::deque<Fading> m_fading;
-    std::vector<float> m_lost;
+    std::vector<double> m_lost;
+    bool m_explodes = false;  // after the latest token
+    double m_out_squares = 0, m_out_ages = 0;
 };
 
 // The largest error / size of a row; what is not finite was not measured.
@@ -203,7 +228,8 @@ LocalSizes local_sizes(const GdnProblem& p, const GdnContract& c, int threads) {
     sizes.gate_loss.resize(in.g.size(), 0);
     sizes.state_gate_loss.resize(lanes, 0);
     sizes.lost.resize(lanes);
-    sizes.largest_lost.resize(lanes, 0);
+    for (auto* values : {&sizes.largest_lost, &sizes.finally_lost, &sizes.state_age, &sizes.out_age})
+        values->resize(lanes, 0);
     run_tasks(lanes, threads, [&] { return [&](Index lane) { LaneSizes(p, c, in, lane, sizes).run(); }; });
     return sizes;
 }

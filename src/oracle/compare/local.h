@@ -19,6 +19,10 @@ struct LocalSizes {
     std::vector<float> state_gate_loss;    // [N, Hv]
     std::vector<std::vector<float>> lost;  // by lane, [tokens, dv]: of the state where decays underflow; empty: nothing
     std::vector<double> largest_lost;      // of a lane
+    std::vector<double> finally_lost;      // of a lane, after its last token
+    // Of a lane, for each element of its final state, and on average over its tokens: for how many tokens what the
+    // state holds has been there, each weighted by its square.
+    std::vector<double> state_age, out_age;
 };
 
 LocalSizes local_sizes(const GdnProblem& problem, const GdnContract& contract, int threads);

@@ -237,3 +237,113 @@ TEST_CASE("extremes: where fp32 arithmetic on the way overflows, the truth given
     });
     expect_ok(lengths);
 }
+
+namespace {
+
+// One key head for one or two value heads, with cotangents in the file.
+TensorFile pulled_inputs(std::int64_t tokens, std::int64_t heads) {
+    GdnCase c;
+    c.name = "pulled";
+    c.dims = {1, tokens, 1, heads, 16, 16};
+    c.seed = 5;
+    c.contract = {"head_map=interleaved"};
+    c.state_scale = 1;
+    TensorFile inputs = make_inputs(c);
+    const GdnReference r = reference_for(inputs);
+    for (NamedTensor& t : cotangents_file(r.problem, r.contract.value, random_cotangents(r.problem, 7)).tensors)
+        inputs.tensors.push_back(t);
+    return inputs;
+}
+
+// Each gradient by itself, all its elements times `factor`, is WRONG; as they are, all are OK.
+void expect_each_gradient_judged(const TensorFile& inputs, double factor) {
+    const GdnReference forward = reference_for(inputs);
+    const auto cotangents = read_cotangents(inputs, forward.problem, forward.contract.value);
+    REQUIRE(cotangents);
+    REQUIRE(*cotangents);
+    const GdnGradients gradients = run_adjoint64(forward.problem, forward.contract.value, **cotangents, 1);
+    const auto verdict_of = [&](std::string_view name) {
+        GdnReference r = forward;
+        TensorFile dump = outputs_of(r, r.truth);
+        for (NamedTensor& t : gradients_file(r.problem, r.contract.value, gradients, DType::f64, DType::f64).tensors)
+            dump.tensors.push_back(t);
+        edit(dump, name, [&](Reals& x) {
+            for (double& value : x) value *= factor;
+        });
+        REQUIRE(add_backward(r, inputs, dump, 1));
+        return judged(r, dump, {.hints = false}).verdict;
+    };
+    CHECK(verdict_of("") == Verdict::ok);
+    for (const std::string name : {"dq", "dk", "dv", "dg", "dbeta"}) {
+        CAPTURE(name);
+        CHECK(verdict_of(name) == Verdict::wrong);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("extremes: a state near the end of fp32's range that fades over many tokens excuses no final state") {
+    for (const std::int64_t tokens : {70, 150}) {
+        for (const double size : {1e20, 1e37, 1e38, 3e38}) {
+            CAPTURE(tokens);
+            CAPTURE(size);
+            TensorFile inputs = inputs_for(k_kinds[0], tokens);
+            edit(inputs, "initial_state", [&](Reals& x) { std::fill(x.begin(), x.end(), size); });
+            edit(inputs, "g", [](Reals& x) { std::fill(x.begin(), x.end(), -9.0); });
+            const GdnReference r = reference_for(inputs);
+            CHECK(judged(r, outputs_of(r, r.truth), {.hints = false}).verdict == Verdict::ok);
+            for (const double factor : {0.0, 1.01, 1e3, 1e30}) {
+                CAPTURE(factor);
+                GdnOutputs x = r.truth;
+                for (double& s : x.final_state) s *= factor;
+                CHECK(judged(r, outputs_of(r, x), {.hints = false}).verdict == Verdict::wrong);
+            }
+        }
+    }
+}
+
+TEST_CASE("extremes: an initial state that a gate wipes excuses no gradient, of its head or of another") {
+    for (const std::int64_t heads : {1, 2}) {
+        for (const double gate : {-HUGE_VAL, -300.0, -200.0}) {
+            CAPTURE(heads);
+            CAPTURE(gate);
+            TensorFile inputs = pulled_inputs(70, heads);
+            edit(inputs, "initial_state", [](Reals& x) { x[35] = 1e38; });
+            edit(inputs, "g", [&](Reals& x) { std::fill_n(x.begin(), heads, gate); });
+            expect_each_gradient_judged(inputs, 1.01);
+            expect_each_gradient_judged(inputs, 0);
+        }
+    }
+}
+
+TEST_CASE("extremes: cotangents that a gate wipes, and the last value, excuse no gradient") {
+    for (const double size : {1e10, 1e20, 1e30}) {
+        CAPTURE(size);
+        TensorFile inputs = pulled_inputs(20, 1);
+        edit(inputs, "v", [&](Reals& x) { x[19 * 16 + 1] = size; });
+        expect_each_gradient_judged(inputs, 1.01);
+
+        inputs = pulled_inputs(20, 1);
+        edit(inputs, "d_final_state", [&](Reals& x) { std::fill(x.begin(), x.end(), size); });
+        edit(inputs, "g", [](Reals& x) { x[19] = -200; });
+        expect_each_gradient_judged(inputs, 1.01);
+    }
+}
+
+TEST_CASE("extremes: a state that only decays may carry the error of every token's decay") {
+    // As the recurrence in NumPy has it, whose exp() is off by up to 2 roundoffs, mostly to one side.
+    GdnCase c;
+    c.name = "decay";
+    c.dims = {1, 130, 1, 32, 16, 16};
+    c.seed = 5;
+    c.contract = {"head_map=interleaved"};
+    c.state_scale = 1;
+    TensorFile inputs = make_inputs(c);
+    for (const char* name : {"q", "k"}) edit(inputs, name, [](Reals& x) { std::fill(x.begin(), x.end(), 0.0); });
+    const GdnReference r = reference_for(inputs);
+    GdnOutputs x = r.truth;
+    for (double& s : x.final_state) s *= 1 - 1.9e-6;
+    CHECK(judged(r, outputs_of(r, x), {.hints = false}).verdict == Verdict::ok);
+    for (double& s : x.final_state) s *= 1.0001;
+    CHECK(judged(r, outputs_of(r, x), {.hints = false}).verdict == Verdict::wrong);
+}
