@@ -27,8 +27,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const auto shape_of = [](const oracle::GdnDims& d) {
         return fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
     };
-    std::vector<oracle::GdnCase> cases = oracle::gdn_cases();
-    cases.insert(cases.end(), oracle::decode_cases().begin(), oracle::decode_cases().end());
+    const std::vector<oracle::GdnCase> cases = oracle::all_cases();
     if (!context.global.json) {
         std::string set;
         for (const oracle::GdnCase& c : cases) {
@@ -46,6 +45,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     Json report = {{"schema", "gdnctl.oracle-cases/1"}, {"op", options.op}, {"cases", Json::array()}};
     for (const oracle::GdnCase& c : cases) {
         const oracle::GdnDims& d = c.dims;
+        Json values = Json::object();
+        for (const oracle::CaseValue& v : oracle::case_values(c)) values[v.factor] = v.value;
         report["cases"].push_back(
             {{"name", c.name},
              {"set", c.set},
@@ -53,6 +54,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
              {"shape", {{"B", d.B}, {"Hk", d.Hk}, {"Hv", d.Hv}, {"T", d.T}, {"dk", d.dk}, {"dv", d.dv}}},
              {"seed", c.seed},
              {"dtype", oracle::name_of(c.dtype)},
+             {"cu_seqlens", c.cu_seqlens.empty() ? Json(nullptr) : Json(c.cu_seqlens)},
+             {"values", std::move(values)},
              {"contract_fields", c.contract},
              {"expected_verdict", oracle::name_of(c.expected)}});
     }

@@ -55,11 +55,11 @@ public:
         log::info("judging {} on the generated cases{}", m_options.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
         GDNCTL_TRY_ASSIGN(m_passes, kernel->passes());
-        for (const oracle::GdnCase& c : oracle::gdn_cases()) {
-            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(seeded(c), *kernel, false));
-        }
-        for (const oracle::GdnCase& c : oracle::decode_cases()) {
-            if (wanted(c.name)) GDNCTL_TRY(run_or_skip(seeded(c), *kernel, true));
+        for (const oracle::GdnCase& c : oracle::all_cases()) {
+            if (!wanted(c.name)) continue;
+            // A slow case is judged where it was asked for.
+            if (c.set == "slow" && !m_options.slow && m_options.cases.empty()) continue;
+            GDNCTL_TRY(run_or_skip(seeded(c), *kernel, c.set == "decode"));
         }
         note_network(*kernel);
         for (const auto& [name, vector] : vectors) {
@@ -120,7 +120,7 @@ private:
         return c;
     }
 
-    // A kernel that hangs or does not load is not tried again on seventy more cases.
+    // A kernel that hangs or does not load is not tried again on all other cases.
     bool given_up() const {
         return !m_items.empty() && m_items.back().fault && oracle::ends_everything(m_items.back().fault->kind);
     }
@@ -288,6 +288,9 @@ Status check(const Options& options) {
     if (options.metamorphic && options.dtype != StoredAs::as_listed) {
         return fail(ErrorKind::usage, "--metamorphic excludes --dtype: its inputs are fp32");
     }
+    if (options.metamorphic && options.slow) {
+        return fail(ErrorKind::usage, "--metamorphic excludes --slow: relations have inputs of their own");
+    }
     if (options.metamorphic && options.vectors) {
         return fail(ErrorKind::usage, "--metamorphic excludes --vectors: recorded outputs answer no questions");
     }
@@ -328,6 +331,7 @@ void describe(cli::Args& args, Options& options) {
                  .value = "N",
                  .help = "generate all inputs from this seed; `random`: from one that nobody knows before",
                  .default_text = "each case has its own"});
+    args.flag(options.slow, {.names = "--slow", .help = "also judge 65,537 tokens, which takes seconds"});
     args.flag(options.metamorphic, {.names = "--metamorphic",
                                     .help = "check relations between the kernel's own results, without any reference"});
     args.check([&options] { return check(options); });

@@ -22,6 +22,7 @@ struct Options {
     std::optional<std::string> seed;
     bool allow_suspect = false;
     bool metamorphic = false;
+    bool slow = false;
     std::int64_t threads = 0;
     oracle_kernel::LimitOptions limits;
 };

@@ -30,6 +30,7 @@ enum class GateRecipe {
     sparse,       // soft, and gate_value at every 50th token
     tails,        // soft, and U(-103, -87) at every 8th token
     once,         // soft, and gate_value at token T/2
+    resets,       // soft, and -200 at every 32nd token
     raw,          // a, b ~ N(0,1), A_log in U(-3, 2.75), dt_bias = 1
     raw_extreme,  // a cycles through 0, +-100, 19.9, 20, 20.1; A_log up to 88, whose gates overflow fp32
 };
@@ -43,7 +44,7 @@ enum class BetaRecipe {
 
 struct GdnCase {
     std::string name;
-    std::string set;    // "marin-tests", "numerics", "edges", "golden", "decode"
+    std::string set;    // "marin-tests", "numerics", "edges", "golden", "crossed", "slow", "decode"
     std::string about;  // what is special, one line
     GdnDims dims;
     std::uint64_t seed = 1;
@@ -64,11 +65,41 @@ struct GdnCase {
 };
 
 const std::vector<GdnCase>& gdn_cases();
+// A covering array over the factors below: each pair of their values that may meet does so in some case, and under the
+// default contract each triple of conditions.
+const std::vector<GdnCase>& crossed_cases();
+// What takes seconds: `oracle verify --slow`.
+const std::vector<GdnCase>& slow_cases();
 // Steps of 1 to 8 tokens, for kernels that decode.
 const std::vector<GdnCase>& decode_cases();
-// Of both lists, whatever the case of its letters, '-' for '_' too. nullptr: there is no such case.
+// All of the lists above, one after another.
+std::vector<GdnCase> all_cases();
+// Of all lists, whatever the case of its letters, '-' for '_' too. nullptr: there is no such case.
 const GdnCase* find_gdn_case(std::string_view name);
 std::vector<std::string> gdn_case_names();
+
+// What the crossed cases differ in: conditions, and fields of the contract.
+struct CaseFactor {
+    enum class Kind {
+        condition,
+        field,
+        precision,  // a field that only says how exact a kernel has to be
+    };
+    std::string_view name;
+    Kind kind;
+    std::vector<std::string_view> values;  // a field's default first
+};
+const std::vector<CaseFactor>& case_factors();
+
+struct CaseValue {
+    std::string factor, value;
+    bool operator==(const CaseValue&) const = default;
+};
+// False for two values that exclude each other: an empty remainder and no full chunk, for example.
+bool may_meet(const CaseValue& a, const CaseValue& b);
+// The value of each factor, told from the case itself; lengths are those of its longest sequence. Cases of other sets
+// have values too that no factor lists.
+std::vector<CaseValue> case_values(const GdnCase& c);
 
 // q, k, v, g (or a, A_log, dt_bias), beta (or b), initial_state and cu_seqlens as the case and its contract fields have
 // them; metadata holds op, case, seed and those fields.

@@ -49,7 +49,7 @@ public:
         std::vector<double> v = normals(stream_v, m_rows * static_cast<std::size_t>(d.Hv * d.dv), m_case.value_scale);
         pad(v);
         add_tokens("v", {d.Hv, d.dv}, v, m_case.dtype);
-        const bool raw = m_case.gate == GateRecipe::raw || m_case.gate == GateRecipe::raw_extreme;
+        const bool raw = of_raw_recipe() || says("g_kind=raw");
         const bool logit = says("beta_kind=logit") || says("beta_kind=2*logit");
         if (raw) {
             add_raw_gates();
@@ -74,6 +74,14 @@ public:
     }
 
 private:
+    bool of_raw_recipe() const { return m_case.gate == GateRecipe::raw || m_case.gate == GateRecipe::raw_extreme; }
+
+    // Whether the state is forgotten at token t of a batch row. A chunk of 64 hands some of its state on.
+    bool reset_at(std::size_t t) const {
+        const auto last = static_cast<std::size_t>(m_case.dims.T) - 1;
+        return m_case.gate == GateRecipe::resets && t % 32 == std::min<std::size_t>(8, last);
+    }
+
     bool says(std::string_view setting) const {
         return std::find(m_case.contract.begin(), m_case.contract.end(), setting) != m_case.contract.end();
     }
@@ -152,6 +160,7 @@ private:
             }
             if (m_case.gate == GateRecipe::sparse && t % 50 == 25) g[i] = m_case.gate_value;
             if (m_case.gate == GateRecipe::tails && t % 8 == 5) g[i] = random.uniform(-103, -87);
+            if (reset_at(t)) g[i] = -200;
             if (m_case.gate == GateRecipe::once && t == static_cast<std::size_t>(m_case.dims.T) / 2)
                 g[i] = m_case.gate_value;
         }
@@ -178,7 +187,10 @@ private:
         const auto heads = static_cast<std::size_t>(m_case.dims.Hv);
         Random random(m_case.seed, stream_raw);
         std::vector<double> A_log(heads);
-        for (double& x : A_log) x = random.uniform(-3, 2.75);
+        const bool strong = m_case.gate == GateRecipe::strong;
+        for (double& x : A_log) {
+            x = of_raw_recipe() ? random.uniform(-3, 2.75) : strong ? random.uniform(1, 2.5) : random.uniform(-4, -2);
+        }
         std::vector<double> a(m_rows * heads);
         std::vector<double> b(m_rows * heads);
         for (double& x : a) x = random.normal();
@@ -187,6 +199,9 @@ private:
             constexpr double k_a[] = {0, 100, -100, 19.9, 20, 20.1};
             for (std::size_t i = 0; i < a.size(); ++i) a[i] = k_a[i / heads % std::size(k_a)];
             A_log.back() = 88;
+        }
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            if (reset_at(i / heads % static_cast<std::size_t>(m_case.dims.T))) a[i] = 1e4;
         }
         pad(a);
         pad(b);

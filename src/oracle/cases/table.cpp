@@ -235,6 +235,28 @@ const std::vector<GdnCase>& gdn_cases() {
     return k_cases;
 }
 
+const std::vector<GdnCase>& slow_cases() {
+    static const Cases k_cases = [] {
+        GdnCase c;
+        c.name = "long_65537";
+        c.set = "slow";
+        c.about = "1024 chunks of 64 and one token";
+        c.dims = {1, 65537, 1, 1, 64, 64};
+        c.seed = 600;
+        c.state_scale = 0.1;
+        return Cases{c};
+    }();
+    return k_cases;
+}
+
+std::vector<GdnCase> all_cases() {
+    Cases all;
+    for (const auto* cases : {&gdn_cases(), &crossed_cases(), &slow_cases(), &decode_cases()}) {
+        all.insert(all.end(), cases->begin(), cases->end());
+    }
+    return all;
+}
+
 const GdnCase* find_gdn_case(std::string_view name) {
     const auto spelt = [](std::string_view text) {
         std::string plain = text::to_lower(text);
@@ -242,7 +264,7 @@ const GdnCase* find_gdn_case(std::string_view name) {
         return plain;
     };
     const auto plain = spelt(name);
-    for (const auto* cases : {&gdn_cases(), &decode_cases()}) {
+    for (const auto* cases : {&gdn_cases(), &crossed_cases(), &slow_cases(), &decode_cases()}) {
         for (const GdnCase& c : *cases) {
             if (spelt(c.name) == plain) return &c;
         }
@@ -252,9 +274,7 @@ const GdnCase* find_gdn_case(std::string_view name) {
 
 std::vector<std::string> gdn_case_names() {
     std::vector<std::string> names;
-    for (const auto* cases : {&gdn_cases(), &decode_cases()}) {
-        for (const GdnCase& c : *cases) names.push_back(c.name);
-    }
+    for (const GdnCase& c : all_cases()) names.push_back(c.name);
     return names;
 }
 

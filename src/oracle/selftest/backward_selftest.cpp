@@ -124,7 +124,7 @@ void BackwardSelftest::judge_mutant(const Round& round, const BackwardMutant& m,
 }
 
 void BackwardSelftest::variants() {
-    for (const GdnCase& c : gdn_cases()) {
+    for (const GdnCase& c : all_cases()) {
         // Chunks of plain loops take their time.
         if (c.expected != Verdict::ok || c.dims.T > 1024 || c.dims.T == 0) continue;
         if (stopped()) return;

@@ -12,7 +12,10 @@ namespace gdnctl::oracle {
 
 GdnProblem Checker::inputs(std::int64_t tokens, std::uint64_t variant) const {
     GdnCase c;
-    c.dims = {2, tokens, 2, 4, 16, 8};
+    c.dims = m_setting.dims;
+    c.dims.B = 2;
+    c.dims.T = tokens;
+    c.gate = m_setting.gate;
     c.seed = m_seed * 1000 + variant;
     c.keys = m_l2norm ? KeyRecipe::normal : KeyRecipe::unit;
     c.state_scale = 0.1;

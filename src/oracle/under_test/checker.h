@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gdnctl/oracle/gdn_cases.h"
 #include "gdnctl/oracle/gdn_problem.h"
 #include "gdnctl/oracle/metamorphic.h"
 
@@ -21,8 +22,9 @@ inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); 
 // Checks relations on one kernel. A fault of the kernel ends the relation: every run() is followed by failed().
 class Checker {
 public:
-    Checker(KernelUnderTest& kernel, int threads, std::uint64_t seed)
-        : m_kernel(kernel), m_threads(threads), m_seed(seed) {}
+    // Inputs have the heads and the gates of `setting`.
+    Checker(KernelUnderTest& kernel, int threads, std::uint64_t seed, const GdnCase& setting)
+        : m_kernel(kernel), m_threads(threads), m_seed(seed), m_setting(setting) {}
 
     Status causality();
     Status prefixes();
@@ -43,7 +45,7 @@ public:
     RelationResult result;
 
 private:
-    // Seeded inputs of B=2, Hk=2, Hv=4, dk=16, dv=8 unless said otherwise; S0 is 0.1 N(0,1).
+    // Seeded inputs of two batch rows; S0 is 0.1 N(0,1).
     GdnProblem inputs(std::int64_t tokens, std::uint64_t variant = 0) const;
     TensorFile file_of(const GdnProblem& p) const;
     Result<Outcome> run(const GdnProblem& p);
@@ -55,6 +57,7 @@ private:
     KernelUnderTest& m_kernel;
     int m_threads;
     std::uint64_t m_seed;
+    const GdnCase& m_setting;
     bool m_l2norm = true;
     int m_chunk = 64;
 };

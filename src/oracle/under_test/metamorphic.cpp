@@ -1,5 +1,7 @@
 #include "gdnctl/oracle/metamorphic.h"
 
+#include <set>
+
 #include <fmt/format.h>
 
 #include "oracle/under_test/checker.h"
@@ -35,6 +37,43 @@ constexpr RelationRow k_relations[] = {
     {"gradient", "each gradient is what differences of the forward say", &Checker::gradient},
 };
 
+// Small heads, and of the crossed cases those in which two of head size, heads and gates meet for the first time.
+std::vector<GdnCase> make_settings() {
+    GdnCase small;
+    small.dims = {2, 0, 2, 4, 16, 8};
+    std::vector<GdnCase> settings = {small};
+    std::set<std::string> met;
+    for (const GdnCase& c : crossed_cases()) {
+        const GdnDims& d = c.dims;
+        const std::string size = fmt::format("{}x{}", d.dk, d.dv);
+        const auto gate = static_cast<int>(c.gate);
+        const auto before = met.size();
+        met.insert({fmt::format("{}/{}", size, d.Hv), fmt::format("{} {}", size, gate), fmt::format("{}:{}", d.Hv, gate)});
+        if (met.size() > before) settings.push_back(c);
+    }
+    return settings;
+}
+
+// Each relation is checked on the first setting, and on some of the others, so that each other one is met by three
+// relations: all on all would take minutes.
+bool has_setting(std::size_t relation, std::size_t setting) { return setting == 0 || setting % 5 == relation % 5; }
+
+Result<RelationResult> check_row(const RelationRow& row, KernelUnderTest& kernel, int threads, std::uint64_t seed) {
+    static const std::vector<GdnCase> k_settings = make_settings();
+    RelationResult worst;
+    for (std::size_t i = 0; i < k_settings.size(); ++i) {
+        if (!has_setting(static_cast<std::size_t>(&row - k_relations), i)) continue;
+        Checker checker(kernel, threads, seed, k_settings[i]);
+        checker.result.tolerance = k_tolerance;
+        GDNCTL_TRY((checker.*row.check)());
+        RelationResult& result = checker.result;
+        if (i > 0 && !result.worst.empty()) result.worst += fmt::format(" (shape and gates of {})", k_settings[i].name);
+        if (i == 0 || !result.held() || result.error > worst.error) worst = std::move(result);
+        if (!worst.held() || !worst.applies) break;
+    }
+    return worst;
+}
+
 }  // namespace
 
 const std::vector<Relation>& relations() {
@@ -49,11 +88,7 @@ const std::vector<Relation>& relations() {
 Result<RelationResult> check_relation(const std::string& name, KernelUnderTest& kernel, int threads,
                                       std::uint64_t seed) {
     for (const RelationRow& row : k_relations) {
-        if (name != row.name) continue;
-        Checker checker(kernel, threads, seed);
-        checker.result.tolerance = k_tolerance;
-        GDNCTL_TRY((checker.*row.check)());
-        return std::move(checker.result);
+        if (name == row.name) return check_row(row, kernel, threads, seed);
     }
     return fail(ErrorKind::usage, fmt::format("relation '{}' is not known", name));
 }
