@@ -44,7 +44,7 @@ constexpr double k_most_widening = 4;
 // Every token multiplies the whole state by one rounded decay: an error that all its elements share and that walks with
 // the square root of the tokens. By chance our own recurrence ends such a walk near 0. Seen honestly, with exp() of
 // NumPy, which is off by up to 2 roundoffs: 2.8 times the square root of 130 tokens.
-constexpr double k_walk = 1;
+constexpr double k_decay_walk = 1;
 // How far from the usual one a group's relative error may be to speak for others.
 constexpr double k_unusual = 8;
 
@@ -146,7 +146,7 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, do
             b.rms = std::max(b.rms, usual.rms * truth.truth_rms());
             b.max_abs = std::max(b.max_abs, usual.max_abs * truth.max_truth);
         }
-        const double walk = g < ages.size() ? k_walk * k_fp32_roundoff * std::sqrt(ages[g]) : 0;
+        const double walk = g < ages.size() ? k_decay_walk * k_fp32_roundoff * std::sqrt(ages[g]) : 0;
         b.rms = std::max({b.rms, std::max(2 * roundoff, walk) * truth.truth_rms(), trace});
         b.max_abs = std::max({b.max_abs, std::max(4 * roundoff, 2 * walk) * truth.max_truth, trace});
     }
