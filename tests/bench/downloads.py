@@ -1,6 +1,6 @@
 """downloads.py GDNCTL [ROUNDS]: hf-download-trace beside `hf download` and curl, from a fake Hub with nginx as its CDN.
 
-Every round runs each subject once, in turn, so that what else the machine does hits all of them; printed are medians over the
+nginx also answers for the addresses of files, so that no subject waits for the fake's Python but for the listing. Every round runs each subject once, in turn, so that what else the machine does hits all of them; printed are medians over the
 rounds (5) and medians of the ratios within a round. All subjects make the same requests: an address from the Hub, then the
 file from the CDN. `hf` is left out where tests/conformance/hub.sh has not installed it, nginx where it is missing (the
 fake Hub then serves the files, which costs every subject the same).
@@ -23,6 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GDNCTL = os.path.abspath(sys.argv[1])
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
 GIB = 1 << 30
+COMMIT = "c0ffee" + "0" * 34
 
 
 class World:
@@ -49,20 +50,36 @@ class World:
             time.sleep(0.02)
         sys.exit("the server does not start: no " + path)
 
+    def addresses(self):
+        """What the Hub answers when it is asked for a file, for nginx."""
+        rules = []
+        for name in sorted(os.listdir(self.repo)):
+            with open(os.path.join(self.repo, name), "rb") as f:
+                etag = hash_all(f)
+            size = os.path.getsize(os.path.join(self.repo, name))
+            rules.append(f"location ~ ^/datasets/o/r/resolve/[^/]+/{re.escape(name)}$ {{ add_header X-Repo-Commit {COMMIT} always; "
+                         f"add_header X-Linked-Size {size} always; add_header X-Linked-Etag '\"{etag}\"' always; "
+                         f"return 302 {self.cdn}/datasets/o/r/{name}?X-Amz-Signature=s; }}")
+        return "\n".join(rules)
+
     def start_nginx(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        with socket.socket() as cdn, socket.socket() as hub:
+            for s in (cdn, hub):
+                s.bind(("127.0.0.1", 0))
+            port, hub_port = cdn.getsockname()[1], hub.getsockname()[1]
         at = os.path.join(self.folder, "nginx")
         os.makedirs(at)
         user = "user root;" if os.getuid() == 0 else ""
         temporary = " ".join(f"{kind}_temp_path {at}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         with open(at + "/conf", "w") as f:
             f.write(f"daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error; {user} events {{ }} http {{ access_log off; "
-                    f"sendfile on; {temporary} server {{ listen 127.0.0.1:{port}; root {self.folder}/repos; }} }}")
+                    f"sendfile on; keepalive_requests 100000; {temporary} server {{ listen 127.0.0.1:{port}; root {self.folder}/repos; }} "
+                    f"server {{ listen 127.0.0.1:{hub_port}; include {at}/addresses; location / {{ proxy_pass {self.endpoint}; }} }} }}")
+        open(at + "/addresses", "w").close()
         self.children.append(subprocess.Popen([self.nginx, "-e", at + "/error", "-p", at, "-c", at + "/conf"]))
         self.wait_for("nginx/pid")
         self.cdn = f"http://127.0.0.1:{port}"
+        self.fake, self.endpoint = self.endpoint, f"http://127.0.0.1:{hub_port}"
         self.setup()
 
     def setup(self, **more):
@@ -82,6 +99,15 @@ class World:
                     block = os.urandom(min(size, 1 << 24))
                     f.write(block)
                     size -= len(block)
+        self.serve_addresses()
+
+    def serve_addresses(self):
+        if not self.nginx:
+            return
+        with open(os.path.join(self.folder, "nginx/addresses"), "w") as f:
+            f.write(self.addresses())
+        self.children[-1].send_signal(signal.SIGHUP)
+        time.sleep(1)
 
     def close(self):
         for child in self.children:
@@ -96,15 +122,13 @@ def environment(world, home):
 
 
 def run(words, env, code=0):
-    """Seconds, and the resident memory at its highest, in MB."""
+    """Seconds."""
     start = time.perf_counter()
-    child = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    said = child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
+    done = subprocess.run(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     seconds = time.perf_counter() - start
-    if os.waitstatus_to_exitcode(status) != code:
-        sys.exit(f"{' '.join(words)[:300]}: {os.waitstatus_to_exitcode(status)}: {said.decode()[-2000:]}")
-    return seconds, usage.ru_maxrss / 1024
+    if done.returncode != code:
+        sys.exit(f"{' '.join(words)[:300]}: {done.returncode}: {done.stderr.decode()[-2000:]}")
+    return seconds
 
 
 def ours(out, *more):
@@ -124,7 +148,7 @@ def curl(world, names, out):
     config = os.path.join(world.folder, "curl")
     with open(config, "w") as f:
         for name in names:
-            f.write(f'url = "{world.endpoint}/datasets/o/r/resolve/{"c0ffee" + "0" * 34}/{name}"\noutput = "{out}/{name}"\n')
+            f.write(f'url = "{world.endpoint}/datasets/o/r/resolve/{COMMIT}/{name}"\noutput = "{out}/{name}"\n')
     os.makedirs(out, exist_ok=True)
     return ["curl", "-q", "-sSfL", "-Z", "--parallel-max", "8", "-K", config]
 
@@ -132,21 +156,20 @@ def curl(world, names, out):
 def compare(title, world, subjects, reference):
     """subjects: {name: a function of the output folder that gives the command}."""
     print(title)
-    seconds, memory = {name: [] for name in subjects}, {name: 0 for name in subjects}
+    seconds = {name: [] for name in subjects}
     for turn in range(ROUNDS + 1):  # the first warms the caches up, of files too
         for name, words in subjects.items():
             with tempfile.TemporaryDirectory(dir=world.folder) as home:
                 out = home + "/out"
-                taken, most = run(words(out), environment(world, home))
+                taken = run(words(out), environment(world, home))
                 with_files = sum(len([f for f in files if not f.startswith(".gdnctl")]) for at, _, files in os.walk(out) if "/.cache" not in at)
                 if with_files != len(os.listdir(world.repo)):
                     sys.exit(f"{name} has {with_files} files")
             if turn:
                 seconds[name].append(taken)
-                memory[name] = max(memory[name], most)
     for name in subjects:
         ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[reference]))
-        print(f"  {name:<22} median {statistics.median(seconds[name]):7.3f} s  x {ratio:5.2f} of {reference}  min {min(seconds[name]):7.3f} s  {memory[name]:5.0f} MB")
+        print(f"  {name:<22} median {statistics.median(seconds[name]):7.3f} s  x {ratio:5.2f} of {reference}  min {min(seconds[name]):7.3f} s")
     return seconds
 
 
@@ -165,7 +188,7 @@ def large(world):
     def sha256(out):
         start = time.perf_counter()
         with open(whole, "rb") as f:
-            hashlib.file_digest(f, "sha256") if hasattr(hashlib, "file_digest") else hash_all(f)
+            hash_all(f)
         hashing.append(time.perf_counter() - start)
         return curl(world, ["big.trace.json.gz"], out)
 
@@ -180,6 +203,7 @@ def hash_all(f):
     digest = hashlib.sha256()
     while block := f.read(1 << 20):
         digest.update(block)
+    return digest.hexdigest()
 
 
 def resumed(world):
@@ -188,12 +212,12 @@ def resumed(world):
     for turn in range(ROUNDS):
         with tempfile.TemporaryDirectory(dir=world.folder) as home:
             env, out = environment(world, home), home + "/out"
-            first.append(run(ours(out, "--jobs", "1"), env)[0])
+            first.append(run(ours(out, "--jobs", "1"), env))
             shutil.rmtree(out)
             world.setup(with_cdn=False, rules=[{"on": "cdn", "times": 1, "do": {"cut": GIB // 2, "turn": turn}}])
-            run(ours(out, "--jobs", "1", "--retries", "0"), env, code=4)
+            run(ours(out, "--jobs", "1", "--retries", "0"), dict(env, HF_ENDPOINT=getattr(world, "fake", world.endpoint)), code=4)
             world.setup()
-            second.append(run(ours(out, "--jobs", "1"), env)[0])
+            second.append(run(ours(out, "--jobs", "1"), env))
             with open(out + "/.gdnctl-manifest.json") as f:
                 moved = json.load(f)["files"][0]["bytes_transferred"]
     ratio = statistics.median(b / a for a, b in zip(first, second))
@@ -204,8 +228,12 @@ def memory(world):
     world.files({})
     with open(os.path.join(world.repo, "big.trace.json.gz"), "wb") as f:
         f.truncate(2_000_000_000)
+    world.serve_addresses()
     with tempfile.TemporaryDirectory(dir=world.folder) as home:
-        print(f"2 GB: resident memory at most {run(ours(home + '/out'), environment(world, home))[1]:.1f} MB")
+        timed = ["/usr/bin/time", "-f", "%M", "-o", home + "/peak"]  # what this process has itself would count otherwise
+        run(timed + ours(home + "/out"), environment(world, home))
+        with open(home + "/peak") as f:
+            print(f"2 GB: resident memory at most {int(f.read()) / 1024:.1f} MB")
 
 
 def first_request(world):

@@ -29,6 +29,9 @@ test_four_parts_with_one_address() {
   right
   asked '.server == "cdn"' 1
   asked '.server == "cdn" and .range == null' 1
+  fresh && expect 0 fetch --no-verify
+  right
+  asked '.server == "cdn"' 4
   # Two files share the connections.
   random_file other.trace.json.gz $SIZE
   fresh && expect 0 fetch --jobs 4

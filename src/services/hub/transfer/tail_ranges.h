@@ -38,7 +38,11 @@ public:
 
     const Span& front() const { return m_parts.front()->span; }
     bool front_is_coming() const { return m_parts.front()->active; }
-    void pop() { m_parts.erase(m_parts.begin()); }
+    // Its last byte may have come before its end: the pool still knows it.
+    void pop() {
+        m_dropped.push_back(std::move(m_parts.front()));
+        m_parts.erase(m_parts.begin());
+    }
 
     std::vector<Span> spans() const;
     std::int64_t bytes() const;                                          // of those parts, on disk
