@@ -21,7 +21,10 @@ test_the_example_is_right() {
     [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR: $(ls "$TMPDIR")"
 }
 
-test_the_example_is_right_on_every_case() { expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$EXAMPLE"; }
+test_the_example_is_right_on_named_and_some_crossed_cases() {
+    expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$EXAMPLE" $("$GDNCTL" oracle cases gdn --json |
+        jq -r '[.cases[] | select(.set != "slow")] | to_entries[] | select(.value.set != "crossed" or .key % 12 == 0).value.name | "--case", .')
+}
 
 test_a_crash() {
     at_start '*(volatile int *)8 = 1;'

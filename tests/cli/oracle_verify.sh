@@ -10,9 +10,33 @@ test_a_few_cases_and_vectors() {
     [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (2 cases, 1 backward, 4 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
 }
 
-test_every_case_and_recorded_vector() {
-    expect 0 verify --vectors "$V"
+# --case NAME for what jq selects of the listed cases, and for every recorded vector. All crossed cases take minutes with
+# sanitizers; tests/conformance/verify.sh runs them.
+cases() { "$GDNCTL" oracle cases gdn --json | jq -r "[.cases[] | select($1)] | .[range(0; length; ${2-1})] | \"--case\", .name"; }
+vectors() { for file in "$V"/*.inputs.safetensors; do echo --case; basename "$file" .inputs.safetensors; done; }
+
+test_every_named_case_and_recorded_vector() {
+    expect 0 verify --vectors "$V" $(cases '.set != "crossed" and .set != "slow" and .set != "decode"') $(vectors)
     [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (72 cases, 69 backward, 74 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
+}
+
+test_some_crossed_cases() {
+    expect 0 verify $(cases '.set == "crossed"' 12)
+    out_has 'case   crossed_001 '
+    out_has 'backward crossed_013 '
+}
+
+test_a_slow_case_is_judged_where_it_is_asked_for() {
+    expect 0 "$GDNCTL" oracle verify gdn --help
+    out_has '--slow'
+    expect 2 verify --metamorphic --slow
+    err_has '--metamorphic excludes --slow'
+    cat >wrong.sh <<'SH'
+exit 5
+SH
+    expect 1 "$GDNCTL" oracle verify gdn --kernel 'cmd:sh wrong.sh' --case t_hand
+    out_lacks long_65537
+    [ "$("$GDNCTL" oracle cases gdn --json | jq -r '.cases[] | select(.set == "slow") | "\(.name) \(.shape.T)"')" = 'long_65537 65537' ] || fail "the slow case"
 }
 
 test_json() {
@@ -147,7 +171,7 @@ test_metamorphic() {
 }
 
 test_cases_stored_in_other_dtypes() {
-    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --dtype bf16
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --dtype bf16 $(cases '.set != "crossed" and .set != "slow" and .set != "decode"') $(cases '.set == "crossed"' 20)
     out_has 'verdict: OK ('
     expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:fused --dtype f16 --case gva_2 --case values_1e18 --json
     jq -e '.dtype == "f16" and .cases == 1' "$WORK/out" >/dev/null || fail "the case that does not fit"

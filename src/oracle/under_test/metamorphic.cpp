@@ -48,7 +48,8 @@ std::vector<GdnCase> make_settings() {
         const std::string size = fmt::format("{}x{}", d.dk, d.dv);
         const auto gate = static_cast<int>(c.gate);
         const auto before = met.size();
-        met.insert({fmt::format("{}/{}", size, d.Hv), fmt::format("{} {}", size, gate), fmt::format("{}:{}", d.Hv, gate)});
+        met.insert(
+            {fmt::format("{}/{}", size, d.Hv), fmt::format("{} {}", size, gate), fmt::format("{}:{}", d.Hv, gate)});
         if (met.size() > before) settings.push_back(c);
     }
     return settings;

@@ -1,0 +1,11 @@
+# The whole of `gdnctl oracle verify`, which takes minutes with sanitizers; the other tests run a part of it.
+test_every_case_is_ok() {
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --slow
+    out_has 'case   long_65537 '
+    out_has 'verdict: OK (183 cases, 180 backward, 0 vectors)'
+}
+
+test_the_example_is_right_on_every_case() {
+    expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$REPO/examples/cpu-gdn/kernel.c"
+    out_has 'verdict: OK (182 cases, 0 vectors)'
+}
