@@ -33,7 +33,7 @@ struct AdjointPanel {
 
 constexpr std::size_t adjoint_scratch(std::size_t tokens, std::size_t dk, std::size_t segment) {
     const std::size_t panel = dk * k_adjoint_columns;
-    return ((tokens + segment - 1) / segment + segment + 2) * panel + 2 * segment * k_adjoint_columns;
+    return ((tokens + segment - 1) / segment + segment + 1) * panel + 2 * segment * k_adjoint_columns;
 }
 
 // Rounded operation by operation, and summed over columns in one order: equal bits on every instruction set.
