@@ -277,7 +277,6 @@ TEST_CASE("import: several buckets on one line") {
     CHECK(topk("`a/b` -> `+5.27 ms`, `c` -> `+1.0 ms`") == two);
     CHECK(topk("`a/b` -> `+5.27 ms`; `c` -> `+1.0 ms`, see above") == two);
     CHECK(topk("a, b: 5 ms") == Json::parse(R"([{"path":"a, b","ms":5.0}])"));
-    CHECK(topk("`f(a, b)` -> `5 ms` (3, 4)") == Json::parse(R"([{"path":"f(a, b)","ms":5.0
-}])"));
+    CHECK(topk("`f(a, b)` -> `5 ms` (3, 4)") == Json::parse(R"j([{"path":"f(a, b)","ms":5.0}])j"));
     CHECK(imported("### Iteration 1 - a\n- x_topk: `a/b` -> `+5.27 ms`, `c` -> `+1.0 ms`\n")["topk"]["x_topk"] == two);
 }
