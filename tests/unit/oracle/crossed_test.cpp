@@ -11,9 +11,9 @@ using namespace gdnctl::oracle::testing;
 
 namespace {
 
-using Kind = CaseFactor::Kind;
+using FactorKind = CaseFactor::Kind;
 
-std::vector<CaseValue> values_of(const std::vector<Kind>& kinds) {
+std::vector<CaseValue> values_of(const std::vector<FactorKind>& kinds) {
     std::vector<CaseValue> all;
     for (const CaseFactor& f : case_factors()) {
         if (std::find(kinds.begin(), kinds.end(), f.kind) == kinds.end()) continue;
@@ -35,7 +35,7 @@ bool has_default_fields(const GdnCase& c) {
 // No field excuses errors beyond those of fp32.
 bool is_exact(const std::vector<CaseValue>& values) {
     return std::all_of(case_factors().begin(), case_factors().end(), [&](const CaseFactor& f) {
-        return f.kind != Kind::precision || has(values, {std::string(f.name), std::string(f.values.front())});
+        return f.kind != FactorKind::precision || has(values, {std::string(f.name), std::string(f.values.front())});
     });
 }
 
@@ -102,7 +102,7 @@ Verdict verdict_of(KernelUnderTest& kernel, const TensorFile& inputs, const GdnR
 
 TEST_CASE("crossed: every pair of values that may meet does") {
     const auto all = met_by([](const GdnCase&) { return true; });
-    const auto values = values_of({Kind::condition, Kind::field, Kind::precision});
+    const auto values = values_of({FactorKind::condition, FactorKind::field, FactorKind::precision});
     std::size_t pairs = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
         for (std::size_t j = i + 1; j < values.size(); ++j) {
@@ -116,7 +116,7 @@ TEST_CASE("crossed: every pair of values that may meet does") {
             // Where no field of precision is asked for, none may excuse what is wrong.
             const auto of_precision = [](const CaseValue& v) {
                 return std::any_of(case_factors().begin(), case_factors().end(), [&](const CaseFactor& f) {
-                    return f.name == v.factor && f.kind == Kind::precision && v.value != f.values.front();
+                    return f.name == v.factor && f.kind == FactorKind::precision && v.value != f.values.front();
                 });
             };
             if (!of_precision(values[i]) && !of_precision(values[j])) CHECK(is_exact(m->values));
@@ -128,7 +128,7 @@ TEST_CASE("crossed: every pair of values that may meet does") {
 
 TEST_CASE("crossed: every triple of conditions that may meet does under the default contract, 128 like 64") {
     const auto all = met_by(has_default_fields);
-    const auto values = values_of({Kind::condition});
+    const auto values = values_of({FactorKind::condition});
     std::map<std::string, std::size_t> of_size;
     std::size_t triples = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -175,7 +175,7 @@ TEST_CASE("crossed: values are those of the inputs, and a remainder of many rows
 
 TEST_CASE("crossed: a fault at any one pair is refused, and the same kernel is right elsewhere") {
     const auto all = met_by([](const GdnCase&) { return true; });
-    const auto values = values_of({Kind::condition, Kind::field, Kind::precision});
+    const auto values = values_of({FactorKind::condition, FactorKind::field, FactorKind::precision});
     // Many pairs have their smallest case in common: what the planted kernel returns there is the same for all.
     std::map<const Met*, std::pair<CaseValue, CaseValue>> chosen;
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -28,7 +28,7 @@ TensorFile honest(const GdnLayer& p, const LayerContract& c, DType dtype, bool g
     return file;
 }
 
-LayerReport judged(const GdnLayer& p, const LayerContract& c, const TensorFile& dump) {
+LayerReport judged_layer(const GdnLayer& p, const LayerContract& c, const TensorFile& dump) {
     auto report = judge_layer(p, c, {}, dump, 1);
     if (!report) FAIL(report.error().message);
     return *report;
@@ -41,7 +41,7 @@ TEST_CASE("honest layers are OK in fp32 and in bf16, gradients too") {
         const auto c = contract_of(name);
         for (const DType dtype : {DType::f32, DType::bf16}) {
             const GdnLayer p = layer_of(inputs_file(c, dtype, {2, 70, 2, 4, 16, 8}), c);
-            const auto report = judged(p, c, honest(p, c, dtype, true));
+            const auto report = judged_layer(p, c, honest(p, c, dtype, true));
             CAPTURE(report.reason);
             CHECK(report.verdict == Verdict::ok);
             CHECK(report.tensors.size() == 16);
@@ -88,7 +88,7 @@ TEST_CASE("a fault in one part of the layer is wrong there") {
         GdnLayer spoilt = p;
         LayerContract other = c;
         fault.plant(spoilt, other);
-        const auto report = judged(p, c, honest(spoilt, other, DType::f32));
+        const auto report = judged_layer(p, c, honest(spoilt, other, DType::f32));
         CHECK(report.verdict == Verdict::wrong);
         CHECK(report.stage == fault.stage);
     }
@@ -106,13 +106,13 @@ TEST_CASE("a wrong gradient of the layer is wrong by itself") {
         auto values = to_f64(tensor);
         for (double& x : values) x *= 1.01;
         tensor = from_f64(values, tensor.shape, DType::f32);
-        const auto report = judged(p, c, dump);
+        const auto report = judged_layer(p, c, dump);
         CHECK(report.verdict == Verdict::wrong);
         REQUIRE(report.worst.has_value());
         CHECK(report.worst->tensor == name);
         std::erase_if(dump.tensors,
                       [](const NamedTensor& t) { return t.name.find("d_final") == 0 || t.name == "d_out"; });
-        const auto blind = judged(p, c, dump);
+        const auto blind = judged_layer(p, c, dump);
         CHECK(blind.verdict == Verdict::ok);
         CHECK(blind.not_compared.size() >= 9);
     }
@@ -121,19 +121,19 @@ TEST_CASE("a wrong gradient of the layer is wrong by itself") {
 TEST_CASE("a layer's dump with nothing, with NaN, of another shape") {
     const auto c = contract_of("hf");
     const GdnLayer p = layer_of(inputs_file(c), c);
-    CHECK(judged(p, c, {}).verdict == Verdict::no_data);
+    CHECK(judged_layer(p, c, {}).verdict == Verdict::no_data);
     TensorFile dump = honest(p, c, DType::f32);
     dump.tensors.push_back({"nonsense", from_f64(std::vector<double>{1}, {1}, DType::f32)});
-    CHECK(judged(p, c, dump).unknown == std::vector<std::string>{"nonsense"});
+    CHECK(judged_layer(p, c, dump).unknown == std::vector<std::string>{"nonsense"});
     auto values = to_f64(tensor_of(dump, "out"));
     values[7] = std::nan("");
     tensor_of(dump, "out") = from_f64(values, {2, 11, 4, 5}, DType::f32);
-    const auto report = judged(p, c, dump);
+    const auto report = judged_layer(p, c, dump);
     CHECK(report.verdict == Verdict::wrong);
     CHECK(report.reason.find("not finite") != std::string::npos);
     tensor_of(dump, "out").shape = {11, 2, 4, 5};
     CHECK_FALSE(judge_layer(p, c, {}, dump, 1).has_value());
     GdnLayer broken = p;
     broken.x[0] = std::nan("");
-    CHECK(judged(broken, c, honest(p, c, DType::f32)).verdict == Verdict::unstable_input);
+    CHECK(judged_layer(broken, c, honest(p, c, DType::f32)).verdict == Verdict::unstable_input);
 }
