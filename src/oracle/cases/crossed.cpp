@@ -159,6 +159,16 @@ std::string gates_of(const GdnCase& c) {
     return "";
 }
 
+// As the conditions and the contract's fields spell it.
+std::string dtype_of(const GdnCase& c) {
+    switch (c.dtype) {
+        case DType::f32: return "f32";
+        case DType::bf16: return "bf16";
+        case DType::f16: return "f16";
+        default: return std::string(name_of(c.dtype));
+    }
+}
+
 std::int64_t longest_sequence(const GdnCase& c) {
     if (c.cu_seqlens.empty()) return c.dims.T;
     std::int64_t longest = 0;
@@ -240,7 +250,7 @@ std::vector<CaseValue> case_values(const GdnCase& c) {
         {"packed", c.cu_seqlens.empty() ? "no" : "yes"},
         {"gates", gates_of(c)},
         {"initial_state", has_state ? "yes" : "no"},
-        {"dtype", std::string(name_of(c.dtype))},
+        {"dtype", dtype_of(c)},
     };
     for (const ContractField& field : contract->fields) values.push_back({field.name, field.value});
     return values;

@@ -31,9 +31,15 @@ double inner_product(const Reals& a, const Reals& b) {
     return sum;
 }
 
-// A step of every element, of a twentieth of their size, with random signs.
+// A step of every element, of a twentieth of their size, with random signs. A few gates of -200 among weak ones must
+// not make the step large: it would turn the weak ones into growth.
 Reals random_step(const Reals& values, std::uint64_t seed, std::uint64_t stream) {
-    const double size = 0.05 * std::sqrt(inner_product(values, values) / static_cast<double>(values.size()));
+    Reals sizes(values.size());
+    std::transform(values.begin(), values.end(), sizes.begin(), [](double x) { return std::fabs(x); });
+    const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+    std::nth_element(sizes.begin(), middle, sizes.end());
+    const double rms = std::sqrt(inner_product(values, values) / static_cast<double>(values.size()));
+    const double size = 0.05 * (values.empty() || *middle == 0 ? rms : std::min(rms, 2 * *middle));
     Random random(seed, stream);
     Reals step(values.size());
     for (double& x : step) x = random.uniform() < 0.5 ? -size : size;

@@ -83,8 +83,9 @@ std::string lead_of(std::string_view text) {
     for (const std::string_view end : {". ", "; ", ": ", " - ", "\xE2\x80\x94", "\n"})
         text = text.substr(0, text.find(end));
     // "**validated**, rejected": the bold words are only the beginning of what it says.
-    if (!bold.empty()) return bold + (text.starts_with(",") || text.starts_with(" ") ? std::string(text) : "");
-    return std::string(text);
+    if (bold.empty()) return std::string(text);
+    const bool goes_on = text.starts_with(",") || text.starts_with(" ");
+    return goes_on && !text::to_lower(text).starts_with(", not ") ? bold + std::string(text) : bold;
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ TEST_CASE("inputs: cu_seqlens must rise within the tokens, and needs a batch of 
     CHECK(with({1, 16}) == refused);
     CHECK(with({0, 20, 10}) == refused);
     CHECK(with({0, 121}) == refused);
-    CHECK(with({}) == "tensor 'cu_seqlens': expected [N+1] int64, got [0] int64");
+    CHECK(with({}) == "tensor 'cu_seqlens': expected [N+1] of an integer dtype, got [0] int64");
 }
 
 TEST_CASE("inputs: a scale tensor counts as metadata, 0 as the default, --set wins") {

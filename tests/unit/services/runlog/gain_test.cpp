@@ -217,7 +217,7 @@ TEST_CASE("gain: whatever contradicts it in the record is a fault") {
     const auto copy = [&](const char* field, const Json& content) {
         return fault([&](Json& record) { record["extra_metrics"]["gdn/forward_ms"][field] = content; });
     };
-    CHECK(has(copy("gain_pct", 300.0), "`gain_pct` of gdn/forward_ms is 300 %, but the gain says 139.04 %"));
+    CHECK(has(copy("gain_pct", 300.0), "`gain_pct` of gdn/forward_ms is 300 %, but the gain says 139.09 %"));
     CHECK(has(copy("gain_pct", -58.2), "`gain_pct` of gdn/forward_ms is -58.2 %"));
     CHECK(has(copy("gain_pct", "139 %"), "`gain_pct` of gdn/forward_ms is not a number"));
     CHECK(has(copy("gain_bounds_pct", {25.0, 40.0}), "`gain_bounds_pct` of gdn/forward_ms is 40 %"));
@@ -231,8 +231,8 @@ TEST_CASE("gain: whatever contradicts it in the record is a fault") {
     CHECK(own("factor", 0) == "the gain's factor is 0; a factor is above 0");
     CHECK(own("factor", -2.0) == "the gain's factor is -2; a factor is above 0");
     CHECK(own("factor", nullptr) == "the gain has no factor, but 8.2 ms -> 3.6 ms is 2.28x faster (unpaired)");
-    CHECK(own("low", 3.0) == "the gain's factor 2.3904 is not between its bounds, 3 and 4.1");
-    CHECK(own("high", 2.0) == "the gain's factor 2.3904 is not between its bounds, 1.25 and 2");
+    CHECK(own("low", 3.0) == "the gain's factor 2.3909 is not between its bounds, 3 and 4.1");
+    CHECK(own("high", 2.0) == "the gain's factor 2.3909 is not between its bounds, 1.25 and 2");
     CHECK(own("high", nullptr) == "the gain has only one of its two bounds");
 }
 
