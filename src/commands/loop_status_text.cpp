@@ -56,15 +56,18 @@ std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
     return gain + (i.reason.empty() ? "" : "; ") + i.reason;
 }
 
-std::string iteration_row(const IterationView& i, const loop::MeasuredRun* measured) {
-    std::string why = why_of(i, measured);
-    // The running log may have had entries before this run.
-    if (!i.log_number.empty() && i.log_number != std::to_string(i.number)) {
-        why = fmt::format("iteration {} of the log{}", i.log_number, why.empty() ? "" : "; " + why);
-    }
-    return fmt::format("{:>4}  {:<11}  {:<6}  {:>12}  {:>12}{}{}", i.number, shown(i.ended ? i.outcome : "open", 11),
-                       shown(i.promoted ? "champ" : i.verdict, 6), duration_text(i.wall_ms), loop::grouped(i.tokens),
-                       why.empty() ? "" : "  ", shown(why, 200));
+// The running log may have had entries before this run: its numbers have a column of their own where they differ.
+bool has_other_number(const IterationView& i) {
+    return !i.log_number.empty() && i.log_number != std::to_string(i.number);
+}
+
+std::string log_column(bool wanted, std::string_view text) { return wanted ? fmt::format("  {:>4}", text) : ""; }
+
+std::string iteration_row(const IterationView& i, bool with_log, const loop::MeasuredRun* measured) {
+    const std::string why = why_of(i, measured);
+    return fmt::format("{:>4}{}  {:<11}  {:<6}  {:>12}  {:>12}{}{}", i.number, log_column(with_log, i.log_number),
+                       shown(i.ended ? i.outcome : "open", 11), shown(i.promoted ? "champ" : i.verdict, 6),
+                       duration_text(i.wall_ms), loop::grouped(i.tokens), why.empty() ? "" : "  ", shown(why, 200));
 }
 
 }  // namespace
@@ -85,14 +88,15 @@ std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* mea
     }
     line("cost", cost_text(view));
     if (view.iterations.empty()) return text;
+    const bool with_log = std::any_of(view.iterations.begin(), view.iterations.end(), has_other_number);
     text += "\n" +
-            shown(fmt::format("{:>4}  {:<11}  {:<6}  {:>12}  {:>12}  {}", "ITER", "OUTCOME", "FATE", "TIME", "TOKENS",
-                              "WHY"),
+            shown(fmt::format("{:>4}{}  {:<11}  {:<6}  {:>12}  {:>12}  {}", "ITER", log_column(with_log, "LOG"),
+                              "OUTCOME", "FATE", "TIME", "TOKENS", "WHY"),
                   width) +
             "\n";
     const std::size_t first = view.iterations.size() - std::min(view.iterations.size(), k_last_shown);
     for (std::size_t i = first; i < view.iterations.size(); ++i) {
-        text += shown(iteration_row(view.iterations[i], measured), width) + "\n";
+        text += shown(iteration_row(view.iterations[i], with_log, measured), width) + "\n";
     }
     return text;
 }

@@ -163,9 +163,8 @@ CASES
   FAIL_AT='torch==' expect 1 "$GDNCTL" ray-profile --cluster local --json
   jq -e '.message | contains("gdnctl: failed step: install torch (exit status 9)")' "$WORK/out" >/dev/null || fail "no word of the step"
   mv lib/levanter lib/elsewhere
-  expect 1 env -u VIRTUAL_ENV "$GDNCTL" ray-test --cluster local --json
-  jq -e '.message | contains("gdnctl: failed step: find lib/levanter, which is not there (exit status 1)")' "$WORK/out" >/dev/null ||
-    fail "no word of the missing folder: $(jq .message "$WORK/out")"
+  expect 2 env -u VIRTUAL_ENV "$GDNCTL" ray-test --cluster local --json
+  err_has "its test runs in lib/levanter, which is no folder"
   mv lib/elsewhere lib/levanter
   rm "$HOME/bin/uv"
   expect 1 "$GDNCTL" ray-test --cluster local --json

@@ -61,7 +61,7 @@ test_append_failed_and_unfinished_jobs() {
   expect 9 bash -c 'false | "$0" log append --log-file log.md --from-job -' "$GDNCTL"
   err_has 'standard input is empty'
   expect 2 "$GDNCTL" log append --log-file log.md --from-job absent.json
-  expect 2 "$GDNCTL" log append --log-file log.md --outcome acepted
+  expect 2 "$GDNCTL" log append --log-file log.md --title x --outcome acepted
   err_has 'did you mean accepted?'
   expect 2 "$GDNCTL" log append --log-file log.md --metric nonsense
   [ "$(wc -l <log.records.jsonl)" = 2 ] || fail 'a refused append left a record'
