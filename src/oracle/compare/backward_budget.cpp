@@ -26,9 +26,10 @@ constexpr double k_gate_loss = 2.5e-4;
 // see. Seen honestly, in chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
 constexpr std::int64_t k_narrow_key = 8;
 constexpr double k_narrow_widening = 3;
-// dg sums dk x dv products of states, and a plain loop loses what a random walk of as many roundoffs is away. Seen
-// honestly: 4.3 times a budget without this with 128 x 128, 7.7 times with 256 x 256.
-constexpr double k_usual_products = 64.0 * 64;
+// dg sums n = dk x dv products of states that cancel to sqrt(n) of them: a plain loop is off by sqrt(n / 2) roundoffs
+// of the result. Four roundoffs, as everywhere, hold up to this n. Seen honestly, in order: 4.3 times a budget without
+// this with 128 x 128, 7.7 times with 256 x 256.
+constexpr double k_short_sum = 8.0 * 8;
 // How many times larger than usual in its head a value may be, and still count for what cancels at other tokens.
 constexpr double k_extreme = 100;
 // How far our own fp32 backward may widen that: it sees what is lost inside the state, but it may have a defect.
@@ -277,7 +278,7 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
     sizes.dq = sizes_at_norm(c, width, p.q, backward.gradients.q_along, backward.gradients.dq);
     sizes.dk = sizes_at_norm(c, width, p.k, backward.gradients.k_along, backward.gradients.dk);
     const std::vector<double> widening = widening_of(r);
-    const double long_sums = std::max(1.0, std::sqrt(static_cast<double>(p.dims.dk * p.dims.dv) / k_usual_products));
+    const double long_sums = std::max(1.0, std::sqrt(static_cast<double>(p.dims.dk * p.dims.dv) / k_short_sum));
     for (std::size_t i = 0; i < all.size(); ++i) {
         GradientTruth& t = *all[i].truth;
         const std::vector<double>& size = all[i].values(sizes);
