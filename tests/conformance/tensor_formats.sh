@@ -88,11 +88,11 @@ test_single_npy_files() {
 
 test_pickled_and_odd_arrays_are_refused() {
     venv
-    "$PYTHON" -c 'import numpy as np; np.save("q.npy", np.array([{}], dtype=object)); np.save("k.npy", np.zeros(3, np.complex64)); np.save("v.npy", np.zeros(3, [("a", "f4")]))'
-    expect 9 "$GDNCTL" oracle run gdn --inputs q.npy --out x.npz
-    err_has 'q.npy: dtype |O holds pickled Python objects, which are not read'
-    expect 9 "$GDNCTL" oracle run gdn --inputs k.npy --out x.npz
-    err_has "k.npy: dtype '<c8' cannot be read"
-    expect 9 "$GDNCTL" oracle run gdn --inputs v.npy --out x.npz
-    err_has 'structured dtype'
+    mkdir object complex structured
+    "$PYTHON" -c 'import numpy as np; np.save("object/q.npy", np.array([{}], dtype=object)); np.save("complex/q.npy", np.zeros(3, np.complex64)); np.save("structured/q.npy", np.zeros(3, [("a", "f4")]))'
+    for kind in object complex structured; do
+        expect 9 "$GDNCTL" oracle run gdn --inputs $kind/q.npy --out x.npz
+        err_has "tensor 'q': gdnctl cannot read dtype "
+        [ ! -e x.npz ] || fail 'a result'
+    done
 }
