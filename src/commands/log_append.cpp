@@ -167,11 +167,32 @@ void report(const std::filesystem::path& path, const Json& record, const runlog:
 
 std::span<const std::string_view> outcome_words() { return k_outcomes; }
 
+namespace {
+
+void describe_use(cli::Args& args) {
+    args.example(
+        "gdnctl ray-test --cluster local --json |\n    gdnctl log append --from-job - --hypothesis \"...\" --next "
+        "\"...\"",
+        "record a correctness run");
+    args.example(
+        "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
+        "--metric step_duration_ms=167.09:159.42 --comparison champion");
+    args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or a file that is no running log");
+    args.exit_code(static_cast<int>(ExitCode::conflict),
+                   "another writer holds the log, it has an unresolved merge, or the record's number is taken");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");
+    args.see_also("log init");
+    args.see_also("log render");
+    args.see_also("lint-log");
+}
+
+}  // namespace
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Appends an iteration: its record to the records beside the log, and the entry rendered from it to the log. "
-        "The "
-        "number continues from the last entry. Both files are written or neither; what a killed writer left out is "
+        "The number continues from the last entry. Both files are written or neither; what a killed writer left out is "
         "written by the next one. Texts are made public: secrets are masked, home directories become `~/`.");
     describe_log_file(args, options.log_file);
     args.option(options.from_job, {.names = "--from-job",
@@ -213,21 +234,7 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.interpretation, {.names = "--interpretation", .value = "TEXT", .help = "why; repeatable"});
     args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
     args.check([&options] { return check_options(options); });
-    args.example(
-        "gdnctl ray-test --cluster local --json |\n    gdnctl log append --from-job - --hypothesis \"...\" --next "
-        "\"...\"",
-        "record a correctness run");
-    args.example(
-        "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
-        "--metric step_duration_ms=167.09:159.42 --comparison champion");
-    args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or a file that is no running log");
-    args.exit_code(static_cast<int>(ExitCode::conflict),
-                   "another writer holds the log, it has an unresolved merge, or the record's number is taken");
-    args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
-    args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");
-    args.see_also("log init");
-    args.see_also("log render");
-    args.see_also("lint-log");
+    describe_use(args);
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
