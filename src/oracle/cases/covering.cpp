@@ -97,7 +97,7 @@ std::size_t Covering::gain(std::size_t id, const std::vector<std::size_t>& chose
     return sum;
 }
 
-std::vector<std::size_t> Covering::candidate(const Ids& start, std::vector<std::size_t> order) const {
+std::vector<std::size_t> Covering::candidate(const Ids& start, const std::vector<std::size_t>& order) const {
     std::vector<std::size_t> chosen = {k_no_level};
     std::copy_if(start.begin(), start.end(), std::back_inserter(chosen), [](std::size_t i) { return i != k_no_level; });
     for (const std::size_t factor : order) {

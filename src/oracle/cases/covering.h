@@ -48,7 +48,7 @@ private:
     void want(Ids ids);
     bool fits(std::size_t id, const std::vector<std::size_t>& chosen) const;
     std::size_t gain(std::size_t id, const std::vector<std::size_t>& chosen) const;
-    std::vector<std::size_t> candidate(const Ids& start, std::vector<std::size_t> order) const;
+    std::vector<std::size_t> candidate(const Ids& start, const std::vector<std::size_t>& order) const;
     std::size_t met(const std::vector<std::size_t>& ids) const;
     void note(const Row& row);
 

@@ -235,6 +235,26 @@ void add_betas(Hypotheses& all) {
         });
 }
 
+// g = -exp(A_log) softplus(a + dt_bias), with one part of it wrong.
+void add_raw_gates(Hypotheses& all) {
+    const auto raw = [&](std::string text, const std::function<double(double, double, double)>& gate) {
+        add_given(all, "gate", std::move(text), [gate](LaneInputs& in, GdnContract& c, const LanePlace&) {
+            if (c.g_kind != GateKind::raw) return false;
+            for (double& g : in.gate) g = gate(g, in.A_log, in.dt_bias);
+            c.g_kind = GateKind::log;
+            return true;
+        });
+    };
+    const auto softplus = [](double z) { return z > 20 ? z : std::log1p(std::exp(z)); };
+    raw("dt_bias is not added", [softplus](double a, double A, double) { return -std::exp(A) * softplus(a); });
+    raw("softplus is missing", [](double a, double A, double dt) { return -std::exp(A) * (a + dt); });
+    raw("A_log is used without exp", [softplus](double a, double A, double dt) { return -A * softplus(a + dt); });
+    raw("A_log is ignored", [softplus](double a, double, double dt) { return -softplus(a + dt); });
+    raw("the minus sign before exp(A_log) is missing",
+        [softplus](double a, double A, double dt) { return std::exp(A) * softplus(a + dt); });
+    raw("a is used as g", [](double a, double, double) { return a; });
+}
+
 void add_gates(Hypotheses& all) {
     add_given(all, "gate", "g is taken for alpha: its exp is never computed",
               [](LaneInputs&, GdnContract& c, const LanePlace&) { return c.g_kind != GateKind::alpha; });
@@ -286,22 +306,7 @@ void add_gates(Hypotheses& all) {
     add_prepared(all, "gate", "positive g are clamped to 0", [](Lane& lane) {
         for (double& g : lane.gate) g = std::min(g, 0.0);
     });
-    const auto raw = [&](std::string text, const std::function<double(double, double, double)>& gate) {
-        add_given(all, "gate", std::move(text), [gate](LaneInputs& in, GdnContract& c, const LanePlace&) {
-            if (c.g_kind != GateKind::raw) return false;
-            for (double& g : in.gate) g = gate(g, in.A_log, in.dt_bias);
-            c.g_kind = GateKind::log;
-            return true;
-        });
-    };
-    const auto softplus = [](double z) { return z > 20 ? z : std::log1p(std::exp(z)); };
-    raw("dt_bias is not added", [softplus](double a, double A, double) { return -std::exp(A) * softplus(a); });
-    raw("softplus is missing", [](double a, double A, double dt) { return -std::exp(A) * (a + dt); });
-    raw("A_log is used without exp", [softplus](double a, double A, double dt) { return -A * softplus(a + dt); });
-    raw("A_log is ignored", [softplus](double a, double, double dt) { return -softplus(a + dt); });
-    raw("the minus sign before exp(A_log) is missing",
-        [softplus](double a, double A, double dt) { return std::exp(A) * softplus(a + dt); });
-    raw("a is used as g", [](double a, double, double) { return a; });
+    add_raw_gates(all);
 }
 
 void add_scales(Hypotheses& all) {
