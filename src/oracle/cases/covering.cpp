@@ -147,7 +147,7 @@ void Covering::add_rows(std::span<const std::size_t> free, const std::function<v
         for (int i = 0; i < k_candidates; ++i) {
             std::vector<std::size_t> order(free.begin(), free.end());
             shuffle(order, random);
-            std::vector<std::size_t> now = candidate(start, std::move(order));
+            std::vector<std::size_t> now = candidate(start, order);
             const std::size_t sum = met(now);
             if (sum <= most) continue;
             most = sum;
