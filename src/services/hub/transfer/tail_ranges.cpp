@@ -38,7 +38,7 @@ bool is_range(std::string_view content_range, std::int64_t begin, std::int64_t e
     return content_range == fmt::format("bytes {}-{}/{}", begin, end - 1, size);
 }
 
-void TailRanges::set(std::vector<Span> spans) {
+void TailRanges::set(const std::vector<Span>& spans) {
     drop();
     for (const Span& span : spans) m_parts.push_back(std::make_unique<Part>(*this, span));
 }

@@ -27,7 +27,7 @@ public:
     TailRanges& operator=(const TailRanges&) = delete;
 
     // The parts after the first, in order.
-    void set(std::vector<Span> spans);
+    void set(const std::vector<Span>& spans);
     bool empty() const { return m_parts.empty(); }
     // Asks `hop`, the address that serves the first part, for each part that is not whole and was not asked for yet.
     // Not from a receiver's calls, as cancel().

@@ -182,9 +182,10 @@ Outcome<WireAnswer> Wire::ask_once(const Url& url, const Question& question, boo
 
 Outcome<WireAnswer> Wire::ask(const std::string& url, const Question& question) {
     const auto parsed = parse_url(url);
-    if (!parsed)
+    if (!parsed) {
         return tl::unexpected(
             Failure{ErrorKind::infrastructure, fmt::format("cannot use the address {}", shown(url)), {}, 0, {}});
+    }
     for (Tries tries;;) {
         bool again = false;
         auto answer = ask_once(*parsed, question, again);
