@@ -55,8 +55,9 @@ test_later_parts_that_fail_are_fetched_by_the_first() {
   for what in '"range_total": 5' '"range_start": 1' '"status": 403' '"status": 503' '"status": 200' '"redirect": "{self}"'; do
     fresh && fault "{\"on\": \"cdn\", \"after\": 1, \"times\": 3, \"do\": {$what}}"
     expect 0 fetch
-    right 4
-    manifest ".files[0] | .status == \"downloaded\" and .bytes_transferred == $SIZE"
+    # Which parts meet the fault, and so how many requests follow, is a matter of who asks first.
+    same big.trace.json.gz
+    manifest '.files[0].status == "downloaded"'
   done
   # A connection that was used before and is dead is opened anew without a word.
   fresh && fault '{"on": "cdn", "after": 1, "times": 3, "do": {"drop": 1}}'
