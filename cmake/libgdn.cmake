@@ -2,7 +2,6 @@
 # src/libgdn/exports.map. Under sanitizers there is none: no other program could load it.
 file(GLOB gdn_sources CONFIGURE_DEPENDS src/libgdn/*.cpp)
 add_library(gdn_interface OBJECT ${gdn_sources})
-target_include_directories(gdn_interface PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_link_libraries(gdn_interface PRIVATE gdnctl_settings)
 target_compile_definitions(gdn_interface PRIVATE GDNCTL_VERSION="${PROJECT_VERSION}")
 target_compile_options(gdn_interface PRIVATE ${gdn_compile_options})

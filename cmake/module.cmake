@@ -3,7 +3,7 @@
 add_library(gdnctl_settings INTERFACE)
 target_compile_options(gdnctl_settings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
-target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(gdnctl_settings INTERFACE dep_tl_expected dep_fmt_headers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Once it optimises, g++ 12 sees reads and copies out of bounds inside its own std::string and std::optional. ASan and
@@ -54,21 +54,56 @@ function(gdnctl_together target number)
   endif()
 endfunction()
 
-# gdnctl_module(NAME [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/NAME/**.cpp, or those of
-# the FOLDERS, as the static library gdnctl_NAME ('/' becomes '_'). Headers of src/FOLDER are private to it. TOGETHER
-# compiles N sources at a time: what they instantiate of JSON and of Result is most of the work, and then is done once
-# for all N. Their unnamed namespaces become one, so two of them must not use the same name there.
+# What cmake/arrows.txt says that `room` may include, as names of libraries; `services/*` is every room below services/.
+file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/arrows.txt gdnctl_arrows REGEX "^[^#].*->")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/arrows.txt)
+function(gdnctl_arrows_of room variable)
+  set(heads "")
+  foreach(line IN LISTS gdnctl_arrows)
+    string(REGEX REPLACE " *->.*" "" tail "${line}")
+    if(tail STREQUAL room)
+      string(REGEX REPLACE "^[^>]*> *" "" heads "${line}")
+      separate_arguments(heads)
+    endif()
+  endforeach()
+  set(libraries "")
+  foreach(head IN LISTS heads)
+    if(head MATCHES "/\\*$")
+      string(REPLACE "*" "" prefix ${head})
+      foreach(line IN LISTS gdnctl_arrows)
+        string(REGEX REPLACE " *->.*" "" tail "${line}")
+        string(FIND "${tail}" "${prefix}" at)
+        if(at EQUAL 0)
+          string(REPLACE "/" "_" library ${tail})
+          list(APPEND libraries ${library})
+        endif()
+      endforeach()
+    else()
+      string(REPLACE "/" "_" library ${head})
+      list(APPEND libraries ${library})
+    endif()
+  endforeach()
+  set(${variable} ${libraries} PARENT_SCOPE)
+endfunction()
+
+# gdnctl_module(ROOM [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/ROOM/**.cpp, or those of
+# the FOLDERS, as the static library gdnctl_ROOM ('/' becomes '_'), linked by the room's line of arrows.txt or, where a
+# room is more than one library, by DEPS. TOGETHER compiles N sources at a time: what they instantiate of JSON and of
+# Result is most of the work, and then is done once for all N. Their unnamed namespaces become one, so two of them must
+# not use the same name there.
 function(gdnctl_module module)
   cmake_parse_arguments(M "" "TOGETHER" "FOLDERS;DEPS;THIRD_PARTY" ${ARGN})
   string(REPLACE "/" "_" name ${module})
   if(NOT M_FOLDERS)
     set(M_FOLDERS ${module})
   endif()
+  if(NOT M_DEPS)
+    gdnctl_arrows_of(${module} M_DEPS)
+  endif()
   list(TRANSFORM M_FOLDERS PREPEND ${CMAKE_SOURCE_DIR}/src/)
   list(TRANSFORM M_FOLDERS APPEND /*.cpp)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${M_FOLDERS})
   add_library(gdnctl_${name} STATIC ${sources})
-  target_include_directories(gdnctl_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(gdnctl_${name} PRIVATE gdnctl_settings)
   foreach(dep IN LISTS M_DEPS)
     target_link_libraries(gdnctl_${name} PUBLIC gdnctl_${dep})

@@ -1,8 +1,8 @@
-#include "gdnctl/cli/args.h"
+#include "cli/args.h"
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/result.h"
+#include "cli/args.h"
+#include "core/result.h"
 
 namespace gdnctl::cli {
 

@@ -7,8 +7,8 @@
 
 #include "cli/described.h"
 #include "cli/dispatch.h"
-#include "gdnctl/cli/reference.h"
-#include "gdnctl/core/text.h"
+#include "cli/reference.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "cli/config.h"
 #include "cli/config_toml.h"
-#include "gdnctl/cli/config.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/fs.h"
 
 namespace gdnctl::cli {
 

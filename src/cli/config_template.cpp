@@ -1,4 +1,4 @@
-#include "gdnctl/cli/config.h"
+#include "cli/config.h"
 
 namespace gdnctl::cli {
 

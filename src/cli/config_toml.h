@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "gdnctl/core/config.h"
-#include "gdnctl/core/result.h"
+#include "core/config.h"
+#include "core/result.h"
 
 namespace gdnctl::cli {
 

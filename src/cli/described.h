@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/globals.h"
-#include "gdnctl/cli/command.h"
 
 namespace gdnctl::cli {
 

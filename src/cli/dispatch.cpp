@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/globals.h"
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/cli/command.h"
-#include "gdnctl/core/result.h"
+#include "cli/command.h"
+#include "core/result.h"
 
 namespace gdnctl::cli {
 

@@ -1,7 +1,7 @@
 #include "cli/errors.h"
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
+#include "core/log.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/result.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::cli {
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/platform/terminal.h"
+#include "cli/args.h"
+#include "platform/context.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::cli {
 

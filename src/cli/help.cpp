@@ -7,8 +7,8 @@
 
 #include "cli/dispatch.h"
 #include "cli/wrap.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/core/text.h"
+#include "core/exit_code.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/cli/command.h"
+#include "cli/command.h"
 
 namespace gdnctl::cli {
 

@@ -1,10 +1,10 @@
-#include "gdnctl/cli/libraries.h"
+#include "cli/libraries.h"
 
 #include <array>
 
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -5,9 +5,9 @@
 #include "cli/completion.h"
 #include "cli/described.h"
 #include "cli/help.h"
-#include "gdnctl/cli/reference.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/text.h"
+#include "cli/reference.h"
+#include "cli/version.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

@@ -5,8 +5,8 @@
 #include "cli/completion.h"
 #include "cli/described.h"
 #include "cli/help.h"
-#include "gdnctl/cli/reference.h"
-#include "gdnctl/core/text.h"
+#include "cli/reference.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 

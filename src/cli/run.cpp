@@ -6,21 +6,21 @@
 #include <unistd.h>
 
 #include "cli/args_cli11.h"
+#include "cli/command.h"
+#include "cli/config.h"
 #include "cli/dispatch.h"
 #include "cli/errors.h"
 #include "cli/globals.h"
 #include "cli/help.h"
-#include "gdnctl/cli/command.h"
-#include "gdnctl/cli/config.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/config.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/http.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/platform/signals.h"
+#include "cli/version.h"
+#include "core/config.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/http.h"
+#include "platform/process.h"
+#include "platform/signals.h"
 
 namespace gdnctl::cli {
 

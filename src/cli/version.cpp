@@ -1,10 +1,10 @@
-#include "gdnctl/cli/version.h"
+#include "cli/version.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/cli/libraries.h"
-#include "gdnctl/core/json.h"
+#include "cli/libraries.h"
+#include "core/json.h"
 
 namespace gdnctl::cli {
 

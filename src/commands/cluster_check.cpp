@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::cluster_check {
 

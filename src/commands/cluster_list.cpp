@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/job_place.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::cluster_list {
 

@@ -1,8 +1,8 @@
 // gdnctl cluster list: the clusters that --cluster can name here.
 #pragma once
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::cluster_list {
 

@@ -5,14 +5,14 @@
 
 #include "commands/job_place.h"
 #include "commands/job_submit.h"
-#include "gdnctl/commands/table.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/codex_loop.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
+#include "commands/table.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
+#include "loop/codex_loop.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::codex_loop {
 

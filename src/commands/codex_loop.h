@@ -4,12 +4,12 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "core/exit_code.h"
+#include "core/result.h"
+#include "loop/options.h"
+#include "loop/validation_options.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::codex_loop {
 

@@ -2,9 +2,9 @@
 
 #include <array>
 
-#include "gdnctl/cli/reference.h"
-#include "gdnctl/commands/table.h"
-#include "gdnctl/platform/terminal.h"
+#include "cli/reference.h"
+#include "commands/table.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::completion {
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/cli/config.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
+#include "cli/config.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::config_init {
 

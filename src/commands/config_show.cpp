@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/job_env.h"
-#include "gdnctl/core/config.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/config.h"
+#include "core/json.h"
+#include "core/redact.h"
+#include "core/target.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::config_show {
 

@@ -1,8 +1,8 @@
 // gdnctl config show
 #pragma once
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::config_show {
 

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/cli/reference.h"
-#include "gdnctl/commands/table.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
+#include "cli/reference.h"
+#include "commands/table.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::docs {
 

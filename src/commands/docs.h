@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::docs {
 

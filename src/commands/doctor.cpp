@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/version.h"
 #include "commands/doctor_checks.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::doctor {
 

@@ -6,16 +6,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/cli/config.h"
-#include "gdnctl/cli/libraries.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/late_library.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/services/codex.h"
-#include "gdnctl/services/wandb.h"
+#include "cli/config.h"
+#include "cli/libraries.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "platform/env.h"
+#include "platform/late_library.h"
+#include "platform/process.h"
+#include "services/agent/codex.h"
 #include "services/hub/hf/access.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl::commands::doctor {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/platform/context.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::doctor {
 

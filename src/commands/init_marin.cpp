@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/config.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/presets.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/config.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "loop/presets.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::commands::init_marin {
 

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "commands/job_place.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/services/cluster.h"
+#include "core/redact.h"
+#include "platform/env.h"
+#include "services/cluster/cluster.h"
 
 namespace gdnctl::commands {
 

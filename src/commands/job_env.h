@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/target.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/services/job.h"
+#include "core/target.h"
+#include "platform/context.h"
+#include "services/job/job.h"
 
 namespace gdnctl::commands {
 

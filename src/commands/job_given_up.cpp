@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/journal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/journal.h"
 
 namespace gdnctl::commands {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/platform/context.h"
-#include "gdnctl/services/job.h"
+#include "platform/context.h"
+#include "services/job/job.h"
 
 namespace gdnctl::commands {
 

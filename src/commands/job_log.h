@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/line_regex.h"
+#include "core/line_regex.h"
 
 namespace gdnctl::commands {
 

@@ -5,13 +5,13 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include "gdnctl/core/config.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/services/local_jobs.h"
-#include "gdnctl/services/ray_jobs.h"
+#include "core/config.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "platform/env.h"
+#include "services/local/local_jobs.h"
+#include "services/ray/ray_jobs.h"
 
 namespace gdnctl::commands {
 

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/services/cluster.h"
-#include "gdnctl/services/job.h"
+#include "cli/args.h"
+#include "platform/context.h"
+#include "platform/env.h"
+#include "services/cluster/cluster.h"
+#include "services/job/job.h"
 
 namespace gdnctl::commands {
 

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/job_package.h"
-#include "gdnctl/services/ray_jobs.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "services/job/package.h"
+#include "services/ray/ray_jobs.h"
 
 namespace gdnctl::commands {
 

@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/job.h"
-#include "gdnctl/services/job_output.h"
+#include "core/json.h"
+#include "services/job/job.h"
+#include "services/job/output.h"
 
 namespace gdnctl::commands {
 

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/job_given_up.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/journal.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/journal.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands {
 

@@ -6,7 +6,7 @@
 
 #include "commands/job_submit.h"
 #include "commands/job_watch.h"
-#include "gdnctl/services/job_metric.h"
+#include "services/job/metric.h"
 
 namespace gdnctl::commands {
 

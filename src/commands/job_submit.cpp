@@ -8,15 +8,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/version.h"
 #include "commands/job_env.h"
 #include "commands/job_tree.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands {
 

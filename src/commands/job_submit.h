@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "commands/job_place.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/services/job.h"
+#include "core/target.h"
+#include "services/job/job.h"
 
 namespace gdnctl::commands {
 

@@ -6,8 +6,8 @@
 
 #include "commands/job_tree.h"
 #include "commands/oracle_compile.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands {
 

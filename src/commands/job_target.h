@@ -2,8 +2,8 @@
 #pragma once
 
 #include "commands/job_place.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/platform/context.h"
+#include "core/target.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands {
 

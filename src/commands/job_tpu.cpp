@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
+#include "core/log.h"
+#include "core/text.h"
 
 namespace gdnctl::commands {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "commands/job_place.h"
-#include "gdnctl/core/target.h"
+#include "core/target.h"
 
 namespace gdnctl::commands {
 

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/git.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "platform/process.h"
+#include "platform/signals.h"
+#include "services/git/git.h"
 
 namespace gdnctl::commands {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/platform/context.h"
-#include "gdnctl/services/job.h"
+#include "platform/context.h"
+#include "services/job/job.h"
 
 namespace gdnctl::commands {
 

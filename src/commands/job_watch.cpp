@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "commands/job_given_up.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/http.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/time.h"
+#include "platform/clock.h"
+#include "platform/http.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "commands/job_log.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/services/job.h"
-#include "gdnctl/services/job_output.h"
+#include "platform/context.h"
+#include "services/job/job.h"
+#include "services/job/output.h"
 
 namespace gdnctl::commands {
 

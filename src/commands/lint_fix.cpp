@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "commands/log_common.h"
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::lint_log {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "commands/lint_log.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::commands::lint_log {
 

@@ -5,20 +5,20 @@
 
 #include <fmt/format.h>
 
+#include "cli/version.h"
 #include "commands/lint_fix.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/config.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/git.h"
-#include "gdnctl/services/runlog/lint.h"
-#include "gdnctl/services/runlog/lint_records.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/config.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "services/git/git.h"
+#include "services/runlog/lint.h"
+#include "services/runlog/lint_records.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::commands::lint_log {
 

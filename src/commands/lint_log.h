@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/services/runlog/log.h"
+#include "cli/args.h"
+#include "platform/context.h"
+#include "services/runlog/log.h"
 
 namespace gdnctl::commands::lint_log {
 

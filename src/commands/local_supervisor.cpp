@@ -1,6 +1,6 @@
 #include "commands/local_supervisor.h"
 
-#include "gdnctl/services/local_jobs.h"
+#include "services/local/local_jobs.h"
 
 namespace gdnctl::commands::local_supervisor {
 

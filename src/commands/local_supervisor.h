@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::local_supervisor {
 

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/runlog/record_append.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "services/runlog/record_append.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::commands::log_append {
 

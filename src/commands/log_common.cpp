@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/git.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "platform/terminal.h"
+#include "services/git/git.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::commands {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/platform/lock.h"
-#include "gdnctl/services/commit_facts.h"
-#include "gdnctl/services/runlog/summary.h"
+#include "cli/args.h"
+#include "core/commit_facts.h"
+#include "core/json.h"
+#include "platform/context.h"
+#include "platform/lock.h"
+#include "services/runlog/summary.h"
 
 namespace gdnctl::commands {
 

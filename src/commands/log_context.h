@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::log_context {
 

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "services/runlog/import.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::commands::log_import {
 

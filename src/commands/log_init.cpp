@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/runlog/templates.h"
+#include "core/log.h"
+#include "platform/fs.h"
+#include "services/runlog/templates.h"
 
 namespace gdnctl::commands::log_init {
 

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/runlog/record_append.h"
-#include "gdnctl/services/runlog/templates.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "services/runlog/record_append.h"
+#include "services/runlog/templates.h"
 
 namespace gdnctl::commands::log_new {
 

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_store.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/log.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_store.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::commands::log_render {
 

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/text.h"
+#include "platform/terminal.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::commands::log_show {
 

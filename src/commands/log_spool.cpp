@@ -11,8 +11,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/platform/fs.h"
+#include "core/json.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands {
 

@@ -4,9 +4,9 @@
 
 #include <string_view>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/result.h"
+#include "platform/fd.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands {
 

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_store.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/stamp.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_store.h"
+#include "services/runlog/render.h"
+#include "services/runlog/stamp.h"
 
 namespace gdnctl::commands::log_stamp {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/platform/terminal.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::log_summary {
 

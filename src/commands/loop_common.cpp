@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/fs.h"
+#include "core/for_people.h"
+#include "core/target.h"
+#include "core/time.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/loop/report.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "core/json.h"
+#include "loop/report.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands {
 

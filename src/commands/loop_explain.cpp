@@ -8,9 +8,9 @@
 #include "commands/log_common.h"
 #include "commands/loop_common.h"
 #include "commands/loop_verdict.h"
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/for_people.h"
+#include "core/text.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::loop_explain {
 

@@ -1,8 +1,8 @@
 // The options --validation-* and --perf-* of codex-loop.
 #pragma once
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/loop/validation_options.h"
+#include "cli/args.h"
+#include "loop/validation_options.h"
 
 namespace gdnctl::commands {
 

@@ -8,10 +8,10 @@
 #include "commands/log_common.h"
 #include "commands/loop_report_data.h"
 #include "commands/loop_verdict.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::loop_report {
 

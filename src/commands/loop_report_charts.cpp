@@ -7,7 +7,7 @@
 
 #include "commands/html_page.h"
 #include "commands/loop_verdict.h"
-#include "gdnctl/core/for_people.h"
+#include "core/for_people.h"
 
 namespace gdnctl::commands::loop_report {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "commands/loop_common.h"
-#include "gdnctl/loop/context_pack.h"
-#include "gdnctl/loop/flakes.h"
+#include "loop/context_pack.h"
+#include "loop/flakes.h"
 
 namespace gdnctl::commands::loop_report {
 

@@ -5,7 +5,7 @@
 
 #include "commands/loop_report_data.h"
 #include "commands/loop_verdict.h"
-#include "gdnctl/core/for_people.h"
+#include "core/for_people.h"
 
 namespace gdnctl::commands::loop_report {
 

@@ -8,11 +8,11 @@
 #include "commands/log_common.h"
 #include "commands/loop_common.h"
 #include "commands/loop_status_text.h"
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/for_people.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::loop_status {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/loop_verdict.h"
-#include "gdnctl/core/redact.h"
+#include "core/redact.h"
 
 namespace gdnctl::commands::loop_status {
 

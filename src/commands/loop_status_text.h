@@ -4,7 +4,7 @@
 #include <string>
 
 #include "commands/loop_common.h"
-#include "gdnctl/core/time.h"
+#include "core/time.h"
 
 namespace gdnctl::commands::loop_status {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/redact.h"
+#include "core/for_people.h"
+#include "core/redact.h"
 
 namespace gdnctl::commands {
 

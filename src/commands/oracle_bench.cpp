@@ -8,10 +8,10 @@
 #include "commands/oracle_bench_sweep.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "oracle/gdn_bench.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/args.h"
 #include "commands/oracle_kernel.h"
-#include "gdnctl/cli/args.h"
-#include "gdnctl/oracle/isa.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/isa.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {
 

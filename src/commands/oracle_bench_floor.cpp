@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "oracle/gdn_bench.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_bench {
 

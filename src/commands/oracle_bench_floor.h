@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/clock.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -8,7 +8,7 @@
 #include "commands/oracle_bench_floor.h"
 #include "commands/oracle_kernel.h"
 #include "commands/oracle_kernel_program.h"
-#include "gdnctl/oracle/gdn_contract.h"
+#include "oracle/gdn_contract.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -11,10 +11,10 @@
 
 #include "commands/oracle_bench_rounds.h"
 #include "commands/oracle_kernel.h"
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/oracle/kernel_call.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/gdn_compare.h"
+#include "oracle/kernel_call.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/oracle/phases.h"
-#include "gdnctl/platform/clock.h"
+#include "core/json.h"
+#include "oracle/gdn_bench.h"
+#include "oracle/phases.h"
+#include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_bench {
 

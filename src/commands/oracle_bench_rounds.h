@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/platform/clock.h"
+#include "core/result.h"
+#include "oracle/gdn_bench.h"
+#include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_bench {
 

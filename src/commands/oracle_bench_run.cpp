@@ -6,9 +6,9 @@
 #include "commands/oracle_bench_floor.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/blas.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/blas.h"
 
 namespace gdnctl::commands::oracle_bench {
 

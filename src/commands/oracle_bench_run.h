@@ -14,10 +14,10 @@
 #include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_bench_phases.h"
 #include "commands/oracle_bench_rounds.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/decode32.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/platform/context.h"
+#include "core/json.h"
+#include "oracle/decode32.h"
+#include "oracle/gdn_bench.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle_bench_run.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_bench {
 

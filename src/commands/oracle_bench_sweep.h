@@ -2,8 +2,8 @@
 #pragma once
 
 #include "commands/oracle_bench.h"
-#include "gdnctl/oracle/isa.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/isa.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle_gdn.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "oracle/gdn_cases.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_cases {
 

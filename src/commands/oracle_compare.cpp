@@ -10,11 +10,11 @@
 #include "commands/oracle_html.h"
 #include "commands/oracle_layer.h"
 #include "commands/oracle_report.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "oracle/gdn_compare.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_compare {
 

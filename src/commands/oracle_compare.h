@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/args.h"
 #include "commands/oracle_flashinfer.h"
 #include "commands/oracle_gdn.h"
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_compare {
 

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/platform/signals.h"
+#include "core/text.h"
+#include "platform/env.h"
+#include "platform/process.h"
+#include "platform/signals.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
+#include "core/result.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

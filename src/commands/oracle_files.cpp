@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/zip.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "platform/zip.h"
 
 namespace gdnctl::commands::oracle_files {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_problem.h"
-#include "gdnctl/oracle/tensor.h"
-#include "gdnctl/oracle/tensor_formats.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/gdn_problem.h"
+#include "oracle/tensor.h"
+#include "oracle/tensor_formats.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_files {
 

@@ -9,11 +9,11 @@
 #include "commands/oracle_flashinfer_evaluate.h"
 #include "commands/oracle_flashinfer_traces.h"
 #include "commands/oracle_report.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
+#include "cli/args.h"
 #include "commands/oracle_kernel.h"
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/platform/context.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

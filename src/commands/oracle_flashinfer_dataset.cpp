@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/tensor_formats.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "oracle/tensor_formats.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/oracle/flashinfer.h"
-#include "gdnctl/oracle/tensor.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/flashinfer.h"
+#include "oracle/tensor.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

@@ -7,20 +7,20 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/version.h"
 #include "commands/oracle_bench_floor.h"
 #include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_files.h"
 #include "commands/oracle_report.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/oracle/fresh_workload.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/oracle/kernel_call.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/time.h"
+#include "oracle/fresh_workload.h"
+#include "oracle/gdn_bench.h"
+#include "oracle/kernel_call.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

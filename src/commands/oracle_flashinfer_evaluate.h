@@ -10,9 +10,9 @@
 #include "commands/oracle_flashinfer_solution.h"
 #include "commands/oracle_flashinfer_time.h"
 #include "commands/oracle_kernel.h"
-#include "gdnctl/oracle/flashinfer.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/flashinfer.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "commands/oracle_compile.h"
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

@@ -9,10 +9,10 @@
 
 #include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_kernel_process.h"
-#include "gdnctl/oracle/flashinfer.h"
-#include "gdnctl/oracle/fresh_workload.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/flashinfer.h"
+#include "oracle/fresh_workload.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

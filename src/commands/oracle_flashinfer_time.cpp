@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/oracle/forward32.h"
-#include "gdnctl/oracle/kernel_call.h"
-#include "gdnctl/platform/signals.h"
+#include "oracle/forward32.h"
+#include "oracle/kernel_call.h"
+#include "platform/signals.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

@@ -7,9 +7,9 @@
 #include <stop_token>
 
 #include "commands/oracle_bench_rounds.h"
-#include "gdnctl/core/result.h"
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/platform/clock.h"
+#include "core/result.h"
+#include "oracle/gdn_compare.h"
+#include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

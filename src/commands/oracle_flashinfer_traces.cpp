@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/flashinfer.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "oracle/flashinfer.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

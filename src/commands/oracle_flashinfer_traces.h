@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 

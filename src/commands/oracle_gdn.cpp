@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "commands/oracle_files.h"
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::commands::oracle_gdn {
 

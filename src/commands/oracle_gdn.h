@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_compare.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_gdn {
 

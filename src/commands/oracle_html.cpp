@@ -7,7 +7,7 @@
 #include "commands/html_page.h"
 #include "commands/oracle_html_charts.h"
 #include "commands/oracle_report.h"
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::commands::oracle_html {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::commands::oracle_html {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::commands::oracle_html {
 

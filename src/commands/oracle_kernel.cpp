@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle_kernel_program.h"
+#include "core/text.h"
 #include "gdn/gdn_kernel.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/kernel_call.h"
+#include "oracle/kernel_call.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

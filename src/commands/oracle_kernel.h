@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
+#include "cli/args.h"
 #include "commands/oracle_kernel_folder.h"
 #include "commands/oracle_kernel_process.h"
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
+#include "core/exit_code.h"
+#include "core/json.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

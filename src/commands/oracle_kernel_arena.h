@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/oracle/kernel_call.h"
+#include "core/result.h"
+#include "oracle/kernel_call.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

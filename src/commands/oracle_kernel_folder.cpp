@@ -1,6 +1,6 @@
 #include "commands/oracle_kernel_folder.h"
 
-#include "gdnctl/platform/env.h"
+#include "platform/env.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

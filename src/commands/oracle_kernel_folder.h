@@ -1,9 +1,9 @@
 // The folder in TMPDIR that a kernel under test is built and run in.
 #pragma once
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/platform/temp_folder.h"
+#include "core/result.h"
+#include "platform/context.h"
+#include "platform/temp_folder.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

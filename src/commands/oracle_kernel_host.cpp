@@ -13,11 +13,11 @@
 #include "commands/oracle_kernel_arena.h"
 #include "commands/oracle_solution_entry.h"
 #include "gdn/gdn_kernel.h"
-#include "gdnctl/platform/exec_words.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/sandbox.h"
-#include "gdnctl/platform/shared_memory.h"
+#include "platform/exec_words.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/sandbox.h"
+#include "platform/shared_memory.h"
 
 namespace gdnctl::commands::oracle_kernel_host {
 

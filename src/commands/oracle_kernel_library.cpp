@@ -3,7 +3,7 @@
 
 #include "commands/oracle_compile.h"
 #include "commands/oracle_kernel.h"
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "commands/job_submit.h"
+#include "core/text.h"
 #include "gdn/gdn_kernel.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -12,11 +12,11 @@
 
 #include "commands/oracle_kernel_arena.h"
 #include "commands/oracle_kernel_folder.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/platform/sandbox.h"
-#include "gdnctl/platform/shared_memory.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
+#include "platform/process.h"
+#include "platform/sandbox.h"
+#include "platform/shared_memory.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -8,12 +8,12 @@
 
 #include "commands/job_submit.h"
 #include "commands/oracle_files.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/tensor_formats.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "core/text.h"
+#include "oracle/tensor_formats.h"
+#include "platform/clock.h"
+#include "platform/descendants.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "commands/oracle_kernel_process.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/platform/context.h"
+#include "oracle/kernel_under_test.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -5,10 +5,10 @@
 
 #include "commands/oracle_files.h"
 #include "commands/oracle_report.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/gdn_layer.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "oracle/gdn_layer.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_layer {
 

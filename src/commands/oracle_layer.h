@@ -3,8 +3,8 @@
 
 #include "commands/oracle_compare.h"
 #include "commands/oracle_run.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/platform/context.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_layer {
 

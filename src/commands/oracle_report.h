@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/gdn_compare.h"
+#include "core/exit_code.h"
+#include "core/json.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::commands::oracle_report {
 

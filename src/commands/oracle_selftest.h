@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_selftest {
 

@@ -7,7 +7,7 @@
 
 #include "commands/oracle_kernel_arena.h"
 #include "commands/solution/abi.h"
-#include "gdnctl/platform/shared_memory.h"
+#include "platform/shared_memory.h"
 
 namespace gdnctl::commands::oracle_kernel_host {
 

@@ -12,14 +12,14 @@
 #include "commands/oracle_report.h"
 #include "commands/oracle_verify_items.h"
 #include "commands/oracle_verify_vectors.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/oracle/metamorphic.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/kernel_under_test.h"
+#include "oracle/metamorphic.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_verify {
 

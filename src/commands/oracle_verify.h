@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/args.h"
 #include "commands/oracle_kernel.h"
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::oracle_verify {
 

@@ -7,7 +7,7 @@
 
 #include "commands/oracle_kernel.h"
 #include "commands/oracle_report.h"
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::commands::oracle_verify {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/kernel_under_test.h"
+#include "core/json.h"
+#include "oracle/kernel_under_test.h"
 
 namespace gdnctl::commands::oracle_verify {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl::commands::oracle_verify {
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "gdnctl/core/target.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/platform/context.h"
+#include "core/target.h"
+#include "loop/validation_options.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands {
 

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/policy_common.h"
-#include "gdnctl/loop/policy_file.h"
-#include "gdnctl/platform/terminal.h"
+#include "loop/policy_file.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_show {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "commands/loop_gate_options.h"
-#include "gdnctl/platform/context.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::policy_show {
 

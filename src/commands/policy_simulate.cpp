@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/policy_common.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_simulate {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "commands/loop_gate_options.h"
-#include "gdnctl/loop/perf_simulation.h"
-#include "gdnctl/platform/context.h"
+#include "loop/perf_simulation.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::policy_simulate {
 

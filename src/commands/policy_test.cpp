@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/policy_common.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/loop/perf_record.h"
-#include "gdnctl/loop/policy_replay.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "loop/perf_record.h"
+#include "loop/policy_replay.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_test {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "commands/loop_gate_options.h"
-#include "gdnctl/platform/context.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::policy_test {
 

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/presets.h"
-#include "gdnctl/loop/prompt.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/log.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "loop/presets.h"
+#include "loop/prompt.h"
+#include "platform/terminal.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::commands::prompts_render {
 

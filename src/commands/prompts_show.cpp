@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/presets.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "loop/presets.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::prompts_show {
 

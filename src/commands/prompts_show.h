@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::prompts_show {
 

@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/job_given_up.h"
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/for_people.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_list {
 

@@ -6,9 +6,9 @@
 
 #include "commands/job_given_up.h"
 #include "commands/job_watch.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_stop {
 

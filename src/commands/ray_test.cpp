@@ -10,10 +10,10 @@
 #include "commands/job_run.h"
 #include "commands/job_target.h"
 #include "commands/job_tpu.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_test {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/commands/table.h"
+#include "commands/table.h"
 
 #include "commands/cluster_check.h"
 #include "commands/cluster_list.h"

@@ -1,8 +1,8 @@
-#include "gdnctl/core/config.h"
+#include "core/config.h"
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/core/for_people.h"
+#include "core/for_people.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/core/glob.h"
+#include "core/glob.h"
 
 #include <algorithm>
 #include <vector>

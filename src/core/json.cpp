@@ -1,4 +1,4 @@
-#include "gdnctl/core/json.h"
+#include "core/json.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "gdnctl/core/line_regex.h"
+#include "core/line_regex.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 
 #include <atomic>
 #include <cerrno>
@@ -10,9 +10,9 @@
 #include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
+#include "core/for_people.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
 
 namespace gdnctl::log {
 

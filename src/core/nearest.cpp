@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::text {
 

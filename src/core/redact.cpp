@@ -1,4 +1,4 @@
-#include "gdnctl/core/redact.h"
+#include "core/redact.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl {
 

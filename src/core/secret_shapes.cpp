@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "gdnctl/core/redact.h"
+#include "core/redact.h"
 
 namespace gdnctl {
 

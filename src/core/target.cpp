@@ -1,10 +1,10 @@
-#include "gdnctl/core/target.h"
+#include "core/target.h"
 
 #include <algorithm>
 #include <system_error>
 
 #include "core/target_builtin.h"
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gdnctl/core/target.h"
+#include "core/target.h"
 
 namespace gdnctl::detail {
 

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "core/target_builtin.h"
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::detail {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 #include <charconv>
 #include <cmath>

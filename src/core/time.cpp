@@ -1,8 +1,8 @@
-#include "gdnctl/core/time.h"
+#include "core/time.h"
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl {
 

@@ -1,8 +1,8 @@
 // States that libgdn keeps between decode steps.
 #include <tuple>
 
-#include "gdnctl/oracle/decode32.h"
 #include "libgdn/calls.h"
+#include "oracle/decode32.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::libgdn;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/decode32.h"
+#include "oracle/backward32.h"
+#include "oracle/decode32.h"
 
 namespace gdnctl::libgdn {
 

@@ -8,9 +8,9 @@
 #include <new>
 #include <vector>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/decode32.h"
 #include "libgdn/calls.h"
+#include "oracle/backward32.h"
+#include "oracle/decode32.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl::loop {
 

@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/cluster.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
 #include "loop/validation_ladder.h"
+#include "platform/signals.h"
+#include "services/cluster/cluster.h"
 
 namespace gdnctl::loop {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/target.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/platform/process.h"
+#include "core/target.h"
+#include "loop/options.h"
+#include "loop/validation_options.h"
+#include "platform/process.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/codex_loop.h"
+#include "loop/codex_loop.h"
 
 #include <csignal>
 #include <random>
@@ -6,21 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/context_pack.h"
-#include "gdnctl/loop/presets.h"
-#include "gdnctl/loop/prompt.h"
-#include "gdnctl/loop/report.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
-#include "gdnctl/services/job.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "loop/codex_loop_plan.h"
+#include "loop/context_pack.h"
 #include "loop/earlier_run.h"
 #include "loop/engine.h"
 #include "loop/idea_stage.h"
@@ -31,10 +23,18 @@
 #include "loop/loop_agent.h"
 #include "loop/messages.h"
 #include "loop/post_checks.h"
+#include "loop/presets.h"
+#include "loop/prompt.h"
+#include "loop/report.h"
 #include "loop/room.h"
 #include "loop/sync_main.h"
 #include "loop/tpu_hold.h"
 #include "loop/validation_gate.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+#include "services/job/job.h"
 
 namespace gdnctl::loop {
 

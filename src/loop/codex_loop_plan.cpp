@@ -5,17 +5,17 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/prompt.h"
-#include "gdnctl/platform/clock.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
 #include "loop/artefacts.h"
 #include "loop/cluster_preflight.h"
 #include "loop/loop_agent.h"
+#include "loop/prompt.h"
 #include "loop/slot_links.h"
 #include "loop/validation_gate.h"
+#include "platform/clock.h"
 
 namespace gdnctl::loop {
 

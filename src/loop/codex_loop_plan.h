@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/codex_loop.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/loop/presets.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/platform/context.h"
+#include "core/result.h"
+#include "loop/codex_loop.h"
 #include "loop/engine.h"
 #include "loop/idea_stage.h"
 #include "loop/journal.h"
+#include "loop/options.h"
+#include "loop/presets.h"
 #include "loop/transaction.h"
+#include "loop/validation_options.h"
+#include "platform/context.h"
 
 namespace gdnctl::loop {
 

@@ -1,12 +1,12 @@
-#include "gdnctl/loop/context_pack.h"
+#include "loop/context_pack.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/log.h"
+#include "core/for_people.h"
+#include "core/log.h"
 #include "loop/report_model.h"
 
 namespace gdnctl::loop {

@@ -7,14 +7,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/gzip.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/agent.h"
+#include "core/json.h"
+#include "core/log.h"
 #include "loop/journal.h"
 #include "loop/resume.h"
+#include "platform/fs.h"
+#include "platform/gzip.h"
+#include "platform/signals.h"
+#include "services/agent/agent.h"
 
 namespace gdnctl::loop {
 

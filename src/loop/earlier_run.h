@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/process.h"
+#include "core/result.h"
 #include "loop/artefacts.h"
 #include "loop/journal.h"
+#include "platform/clock.h"
+#include "platform/process.h"
 
 namespace gdnctl::loop {
 

@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "loop/messages.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

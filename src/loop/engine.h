@@ -16,15 +16,15 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/loop/options.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/services/agent.h"
 #include "loop/artefacts.h"
 #include "loop/journal.h"
+#include "loop/options.h"
 #include "loop/outcome.h"
 #include "loop/resume.h"
 #include "loop/stage.h"
 #include "loop/transaction.h"
+#include "platform/clock.h"
+#include "services/agent/agent.h"
 
 namespace gdnctl::loop {
 

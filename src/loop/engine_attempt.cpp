@@ -4,17 +4,17 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/prompt.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/replace.h"
-#include "gdnctl/platform/signals.h"
+#include "core/for_people.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "loop/engine.h"
 #include "loop/messages.h"
+#include "loop/prompt.h"
+#include "platform/fs.h"
+#include "platform/replace.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
 #include "loop/engine.h"
 #include "loop/messages.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

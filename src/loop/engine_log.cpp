@@ -1,6 +1,6 @@
 // The entry of an iteration in the running log.
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
+#include "core/log.h"
+#include "core/log_timed.h"
 #include "loop/engine.h"
 
 namespace gdnctl::loop {

@@ -1,8 +1,8 @@
 // The tree before the agent gets it: the user's work set aside, the base pinned, what an earlier attempt left put away.
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "loop/engine.h"
 #include "loop/messages.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "loop/oracle_finding.h"
 
 namespace gdnctl::loop {

@@ -1,12 +1,12 @@
-#include "gdnctl/loop/flakes.h"
+#include "loop/flakes.h"
 
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/journal.h"
+#include "core/json.h"
+#include "platform/fs.h"
+#include "platform/journal.h"
 
 namespace gdnctl::loop {
 

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/loop/ledger.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "loop/ledger.h"
 
 namespace gdnctl::loop {
 

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "gdnctl/loop/ideas.h"
-#include "gdnctl/services/git_checkout.h"
+#include "loop/ideas.h"
 #include "loop/stage.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/ideas.h"
+#include "loop/ideas.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/runlog/record.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "services/runlog/record.h"
 
 namespace gdnctl::loop {
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/hash.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
 
 namespace gdnctl::loop {
 

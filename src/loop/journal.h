@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/journal.h"
+#include "core/result.h"
+#include "core/time.h"
+#include "platform/journal.h"
 
 namespace gdnctl::loop {
 

@@ -1,18 +1,18 @@
-#include "gdnctl/loop/ledger.h"
+#include "loop/ledger.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/hash.h"
-#include "gdnctl/platform/journal.h"
-#include "gdnctl/services/git_checkout.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/text.h"
 #include "loop/artefacts.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
+#include "platform/journal.h"
+#include "services/git/checkout.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::loop {
 

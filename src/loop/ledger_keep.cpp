@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 #include "loop/report_model.h"
 #include "loop/resume.h"
 

@@ -6,11 +6,11 @@
 #include <optional>
 #include <span>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/ledger.h"
-#include "gdnctl/loop/report.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/result.h"
 #include "loop/journal.h"
+#include "loop/ledger.h"
+#include "loop/report.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

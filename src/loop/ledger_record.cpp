@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/ideas.h"
-#include "gdnctl/loop/ledger.h"
-#include "gdnctl/services/runlog/record.h"
+#include "core/text.h"
+#include "loop/ideas.h"
+#include "loop/ledger.h"
 #include "loop/report_model.h"
+#include "services/runlog/record.h"
 
 namespace gdnctl::loop {
 

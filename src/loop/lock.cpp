@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/json.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/fs.h"
+#include "core/for_people.h"
+#include "core/json.h"
+#include "platform/descendants.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

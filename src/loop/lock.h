@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/lock.h"
+#include "core/result.h"
+#include "core/time.h"
+#include "platform/lock.h"
 
 namespace gdnctl::loop {
 

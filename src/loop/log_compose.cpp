@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_append.h"
-#include "gdnctl/services/runlog/record_store.h"
-#include "gdnctl/services/runlog/render.h"
+#include "services/runlog/block.h"
+#include "services/runlog/import.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_append.h"
+#include "services/runlog/record_store.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::loop {
 

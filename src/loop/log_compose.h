@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/time.h"
+#include "core/json.h"
+#include "core/result.h"
+#include "core/time.h"
 
 namespace gdnctl::loop {
 

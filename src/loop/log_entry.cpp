@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/log.h"
+#include "core/log_timed.h"
 #include "loop/log_compose.h"
 #include "loop/log_record.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::loop {
 

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/json.h"
+#include "core/result.h"
+#include "core/time.h"
 #include "loop/engine.h"
 #include "loop/journal.h"
 #include "loop/ledger_keep.h"
 #include "loop/log_compose.h"
+#include "loop/options.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/record.h"
+#include "core/text.h"
 #include "loop/report_model.h"
+#include "services/runlog/record.h"
 
 namespace gdnctl::loop {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/loop/ledger.h"
+#include "core/json.h"
 #include "loop/journal.h"
+#include "loop/ledger.h"
 
 namespace gdnctl::loop {
 

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/log.h"
 #include "loop/log_compose.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::loop {
 

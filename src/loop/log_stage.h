@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "gdnctl/services/git_checkout.h"
 #include "loop/stage.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

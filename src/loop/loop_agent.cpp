@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/temp_folder.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
+#include "platform/env.h"
+#include "platform/temp_folder.h"
 
 namespace gdnctl::loop {
 

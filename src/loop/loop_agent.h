@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/loop/options.h"
-#include "gdnctl/platform/context.h"
-#include "gdnctl/services/agent.h"
-#include "gdnctl/services/codex.h"
+#include "loop/options.h"
+#include "platform/context.h"
+#include "services/agent/agent.h"
+#include "services/agent/codex.h"
 
 namespace gdnctl::loop {
 

@@ -7,9 +7,9 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/for_people.h"
+#include "core/text.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/platform/clock.h"
+#include "platform/clock.h"
 
 namespace gdnctl::loop {
 

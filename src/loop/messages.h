@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/loop/options.h"
+#include "loop/options.h"
 
 namespace gdnctl::loop::message {
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/job_metric.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "services/job/metric.h"
 
 namespace gdnctl::loop {
 

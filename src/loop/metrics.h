@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/loop/perf_policy.h"
-#include "gdnctl/services/job_output.h"
+#include "core/result.h"
+#include "core/target.h"
 #include "loop/oracle_finding.h"
+#include "loop/perf_policy.h"
+#include "services/job/output.h"
 
 namespace gdnctl::loop {
 

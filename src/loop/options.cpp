@@ -1,4 +1,4 @@
-#include "gdnctl/loop/options.h"
+#include "loop/options.h"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/job_output.h"
+#include "core/text.h"
 #include "loop/first_case.h"
+#include "services/job/output.h"
 
 namespace gdnctl::loop {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::loop {
 

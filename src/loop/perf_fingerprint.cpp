@@ -1,4 +1,4 @@
-#include "gdnctl/loop/perf_fingerprint.h"
+#include "loop/perf_fingerprint.h"
 
 #include <cstdint>
 

@@ -1,11 +1,11 @@
-#include "gdnctl/loop/perf_gates.h"
+#include "loop/perf_gates.h"
 
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/perf_pairs.h"
+#include "loop/perf_pairs.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/perf_policy.h"
+#include "loop/perf_policy.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/text.h"
+#include "core/for_people.h"
+#include "core/text.h"
 
 namespace gdnctl::loop {
 

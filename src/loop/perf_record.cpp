@@ -1,4 +1,4 @@
-#include "gdnctl/loop/perf_record.h"
+#include "loop/perf_record.h"
 
 #include <cmath>
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/text.h"
+#include "core/for_people.h"
+#include "core/text.h"
 
 namespace gdnctl::loop {
 

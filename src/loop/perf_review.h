@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/perf_policy.h"
+#include "core/result.h"
+#include "loop/perf_policy.h"
 #include "loop/perf_state.h"
 
 namespace gdnctl::loop {

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/perf_simulation.h"
+#include "loop/perf_simulation.h"
 
 #include <array>
 #include <cmath>

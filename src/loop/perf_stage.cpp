@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/loop/report.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "loop/report.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

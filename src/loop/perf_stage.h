@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/loop/validation_options.h"
 #include "loop/perf_review.h"
 #include "loop/perf_trees.h"
 #include "loop/stage.h"
 #include "loop/validation_jobs.h"
+#include "loop/validation_options.h"
 #include "loop/validation_stages.h"
 
 namespace gdnctl::loop {

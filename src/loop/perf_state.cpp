@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/loop/perf_record.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/lock.h"
+#include "loop/perf_record.h"
+#include "platform/fs.h"
+#include "platform/lock.h"
 
 namespace gdnctl::loop {
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/perf_policy.h"
+#include "core/json.h"
+#include "core/result.h"
+#include "loop/perf_policy.h"
 
 namespace gdnctl::loop {
 

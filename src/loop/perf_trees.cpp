@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gdnctl/core/glob.h"
+#include "core/glob.h"
 #include "loop/slot_links.h"
 
 namespace gdnctl::loop {

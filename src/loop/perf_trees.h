@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/result.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/policy_file.h"
+#include "loop/policy_file.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/policy_replay.h"
+#include "loop/policy_replay.h"
 
 #include <cmath>
 #include <map>
@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/journal.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "loop/perf_state.h"
+#include "platform/journal.h"
 
 namespace gdnctl::loop {
 

@@ -6,14 +6,14 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "loop/first_case.h"
 #include "loop/messages.h"
+#include "platform/env.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/loop/options.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/process.h"
+#include "loop/options.h"
 #include "loop/stage.h"
+#include "platform/clock.h"
+#include "platform/process.h"
 
 namespace gdnctl::loop {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/loop/presets.h"
+#include "loop/presets.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/prompt.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
 #include "loop/embedded.h"
+#include "loop/prompt.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

@@ -1,10 +1,10 @@
-#include "gdnctl/loop/prompt.h"
+#include "loop/prompt.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::loop {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
+#include "core/redact.h"
+#include "core/text.h"
 
 namespace gdnctl::loop {
 

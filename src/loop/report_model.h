@@ -6,8 +6,8 @@
 #include <span>
 #include <string_view>
 
-#include "gdnctl/loop/report.h"
 #include "loop/journal.h"
+#include "loop/report.h"
 #include "loop/resume.h"
 
 namespace gdnctl::loop {

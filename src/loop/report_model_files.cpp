@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/lock.h"
 #include "loop/artefacts.h"
 #include "loop/report_model.h"
+#include "platform/fs.h"
+#include "platform/lock.h"
 
 namespace gdnctl::loop {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/platform/fs.h"
 #include "loop/report_model.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

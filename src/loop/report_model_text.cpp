@@ -5,12 +5,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "loop/report_model.h"
+#include "platform/descendants.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

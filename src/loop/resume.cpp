@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/replace.h"
+#include "core/json.h"
+#include "platform/fs.h"
+#include "platform/replace.h"
 
 namespace gdnctl::loop {
 

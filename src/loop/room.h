@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl::loop {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

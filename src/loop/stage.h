@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/options.h"
+#include "core/result.h"
 #include "loop/artefacts.h"
 #include "loop/journal.h"
+#include "loop/options.h"
 #include "loop/outcome.h"
 #include "loop/transaction.h"
 

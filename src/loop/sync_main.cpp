@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/process.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "loop/resume.h"
+#include "platform/process.h"
 
 namespace gdnctl::loop {
 

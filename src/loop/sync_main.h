@@ -8,10 +8,10 @@
 #include <stop_token>
 #include <string>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/result.h"
 #include "loop/journal.h"
+#include "loop/options.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

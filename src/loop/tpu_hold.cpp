@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "platform/descendants.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/process.h"
+#include "core/result.h"
 #include "loop/held_tpu.h"
+#include "loop/options.h"
+#include "platform/clock.h"
+#include "platform/process.h"
 
 namespace gdnctl::loop {
 

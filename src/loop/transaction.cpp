@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/glob.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/hash.h"
+#include "core/glob.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "loop/slot_links.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
 
 namespace gdnctl::loop {
 

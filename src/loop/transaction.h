@@ -25,8 +25,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/services/git_checkout.h"
 #include "loop/artefacts.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

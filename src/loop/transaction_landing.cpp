@@ -1,7 +1,7 @@
 // What becomes of a candidate: it lands, is taken back, or follows a branch that has moved; and the log commit.
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 #include "loop/transaction.h"
 
 namespace gdnctl::loop {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "loop/transaction.h"
 
 namespace gdnctl::loop {

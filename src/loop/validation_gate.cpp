@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/loop/prompt.h"
 #include "loop/cluster_preflight.h"
 #include "loop/perf_state.h"
+#include "loop/prompt.h"
 
 namespace gdnctl::loop {
 

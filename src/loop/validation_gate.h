@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/loop/options.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/services/git_checkout.h"
 #include "loop/held_tpu.h"
 #include "loop/machine_watch.h"
+#include "loop/options.h"
 #include "loop/perf_stage.h"
 #include "loop/stage.h"
+#include "loop/validation_options.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 

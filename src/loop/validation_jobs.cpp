@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
 #include "loop/first_case.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

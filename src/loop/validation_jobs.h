@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/platform/process.h"
+#include "core/result.h"
+#include "core/target.h"
 #include "loop/metrics.h"
 #include "loop/outcome.h"
+#include "loop/validation_options.h"
+#include "platform/process.h"
 
 namespace gdnctl::loop {
 

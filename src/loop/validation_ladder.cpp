@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

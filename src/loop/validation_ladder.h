@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/loop/options.h"
-#include "gdnctl/platform/clock.h"
+#include "core/result.h"
 #include "loop/held_tpu.h"
+#include "loop/options.h"
 #include "loop/validation_jobs.h"
+#include "platform/clock.h"
 
 namespace gdnctl::loop {
 

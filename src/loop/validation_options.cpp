@@ -1,9 +1,9 @@
-#include "gdnctl/loop/validation_options.h"
+#include "loop/validation_options.h"
 
 #include <fmt/format.h>
 
-#include "gdnctl/loop/policy_file.h"
-#include "gdnctl/services/job.h"
+#include "loop/policy_file.h"
+#include "services/job/job.h"
 
 namespace gdnctl::loop {
 

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/log_timed.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/flakes.h"
-#include "gdnctl/loop/perf_record.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/cluster.h"
+#include "core/for_people.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
+#include "loop/flakes.h"
+#include "loop/perf_record.h"
+#include "platform/fs.h"
+#include "services/cluster/cluster.h"
 
 namespace gdnctl::loop {
 

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/loop/perf_gates.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "loop/perf_gates.h"
+#include "platform/signals.h"
 
 namespace gdnctl::loop {
 

@@ -5,12 +5,12 @@
 #include <stop_token>
 #include <string>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/target.h"
-#include "gdnctl/loop/perf_policy.h"
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/services/wandb.h"
+#include "core/result.h"
+#include "core/target.h"
+#include "loop/perf_policy.h"
+#include "loop/validation_options.h"
+#include "platform/clock.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl::loop {
 

@@ -1,11 +1,11 @@
-#include "gdnctl/platform/blas.h"
+#include "platform/blas.h"
 
 #include <cstdlib>
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/late_library.h"
+#include "core/log.h"
+#include "platform/late_library.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/clock.h"
+#include "platform/clock.h"
 
 #include <condition_variable>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/descendants.h"
+#include "platform/descendants.h"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
+#include "core/text.h"
+#include "platform/fd.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/env.h"
+#include "platform/env.h"
 
 #include <algorithm>
 #include <array>

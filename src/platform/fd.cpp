@@ -1,4 +1,4 @@
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 
 #include <cerrno>
 

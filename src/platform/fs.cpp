@@ -1,4 +1,4 @@
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 #include <cerrno>
 #include <cstring>
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/signals.h"
+#include "platform/fd.h"
+#include "platform/signals.h"
 
 namespace gdnctl {
 

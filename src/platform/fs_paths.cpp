@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 namespace gdnctl {
 

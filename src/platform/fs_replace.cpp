@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/replace.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/replace.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/gzip.h"
+#include "platform/gzip.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
 
 namespace gdnctl {
 

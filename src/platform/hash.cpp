@@ -1,4 +1,4 @@
-#include "gdnctl/platform/hash.h"
+#include "platform/hash.h"
 
 #include <array>
 #include <cerrno>
@@ -11,8 +11,8 @@
 #include <openssl/evp.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/late_library.h"
+#include "platform/fd.h"
+#include "platform/late_library.h"
 
 #define GDNCTL_CRYPTO_API(X) \
     X(EVP_MD_CTX_new)        \

@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/time.h"
 #include "platform/http_curl_pool.h"
+#include "platform/signals.h"
 
 namespace gdnctl {
 

@@ -4,9 +4,9 @@
 #include <mutex>
 #include <vector>
 
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/http.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/http.h"
 #include "platform/http_curl_transfer.h"
 
 namespace gdnctl::http {

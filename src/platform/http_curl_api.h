@@ -5,8 +5,8 @@
 
 #include <curl/curl.h>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/late_library.h"
+#include "core/result.h"
+#include "platform/late_library.h"
 
 // clang-format off: it has no stable layout for such a list
 #define GDNCTL_CURL_API(X) \

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 
-#include "gdnctl/platform/clock.h"
+#include "platform/clock.h"
 #include "platform/http_curl_transfer.h"
 #include "platform/http_pool.h"
 

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/platform/signals.h"
+#include "core/redact.h"
+#include "platform/signals.h"
 
 namespace gdnctl::http {
 

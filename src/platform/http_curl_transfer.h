@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/http.h"
+#include "platform/clock.h"
+#include "platform/fd.h"
+#include "platform/http.h"
 #include "platform/http_curl_api.h"
 #include "platform/http_error.h"
 #include "platform/http_policy.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
+#include "core/redact.h"
 #include "platform/http_curl_transfer.h"
 
 namespace gdnctl::http {

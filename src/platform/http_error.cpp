@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/platform/http.h"
+#include "core/redact.h"
+#include "platform/http.h"
 
 namespace gdnctl::http {
 

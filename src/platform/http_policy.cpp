@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::http {
 

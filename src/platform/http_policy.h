@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/http.h"
+#include "core/time.h"
+#include "platform/http.h"
 
 namespace gdnctl::http {
 

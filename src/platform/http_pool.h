@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/http.h"
+#include "core/result.h"
+#include "platform/http.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/inflate.h"
+#include "platform/inflate.h"
 
 #include <utility>
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/inflate.h"
+#include "core/result.h"
+#include "platform/inflate.h"
 
 namespace gdnctl {
 

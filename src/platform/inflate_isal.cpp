@@ -3,8 +3,8 @@
 
 #include <isa-l/igzip_lib.h>
 
-#include "gdnctl/platform/late_library.h"
 #include "platform/inflate_engine.h"
+#include "platform/late_library.h"
 
 #define GDNCTL_ISAL_API(X) X(isal_inflate_init) X(isal_inflate_reset) X(isal_inflate)
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/journal.h"
+#include "platform/journal.h"
 
 #include <cerrno>
 
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/late_library.h"
+#include "platform/late_library.h"
 
 #include <cstring>
 #include <string>

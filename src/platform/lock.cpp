@@ -1,4 +1,4 @@
-#include "gdnctl/platform/lock.h"
+#include "platform/lock.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/process.h"
+#include "platform/process.h"
 
 #include <algorithm>
 #include <array>
@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/descendants.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/descendants.h"
 #include "platform/process_family.h"
 #include "platform/process_start.h"
 #include "platform/process_stream.h"

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl {
 

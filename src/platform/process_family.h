@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/platform/descendants.h"
+#include "platform/descendants.h"
 
 namespace gdnctl {
 

@@ -14,11 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/exec_words.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/descendants.h"
+#include "platform/env.h"
+#include "platform/exec_words.h"
+#include "platform/fs.h"
 #include "platform/process_family.h"
 
 namespace gdnctl {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/process.h"
+#include "core/result.h"
+#include "platform/fd.h"
+#include "platform/process.h"
 
 namespace gdnctl {
 

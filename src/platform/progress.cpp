@@ -1,4 +1,4 @@
-#include "gdnctl/platform/progress.h"
+#include "platform/progress.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
+#include "core/log.h"
+#include "core/redact.h"
 
 namespace gdnctl {
 

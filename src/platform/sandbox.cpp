@@ -1,4 +1,4 @@
-#include "gdnctl/platform/sandbox.h"
+#include "platform/sandbox.h"
 
 #include <array>
 #include <cerrno>
@@ -17,9 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
 
 namespace gdnctl {
 

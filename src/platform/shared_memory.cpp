@@ -1,4 +1,4 @@
-#include "gdnctl/platform/shared_memory.h"
+#include "platform/shared_memory.h"
 
 #include <cerrno>
 #include <cstring>

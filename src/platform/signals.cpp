@@ -1,4 +1,4 @@
-#include "gdnctl/platform/signals.h"
+#include "platform/signals.h"
 
 #include <array>
 #include <atomic>

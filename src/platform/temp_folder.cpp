@@ -1,10 +1,10 @@
-#include "gdnctl/platform/temp_folder.h"
+#include "platform/temp_folder.h"
 
 #include <cerrno>
 #include <cstdlib>
 #include <string>
 
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 namespace gdnctl {
 

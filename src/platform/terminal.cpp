@@ -1,4 +1,4 @@
-#include "gdnctl/platform/terminal.h"
+#include "platform/terminal.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gdnctl/platform/zip.h"
+#include "platform/zip.h"
 #include "platform/zip_source.h"
 
 namespace gdnctl::zip {

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/zip.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/zip.h"
 
 namespace gdnctl {
 

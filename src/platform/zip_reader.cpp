@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include "gdnctl/platform/inflate.h"
-#include "gdnctl/platform/zip.h"
+#include "platform/inflate.h"
+#include "platform/zip.h"
 #include "platform/zip_directory.h"
 #include "platform/zip_format.h"
 #include "platform/zip_source.h"

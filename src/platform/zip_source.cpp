@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 
 namespace gdnctl {
 

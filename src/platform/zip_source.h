@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl {
 

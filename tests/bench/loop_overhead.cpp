@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/process.h"
 #include "loop/journal.h"
 #include "loop/transaction.h"
+#include "platform/clock.h"
+#include "platform/process.h"
 
 namespace fs = std::filesystem;
 using namespace gdnctl;

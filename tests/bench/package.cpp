@@ -1,4 +1,6 @@
 // Packing a working tree, as every submission does: 90 MiB of source files, deflated on one core.
+#include "services/job/package.h"
+
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -7,10 +9,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/hash.h"
-#include "gdnctl/services/job_package.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Cluster files and what gcloud, dashboards and /proc say of clusters: bytes that people and programs outside wrote.
-#include "gdnctl/services/cluster.h"
+#include "services/cluster/cluster.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
+#include "core/json.h"
 #include "services/cluster/forward.h"
 #include "services/cluster/gcloud.h"
 #include "services/cluster/url.h"

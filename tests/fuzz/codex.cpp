@@ -1,5 +1,5 @@
 // What codex prints and writes: events, rollouts, lists of models, messages of failed turns.
-#include "gdnctl/services/codex.h"
+#include "services/agent/codex.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -7,12 +7,12 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/text.h"
-#include "services/codex/events.h"
-#include "services/codex/reset_time.h"
-#include "services/codex/rollout.h"
-#include "services/codex/stream.h"
-#include "services/codex/verdict.h"
+#include "core/text.h"
+#include "services/agent/events.h"
+#include "services/agent/reset_time.h"
+#include "services/agent/rollout.h"
+#include "services/agent/stream.h"
+#include "services/agent/verdict.h"
 
 namespace {
 

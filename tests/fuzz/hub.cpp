@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/hub/hf/answers.h"
 #include "services/hub/hf/link_header.h"
 #include "services/hub/hf/repo.h"

@@ -1,6 +1,6 @@
 // First byte: format and size of the pieces; the rest is the stream. What zlib accepts, isa-l must accept, with the
 // same bytes; a stream's bytes may not depend on how it is cut.
-#include "gdnctl/platform/inflate.h"
+#include "platform/inflate.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,4 @@
 // Job logs, job details and the local backend's records: bytes that programs outside wrote, or a crash left.
-#include "gdnctl/services/job_output.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,9 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/job.h"
-#include "services/jobs/store.h"
+#include "core/json.h"
+#include "services/job/job.h"
+#include "services/job/output.h"
+#include "services/local/store.h"
 
 namespace {
 

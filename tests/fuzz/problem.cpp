@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "gdnctl/oracle/gdn_layer.h"
-#include "gdnctl/oracle/gdn_problem.h"
-#include "gdnctl/oracle/tensor_formats.h"
+#include "oracle/gdn_layer.h"
+#include "oracle/gdn_problem.h"
+#include "oracle/tensor_formats.h"
 
 namespace {
 

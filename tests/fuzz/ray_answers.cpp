@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/job.h"
+#include "core/json.h"
+#include "services/job/job.h"
 #include "services/ray/agent_file.h"
 #include "services/ray/answers.h"
 #include "services/ray/log_join.h"

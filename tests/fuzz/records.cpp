@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_append.h"
-#include "gdnctl/services/runlog/record_store.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/stamp.h"
-#include "gdnctl/services/runlog/summary.h"
+#include "services/runlog/import.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_append.h"
+#include "services/runlog/record_store.h"
+#include "services/runlog/render.h"
+#include "services/runlog/stamp.h"
+#include "services/runlog/summary.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;

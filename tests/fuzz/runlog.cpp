@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "services/runlog/block.h"
+#include "services/runlog/lint.h"
 
 using namespace gdnctl::runlog;
 

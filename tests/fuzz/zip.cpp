@@ -1,5 +1,5 @@
 // An archive from anywhere: opened and read to the end, or refused.
-#include "gdnctl/platform/zip.h"
+#include "platform/zip.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "gdnctl/platform/clock.h"
+#include "platform/clock.h"
 
 namespace gdnctl::test {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "gdnctl/platform/env.h"
+#include "platform/env.h"
 
 namespace gdnctl::test {
 

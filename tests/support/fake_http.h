@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/platform/http.h"
+#include "platform/http.h"
 
 namespace gdnctl::test {
 

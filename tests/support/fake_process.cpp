@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/platform/process.h"
+#include "platform/process.h"
 
 namespace gdnctl::test {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gdnctl/platform/terminal.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::test {
 

@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/services/git_checkout.h"
+#include "platform/clock.h"
+#include "platform/process.h"
+#include "services/git/checkout.h"
 #include "support/fake_clock.h"
 #include "support/temp_dir.h"
 

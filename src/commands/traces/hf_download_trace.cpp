@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 #include "platform/http_pool.h"
 #include "services/hub/hf/access.h"
 #include "services/hub/hf/hub.h"

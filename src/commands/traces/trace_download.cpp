@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/progress.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/platform/terminal.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/progress.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 #include "services/hub/hf/access.h"
 #include "services/hub/transfer/layout.h"
 #include "services/hub/transfer/safe_path.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/cli/args.h"
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/platform/context.h"
+#include "cli/args.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/report.h"
 #include "services/hub/transfer/selection.h"

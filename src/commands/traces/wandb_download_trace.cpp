@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/services/wandb.h"
+#include "core/log.h"
+#include "core/redact.h"
 #include "platform/http_pool.h"
 #include "services/hub/wandb/artifacts.h"
 #include "services/hub/wandb/query.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl::commands::wandb_download_trace {
 

@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "gdnctl/oracle/decode32.h"
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/oracle/tensor.h"
+#include "oracle/decode32.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_bench.h"
 #include "oracle/kernels/aligned.h"
+#include "oracle/tensor.h"
 
 namespace gdnctl::oracle {
 

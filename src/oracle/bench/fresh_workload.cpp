@@ -1,12 +1,12 @@
-#include "gdnctl/oracle/fresh_workload.h"
+#include "oracle/fresh_workload.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
-#include "gdnctl/oracle/kernel_call.h"
 #include "oracle/bench/bench_arrays.h"
 #include "oracle/cases/random.h"
+#include "oracle/kernel_call.h"
 
 namespace gdnctl::oracle {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/gdn_bench.h"
+#include "oracle/gdn_bench.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_cases.h"
 #include "oracle/bench/bench_arrays.h"
 #include "oracle/cases/random.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_cases.h"
 #include "oracle/kernels/simd/peak.h"
 #include "oracle/kernels/tasks.h"
 

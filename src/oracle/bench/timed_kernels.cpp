@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/gdn_bench.h"
+#include "core/text.h"
+#include "oracle/gdn_bench.h"
 
 namespace gdnctl::oracle {
 

@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_contract.h"
 #include "oracle/cases/covering.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_contract.h"
 
 namespace gdnctl::oracle {
 

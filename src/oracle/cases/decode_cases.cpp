@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
+#include "oracle/gdn_cases.h"
 
 namespace gdnctl::oracle {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
 #include "oracle/cases/golden.h"
 #include "oracle/cases/random.h"
+#include "oracle/gdn_cases.h"
 
 namespace gdnctl::oracle {
 

@@ -1,7 +1,7 @@
 // Cases with closed-form inputs in fp64, whose results are known from elsewhere (docs/oracle.md, "Goldens").
 #pragma once
 
-#include "gdnctl/oracle/gdn_cases.h"
+#include "oracle/gdn_cases.h"
 
 namespace gdnctl::oracle {
 

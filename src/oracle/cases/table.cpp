@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/gdn_cases.h"
+#include "core/text.h"
+#include "oracle/gdn_cases.h"
 
 namespace gdnctl::oracle {
 

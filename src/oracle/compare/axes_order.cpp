@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/rearranged.h"
+#include "oracle/gdn_kernels.h"
 
 namespace gdnctl::oracle {
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_gradients.h"
 #include "oracle/compare/backward_budget.h"
+#include "oracle/gdn_gradients.h"
 
 namespace gdnctl::oracle {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/localise.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

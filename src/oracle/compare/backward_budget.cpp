@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "gdnctl/oracle/backward32.h"
+#include "oracle/backward32.h"
 #include "oracle/compare/condition.h"
 #include "oracle/compare/gate_sums.h"
 #include "oracle/compare/perturb.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "oracle/compare/least_squares.h"
 
 namespace gdnctl::oracle {

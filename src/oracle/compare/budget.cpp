@@ -11,13 +11,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/condition.h"
 #include "oracle/compare/gate_sums.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/local.h"
 #include "oracle/compare/perturb.h"
+#include "oracle/gdn_compare.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/kernels/chunk_rounded.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/tasks.h"

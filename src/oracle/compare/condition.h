@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle {
 

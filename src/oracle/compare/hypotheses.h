@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/lane.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

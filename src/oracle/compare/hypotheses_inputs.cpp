@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/tensor.h"
 #include "oracle/compare/hypotheses.h"
+#include "oracle/tensor.h"
 
 namespace gdnctl::oracle {
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/tensor.h"
 #include "oracle/compare/gate_sums.h"
 #include "oracle/compare/hypotheses.h"
+#include "oracle/tensor.h"
 
 namespace gdnctl::oracle {
 

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/backward.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/localise.h"
 #include "oracle/compare/metrics.h"
 #include "oracle/compare/scores.h"
 #include "oracle/compare/unjudged.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

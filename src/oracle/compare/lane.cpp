@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/tensor.h"
 #include "oracle/compare/sums.h"
+#include "oracle/tensor.h"
 
 namespace gdnctl::oracle {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle {
 

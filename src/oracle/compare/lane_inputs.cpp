@@ -1,8 +1,8 @@
 // A lane's window cut out of a problem.
 #include <algorithm>
 
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/hypotheses.h"
+#include "oracle/gdn_kernels.h"
 
 namespace gdnctl::oracle {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

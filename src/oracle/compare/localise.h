@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

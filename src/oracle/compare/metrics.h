@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

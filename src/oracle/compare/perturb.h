@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_contract.h"
+#include "oracle/gdn_contract.h"
 
 namespace gdnctl::oracle {
 

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/blocks.h"
 #include "oracle/compare/localise.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/tasks.h"
 

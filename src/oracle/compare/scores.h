@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/local.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

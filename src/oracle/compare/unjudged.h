@@ -1,7 +1,7 @@
 // What of a dump was not judged, and what a dump lacks.
 #pragma once
 
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

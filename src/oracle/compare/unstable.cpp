@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/rearranged.h"
+#include "oracle/gdn_kernels.h"
 
 namespace gdnctl::oracle {
 

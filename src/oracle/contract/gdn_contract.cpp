@@ -1,11 +1,11 @@
-#include "gdnctl/oracle/gdn_contract.h"
+#include "oracle/gdn_contract.h"
 
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::oracle {
 

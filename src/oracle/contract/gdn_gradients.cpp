@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/gdn_gradients.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_problem.h"
 
 #include <algorithm>
 #include <array>

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/oracle/tensor.h"
+#include "core/result.h"
+#include "oracle/tensor.h"
 
 namespace gdnctl::oracle {
 

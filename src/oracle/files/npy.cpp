@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/tensor_formats.h"
+#include "oracle/tensor_formats.h"
 
 namespace gdnctl::oracle {
 

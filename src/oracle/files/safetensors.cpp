@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/tensor_formats.h"
+#include "core/json.h"
+#include "oracle/tensor_formats.h"
 
 namespace gdnctl::oracle {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "oracle/flashinfer/fields.h"
 
 namespace gdnctl::oracle::flashinfer {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::oracle::flashinfer {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/oracle/flashinfer.h"
+#include "core/json.h"
+#include "oracle/flashinfer.h"
 
 namespace gdnctl::oracle::flashinfer {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/flashinfer.h"
 #include "oracle/cases/random.h"
+#include "oracle/flashinfer.h"
 
 namespace gdnctl::oracle::flashinfer {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/flashinfer.h"
+#include "core/text.h"
+#include "oracle/flashinfer.h"
 
 namespace gdnctl::oracle::flashinfer {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
+#include "oracle/gdn_adjoint.h"
 #include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/clipped.h"

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle {
 

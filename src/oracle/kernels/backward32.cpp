@@ -1,6 +1,6 @@
 // The fp32 backward on plain arrays: who computes what. A task is some key heads of a sequence with their value heads,
 // so that no sum crosses tasks.
-#include "gdnctl/oracle/backward32.h"
+#include "oracle/backward32.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Forms whose matrix operands, or state, are rounded as a device rounds them.
 #pragma once
 
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/gdn_kernels.h"
 
 namespace gdnctl::oracle {
 

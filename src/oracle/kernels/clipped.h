@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle {
 

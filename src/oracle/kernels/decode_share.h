@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "gdnctl/oracle/decode32.h"
+#include "oracle/decode32.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/simd/decode_task.h"
 #include "oracle/kernels/tasks.h"

@@ -1,13 +1,13 @@
 // The fp32 forwards on plain arrays: who computes what. A unit is a panel of columns of one value head of one sequence;
 // columns of the state do not know of each other, so results do not depend on how units are dealt to threads.
-#include "gdnctl/oracle/forward32.h"
+#include "oracle/forward32.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/backward32.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/chunk_rounded.h"
 #include "oracle/kernels/prepare.h"

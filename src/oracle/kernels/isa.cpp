@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/isa.h"
+#include "oracle/isa.h"
 
 namespace gdnctl::oracle {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_contract.h"
+#include "oracle/gdn_contract.h"
 
 namespace gdnctl::oracle {
 

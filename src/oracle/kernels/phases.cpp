@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/phases.h"
+#include "oracle/phases.h"
 
 #include <chrono>
 

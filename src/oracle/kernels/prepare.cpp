@@ -4,7 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/kernels/tasks.h"
 
 namespace gdnctl::oracle {

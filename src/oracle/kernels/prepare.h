@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "gdnctl/oracle/forward32.h"
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/forward32.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/kernels/aligned.h"
 #include "oracle/kernels/clipped.h"
 #include "oracle/kernels/prepare.h"

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/tensor.h"
 #include "oracle/kernels/chunk_rounded.h"
 #include "oracle/kernels/prepare.h"
 #include "oracle/kernels/tasks.h"
+#include "oracle/tensor.h"
 
 namespace gdnctl::oracle {
 

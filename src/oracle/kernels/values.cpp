@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/values.h"
+#include "oracle/values.h"
 
 #include <algorithm>
 #include <bit>

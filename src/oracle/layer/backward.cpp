@@ -1,7 +1,7 @@
 // The layer's adjoint, part by part from the end.
 #include <algorithm>
 
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/layer/layer.h"
 
 namespace gdnctl::oracle {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_kernels.h"
 #include "oracle/compare/groups.h"
 #include "oracle/compare/metrics.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/layer/layer.h"
 
 namespace gdnctl::oracle {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/gdn_kernels.h"
 #include "oracle/layer/layer.h"
 
 namespace gdnctl::oracle {

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_layer.h"
 #include "oracle/cases/random.h"
 #include "oracle/contract/tensor_checks.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_layer.h"
 
 namespace gdnctl::oracle {
 

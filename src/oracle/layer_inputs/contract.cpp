@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/gdn_layer.h"
+#include "core/text.h"
+#include "oracle/gdn_layer.h"
 
 namespace gdnctl::oracle {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_layer.h"
+#include "oracle/gdn_layer.h"
 #include "oracle/layer/layer.h"
 
 namespace gdnctl::oracle {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_compare.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_compare.h"
 #include "oracle/selftest/mutants.h"
 
 namespace gdnctl::oracle {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/gdn_gradients.h"
-#include "gdnctl/oracle/kernel_under_test.h"
+#include "oracle/backward32.h"
 #include "oracle/compare/backward.h"
+#include "oracle/gdn_gradients.h"
+#include "oracle/kernel_under_test.h"
 #include "oracle/selftest/tally.h"
 
 namespace gdnctl::oracle {

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_selftest.h"
 #include "oracle/selftest/backward_mutants.h"
 
 namespace gdnctl::oracle {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
 #include "oracle/compare/hypotheses.h"
+#include "oracle/gdn_compare.h"
 
 namespace gdnctl::oracle {
 

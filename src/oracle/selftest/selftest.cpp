@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_kernels.h"
-#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_kernels.h"
+#include "oracle/gdn_selftest.h"
 #include "oracle/selftest/backward_selftest.h"
 #include "oracle/selftest/mutants.h"
 #include "oracle/selftest/tally.h"

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/gdn_compare.h"
+#include "oracle/gdn_selftest.h"
 
 namespace gdnctl::oracle {
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "gdnctl/oracle/kernel_call.h"
+#include "oracle/kernel_call.h"
 #include "oracle/kernels/adjoint_chain.h"
 #include "oracle/kernels/prepare.h"
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
+#include "oracle/gdn_cases.h"
 
 namespace gdnctl::oracle {
 

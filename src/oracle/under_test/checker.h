@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_problem.h"
-#include "gdnctl/oracle/metamorphic.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_problem.h"
+#include "oracle/metamorphic.h"
 
 namespace gdnctl::oracle {
 

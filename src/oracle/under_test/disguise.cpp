@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-#include "gdnctl/oracle/kernel_call.h"
+#include "oracle/kernel_call.h"
 
 namespace gdnctl::oracle {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/gdn_gradients.h"
 #include "oracle/cases/random.h"
+#include "oracle/gdn_gradients.h"
 #include "oracle/under_test/checker.h"
 
 namespace gdnctl::oracle {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/kernel_call.h"
-#include "gdnctl/oracle/kernel_under_test.h"
+#include "oracle/kernel_call.h"
+#include "oracle/kernel_under_test.h"
 
 namespace gdnctl::oracle {
 

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/gdn_gradients.h"
-#include "gdnctl/oracle/gdn_kernels.h"
-#include "gdnctl/oracle/kernel_under_test.h"
+#include "core/text.h"
+#include "oracle/backward32.h"
+#include "oracle/gdn_gradients.h"
+#include "oracle/gdn_kernels.h"
+#include "oracle/kernel_under_test.h"
 
 namespace gdnctl::oracle {
 

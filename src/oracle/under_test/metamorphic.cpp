@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/metamorphic.h"
+#include "oracle/metamorphic.h"
 
 #include <set>
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/oracle/kernel_call.h"
+#include "oracle/kernel_call.h"
 #include "oracle/under_test/checker.h"
 
 namespace gdnctl::oracle {

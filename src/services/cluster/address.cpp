@@ -7,9 +7,9 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/cluster.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/url.h"
 
 namespace gdnctl {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/cluster.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/yaml.h"
 
 namespace gdnctl {

@@ -8,10 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 
 namespace gdnctl::cluster {
 

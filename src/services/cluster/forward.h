@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/services/cluster.h"
+#include "core/result.h"
+#include "platform/clock.h"
+#include "platform/process.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/gcloud.h"
 
 namespace gdnctl::cluster {

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
+#include "core/text.h"
+#include "platform/signals.h"
 
 namespace gdnctl::cluster {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/services/cluster.h"
+#include "services/cluster/cluster.h"
 
 namespace gdnctl::cluster {
 

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/cluster.h"
+#include "core/text.h"
+#include "services/cluster/cluster.h"
 
 namespace gdnctl {
 

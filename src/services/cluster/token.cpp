@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/cluster.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/gcloud.h"
 
 namespace gdnctl {

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/cluster.h"
+#include "core/log.h"
+#include "platform/signals.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/forward.h"
 #include "services/cluster/gcloud.h"
 #include "services/cluster/url.h"

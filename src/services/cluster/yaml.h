@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/result.h"
+#include "core/json.h"
+#include "core/result.h"
 
 namespace gdnctl::cluster {
 

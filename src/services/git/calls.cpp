@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/git.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/descendants.h"
+#include "platform/fs.h"
+#include "services/git/git.h"
 
 namespace gdnctl::git {
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/result.h"
+#include "platform/process.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::git {
 

@@ -1,15 +1,16 @@
 // What is in a checkout: the reads.
+#include "services/git/checkout.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/git.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
 #include "services/git/calls.h"
+#include "services/git/git.h"
 #include "services/git/hidden.h"
 #include "services/git/parse.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "gdnctl/core/target.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/git.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "services/git/git.h"
 
 namespace gdnctl::git {
 

@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "gdnctl/services/commit_facts.h"
+#include "core/commit_facts.h"
 #include "services/git/repository.h"
 
 namespace gdnctl::git {

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/text.h"
+#include "platform/fs.h"
 #include "services/git/calls.h"
+#include "services/git/checkout.h"
 #include "services/git/hidden.h"
 
 namespace gdnctl {

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 #include "services/git/calls.h"
+#include "services/git/checkout.h"
 #include "services/git/hidden.h"
 #include "services/git/parse.h"
 

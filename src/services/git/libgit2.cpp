@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/fs.h"
 #include "services/git/libgit2_api.h"
 #include "services/git/repository.h"
 

@@ -3,7 +3,7 @@
 
 #include <git2.h>
 
-#include "gdnctl/platform/late_library.h"
+#include "platform/late_library.h"
 
 namespace gdnctl::git {
 

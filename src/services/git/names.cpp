@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/text.h"
+#include "platform/clock.h"
 #include "services/git/calls.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl {
 

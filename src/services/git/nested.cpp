@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "services/git/calls.h"
+#include "services/git/checkout.h"
 #include "services/git/hidden.h"
 
 namespace gdnctl {

@@ -1,6 +1,6 @@
 #include "services/git/parse.h"
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::git {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/services/git_checkout.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::git {
 

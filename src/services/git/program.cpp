@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/services/git.h"
+#include "core/text.h"
+#include "platform/process.h"
+#include "services/git/git.h"
 #include "services/git/repository.h"
 
 namespace gdnctl::git {

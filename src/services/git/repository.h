@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/core/time.h"
+#include "core/result.h"
+#include "core/time.h"
 
 namespace gdnctl {
 class Process;

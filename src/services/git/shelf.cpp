@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/hash.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
 #include "services/git/hidden.h"
 
 namespace gdnctl::git {

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fs.h"
 #include "services/git/calls.h"
+#include "services/git/checkout.h"
 #include "services/git/hidden.h"
 
 namespace gdnctl {

@@ -1,9 +1,9 @@
 // Submodules in a slot: cloned from the checkout of the user, objects shared, so that nothing is fetched from afar.
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/text.h"
 #include "services/git/calls.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl {
 

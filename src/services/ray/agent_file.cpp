@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::ray {
 

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
+#include "core/json.h"
+#include "core/redact.h"
+#include "core/text.h"
 
 namespace gdnctl::ray {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/http.h"
+#include "core/result.h"
+#include "platform/http.h"
 
 namespace gdnctl::ray {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/time.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/time.h"
+#include "platform/signals.h"
 
 namespace gdnctl::ray {
 

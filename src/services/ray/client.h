@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/services/ray_jobs.h"
 #include "services/ray/answers.h"
+#include "services/ray/ray_jobs.h"
 
 namespace gdnctl::ray {
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/signals.h"
 
 namespace gdnctl::ray {
 

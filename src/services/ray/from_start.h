@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gdnctl/services/job.h"
+#include "services/job/job.h"
 #include "services/ray/log_join.h"
 #include "services/ray/log_tail.h"
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/signals.h"
 #include "services/ray/agent_file.h"
 #include "services/ray/from_start.h"
 #include "services/ray/log_join.h"

@@ -1,10 +1,10 @@
-#include "gdnctl/services/ray_jobs.h"
+#include "services/ray/ray_jobs.h"
 
 #include <map>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/signals.h"
 #include "services/ray/client.h"
 #include "services/ray/dashboard.h"
 #include "services/ray/log_reader.h"

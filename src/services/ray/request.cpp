@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/ray_jobs.h"
+#include "core/text.h"
+#include "services/ray/ray_jobs.h"
 
 namespace gdnctl::ray {
 

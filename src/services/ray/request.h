@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/job.h"
+#include "core/json.h"
+#include "services/job/job.h"
 #include "services/ray/answers.h"
 
 namespace gdnctl::ray {

@@ -9,14 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/hash.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/job_package.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
+#include "platform/signals.h"
+#include "services/job/package.h"
 #include "services/ray/request.h"
 
 namespace gdnctl::ray {

@@ -1,9 +1,9 @@
-#include "gdnctl/services/runlog/block.h"
+#include "services/runlog/block.h"
 
 #include <algorithm>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/log.h"
+#include "core/text.h"
+#include "services/runlog/log.h"
 
 namespace gdnctl::runlog {
 

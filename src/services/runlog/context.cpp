@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/summary.h"
+#include "core/text.h"
+#include "services/runlog/record.h"
+#include "services/runlog/render.h"
+#include "services/runlog/summary.h"
 #include "services/runlog/summary_values.h"
 
 namespace gdnctl::runlog {

@@ -1,6 +1,6 @@
-#include "gdnctl/services/runlog/experiment.h"
+#include "services/runlog/experiment.h"
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "gdnctl/services/runlog/lint.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::runlog {
 

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/json.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "services/runlog/block.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::runlog {
 

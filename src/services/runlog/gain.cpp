@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/gain.h"
+#include "services/runlog/gain.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/services/runlog/record.h"
+#include "core/for_people.h"
+#include "services/runlog/record.h"
 
 namespace gdnctl::runlog {
 

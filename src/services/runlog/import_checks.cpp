@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/runlog/import_detail.h"
 #include "services/runlog/metrics_values.h"
 #include "services/runlog/parse_detail.h"

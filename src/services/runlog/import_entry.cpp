@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/text.h"
+#include "services/runlog/import.h"
 #include "services/runlog/import_detail.h"
 #include "services/runlog/parse_detail.h"
+#include "services/runlog/record.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::runlog {
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/text.h"
+#include "services/runlog/block.h"
+#include "services/runlog/import.h"
+#include "services/runlog/record.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::runlog {
 

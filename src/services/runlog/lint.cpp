@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/lint.h"
+#include "services/runlog/lint.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "services/runlog/lint_context.h"
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gdnctl/services/commit_facts.h"
-#include "gdnctl/services/runlog/experiment.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/commit_facts.h"
+#include "services/runlog/experiment.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::runlog {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/text.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::runlog {
 

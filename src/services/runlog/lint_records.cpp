@@ -1,11 +1,11 @@
-#include "gdnctl/services/runlog/lint_records.h"
+#include "services/runlog/lint_records.h"
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/runlog/gain.h"
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/record_store.h"
+#include "core/json.h"
+#include "services/runlog/gain.h"
+#include "services/runlog/record.h"
+#include "services/runlog/record_store.h"
 
 namespace gdnctl::runlog {
 

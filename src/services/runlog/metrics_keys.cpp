@@ -1,6 +1,6 @@
 #include <array>
 
-#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/log.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {

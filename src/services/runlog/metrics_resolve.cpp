@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/log.h"
 #include "services/runlog/metric_equations.h"
 #include "services/runlog/parse_detail.h"
 

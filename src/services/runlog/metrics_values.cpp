@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog::detail {

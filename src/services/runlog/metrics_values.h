@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/log.h"
 
 namespace gdnctl::runlog::detail {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/log.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {

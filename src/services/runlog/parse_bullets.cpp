@@ -1,8 +1,8 @@
 // Bullets and their labels.
 #include <algorithm>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/log.h"
+#include "core/text.h"
+#include "services/runlog/log.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/log.h"
+#include "core/text.h"
+#include "services/runlog/log.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {

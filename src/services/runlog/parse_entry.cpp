@@ -2,8 +2,8 @@
 #include <array>
 #include <utility>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/log.h"
+#include "core/text.h"
+#include "services/runlog/log.h"
 #include "services/runlog/parse_detail.h"
 
 namespace gdnctl::runlog {

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/log.h"
 
 namespace gdnctl::runlog {
 

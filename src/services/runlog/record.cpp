@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/record.h"
+#include "services/runlog/record.h"
 
 #include <algorithm>
 #include <cctype>
@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "services/runlog/home_path.h"
 
 namespace gdnctl::runlog {

@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/record_append.h"
+#include "services/runlog/record_append.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/experiment.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/text.h"
+#include "services/runlog/experiment.h"
 #include "services/runlog/parse_detail.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::runlog {
 

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record_append.h"
+#include "core/text.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record_append.h"
 
 namespace gdnctl::runlog {
 

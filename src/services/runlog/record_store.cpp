@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/record_store.h"
+#include "services/runlog/record_store.h"
 
 #include <cerrno>
 #include <map>
@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fd.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/journal.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "platform/journal.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record.h"
 
 namespace gdnctl::runlog {
 

@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/for_people.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/gain.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/for_people.h"
+#include "core/text.h"
+#include "services/runlog/gain.h"
+#include "services/runlog/log.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::runlog {
 

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/experiment.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/render.h"
+#include "core/text.h"
+#include "services/runlog/block.h"
+#include "services/runlog/experiment.h"
+#include "services/runlog/log.h"
+#include "services/runlog/render.h"
 
 namespace gdnctl::runlog {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/runlog/metric_equations.h"
 #include "services/runlog/rules.h"
 

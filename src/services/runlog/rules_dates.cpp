@@ -1,7 +1,7 @@
 // L301-L303: dates are ISO 8601 in UTC, in order, and near the commit's own.
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/core/time.h"
+#include "core/text.h"
+#include "core/time.h"
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"
 

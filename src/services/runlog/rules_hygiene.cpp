@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "services/runlog/home_path.h"
 #include "services/runlog/parse_detail.h"
 #include "services/runlog/rules.h"

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/block.h"
+#include "core/text.h"
+#include "services/runlog/block.h"
 #include "services/runlog/rules.h"
 
 namespace gdnctl::runlog::rule {

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/record.h"
+#include "core/text.h"
 #include "services/runlog/parse_detail.h"
+#include "services/runlog/record.h"
 #include "services/runlog/rules.h"
 
 namespace gdnctl::runlog::rule {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/services/runlog/block.h"
+#include "services/runlog/block.h"
 
 namespace gdnctl::runlog {
 

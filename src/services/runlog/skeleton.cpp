@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/templates.h"
+#include "services/runlog/record.h"
+#include "services/runlog/render.h"
+#include "services/runlog/templates.h"
 
 namespace gdnctl::runlog {
 

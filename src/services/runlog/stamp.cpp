@@ -1,10 +1,10 @@
-#include "gdnctl/services/runlog/stamp.h"
+#include "services/runlog/stamp.h"
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/log.h"
+#include "core/text.h"
+#include "services/runlog/block.h"
+#include "services/runlog/log.h"
 
 namespace gdnctl::runlog {
 

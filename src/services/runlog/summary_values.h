@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/runlog/gain.h"
-#include "gdnctl/services/runlog/summary.h"
+#include "core/json.h"
+#include "services/runlog/gain.h"
+#include "services/runlog/summary.h"
 
 namespace gdnctl::runlog {
 

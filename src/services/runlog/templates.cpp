@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/templates.h"
+#include "services/runlog/templates.h"
 
 namespace gdnctl::runlog {
 

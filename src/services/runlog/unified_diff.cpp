@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/redact.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::runlog {
 

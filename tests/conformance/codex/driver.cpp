@@ -10,14 +10,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/env.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/platform/signals.h"
-#include "gdnctl/services/agent.h"
-#include "gdnctl/services/codex.h"
+#include "core/json.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/process.h"
+#include "platform/signals.h"
+#include "services/agent/agent.h"
+#include "services/agent/codex.h"
 
 using namespace gdnctl;
 

@@ -1,4 +1,4 @@
-#include "gdnctl/cli/config.h"
+#include "cli/config.h"
 
 #include <doctest/doctest.h>
 

@@ -1,12 +1,12 @@
 // What is generated from the descriptions.
-#include "gdnctl/cli/reference.h"
+#include "cli/reference.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/cli/libraries.h"
-#include "gdnctl/cli/version.h"
-#include "gdnctl/core/json.h"
+#include "cli/libraries.h"
+#include "cli/version.h"
+#include "core/json.h"
 #include "sample_command.h"
 #include "support/fake_env.h"
 #include "support/temp_dir.h"

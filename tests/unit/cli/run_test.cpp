@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/cli/command.h"
-#include "gdnctl/core/log.h"
+#include "cli/command.h"
+#include "core/log.h"
 
 namespace gdnctl::cli {
 

@@ -1,5 +1,5 @@
 // Numbers and times as people read them.
-#include "gdnctl/core/for_people.h"
+#include "core/for_people.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,4 @@
-#include "gdnctl/core/json.h"
+#include "core/json.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

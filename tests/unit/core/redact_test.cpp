@@ -1,10 +1,10 @@
-#include "gdnctl/core/redact.h"
+#include "core/redact.h"
 
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 
 using gdnctl::find_secret_shapes;
 using gdnctl::redact;

@@ -1,4 +1,4 @@
-#include "gdnctl/core/target.h"
+#include "core/target.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "gdnctl/core/time.h"
+#include "core/time.h"
 
 #include <doctest/doctest.h>
 

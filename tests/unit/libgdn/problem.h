@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "gdn/gdn.h"
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_compare.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::libgdn_testing {
 

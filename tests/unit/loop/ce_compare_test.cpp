@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/loop/perf_record.h"
+#include "core/json.h"
+#include "loop/perf_record.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

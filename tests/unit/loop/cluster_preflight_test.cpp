@@ -1,7 +1,7 @@
 // Clusters that gates need are looked at before an agent is paid.
 #include "loop/cluster_preflight.h"
 
-#include "gdnctl/platform/signals.h"
+#include "platform/signals.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/loop/flakes.h"
 #include "ledger_world.h"
+#include "loop/flakes.h"
 #include "loop/idea_stage.h"
 #include "validation_world.h"
 

@@ -2,12 +2,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record.h"
 #include "ledger_world.h"
 #include "loop/log_compose.h"
 #include "loop/log_record.h"
 #include "loop/log_stage.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

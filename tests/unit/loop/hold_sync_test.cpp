@@ -1,11 +1,11 @@
 // Cases 41 to 43 of the original's tests, and what a held TPU must survive.
 #include <thread>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
 #include "loop/sync_main.h"
 #include "loop/tpu_hold.h"
 #include "loop_world.h"
+#include "platform/fs.h"
 
 namespace fs = std::filesystem;
 

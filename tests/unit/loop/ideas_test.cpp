@@ -1,14 +1,14 @@
 // What is known of ideas and flaky tests, and what a prompt is told of it.
-#include "gdnctl/loop/ideas.h"
+#include "loop/ideas.h"
 
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/context_pack.h"
-#include "gdnctl/loop/flakes.h"
+#include "core/text.h"
 #include "ledger_world.h"
+#include "loop/context_pack.h"
+#include "loop/flakes.h"
 
 namespace gdnctl::loop {
 

@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/descendants.h"
 #include "loop/journal.h"
 #include "loop/resume.h"
 #include "loop_world.h"
+#include "platform/descendants.h"
 
 namespace fs = std::filesystem;
 

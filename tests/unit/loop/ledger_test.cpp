@@ -1,15 +1,15 @@
 // What is remembered of iterations.
-#include "gdnctl/loop/ledger.h"
+#include "loop/ledger.h"
 
 #include <algorithm>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/record.h"
 #include "ledger_world.h"
 #include "loop/ledger_keep.h"
 #include "loop/report_model.h"
+#include "services/runlog/record.h"
 #include "support/faults.h"
 
 namespace fs = std::filesystem;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <span>
 
-#include "gdnctl/loop/ideas.h"
-#include "gdnctl/loop/ledger.h"
+#include "loop/ideas.h"
+#include "loop/ledger.h"
 #include "loop/report_model.h"
 #include "loop_world.h"
 #include "run_script.h"

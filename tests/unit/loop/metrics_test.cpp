@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/loop/validation_options.h"
-#include "gdnctl/services/job.h"
+#include "loop/validation_options.h"
+#include "services/job/job.h"
 
 namespace gdnctl::loop {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "gdnctl/loop/policy_file.h"
+#include "loop/policy_file.h"
 #include "support/temp_dir.h"
 
 namespace gdnctl::loop {

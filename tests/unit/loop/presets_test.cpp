@@ -1,13 +1,13 @@
 // Prompts and directives by name, and what the shipped ones say.
-#include "gdnctl/loop/presets.h"
+#include "loop/presets.h"
 
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/loop/prompt.h"
+#include "core/text.h"
 #include "loop/embedded.h"
+#include "loop/prompt.h"
 #include "support/temp_dir.h"
 
 namespace gdnctl::loop {

@@ -3,10 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/loop/options.h"
-#include "gdnctl/loop/prompt.h"
 #include "loop/messages.h"
+#include "loop/options.h"
 #include "loop/outcome.h"
+#include "loop/prompt.h"
 
 namespace gdnctl::loop {
 

@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include "gdnctl/platform/fs.h"
 #include "loop/lock.h"
 #include "loop_world.h"
+#include "platform/fs.h"
 #include "run_script.h"
 
 namespace fs = std::filesystem;

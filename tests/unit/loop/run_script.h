@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gdnctl/core/time.h"
+#include "core/time.h"
 #include "loop/journal.h"
 
 namespace gdnctl::loop {

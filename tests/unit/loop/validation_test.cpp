@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "loop/earlier_run.h"
 #include "validation_world.h"
 

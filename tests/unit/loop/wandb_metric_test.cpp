@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
+#include "core/json.h"
 #include "support/fake_clock.h"
 #include "validation_world.h"
 

@@ -4,11 +4,11 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/oracle/decode32.h"
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_bench.h"
-#include "gdnctl/oracle/gdn_gradients.h"
-#include "gdnctl/oracle/gdn_kernels.h"
+#include "oracle/decode32.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_bench.h"
+#include "oracle/gdn_gradients.h"
+#include "oracle/gdn_kernels.h"
 
 using namespace gdnctl::oracle;
 

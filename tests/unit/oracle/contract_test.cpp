@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/gdn_contract.h"
+#include "oracle/gdn_contract.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

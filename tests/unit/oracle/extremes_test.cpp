@@ -4,8 +4,8 @@
 #include <functional>
 #include <limits>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -1,5 +1,5 @@
 // Inputs like a workload's: other values of the same kind, and what is honest of them.
-#include "gdnctl/oracle/fresh_workload.h"
+#include "oracle/fresh_workload.h"
 
 #include <cmath>
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "gdnctl/oracle/gdn_kernels.h"
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_kernels.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -3,9 +3,9 @@
 #include <functional>
 #include <limits>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/backward32.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -1,8 +1,8 @@
 // Every kernel exists once per instruction set; this machine's are compared with each other.
 #include <algorithm>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/forward32.h"
+#include "oracle/backward32.h"
+#include "oracle/forward32.h"
 #include "oracle/kernels/chunk_rounded.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"

@@ -4,9 +4,9 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/kernel_call.h"
-#include "gdnctl/oracle/kernel_under_test.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/kernel_call.h"
+#include "oracle/kernel_under_test.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

@@ -6,11 +6,11 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_compare.h"
-#include "gdnctl/oracle/gdn_kernels.h"
-#include "gdnctl/oracle/kernel_under_test.h"
-#include "gdnctl/oracle/tensor_formats.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_compare.h"
+#include "oracle/gdn_kernels.h"
+#include "oracle/kernel_under_test.h"
+#include "oracle/tensor_formats.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/oracle/gdn_layer.h"
+#include "oracle/gdn_layer.h"
 
 namespace gdnctl::oracle::testing {
 

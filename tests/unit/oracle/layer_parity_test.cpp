@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/backward32.h"
+#include "oracle/gdn_gradients.h"
 #include "oracle/layer/layer.h"
 #include "oracle/selftest/backward_mutants.h"
 #include "unit/oracle/judging.h"

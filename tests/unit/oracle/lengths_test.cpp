@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

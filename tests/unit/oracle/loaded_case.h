@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/oracle/gdn_cases.h"
-#include "gdnctl/oracle/gdn_contract.h"
-#include "gdnctl/oracle/gdn_problem.h"
+#include "oracle/gdn_cases.h"
+#include "oracle/gdn_contract.h"
+#include "oracle/gdn_problem.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -1,6 +1,6 @@
 // Which tensor of a dump is judged as what.
-#include "gdnctl/oracle/gdn_adjoint.h"
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn_gradients.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -1,7 +1,7 @@
 // Precision that a contract declares, and what is said of one that nobody declared.
 #include <cmath>
 
-#include "gdnctl/oracle/gdn_adjoint.h"
+#include "oracle/gdn_adjoint.h"
 #include "oracle/kernels/chunk_rounded.h"
 #include "oracle/kernels/clipped.h"
 #include "unit/oracle/judging.h"

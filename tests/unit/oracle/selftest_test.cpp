@@ -1,6 +1,6 @@
 // The oracle's own test: a part of the mutants and of the honest variants here, all of them in `oracle selftest`, which
 // tests/conformance/selftest.sh runs.
-#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/gdn_selftest.h"
 #include "oracle/selftest/backward_mutants.h"
 #include "oracle/selftest/backward_selftest.h"
 #include "oracle/selftest/mutants.h"

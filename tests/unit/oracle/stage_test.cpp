@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gdnctl/oracle/gdn_selftest.h"
+#include "oracle/gdn_selftest.h"
 #include "oracle/selftest/backward_selftest.h"
 #include "oracle/selftest/mutants.h"
 #include "oracle/selftest/tapped_kernel.h"

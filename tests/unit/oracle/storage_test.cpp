@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "gdnctl/oracle/backward32.h"
-#include "gdnctl/oracle/decode32.h"
-#include "gdnctl/oracle/gdn_gradients.h"
+#include "oracle/backward32.h"
+#include "oracle/decode32.h"
+#include "oracle/gdn_gradients.h"
 #include "oracle/kernels/aligned.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"

@@ -1,4 +1,4 @@
-#include "gdnctl/oracle/tensor.h"
+#include "oracle/tensor.h"
 
 #include <cmath>
 #include <limits>

@@ -1,10 +1,10 @@
-#include "gdnctl/platform/clock.h"
+#include "platform/clock.h"
 
 #include <thread>
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/platform/env.h"
+#include "platform/env.h"
 #include "support/fake_env.h"
 
 using namespace gdnctl;

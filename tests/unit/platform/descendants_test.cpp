@@ -1,4 +1,4 @@
-#include "gdnctl/platform/descendants.h"
+#include "platform/descendants.h"
 
 #include <csignal>
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/fs.h"
+#include "platform/fs.h"
 
 #include <csignal>
 #include <thread>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 #include "support/faults.h"
 #include "support/temp_dir.h"
 

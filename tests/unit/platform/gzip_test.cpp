@@ -1,4 +1,4 @@
-#include "gdnctl/platform/gzip.h"
+#include "platform/gzip.h"
 
 #include <cstdlib>
 #include <filesystem>

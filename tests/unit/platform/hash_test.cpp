@@ -1,4 +1,4 @@
-#include "gdnctl/platform/hash.h"
+#include "platform/hash.h"
 
 #include <filesystem>
 #include <fstream>

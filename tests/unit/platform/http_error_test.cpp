@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/redact.h"
+#include "core/redact.h"
 
 using namespace gdnctl;
 using namespace gdnctl::http;

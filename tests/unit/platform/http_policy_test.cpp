@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/time.h"
+#include "core/time.h"
 
 using namespace gdnctl;
 using namespace std::chrono_literals;

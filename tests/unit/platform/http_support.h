@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 #include "platform/http_curl.h"
 #include "support/fake_clock.h"
 #include "support/loopback_server.h"

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/journal.h"
+#include "platform/journal.h"
 
 #include <atomic>
 #include <csignal>

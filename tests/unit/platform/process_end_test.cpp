@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/process.h"
+#include "platform/process.h"
 #include "support/fake_clock.h"
 #include "support/faults.h"
 #include "support/temp_dir.h"

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/process.h"
+#include "platform/process.h"
 #include "unit/platform/process_support.h"
 
 using namespace gdnctl;

@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/process.h"
+#include "core/text.h"
+#include "platform/descendants.h"
+#include "platform/process.h"
 
 namespace gdnctl::test {
 

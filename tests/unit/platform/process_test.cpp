@@ -1,4 +1,4 @@
-#include "gdnctl/platform/process.h"
+#include "platform/process.h"
 
 #include <algorithm>
 #include <csignal>

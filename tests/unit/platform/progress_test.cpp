@@ -1,11 +1,11 @@
-#include "gdnctl/platform/progress.h"
+#include "platform/progress.h"
 
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 #include "support/fake_clock.h"
 #include "support/fake_terminal.h"
 

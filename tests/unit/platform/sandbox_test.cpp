@@ -1,5 +1,5 @@
 // What foreign code cannot do: reach the network, or touch pages beside its arrays.
-#include "gdnctl/platform/sandbox.h"
+#include "platform/sandbox.h"
 
 #include <array>
 #include <cerrno>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/shared_memory.h"
+#include "platform/shared_memory.h"
 
 using namespace gdnctl;
 

@@ -1,5 +1,5 @@
 // Each case happens in a forked child: handlers and tokens are for the whole process.
-#include "gdnctl/platform/signals.h"
+#include "platform/signals.h"
 
 #include <csignal>
 #include <thread>
@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/clock.h"
-#include "gdnctl/platform/descendants.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/process.h"
+#include "platform/clock.h"
+#include "platform/descendants.h"
+#include "platform/fs.h"
+#include "platform/process.h"
 #include "support/faults.h"
 #include "support/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "gdnctl/platform/terminal.h"
+#include "platform/terminal.h"
 
 #include <array>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 #include "support/fake_env.h"
 #include "support/faults.h"
 #include "support/temp_dir.h"

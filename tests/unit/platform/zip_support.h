@@ -8,7 +8,7 @@
 
 #include <zlib.h>
 
-#include "gdnctl/platform/zip.h"
+#include "platform/zip.h"
 #include "platform/zip_format.h"
 
 namespace gdnctl::test {

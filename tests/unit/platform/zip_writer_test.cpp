@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/hash.h"
+#include "platform/hash.h"
 #include "support/scratch.h"
 #include "unit/platform/zip_support.h"
 

@@ -13,7 +13,7 @@
 
 #include <cstddef>
 
-#include "gdnctl/oracle/values.h"
+#include "oracle/values.h"
 
 namespace gdnctl::oracle {
 

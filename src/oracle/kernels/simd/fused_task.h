@@ -13,8 +13,8 @@
 
 #include <cstddef>
 
-#include "gdnctl/oracle/phases.h"
-#include "gdnctl/oracle/values.h"
+#include "oracle/phases.h"
+#include "oracle/values.h"
 
 namespace gdnctl::oracle {
 

@@ -2,7 +2,7 @@
 // loop over elements.
 #pragma once
 
-#include "gdnctl/oracle/phases.h"
+#include "oracle/phases.h"
 
 namespace gdnctl::oracle {
 namespace {

@@ -1,8 +1,8 @@
 // Loads and stores of tensors that the caller keeps as fp32 or bf16. A branch a vector, always the same way.
 #pragma once
 
-#include "gdnctl/oracle/values.h"
 #include "oracle/kernels/simd/vector.h"
+#include "oracle/values.h"
 
 namespace gdnctl::oracle {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "platform/fs.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/url.h"
 

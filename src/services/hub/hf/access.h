@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/platform/env.h"
+#include "core/result.h"
+#include "platform/env.h"
 
 namespace gdnctl::hub {
 

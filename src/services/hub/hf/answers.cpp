@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
+#include "core/json.h"
+#include "core/text.h"
 #include "services/hub/transfer/rate_limit.h"
 #include "services/hub/transfer/url.h"
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "services/hub/hf/link_header.h"
 #include "services/hub/transfer/layout.h"
 #include "services/hub/transfer/safe_path.h"

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/fs.h"
 #include "services/hub/transfer/safe_path.h"
 
 namespace gdnctl::hub {

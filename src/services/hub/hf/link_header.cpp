@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::hub {
 

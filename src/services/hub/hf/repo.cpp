@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/url.h"
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
+#include "core/json.h"
+#include "core/text.h"
 
 namespace gdnctl::hub {
 

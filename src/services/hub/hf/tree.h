@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 #include "services/hub/transfer/digest.h"
 
 namespace gdnctl::hub {

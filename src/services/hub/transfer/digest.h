@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/platform/hash.h"
+#include "platform/hash.h"
 
 namespace gdnctl::hub {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/platform/signals.h"
+#include "platform/signals.h"
 #include "services/hub/transfer/file_transfer.h"
 
 namespace gdnctl::hub {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/platform/signals.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/layout.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "services/hub/transfer/url.h"
 
 namespace gdnctl::hub {

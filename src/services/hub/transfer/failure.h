@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/exit_code.h"
-#include "gdnctl/core/result.h"
+#include "core/exit_code.h"
+#include "core/result.h"
 
 namespace gdnctl::hub {
 

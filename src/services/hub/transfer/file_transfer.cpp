@@ -8,9 +8,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "gdnctl/core/log.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/signals.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/signals.h"
 #include "services/hub/transfer/layout.h"
 #include "services/hub/transfer/rate_limit.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/part_file.h"
 #include "services/hub/transfer/tail_ranges.h"

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/hash.h"
+#include "core/text.h"
+#include "platform/hash.h"
 
 namespace gdnctl::hub {
 

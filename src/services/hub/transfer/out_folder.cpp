@@ -10,8 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
+#include "core/text.h"
+#include "platform/fs.h"
 
 namespace gdnctl::hub {
 

@@ -11,7 +11,7 @@
 
 #include <sys/stat.h>
 
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 #include "services/hub/transfer/failure.h"
 
 namespace gdnctl::hub {

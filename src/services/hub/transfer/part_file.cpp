@@ -10,8 +10,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
+#include "core/json.h"
+#include "core/log.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/layout.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/platform/fd.h"
+#include "platform/fd.h"
 #include "services/hub/transfer/out_folder.h"
 
 namespace gdnctl::hub {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "platform/http_policy.h"
 
 namespace gdnctl::hub {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/time.h"
+#include "core/time.h"
 #include "platform/http_pool.h"
 
 namespace gdnctl::hub {

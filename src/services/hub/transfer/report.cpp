@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
+#include "core/json.h"
 
 namespace gdnctl::hub {
 

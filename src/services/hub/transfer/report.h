@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "gdnctl/core/json.h"
+#include "core/json.h"
 #include "services/hub/transfer/download.h"
 
 namespace gdnctl::hub {

@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 
 namespace gdnctl::hub {
 

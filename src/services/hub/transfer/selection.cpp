@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "services/hub/transfer/fnmatch.h"
 
 namespace gdnctl::hub {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/line_regex.h"
-#include "gdnctl/core/result.h"
+#include "core/line_regex.h"
+#include "core/result.h"
 
 namespace gdnctl::hub {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/log.h"
+#include "core/log.h"
 
 namespace gdnctl::hub {
 

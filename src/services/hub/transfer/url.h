@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 
 namespace gdnctl::hub {
 

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/platform/inflate.h"
-#include "gdnctl/platform/signals.h"
+#include "platform/inflate.h"
+#include "platform/signals.h"
 #include "services/hub/transfer/out_folder.h"
 
 namespace gdnctl::hub {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "gdnctl/core/result.h"
+#include "core/result.h"
 #include "services/hub/transfer/failure.h"
 
 namespace gdnctl::hub {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/platform/clock.h"
+#include "platform/clock.h"
 #include "platform/http_pool.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/url.h"

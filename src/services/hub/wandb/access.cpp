@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/platform/fs.h"
-#include "gdnctl/services/wandb.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl {
 

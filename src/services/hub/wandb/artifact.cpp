@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/text.h"
+#include "core/json.h"
+#include "core/text.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/safe_path.h"
 #include "services/hub/transfer/url.h"

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/result.h"
-#include "gdnctl/services/wandb.h"
+#include "core/result.h"
 #include "services/hub/transfer/download.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl::wandb {
 

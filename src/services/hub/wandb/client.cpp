@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/wandb.h"
+#include "core/redact.h"
+#include "core/text.h"
 #include "services/hub/wandb/query.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/result.h"
-#include "gdnctl/services/wandb.h"
+#include "core/json.h"
+#include "core/result.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl::wandb {
 

@@ -1,7 +1,7 @@
 // Dashboard addresses, and what may be sent where.
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/cluster.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/url.h"
 #include "support/fake_env.h"
 

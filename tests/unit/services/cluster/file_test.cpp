@@ -1,7 +1,7 @@
 // Cluster files: which one is meant, what is read out of it, which accelerator it offers.
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/cluster.h"
+#include "services/cluster/cluster.h"
 #include "support/scratch.h"
 
 namespace fs = std::filesystem;

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include "gdnctl/core/redact.h"
-#include "gdnctl/services/cluster.h"
+#include "core/redact.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/gcloud.h"
 #include "support/fake_env.h"
 #include "support/fake_process.h"

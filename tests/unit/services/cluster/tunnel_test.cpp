@@ -1,7 +1,7 @@
 // The pure parts of a tunnel and of what is asked through it.
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/cluster.h"
+#include "services/cluster/cluster.h"
 #include "services/cluster/forward.h"
 #include "support/fake_http.h"
 

@@ -1,11 +1,12 @@
 // A checkout to work in, on real repositories.
+#include "services/git/checkout.h"
+
 #include <filesystem>
 #include <fstream>
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/text.h"
 #include "services/git/calls.h"
 #include "services/git/parse.h"
 #include "support/git_repo.h"

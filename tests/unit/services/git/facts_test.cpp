@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gdnctl/core/target.h"
-#include "gdnctl/platform/process.h"
-#include "gdnctl/services/git.h"
+#include "core/target.h"
+#include "platform/process.h"
+#include "services/git/git.h"
 #include "support/git_repo.h"
 
 namespace fs = std::filesystem;

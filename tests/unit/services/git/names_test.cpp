@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/core/text.h"
-#include "gdnctl/services/git_checkout.h"
+#include "core/text.h"
+#include "services/git/checkout.h"
 #include "support/git_repo.h"
 
 namespace gdnctl {

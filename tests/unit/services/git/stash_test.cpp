@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/git_checkout.h"
+#include "services/git/checkout.h"
 #include "support/git_repo.h"
 
 namespace fs = std::filesystem;

@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/job.h"
+#include "core/json.h"
+#include "services/job/job.h"
 #include "support/scratch.h"
 
 namespace gdnctl::ray {

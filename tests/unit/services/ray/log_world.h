@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gdnctl/core/text.h"
+#include "core/text.h"
 #include "ray_world.h"
 #include "services/ray/log_join.h"
 

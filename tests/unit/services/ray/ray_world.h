@@ -8,9 +8,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/log.h"
-#include "gdnctl/services/ray_jobs.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "services/ray/ray_jobs.h"
 #include "support/fake_clock.h"
 #include "support/fake_http.h"
 

@@ -1,6 +1,6 @@
 // Submitting to a dashboard by script: one job, whatever becomes of the answers; packages.
-#include "gdnctl/services/job_package.h"
 #include "ray_world.h"
+#include "services/job/package.h"
 #include "support/temp_dir.h"
 
 namespace gdnctl::ray {

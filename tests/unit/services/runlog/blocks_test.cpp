@@ -1,8 +1,8 @@
 // What Markdown does not show is no entry, and what it shows as a heading ends one.
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/stamp.h"
+#include "services/runlog/log.h"
+#include "services/runlog/stamp.h"
 #include "unit/services/runlog/entry_fixture.h"
 #include "unit/services/runlog/lint_fixture.h"
 

@@ -6,9 +6,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/time.h"
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/log.h"
+#include "core/time.h"
+#include "services/runlog/import.h"
+#include "services/runlog/log.h"
 
 namespace gdnctl::runlog::test {
 

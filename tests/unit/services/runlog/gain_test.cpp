@@ -1,5 +1,5 @@
 // One value says what was compared with what, and how much faster it is.
-#include "gdnctl/services/runlog/gain.h"
+#include "services/runlog/gain.h"
 
 #include <cmath>
 #include <functional>
@@ -7,9 +7,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/record.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/summary.h"
+#include "services/runlog/record.h"
+#include "services/runlog/render.h"
+#include "services/runlog/summary.h"
 
 namespace gdnctl::runlog {
 

@@ -1,12 +1,12 @@
 // What an import keeps of entries that people wrote.
-#include "gdnctl/services/runlog/import.h"
+#include "services/runlog/import.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/summary.h"
+#include "services/runlog/log.h"
+#include "services/runlog/render.h"
+#include "services/runlog/summary.h"
 #include "unit/services/runlog/entry_fixture.h"
 
 using namespace gdnctl;

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/experiment.h"
+#include "services/runlog/block.h"
+#include "services/runlog/experiment.h"
 #include "unit/services/runlog/lint_fixture.h"
 
 using namespace gdnctl;

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/runlog/lint.h"
+#include "services/runlog/lint.h"
 #include "unit/services/runlog/lint_fixture.h"
 
 using namespace gdnctl;

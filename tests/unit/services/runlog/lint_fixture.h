@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/commit_facts.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/commit_facts.h"
+#include "services/runlog/lint.h"
 
 namespace gdnctl::runlog::test {
 

@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/services/runlog/lint.h"
+#include "core/json.h"
+#include "services/runlog/lint.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;

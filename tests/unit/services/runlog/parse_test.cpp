@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/log.h"
+#include "services/runlog/block.h"
+#include "services/runlog/log.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;

@@ -1,4 +1,4 @@
-#include "gdnctl/services/runlog/record.h"
+#include "services/runlog/record.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gdnctl/services/runlog/record_append.h"
-#include "gdnctl/services/runlog/record_store.h"
-#include "gdnctl/services/runlog/render.h"
-#include "gdnctl/services/runlog/templates.h"
+#include "services/runlog/record_append.h"
+#include "services/runlog/record_store.h"
+#include "services/runlog/render.h"
+#include "services/runlog/templates.h"
 #include "unit/services/runlog/entry_fixture.h"
 
 namespace fs = std::filesystem;

@@ -1,15 +1,15 @@
-#include "gdnctl/services/runlog/render.h"
+#include "services/runlog/render.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/services/runlog/block.h"
-#include "gdnctl/services/runlog/import.h"
-#include "gdnctl/services/runlog/log.h"
-#include "gdnctl/services/runlog/record_append.h"
-#include "gdnctl/services/runlog/stamp.h"
-#include "gdnctl/services/runlog/summary.h"
-#include "gdnctl/services/runlog/templates.h"
+#include "services/runlog/block.h"
+#include "services/runlog/import.h"
+#include "services/runlog/log.h"
+#include "services/runlog/record_append.h"
+#include "services/runlog/stamp.h"
+#include "services/runlog/summary.h"
+#include "services/runlog/templates.h"
 #include "unit/services/runlog/entry_fixture.h"
 
 using namespace gdnctl;

@@ -1,11 +1,11 @@
 // Weights & Biases: where it is, with which key, what is asked, what is made of the answers.
-#include "gdnctl/services/wandb.h"
+#include "services/hub/wandb/wandb.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "gdnctl/core/json.h"
-#include "gdnctl/core/redact.h"
+#include "core/json.h"
+#include "core/redact.h"
 #include "services/hub/wandb/query.h"
 #include "support/fake_env.h"
 #include "support/fake_http.h"

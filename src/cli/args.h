@@ -1,0 +1,176 @@
+// How a command describes its options. The description is data: from it come parsing, help, man pages, the CLI
+// reference, shell completion and suggestions. No parser type is visible here; cli/args_cli11.cpp alone knows CLI11.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/result.h"
+
+namespace gdnctl::cli {
+
+// What a shell may offer for a value.
+enum class Complete {
+    nothing,
+    file,
+    directory,
+    target,
+    cluster,
+    local_job,
+    command_name,
+    contract,      // of the oracle
+    oracle_case,   // a named case of the oracle
+    kernel,        // builtin:NAME, and how the other spellings begin
+    timed_kernel,  // the same for what can be timed
+    outcome,       // of an iteration
+    lint_rule,     // ID=SEVERITY
+    iteration,     // in the target's log
+    prompt,        // of an iteration, by name
+    preset,        // a directive, by name
+    document,      // either
+    download       // a path in a repository, of what lies in the usual output folder
+};
+
+struct OptionSpec {
+    std::string_view names;       // "--tail", "-f,--follow"; a negated spelling after a bar: "--wait|--no-wait"
+    std::string_view value = {};  // what stands for the value on help pages ("N", "PATH"); empty for flags
+    std::string_view help;        // one sentence without final period
+    std::string_view group = "Options";
+    std::string_view default_text = {};  // shown instead of the variable's initial value
+    std::string_view env = {};           // environment variable read when the option is absent
+    Complete complete = Complete::nothing;
+    bool required = false;
+};
+
+struct PositionalSpec {
+    std::string_view name;  // "ID", "PATH"
+    std::string_view help;
+    Complete complete = Complete::nothing;
+};
+
+template <class E>
+struct Choice {
+    std::string_view name;
+    E value;
+    std::string_view help = {};
+};
+
+// One option as recorded; `assign` parses and stores one occurrence (the last one wins; vectors collect).
+struct OptionDef {
+    enum class Kind { flag, value, list };
+    Kind kind = Kind::value;
+    std::vector<std::string> names;          // "-f", "--follow"; the last long one is canonical
+    std::vector<std::string> negated_names;  // "--no-wait"
+    std::string value, help, group, default_text, env;
+    std::vector<std::string> choices;  // closed set of values, for errors, suggestions and completion
+    std::vector<std::string> choice_help;
+    Complete complete = Complete::nothing;
+    bool required = false;
+    std::function<Status(std::string_view)> assign;  // flags get "true" or "false"
+
+    // The name that help and messages use: the last long one, or the short one where there is no other.
+    const std::string& canonical() const;
+};
+
+struct PositionalDef {
+    std::string name, help;
+    std::vector<std::string> choices;
+    Complete complete = Complete::nothing;
+    bool required = true;
+    bool repeated = false;
+    std::function<Status(std::string_view)> assign;
+};
+
+// true/yes/on/1, false/no/off/0 in any case; nullopt: anything else. The one place that knows these words.
+std::optional<bool> parse_truth(std::string_view word);
+
+struct ExitNote {
+    int code;
+    std::string text;
+};
+
+struct Example {
+    std::string command;
+    std::string text;  // what it does; may be empty
+};
+
+// Recorder handed to describe().
+class Args {
+public:
+    void flag(bool& target, const OptionSpec& spec);
+    void count(int& target, const OptionSpec& spec);  // a flag that may be repeated (-vv)
+    void option(std::string& target, const OptionSpec& spec);
+    void option(std::optional<std::string>& target, const OptionSpec& spec);
+    void option(std::int64_t& target, const OptionSpec& spec);
+    void option(std::optional<std::int64_t>& target, const OptionSpec& spec);
+    void option(double& target, const OptionSpec& spec);
+    void option(std::optional<double>& target, const OptionSpec& spec);
+    void option(std::vector<std::string>& target, const OptionSpec& spec);  // repeatable, one value per use
+
+    template <class E>
+    void option(E& target, std::type_identity_t<std::span<const Choice<E>>> choices, const OptionSpec& spec) {
+        std::vector<std::string> names, help;
+        std::string initial;
+        std::vector<E> values;
+        for (const auto& c : choices) {
+            names.emplace_back(c.name);
+            help.emplace_back(c.help);
+            values.push_back(c.value);
+            if (c.value == target) initial = c.name;
+        }
+        add_choice(spec, std::move(names), std::move(help), std::move(initial),
+                   [&target, values](std::size_t index) { target = values[index]; });
+    }
+
+    void positional(std::string& target, const PositionalSpec& spec);                 // required
+    void positional(std::optional<std::string>& target, const PositionalSpec& spec);  // may be absent
+    void positional(std::vector<std::string>& target, const PositionalSpec& spec);    // none or more
+    // A required word out of a closed set ("gdn" in `oracle compare gdn`).
+    void positional(std::string& target, std::span<const std::string_view> choices, const PositionalSpec& spec);
+    // Everything after `--`, word for word; without `--` it is an error when `required`.
+    void trailing(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
+
+    // `used` becomes true when one of the options recorded so far whose name begins with `prefix` is given, whatever
+    // its value.
+    void note_use(std::string_view prefix, bool& used);
+
+    // Prose under the synopsis; paragraphs are wrapped.
+    void about(std::string_view text);
+    void example(std::string_view command, std::string_view text = {});
+    // Replaces or adds to the exit codes on the help page; 0, 2, 8, 70 and "130, 143" are always there. Words on 130
+    // stand for both.
+    void exit_code(int code, std::string_view text);
+    void see_also(std::string_view name);
+    // Checked after parsing, before run(): combinations that no single option can judge.
+    void check(std::function<Status()> rule);
+
+    const std::vector<OptionDef>& options() const { return m_options; }
+    const std::vector<PositionalDef>& positionals() const { return m_positionals; }
+    const std::optional<PositionalDef>& trailing_def() const { return m_trailing; }
+    const std::vector<std::string>& paragraphs() const { return m_paragraphs; }
+    const std::vector<Example>& examples() const { return m_examples; }
+    const std::vector<ExitNote>& exit_notes() const { return m_exit_notes; }
+    const std::vector<std::string>& see_also_names() const { return m_see_also; }
+    const std::vector<std::function<Status()>>& checks() const { return m_checks; }
+
+private:
+    void add_choice(const OptionSpec& spec, std::vector<std::string> names, std::vector<std::string> help,
+                    std::string initial, std::function<void(std::size_t)> store);
+
+    std::vector<OptionDef> m_options;
+    std::vector<PositionalDef> m_positionals;
+    std::optional<PositionalDef> m_trailing;
+    std::vector<std::string> m_paragraphs;
+    std::vector<Example> m_examples;
+    std::vector<ExitNote> m_exit_notes;
+    std::vector<std::string> m_see_also;
+    std::vector<std::function<Status()>> m_checks;
+};
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,109 @@
+// What a command is: an options struct, describe(Args&, Options&) and run(const Options&, Context&), registered once in
+// the constexpr table of commands/table.cpp.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "cli/args.h"
+#include "core/exit_code.h"
+#include "core/result.h"
+#include "platform/context.h"
+
+namespace gdnctl::cli {
+
+// One parsed call of one command.
+class Invocation {
+public:
+    virtual ~Invocation() = default;
+    virtual void describe(Args& args) = 0;
+    virtual Result<ExitCode> run(Context& context) = 0;
+};
+
+struct Command {
+    std::string_view name;     // "lint-log", "log append"
+    std::string_view group;    // heading on the overview page; empty: hidden
+    std::string_view summary;  // one line, no final period
+    Tier tier;
+    std::unique_ptr<Invocation> (*create)();
+    bool reads_config = true;
+    // Has the last word, once the error was printed that kept run() from being called: bad words, bad configuration.
+    void (*never_ran)(const Error& error) = nullptr;
+
+    // The same row for a command that must work, and start fast, whatever the configuration files hold: its
+    // Context::config is empty.
+    constexpr Command without_config() const {
+        Command changed = *this;
+        changed.reads_config = false;
+        return changed;
+    }
+    constexpr Command with_last_word(void (*word)(const Error& error)) const {
+        Command changed = *this;
+        changed.never_ran = word;
+        return changed;
+    }
+};
+
+// The first word that some commands share ("log"), or, with an empty name, the whole program: what its page says.
+struct Group {
+    std::string_view name;
+    std::string_view purpose;  // one line, no final period
+    std::string_view example, example_text;
+    std::array<std::string_view, 3> see_also = {};  // commands and "docs/PAGE.md"; empty ones are left out
+};
+
+// All commands in the order of the overview, and the pages of what groups them.
+struct Table {
+    std::span<const Command> commands;
+    std::span<const Group> groups = {};
+
+    constexpr Table(std::span<const Command> rows, std::span<const Group> pages = {}) : commands(rows), groups(pages) {}
+    template <std::size_t N>
+    constexpr Table(const Command (&rows)[N]) : commands(rows) {}
+
+    constexpr auto begin() const { return commands.begin(); }
+    constexpr auto end() const { return commands.end(); }
+    // Nothing is said about a group without a page but its name.
+    constexpr Group group(std::string_view name) const {
+        for (const Group& page : groups) {
+            if (page.name == name) return page;
+        }
+        return {name, "a group of commands", {}, {}};
+    }
+};
+
+namespace detail {
+
+template <class Options>
+Options options_of(Result<ExitCode> (*)(const Options&, Context&));
+
+template <auto Describe, auto Run>
+class TypedInvocation final : public Invocation {
+public:
+    void describe(Args& args) override { Describe(args, m_options); }
+    Result<ExitCode> run(Context& context) override { return Run(m_options, context); }
+
+private:
+    decltype(options_of(Run)) m_options{};
+};
+
+template <auto Describe, auto Run>
+std::unique_ptr<Invocation> create() {
+    return std::make_unique<TypedInvocation<Describe, Run>>();
+}
+
+}  // namespace detail
+
+// One row of the table: make<describe, run>("lint-log", "Running log", "check the running log", Tier::git).
+template <auto Describe, auto Run>
+constexpr Command make(std::string_view name, std::string_view group, std::string_view summary, Tier tier) {
+    return Command{name, group, summary, tier, &detail::create<Describe, Run>};
+}
+
+// Parses argv against the table, builds the Context, runs the command, prints what is wrong, and returns
+// the process's exit code. Catches everything.
+int run(const Table& table, int argc, char** argv);
+
+}  // namespace gdnctl::cli

@@ -1,0 +1,26 @@
+// The shared libraries that gdnctl opens on first use: found without opening them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "platform/env.h"
+
+namespace gdnctl::cli {
+
+struct OptionalLibrary {
+    std::string_view name;     // "libcurl"
+    std::string_view soname;   // "libcurl.so.4"
+    std::string_view package;  // of Debian
+    std::string_view purpose;  // what does not work, or is slower, without it
+};
+
+std::span<const OptionalLibrary> optional_libraries();
+
+// Where the loader would find `soname`, going by LD_LIBRARY_PATH and the usual folders. A few access(2) calls: cheap
+// enough for --version, and no proof that the library can be opened.
+std::optional<std::filesystem::path> find_library(const Env& env, std::string_view soname);
+
+}  // namespace gdnctl::cli

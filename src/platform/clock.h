@@ -1,0 +1,26 @@
+// Time comes from outside, so that tests need not wait.
+#pragma once
+
+#include <chrono>
+#include <stop_token>
+
+#include "core/time.h"
+
+namespace gdnctl {
+
+class Clock {
+public:
+    using Monotonic = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
+
+    virtual ~Clock() = default;
+    virtual WallTime wall() const = 0;
+    // For durations and deadlines; never jumps.
+    virtual Monotonic monotonic() const = 0;
+    // Sleeps for `d` or until `stop` is requested; true when it slept to the end.
+    virtual bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) = 0;
+};
+
+// The real one; thread-safe.
+Clock& system_clock();
+
+}  // namespace gdnctl

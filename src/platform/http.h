@@ -1,0 +1,92 @@
+// HTTP as values. libcurl is known to platform/http_curl*.cpp only and is opened on the first request.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "core/time.h"
+
+namespace gdnctl {
+
+struct HttpRetry {
+    int attempts = 1;  // 1: no retry. Delays: first_delay × factor^n, at most max_delay, or Retry-After if longer
+    std::chrono::milliseconds first_delay{500};
+    double factor = 1.5;
+    std::chrono::milliseconds max_delay{5000};
+    std::chrono::milliseconds total{30000};            // no attempt begins later than this after the first
+    std::vector<int> statuses = {429, 502, 503, 504};  // answers that are worth another try
+    bool on_connect_error = true;                      // refused, reset, cut, no answer in time
+};
+
+struct HttpRequest {
+    std::string method = "GET";
+    std::string url;  // http or https
+    std::vector<std::pair<std::string, std::string>> headers;
+    // Sent to the URL's own origin only (scheme, host, port), never after a redirect has led elsewhere, never in an
+    // error or a log. Authorization, Proxy-Authorization, Cookie and X-Api-Key among `headers` are kept back likewise.
+    std::vector<std::pair<std::string, std::string>> secret_headers;
+    std::string body;
+    std::filesystem::path body_file;  // streamed; wins over body
+    // At most one of these receives the body of a 2xx answer, as it is on the wire; neither: HttpResponse::body, with
+    // content encodings undone. The body of any other answer goes to HttpResponse::body, cut at 64 KiB.
+    std::filesystem::path to_file;                   // written as it comes (not atomic; the caller renames)
+    std::function<bool(std::string_view)> on_chunk;  // false: enough; the answer counts as complete
+    std::size_t body_limit = 8u << 20;               // for HttpResponse::body; more is bad_input
+    std::chrono::milliseconds connect_timeout{5000};
+    std::chrono::milliseconds first_byte_timeout{15000};  // of waiting, once the request is sent
+    std::chrono::milliseconds total_timeout{0};           // 0: none
+    std::int64_t low_speed_bytes_per_s = 1;               // less than this over low_speed_time: a stall; 0: no limit
+    std::chrono::seconds low_speed_time{30};
+    // 0: a redirect is an answer like any other. Never followed: from https to http, and with a body to another host.
+    int max_redirects = 0;
+    HttpRetry retry;
+    std::stop_token stop;
+};
+
+// Whether nobody listened at the address of a request that ended with this error.
+bool is_connection_refused(const Error& error);
+
+struct HttpResponse {
+    int status = 0;
+    std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+    std::string body;
+    std::string effective_url;  // redacted
+    std::int64_t received_bytes = 0;
+    int attempts = 1;
+    std::optional<std::string> header(std::string_view lower_case_name) const;
+};
+
+class HttpPool;
+struct HttpPoolSettings;
+
+class Http {
+public:
+    virtual ~Http() = default;
+    // An answer with any status is a success. Errors: infrastructure (names host, phase and what to do), timeout,
+    // usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit).
+    // Blocks; a stop request is noticed within 100 ms. Thread-safe.
+    virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
+    // For many exchanges at a time (platform/http_pool.h). Error: infrastructure (no libcurl).
+    virtual Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings);
+};
+
+// The client on libcurl, which is opened on the first request.
+Http& system_http();
+
+namespace http {
+// An HTTP date: "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT" or "Sun Nov  6 08:49:37 1994".
+std::optional<WallTime> parse_http_date(std::string_view value, WallTime now);
+}  // namespace http
+
+}  // namespace gdnctl

@@ -1,0 +1,44 @@
+#include "services/agent/json_fields.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+namespace gdnctl::codex {
+
+const Json& field(const Json& object, std::string_view name) {
+    static const Json nothing;
+    if (!object.is_object()) return nothing;
+    const auto found = object.find(std::string(name));
+    return found == object.end() ? nothing : *found;
+}
+
+std::string string_field(const Json& object, std::string_view name) {
+    const Json& value = field(object, name);
+    return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+std::optional<double> number_field(const Json& object, std::string_view name) {
+    const Json& value = field(object, name);
+    if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
+    return value.get<double>();
+}
+
+std::optional<std::int64_t> integer_field(const Json& object, std::string_view name) {
+    constexpr double k_largest = 9e15;  // exact in a double; more of anything is nonsense here
+    const auto number = number_field(object, name);
+    if (!number || std::abs(*number) > k_largest) return std::nullopt;
+    return static_cast<std::int64_t>(*number);
+}
+
+std::optional<AgentTokens> tokens_of(const Json& usage) {
+    if (!usage.is_object()) return std::nullopt;
+    const auto count = [&](std::string_view name) {
+        return std::max<std::int64_t>(0, integer_field(usage, name).value_or(0));
+    };
+    return AgentTokens{count("input_tokens"), count("cached_input_tokens"), count("output_tokens"),
+                       count("reasoning_output_tokens")};
+}
+
+}  // namespace gdnctl::codex

@@ -1,0 +1,21 @@
+// Reading foreign JSON without believing in it: what is missing or of another type is empty.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/json.h"
+#include "services/agent/agent.h"
+
+namespace gdnctl::codex {
+
+const Json& field(const Json& object, std::string_view name);  // null where there is none
+std::string string_field(const Json& object, std::string_view name);
+std::optional<std::int64_t> integer_field(const Json& object, std::string_view name);
+std::optional<double> number_field(const Json& object, std::string_view name);
+// {input_tokens, cached_input_tokens, output_tokens, reasoning_output_tokens}; nullopt: no such object.
+std::optional<AgentTokens> tokens_of(const Json& usage);
+
+}  // namespace gdnctl::codex

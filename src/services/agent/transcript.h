@@ -1,0 +1,27 @@
+// A file that grows line by line while an attempt runs, with secrets masked.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "platform/fd.h"
+
+namespace gdnctl::codex {
+
+class Transcript {
+public:
+    // Makes the file anew (0600); an empty path: everything goes nowhere. Error local_io.
+    Status open(const std::filesystem::path& path);
+    void line(std::string_view text);
+    bool failed() const { return m_error != 0; }
+    Status close();  // the first error that happened, if any: local_io
+
+private:
+    std::filesystem::path m_path;
+    UniqueFd m_fd;
+    int m_error = 0;
+};
+
+}  // namespace gdnctl::codex

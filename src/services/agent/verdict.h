@@ -1,0 +1,51 @@
+// From what an attempt left to what it means.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "services/agent/agent.h"
+#include "services/agent/rollout.h"
+
+namespace gdnctl::codex {
+
+struct Evidence {
+    // Why we ended it; nullopt: it ended by itself.
+    std::optional<AgentClass> our_doing;
+    std::string our_reason;
+    int exit_code = 0;   // died of signal N: -N
+    bool events = true;  // it spoke JSON
+    bool thread_started = false;
+    bool turn_completed = false;
+    bool turn_failed = false;
+    bool aborted = false;
+    std::string failure;            // of turn.failed or the last error
+    std::optional<ErrorInfo> info;  // of the rollout
+    std::string first_complaint;    // the first line of standard error that says what is wrong
+    std::vector<AgentRateWindow> rate_windows;
+    WallTime now;
+};
+
+struct Verdict {
+    AgentClass kind = AgentClass::failed;
+    AgentAction action = AgentAction::count;
+    int exit_status = 1;
+    std::string reason;
+    bool explained = false;  // `reason` is codex's own account of a failed turn
+    std::string stop_reason;
+    std::optional<std::chrono::milliseconds> retry_after;
+    std::optional<WallTime> not_before;
+};
+
+// Pure but for the time zone.
+Verdict judge(const Evidence& evidence);
+
+// The class of a failed turn. `info` decides where it can; the text alone gives the same class for every cause that
+// names itself.
+AgentClass class_of_failure(std::string_view message, const std::optional<ErrorInfo>& info);
+
+AgentAction action_of(AgentClass kind);
+
+}  // namespace gdnctl::codex

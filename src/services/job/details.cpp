@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "services/job/job.h"
+
+namespace gdnctl {
+
+namespace {
+
+const Json* find(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<std::string> string_at(const Json& object, const char* key) {
+    const Json* v = find(object, key);
+    return v != nullptr && v->is_string() ? std::optional(v->get<std::string>()) : std::nullopt;
+}
+
+std::optional<std::int64_t> integer_at(const Json& object, const char* key) {
+    const Json* v = find(object, key);
+    return v != nullptr && v->is_number_integer() ? std::optional(v->get<std::int64_t>()) : std::nullopt;
+}
+
+std::optional<WallTime> time_at(const Json& object, const char* key) {
+    const auto ms = integer_at(object, key);
+    return ms ? std::optional(WallTime(std::chrono::milliseconds(*ms))) : std::nullopt;
+}
+
+void read_environment(const Json& job, JobDetails& into) {
+    const Json* runtime_env = find(job, "runtime_env");
+    if (runtime_env == nullptr || !runtime_env->is_object()) return;
+    const Json* env = find(*runtime_env, "env_vars");
+    if (env == nullptr || !env->is_object()) return;
+    for (const auto& [name, value] : env->items()) into.env_names.push_back(name);
+}
+
+Result<JobDetails> read_details(const Json& job) {
+    if (!job.is_object()) return fail(ErrorKind::bad_input, "job details: not a JSON object");
+    JobDetails d;
+    const auto id = string_at(job, "submission_id");
+    const auto status = string_at(job, "status");
+    if (!status) return fail(ErrorKind::bad_input, "job details: no status");
+    const auto state = parse_job_state(*status);
+    d.submission_id = id ? *id : string_at(job, "job_id").value_or("");
+    d.entrypoint = string_at(job, "entrypoint").value_or("");
+    d.message = string_at(job, "message").value_or("");
+    d.error_type = string_at(job, "error_type");
+    d.start_time = time_at(job, "start_time");
+    d.end_time = time_at(job, "end_time");
+    d.state = state.value_or(d.end_time ? JobState::unknown_end : JobState::unknown);
+    if (!state) d.other_state = *status;
+    if (const Json* metadata = find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
+        for (const auto& [key, value] : metadata->items()) {
+            if (value.is_string()) d.metadata.emplace(key, value.get<std::string>());
+        }
+    }
+    read_environment(job, d);
+    d.driver_node_id = string_at(job, "driver_node_id");
+    d.driver_agent_http_address = string_at(job, "driver_agent_http_address");
+    if (const Json* info = find(job, "driver_info"); info != nullptr && info->is_object()) {
+        if (const auto pid = string_at(*info, "pid")) d.driver_pid = text::parse_int(*pid);
+    }
+    if (const auto code = integer_at(job, "driver_exit_code"); code && *code >= -255 && *code <= 255) {
+        d.driver_exit_code = static_cast<int>(*code);
+    }
+    return d;
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+Json time_json(const std::optional<WallTime>& t) { return t ? Json(t->time_since_epoch().count()) : Json(nullptr); }
+
+}  // namespace
+
+Json job_details_json(const JobDetails& d) {
+    Json job;
+    job["type"] = "SUBMISSION";
+    job["job_id"] = nullptr;
+    job["submission_id"] = d.submission_id;
+    job["driver_info"] = nullptr;
+    if (d.driver_pid) {
+        job["driver_info"] =
+            Json{{"id", d.submission_id}, {"node_ip_address", "127.0.0.1"}, {"pid", std::to_string(*d.driver_pid)}};
+    }
+    job["status"] = std::string(status_of(d));
+    job["entrypoint"] = d.entrypoint;
+    job["message"] = d.message;
+    job["error_type"] = or_null(d.error_type);
+    job["start_time"] = time_json(d.start_time);
+    job["end_time"] = time_json(d.end_time);
+    job["metadata"] = d.metadata;
+    job["runtime_env"] = nullptr;
+    if (!d.env_names.empty()) {
+        Json env = Json::object();
+        for (const std::string& name : d.env_names) env[name] = "***";
+        job["runtime_env"] = Json{{"env_vars", std::move(env)}};
+    }
+    job["driver_agent_http_address"] = or_null(d.driver_agent_http_address);
+    job["driver_node_id"] = or_null(d.driver_node_id);
+    job["driver_exit_code"] = or_null(d.driver_exit_code);
+    return job;
+}
+
+Result<JobDetails> parse_job_details(std::string_view text) {
+    GDNCTL_TRY_ASSIGN(const Json job, parse_json(text, "job details"));
+    return read_details(job);
+}
+
+Result<std::vector<JobDetails>> parse_job_list(std::string_view text) {
+    GDNCTL_TRY_ASSIGN(const Json list, parse_json(text, "job list"));
+    if (!list.is_array()) return fail(ErrorKind::bad_input, "job list: not a JSON array");
+    std::vector<JobDetails> jobs;
+    for (const Json& item : list) {
+        auto job = read_details(item);
+        if (job && !is_ghost(*job)) jobs.push_back(std::move(*job));
+    }
+    sort_newest_first(jobs);
+    return jobs;
+}
+
+bool is_ghost(const JobDetails& job) { return !job.start_time && job.entrypoint == "Entrypoint not found."; }
+
+void sort_newest_first(std::vector<JobDetails>& jobs) {
+    std::sort(jobs.begin(), jobs.end(), [](const JobDetails& a, const JobDetails& b) {
+        const auto key = [](const JobDetails& d) {
+            return std::pair(d.start_time.value_or(WallTime{}), std::string_view(d.submission_id));
+        };
+        return key(a) > key(b);
+    });
+}
+
+bool is_packaged(std::string_view path) {
+    constexpr std::array<std::string_view, 3> suffixes = {".mov", ".pyc", ".pack"};
+    constexpr std::array<std::string_view, 8> folders = {"__pycache__", ".git",  ".mypy_cache",  ".pytest_cache",
+                                                         ".ruff_cache", ".venv", "node_modules", "venv"};
+    constexpr std::array<std::string_view, 5> within = {"docs/figures", "docs/images", "docs/reports", "docs/static",
+                                                        "tests/snapshot"};
+    const auto is_below = [&](std::string_view folder) {
+        return path == folder || (path.starts_with(folder) && path[folder.size()] == '/');
+    };
+    if (is_below("docs") || is_below("lib/levanter/docs")) return false;
+    for (const std::string_view s : suffixes) {
+        if (path.ends_with(s)) return false;
+    }
+    for (const std::string_view w : within) {
+        if (path.find(w) != std::string_view::npos) return false;
+    }
+    for (const std::string_view part : text::split(path, '/')) {
+        if (part.ends_with(".egg-info")) return false;
+        if (std::find(folders.begin(), folders.end(), part) != folders.end()) return false;
+    }
+    return true;
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,272 @@
+#include "services/local/store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+#include "services/local/sweep.h"
+
+namespace gdnctl::local {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t k_record_limit = std::size_t{16} << 20;
+constexpr std::chrono::seconds k_lock_wait{60};
+constexpr std::size_t k_keep_jobs = 200;
+constexpr std::chrono::days k_keep_days{30};
+constexpr std::string_view k_trash = ".old-";
+constexpr std::string_view k_staging = ".new-";
+constexpr std::string_view k_old_work = ".old-work";
+
+Status check_private(const fs::path& folder) {
+    struct stat info{};
+    if (lstat(folder.c_str(), &info) != 0) return {};
+    return make_private_directory(folder);
+}
+
+// Whole or not there, but not forced to the disk: for what means nothing after a reboot, and has one writer at a time.
+Status replace_quickly(const fs::path& path, std::string_view bytes) {
+    const fs::path temporary = path.parent_path() / (".new-" + path.filename().string());
+    const UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    int problem = fd.valid() ? write_fully(fd.get(), bytes) : errno;
+    if (problem == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) problem = errno;
+    if (problem == 0) return {};
+    unlink(temporary.c_str());
+    return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
+}
+
+// Someone may have set the clock back while the job ran: nothing ends before it began.
+void keep_order(JobDetails& details) {
+    if (details.start_time && details.end_time) details.end_time = std::max(*details.end_time, *details.start_time);
+}
+
+}  // namespace
+
+Status Store::create() const {
+    GDNCTL_TRY(make_private_directory(m_root.parent_path()));
+    GDNCTL_TRY(make_private_directory(m_root));
+    return make_private_directory(jobs());
+}
+
+Status Store::check() const {
+    GDNCTL_TRY(check_private(m_root.parent_path()));
+    GDNCTL_TRY(check_private(m_root));
+    return check_private(jobs());
+}
+
+bool Store::exists(std::string_view id) const {
+    std::error_code ignored;
+    return fs::exists(fs::symlink_status(job(id), ignored));
+}
+
+Result<FileLock> Store::lock() const {
+    return FileLock::acquire(m_root / "lock", {std::chrono::milliseconds(k_lock_wait), m_clock, m_stop});
+}
+
+Result<JobDetails> Store::read(std::string_view id) const {
+    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(file(id, "job.json"), k_record_limit));
+    if (!text) return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "`gdnctl ray-list` shows them");
+    auto details = parse_job_details(*text);
+    if (!details || !is_known(details->state)) return tl::unexpected(unreadable_record(id, *text));
+    details->submission_id = id;
+    return details;
+}
+
+Error Store::unreadable_record(std::string_view id, const std::string& text) const {
+    const auto json = parse_json(text, "job.json");
+    if (json && json->is_object() && json->contains("status")) {
+        return {ErrorKind::local_io,
+                "the record of job " + std::string(id) + " has a form that this version does not know",
+                "use the gdnctl that submitted it, or a newer one",
+                {}};
+    }
+    return {ErrorKind::local_io,
+            "the record of job " + std::string(id) + " is damaged",
+            "remove " + job(id).string() + " when nothing of it runs any more",
+            {}};
+}
+
+Status Store::write(const JobDetails& details) const {
+    return atomic_replace(file(details.submission_id, "job.json"), to_text(job_details_json(details), 1) + "\n", 0600);
+}
+
+Result<LocalRequest> Store::read_request(std::string_view id) const {
+    GDNCTL_TRY_ASSIGN(const std::string text,
+                      read_file(file(id, "request.json"), {k_record_limit, ErrorKind::local_io}));
+    return parse_request(text);
+}
+
+Result<std::optional<SupervisorRecord>> Store::read_supervisor(std::string_view id) const {
+    const auto text = read_file_if_exists(file(id, "supervisor.json"), k_record_limit);
+    if (!text && text.error().kind == ErrorKind::local_io) return tl::unexpected(text.error());
+    if (!text || !*text) return std::nullopt;
+    auto record = parse_supervisor(**text);
+    return record ? std::optional(std::move(*record)) : std::nullopt;
+}
+
+bool Store::is_looked_after(std::string_view id) const {
+    const auto record = read_supervisor(id);
+    if (!record) return true;
+    if (*record) return is_alive((*record)->supervisor);
+    return !processes_with_mark(supervisor_mark(job(id)), all_processes()).empty();
+}
+
+Status Store::write_supervisor(std::string_view id, const SupervisorRecord& record) const {
+    return replace_quickly(file(id, "supervisor.json"), to_json_text(record));
+}
+
+std::vector<std::string> Store::ids() const {
+    std::vector<std::string> out;
+    std::error_code problem;
+    for (fs::directory_iterator it(jobs(), problem), end; !problem && it != end; it.increment(problem)) {
+        const std::string name = it->path().filename().string();
+        if (check_submission_id(name)) out.push_back(name);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+Result<JobDetails> Store::settle(std::string_view id) const {
+    GDNCTL_TRY_ASSIGN(JobDetails details, read(id));
+    if (is_terminal(details.state)) return details;
+    GDNCTL_TRY_ASSIGN(const auto record, read_supervisor(id));
+    if (is_looked_after(id)) return details;
+    const auto child = record ? record->child : std::nullopt;
+    end_orphans(job(id), child, *m_clock);
+    details.state = JobState::failed;
+    details.error_type = std::string(job_error::k_died);
+    details.message = "Job supervisor actor died: local supervisor " +
+                      (record ? std::to_string(record->supervisor.id.pid) : std::string("process")) + " is gone";
+    details.end_time = m_clock->wall();
+    keep_order(details);
+    GDNCTL_TRY(finish(details));
+    const auto request = read_request(id);
+    if (request && !request->keep_workdir) remove_workdir(id);
+    return details;
+}
+
+Status Store::finish(JobDetails details) const {
+    GDNCTL_TRY_ASSIGN(const JobDetails before, read(details.submission_id));
+    keep_order(details);
+    if (!is_terminal(before.state)) GDNCTL_TRY(write(details));
+    auto entries = queue();
+    const auto mine = [&](const QueueEntry& entry) { return entry.id == details.submission_id; };
+    if (std::erase_if(entries, mine) > 0) return write_queue(entries);
+    return {};
+}
+
+std::vector<QueueEntry> Store::rebuilt_queue() const {
+    std::vector<std::pair<WallTime, QueueEntry>> found;
+    for (const std::string& id : ids()) {
+        const auto details = read(id);
+        if (!details || is_terminal(details->state)) continue;
+        const auto request = read_request(id);
+        if (!request || request->resources.empty()) continue;
+        found.emplace_back(details->start_time.value_or(WallTime{}),
+                           QueueEntry{id, request->resources, details->state == JobState::running});
+    }
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<QueueEntry> out;
+    for (auto& [time, entry] : found) out.push_back(std::move(entry));
+    return out;
+}
+
+std::optional<std::vector<QueueEntry>> Store::peek_queue() const {
+    const auto text = read_file_if_exists(m_root / "queue.json", k_record_limit);
+    if (!text || !*text) return std::nullopt;
+    auto parsed = parse_queue(**text);
+    return parsed ? std::optional(std::move(*parsed)) : std::nullopt;
+}
+
+std::vector<QueueEntry> Store::queue() const {
+    auto entries = peek_queue();
+    return entries ? std::move(*entries) : rebuilt_queue();
+}
+
+bool Store::settle_queued(std::string_view id) const {
+    const auto details = settle(id);
+    if (details && !is_terminal(details->state)) return false;
+    auto entries = queue();
+    if (std::erase_if(entries, [&](const QueueEntry& entry) { return entry.id == id; }) == 0) return true;
+    return write_queue(entries).has_value();
+}
+
+Status Store::write_queue(const std::vector<QueueEntry>& queue) const {
+    return replace_quickly(m_root / "queue.json", to_json_text(queue));
+}
+
+void Store::remove_folder(const fs::path& folder) const {
+    std::error_code problem;
+    fs::remove_all(folder, problem);
+    if (problem) log::debug("cannot remove {}: {}", folder.string(), problem.message());
+}
+
+void Store::remove_workdir(std::string_view id) const {
+    const fs::path trash = file(id, k_old_work);
+    std::error_code problem;
+    remove_folder(trash);
+    fs::rename(file(id, "work"), trash, problem);
+    if (!problem) remove_folder(trash);
+}
+
+// The supervisor, or who settled the job, may have been killed between the last record and the end of the clean-up.
+void Store::finish_removal(std::string_view id) const {
+    std::error_code ignored;
+    if (fs::exists(file(id, k_old_work), ignored)) remove_folder(file(id, k_old_work));
+    if (!fs::exists(file(id, "work"), ignored)) return;
+    const auto request = read_request(id);
+    if (request && !request->keep_workdir && !is_looked_after(id)) remove_workdir(id);
+}
+
+void Store::prune() const {
+    struct Ended {
+        WallTime end;
+        std::string id;
+    };
+    std::error_code problem;
+    std::vector<fs::path> left_over;
+    for (fs::directory_iterator it(jobs(), problem), end; !problem && it != end; it.increment(problem)) {
+        const std::string name = it->path().filename().string();
+        if (name.starts_with(k_trash)) left_over.push_back(it->path());
+        if (!name.starts_with(k_staging)) continue;
+        // .new-PID-TICKS-NUMBER: of a submitter that is still at it, or that was killed.
+        const auto parts = text::split(name, '-');
+        const auto pid = parts.size() > 3 ? text::parse_int(parts[1]) : std::nullopt;
+        const auto info = pid ? process_info(static_cast<pid_t>(*pid)) : std::nullopt;
+        if (!info || std::to_string(info->id.start_ticks) != parts[2]) left_over.push_back(it->path());
+    }
+    for (const fs::path& folder : left_over) remove_folder(folder);
+
+    const WallTime oldest = m_clock->wall() - k_keep_days;
+    std::vector<Ended> ended;
+    for (const std::string& id : ids()) {
+        const auto details = read(id);
+        if (!details || !is_terminal(details->state)) continue;
+        ended.push_back({details->end_time.value_or(WallTime{}), id});
+    }
+    std::sort(ended.begin(), ended.end(), [](const Ended& a, const Ended& b) { return a.end > b.end; });
+    for (std::size_t i = 0; i < ended.size(); ++i) {
+        if (i < k_keep_jobs && ended[i].end >= oldest) {
+            finish_removal(ended[i].id);
+            continue;
+        }
+        const fs::path trash = jobs() / (std::string(k_trash) + ended[i].id);
+        fs::rename(job(ended[i].id), trash, problem);
+        if (!problem) remove_folder(trash);
+    }
+}
+
+}  // namespace gdnctl::local
