@@ -47,11 +47,26 @@ function(gdnctl_use_pch target)
   endif()
 endfunction()
 
+# Compiles the sources of a folder `number` at a time.
 function(gdnctl_together target number)
-  if(GDNCTL_TOGETHER AND number)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${number})
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # takes sources for headers
+  if(NOT GDNCTL_TOGETHER OR NOT number)
+    return()
   endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # takes sources for headers
+  get_target_property(sources ${target} SOURCES)
+  set(seen "")
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MD5 folder "${folder}")
+    string(SUBSTRING ${folder} 0 8 folder)
+    list(APPEND seen ${folder})
+    set(same ${seen})
+    list(FILTER same INCLUDE REGEX "^${folder}$")
+    list(LENGTH same count)
+    math(EXPR group "(${count} - 1) / ${number}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+  endforeach()
 endfunction()
 
 # What cmake/arrows.txt says that `room` may include, as names of libraries; `services/*` is every room below services/.
@@ -89,8 +104,8 @@ endfunction()
 # gdnctl_module(ROOM [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/ROOM/**.cpp, or those of
 # the FOLDERS, as the static library gdnctl_ROOM ('/' becomes '_'), linked by the room's line of arrows.txt or, where a
 # room is more than one library, by DEPS. TOGETHER compiles N sources at a time: what they instantiate of JSON and of
-# Result is most of the work, and then is done once for all N. Their unnamed namespaces become one, so two of them must
-# not use the same name there.
+# Result is most of the work, and then is done once for all N. Their unnamed namespaces become one, so two sources of a
+# folder must not use the same name there.
 function(gdnctl_module module)
   cmake_parse_arguments(M "" "TOGETHER" "FOLDERS;DEPS;THIRD_PARTY" ${ARGN})
   string(REPLACE "/" "_" name ${module})

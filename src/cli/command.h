@@ -58,6 +58,8 @@ struct Group {
 struct Table {
     std::span<const Command> commands;
     std::span<const Group> groups = {};
+    // Whether the target that --target names exists and can be read; nullptr: nothing knows targets.
+    Status (*check_target)(const Config& config, const std::filesystem::path& root) = nullptr;
 
     constexpr Table(std::span<const Command> rows, std::span<const Group> pages = {}) : commands(rows), groups(pages) {}
     template <std::size_t N>

@@ -15,7 +15,6 @@
 #include "cli/version.h"
 #include "core/config.h"
 #include "core/log.h"
-#include "core/target.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/http.h"
@@ -93,13 +92,14 @@ Status show_overview(const Table& table, const Dispatch& called, const Args& glo
 }
 
 // A command that does not read the configuration runs even where it is broken.
-Result<LoadedConfig> config_for(const Command& command, const GlobalFlags& flags, const std::filesystem::path& cwd) {
+Result<LoadedConfig> config_for(const Table& table, const Command& command, const GlobalFlags& flags,
+                                const std::filesystem::path& cwd) {
     if (!command.reads_config) return LoadedConfig{};
     GDNCTL_TRY_ASSIGN(LoadedConfig loaded,
                       load_config(process_env(), {cwd, flags.common.config_file, flags.common.target}));
     for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
     // A misspelt --target is an error even for a command that has no use for the target.
-    if (flags.common.target) GDNCTL_TRY(select_target(loaded.config, cwd));
+    if (flags.common.target && table.check_target != nullptr) GDNCTL_TRY(table.check_target(loaded.config, cwd));
     return loaded;
 }
 
@@ -109,10 +109,10 @@ struct Called {
     bool ran = false;
 };
 
-Result<ExitCode> call(Called& called, Invocation& invocation, const GlobalFlags& flags) {
+Result<ExitCode> call(const Table& table, Called& called, Invocation& invocation, const GlobalFlags& flags) {
     const Env& env = process_env();
     GDNCTL_TRY_ASSIGN(const auto cwd, working_directory(flags.directory));
-    GDNCTL_TRY_ASSIGN(const LoadedConfig loaded, config_for(*called.command, flags, cwd));
+    GDNCTL_TRY_ASSIGN(const LoadedConfig loaded, config_for(table, *called.command, flags, cwd));
     Context context{env,
                     system_clock(),
                     system_terminal(flags.color),
@@ -164,7 +164,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
         terminal.out(help_page(*called.command, args, globals, page_style(terminal, terminal.color_out())));
         return ExitCode::ok;
     }
-    auto result = call(meant, *invocation, flags);
+    auto result = call(table, meant, *invocation, flags);
     if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.command->name));
     return result;
 }

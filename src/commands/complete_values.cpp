@@ -11,16 +11,16 @@
 #include "commands/log_common.h"
 #include "commands/table.h"
 #include "core/config.h"
-#include "core/target.h"
 #include "loop/presets.h"
 #include "oracle/gdn_bench.h"
 #include "oracle/gdn_cases.h"
 #include "oracle/gdn_contract.h"
 #include "oracle/kernel_under_test.h"
 #include "platform/terminal.h"
+#include "runlog/lint/lint.h"
+#include "runlog/records/record.h"
 #include "services/cluster/cluster.h"
-#include "services/runlog/lint.h"
-#include "services/runlog/record.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::complete_values {
 

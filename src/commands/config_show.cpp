@@ -9,8 +9,9 @@
 #include "core/config.h"
 #include "core/json.h"
 #include "core/redact.h"
-#include "core/target.h"
+#include "platform/fs.h"
 #include "platform/terminal.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::config_show {
 

@@ -8,14 +8,15 @@
 
 #include "cli/config.h"
 #include "cli/libraries.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "platform/env.h"
+#include "platform/fs.h"
 #include "platform/late_library.h"
 #include "platform/process.h"
 #include "services/agent/codex.h"
 #include "services/hub/hf/access.h"
 #include "services/hub/wandb/wandb.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::doctor {
 

@@ -10,12 +10,12 @@
 #include "commands/log_common.h"
 #include "core/config.h"
 #include "core/log.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "loop/presets.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
-#include "services/runlog/lint.h"
+#include "runlog/lint/lint.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::init_marin {
 

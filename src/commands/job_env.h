@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/target.h"
 #include "platform/context.h"
 #include "services/job/job.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

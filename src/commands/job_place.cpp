@@ -7,11 +7,12 @@
 
 #include "core/config.h"
 #include "core/log.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "platform/env.h"
+#include "platform/fs.h"
 #include "services/local/local_jobs.h"
 #include "services/ray/ray_jobs.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

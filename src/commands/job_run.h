@@ -6,7 +6,7 @@
 
 #include "commands/job_submit.h"
 #include "commands/job_watch.h"
-#include "services/job/metric.h"
+#include "jobs/metric.h"
 
 namespace gdnctl::commands {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "commands/job_place.h"
-#include "core/target.h"
 #include "services/job/job.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "commands/job_place.h"
-#include "core/target.h"
 #include "platform/context.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

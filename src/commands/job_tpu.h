@@ -5,7 +5,7 @@
 #include <string>
 
 #include "commands/job_place.h"
-#include "core/target.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

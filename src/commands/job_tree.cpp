@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "platform/fs.h"
 #include "platform/process.h"
 #include "platform/signals.h"
 #include "services/git/git.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "commands/lint_log.h"
-#include "services/runlog/lint.h"
+#include "runlog/lint/lint.h"
 
 namespace gdnctl::commands::lint_log {
 

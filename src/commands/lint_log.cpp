@@ -9,16 +9,16 @@
 #include "commands/lint_fix.h"
 #include "core/config.h"
 #include "core/log.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
+#include "runlog/lint/lint.h"
+#include "runlog/lint/lint_records.h"
+#include "runlog/records/store.h"
 #include "services/git/git.h"
-#include "services/runlog/lint.h"
-#include "services/runlog/lint_records.h"
-#include "services/runlog/record_store.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::lint_log {
 

@@ -12,8 +12,8 @@
 #include "core/text.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
-#include "services/runlog/record_append.h"
-#include "services/runlog/record_store.h"
+#include "runlog/records/append.h"
+#include "runlog/records/store.h"
 
 namespace gdnctl::commands::log_append {
 

@@ -10,7 +10,7 @@
 
 #include "cli/args.h"
 #include "platform/context.h"
-#include "services/runlog/log.h"
+#include "runlog/parse/log.h"
 
 namespace gdnctl::commands::log_append {
 

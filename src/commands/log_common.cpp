@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
-#include "core/target.h"
 #include "core/text.h"
+#include "platform/fs.h"
 #include "platform/terminal.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/store.h"
 #include "services/git/git.h"
-#include "services/runlog/log.h"
-#include "services/runlog/record_store.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

@@ -12,7 +12,7 @@
 #include "core/json.h"
 #include "platform/context.h"
 #include "platform/lock.h"
-#include "services/runlog/summary.h"
+#include "runlog/render/summary.h"
 
 namespace gdnctl::commands {
 

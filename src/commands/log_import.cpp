@@ -6,9 +6,9 @@
 #include "commands/log_common.h"
 #include "core/log.h"
 #include "platform/clock.h"
-#include "services/runlog/import.h"
-#include "services/runlog/record.h"
-#include "services/runlog/record_store.h"
+#include "runlog/import/import.h"
+#include "runlog/records/record.h"
+#include "runlog/records/store.h"
 
 namespace gdnctl::commands::log_import {
 

@@ -6,7 +6,7 @@
 #include "commands/log_common.h"
 #include "core/log.h"
 #include "platform/fs.h"
-#include "services/runlog/templates.h"
+#include "runlog/render/templates.h"
 
 namespace gdnctl::commands::log_init {
 

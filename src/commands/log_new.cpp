@@ -8,8 +8,8 @@
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
-#include "services/runlog/record_append.h"
-#include "services/runlog/templates.h"
+#include "runlog/records/append.h"
+#include "runlog/render/templates.h"
 
 namespace gdnctl::commands::log_new {
 

@@ -5,9 +5,9 @@
 
 #include "commands/log_common.h"
 #include "core/log.h"
-#include "services/runlog/record.h"
-#include "services/runlog/record_store.h"
-#include "services/runlog/render.h"
+#include "runlog/records/record.h"
+#include "runlog/records/store.h"
+#include "runlog/render/render.h"
 
 namespace gdnctl::commands::log_render {
 

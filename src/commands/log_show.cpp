@@ -8,9 +8,9 @@
 #include "commands/log_common.h"
 #include "core/text.h"
 #include "platform/terminal.h"
-#include "services/runlog/log.h"
-#include "services/runlog/record.h"
-#include "services/runlog/render.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/record.h"
+#include "runlog/render/render.h"
 
 namespace gdnctl::commands::log_show {
 

@@ -8,10 +8,10 @@
 #include "commands/log_common.h"
 #include "core/log.h"
 #include "platform/clock.h"
-#include "services/runlog/record.h"
-#include "services/runlog/record_store.h"
-#include "services/runlog/render.h"
-#include "services/runlog/stamp.h"
+#include "runlog/records/record.h"
+#include "runlog/records/store.h"
+#include "runlog/render/render.h"
+#include "runlog/render/stamp.h"
 
 namespace gdnctl::commands::log_stamp {
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "core/for_people.h"
-#include "core/target.h"
 #include "core/time.h"
 #include "platform/fs.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "core/target.h"
 #include "loop/validation_options.h"
 #include "platform/context.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 

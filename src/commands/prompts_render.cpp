@@ -7,12 +7,13 @@
 
 #include "commands/log_common.h"
 #include "core/log.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "loop/presets.h"
 #include "loop/prompt.h"
+#include "platform/fs.h"
 #include "platform/terminal.h"
 #include "services/git/checkout.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::prompts_render {
 

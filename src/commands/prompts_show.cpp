@@ -6,10 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log_common.h"
-#include "core/target.h"
 #include "core/text.h"
 #include "loop/presets.h"
+#include "platform/fs.h"
 #include "platform/terminal.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::prompts_show {
 

@@ -45,6 +45,7 @@
 #include "commands/ray_wait.h"
 #include "commands/traces/hf_download_trace.h"
 #include "commands/traces/wandb_download_trace.h"
+#include "target/target.h"
 
 namespace gdnctl::commands {
 
@@ -191,6 +192,13 @@ constexpr cli::Group k_groups[] = {
 
 }  // namespace
 
-cli::Table table() { return {k_table, k_groups}; }
+cli::Table table() {
+    cli::Table all{k_table, k_groups};
+    all.check_target = [](const Config& config, const std::filesystem::path& root) -> Status {
+        GDNCTL_TRY(select_target(config, root));
+        return {};
+    };
+    return all;
+}
 
 }  // namespace gdnctl::commands

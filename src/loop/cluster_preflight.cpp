@@ -10,6 +10,7 @@
 #include "core/log_timed.h"
 #include "core/text.h"
 #include "loop/validation_ladder.h"
+#include "platform/fs.h"
 #include "platform/signals.h"
 #include "services/cluster/cluster.h"
 

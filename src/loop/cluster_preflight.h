@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/target.h"
 #include "loop/options.h"
 #include "loop/validation_options.h"
 #include "platform/process.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "core/result.h"
-#include "core/target.h"
 #include "loop/options.h"
 #include "loop/validation_options.h"
 #include "platform/context.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

@@ -16,6 +16,7 @@
 #include "loop/slot_links.h"
 #include "loop/validation_gate.h"
 #include "platform/clock.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

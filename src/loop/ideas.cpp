@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 #include "platform/fs.h"
-#include "services/runlog/record.h"
+#include "runlog/records/record.h"
 
 namespace gdnctl::loop {
 

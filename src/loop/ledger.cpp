@@ -10,9 +10,9 @@
 #include "platform/fs.h"
 #include "platform/hash.h"
 #include "platform/journal.h"
+#include "runlog/records/record.h"
+#include "runlog/records/store.h"
 #include "services/git/checkout.h"
-#include "services/runlog/record.h"
-#include "services/runlog/record_store.h"
 
 namespace gdnctl::loop {
 

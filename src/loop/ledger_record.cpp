@@ -9,7 +9,7 @@
 #include "loop/ideas.h"
 #include "loop/ledger.h"
 #include "loop/report_model.h"
-#include "services/runlog/record.h"
+#include "runlog/records/record.h"
 
 namespace gdnctl::loop {
 

@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "services/runlog/block.h"
-#include "services/runlog/import.h"
-#include "services/runlog/log.h"
-#include "services/runlog/record.h"
-#include "services/runlog/record_append.h"
-#include "services/runlog/record_store.h"
-#include "services/runlog/render.h"
+#include "runlog/import/import.h"
+#include "runlog/parse/block.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/append.h"
+#include "runlog/records/record.h"
+#include "runlog/records/store.h"
+#include "runlog/render/render.h"
 
 namespace gdnctl::loop {
 

@@ -9,7 +9,7 @@
 #include "core/log_timed.h"
 #include "loop/log_compose.h"
 #include "loop/log_record.h"
-#include "services/runlog/record_store.h"
+#include "runlog/records/store.h"
 
 namespace gdnctl::loop {
 

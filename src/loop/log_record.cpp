@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "loop/report_model.h"
-#include "services/runlog/record.h"
+#include "runlog/records/record.h"
 
 namespace gdnctl::loop {
 

@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "loop/log_compose.h"
-#include "services/runlog/record_store.h"
+#include "runlog/records/store.h"
 
 namespace gdnctl::loop {
 

@@ -10,8 +10,8 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "jobs/metric.h"
 #include "platform/fs.h"
-#include "services/job/metric.h"
 
 namespace gdnctl::loop {
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/result.h"
-#include "core/target.h"
 #include "loop/oracle_finding.h"
 #include "loop/perf_policy.h"
 #include "services/job/output.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

@@ -10,7 +10,7 @@
 #include "loop/perf_fingerprint.h"
 #include "loop/perf_gates.h"
 #include "loop/perf_pairs.h"
-#include "services/runlog/gain.h"
+#include "runlog/records/gain.h"
 
 namespace gdnctl::loop {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "core/target.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

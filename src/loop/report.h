@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "services/runlog/gain.h"
+#include "runlog/records/gain.h"
 
 namespace gdnctl::loop {
 

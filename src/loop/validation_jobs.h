@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "core/result.h"
-#include "core/target.h"
 #include "loop/metrics.h"
 #include "loop/outcome.h"
 #include "loop/validation_options.h"
 #include "platform/process.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/result.h"
-#include "core/target.h"
 #include "loop/perf_policy.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "core/result.h"
-#include "core/target.h"
 #include "loop/perf_policy.h"
 #include "loop/validation_options.h"
 #include "platform/clock.h"
 #include "services/hub/wandb/wandb.h"
+#include "target/target.h"
 
 namespace gdnctl::loop {
 

@@ -56,4 +56,7 @@ Result<std::filesystem::path> join_inside(const std::filesystem::path& root, std
 // The first DIR/name that exists, DIR being `start` (absolute) or one of its parents.
 std::optional<std::filesystem::path> find_upward(const std::filesystem::path& start, std::string_view name);
 
+// The folder at or above `from` that holds `.git` (a folder or a file); nullopt: none.
+std::optional<std::filesystem::path> find_repository_root(const std::filesystem::path& from);
+
 }  // namespace gdnctl

@@ -95,4 +95,12 @@ std::optional<fs::path> find_upward(const fs::path& start, std::string_view name
     }
 }
 
+std::optional<std::filesystem::path> find_repository_root(const std::filesystem::path& from) {
+    std::error_code ignored;
+    for (std::filesystem::path at = from.lexically_normal();; at = at.parent_path()) {
+        if (std::filesystem::exists(at / ".git", ignored)) return at;
+        if (!at.has_relative_path()) return std::nullopt;
+    }
+}
+
 }  // namespace gdnctl

@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "services/runlog/import.h"
-#include "services/runlog/record.h"
-#include "services/runlog/record_append.h"
-#include "services/runlog/record_store.h"
-#include "services/runlog/render.h"
-#include "services/runlog/stamp.h"
-#include "services/runlog/summary.h"
+#include "runlog/import/import.h"
+#include "runlog/records/append.h"
+#include "runlog/records/record.h"
+#include "runlog/records/store.h"
+#include "runlog/render/render.h"
+#include "runlog/render/stamp.h"
+#include "runlog/render/summary.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "services/runlog/block.h"
-#include "services/runlog/lint.h"
+#include "runlog/lint/lint.h"
+#include "runlog/parse/block.h"
 
 using namespace gdnctl::runlog;
 

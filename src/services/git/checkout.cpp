@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "core/target.h"
 #include "core/text.h"
 #include "platform/clock.h"
 #include "platform/fs.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/target.h"
 #include "core/text.h"
+#include "platform/fs.h"
 #include "services/git/git.h"
 
 namespace gdnctl::git {

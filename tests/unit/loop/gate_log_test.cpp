@@ -6,8 +6,8 @@
 #include "loop/log_compose.h"
 #include "loop/log_record.h"
 #include "loop/log_stage.h"
-#include "services/runlog/log.h"
-#include "services/runlog/record.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/record.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

@@ -9,7 +9,7 @@
 #include "ledger_world.h"
 #include "loop/ledger_keep.h"
 #include "loop/report_model.h"
-#include "services/runlog/record.h"
+#include "runlog/records/record.h"
 #include "support/faults.h"
 
 namespace fs = std::filesystem;

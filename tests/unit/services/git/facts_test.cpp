@@ -8,10 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/target.h"
+#include "platform/fs.h"
 #include "platform/process.h"
 #include "services/git/git.h"
 #include "support/git_repo.h"
+#include "target/target.h"
 
 namespace fs = std::filesystem;
 using namespace gdnctl;

@@ -1,0 +1,180 @@
+#include "jobs/metric.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "core/text.h"
+
+namespace gdnctl {
+
+namespace {
+
+constexpr std::size_t k_object_limit = std::size_t{1} << 20;
+constexpr std::size_t k_depth_limit = 100;
+constexpr std::size_t k_kept = 8;  // balanced texts; not all of them need to be JSON
+constexpr std::size_t k_metric_line_limit = std::size_t{64} << 10;
+constexpr std::string_view k_json = "json:";
+constexpr std::string_view k_regex = "regex:";
+
+}  // namespace
+
+// One byte of an open object. False: what was begun is no object.
+bool JsonObjects::step(char c) {
+    m_open += c;
+    if (m_in_string) {
+        if (c == '\n' || c == '\r') return false;
+        if (c == '"' && !m_escaped) m_in_string = false;
+        m_escaped = c == '\\' && !m_escaped;
+        return m_open.size() <= k_object_limit;
+    }
+    if (c == '"') m_in_string = true;
+    if (c == '{' || c == '[') ++m_depth;
+    if (c == '}' || c == ']') --m_depth;
+    return m_depth <= k_depth_limit && m_open.size() <= k_object_limit;
+}
+
+void JsonObjects::keep() {
+    m_whole.push_back(std::exchange(m_open, {}));
+    if (m_whole.size() > k_kept) m_whole.pop_front();
+}
+
+// Gives up what is open: the lines behind the one on which it began are to be gone through again.
+std::string JsonObjects::behind_first_line() {
+    const std::string begun = std::exchange(m_open, {});
+    const std::size_t newline = begun.find('\n');
+    m_depth = 0;
+    m_line_start = newline != std::string::npos;
+    return m_line_start ? begun.substr(newline + 1) : std::string();
+}
+
+// Goes through `bytes` up to something that turns out to be no object; `again` is then what must be gone through again:
+// the lines behind the one on which that began, and the rest of the bytes.
+void JsonObjects::scan(std::string_view bytes, std::string& again) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        const char c = bytes[i];
+        if (m_depth == 0) {
+            const bool begins = m_line_start && c == '{';
+            m_line_start = c == '\n';
+            if (begins) {
+                m_depth = 1;
+                m_open = c;
+                m_in_string = m_escaped = false;
+            }
+            continue;
+        }
+        if (!step(c)) {
+            again = behind_first_line();
+            again += bytes.substr(i + 1);
+            return;
+        }
+        if (m_depth == 0) keep();
+    }
+}
+
+void JsonObjects::feed(std::string_view bytes) {
+    constexpr std::size_t k_piece = std::size_t{64} << 10;  // keeps what is gone through again short
+    for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), k_piece))) {
+        std::string rest(bytes.substr(0, k_piece));
+        while (!rest.empty()) {
+            std::string again;
+            scan(rest, again);
+            rest = std::move(again);
+        }
+    }
+}
+
+void JsonObjects::finish() {
+    while (m_depth > 0) feed(behind_first_line());
+}
+
+std::string JsonObjects::last() const {
+    for (auto it = m_whole.rbegin(); it != m_whole.rend(); ++it) {
+        const auto json = parse_json(text::repair_utf8(*it), "object");
+        if (json && json->is_object()) return *it;
+    }
+    return {};
+}
+
+Result<MetricReader> MetricReader::create(const TargetMetric& metric) {
+    const std::string_view from = metric.from;
+    const std::string what = "metric '" + metric.name + "'";
+    if (from.starts_with(k_regex)) {
+        auto regex = LineRegex::compile(std::string(from.substr(k_regex.size())), what);
+        if (regex) return MetricReader({}, std::move(*regex));
+        Error error = std::move(regex).error();
+        error.kind = ErrorKind::config;
+        return tl::unexpected(std::move(error));
+    }
+    const std::string pointer(from.starts_with(k_json) ? from.substr(k_json.size()) : from);
+    try {
+        [[maybe_unused]] const Json::json_pointer parsed(pointer);
+    } catch (const Json::exception&) {
+        return fail(ErrorKind::config, what + ": no JSON pointer: " + pointer, "such as json:/forward/median_ms");
+    }
+    return MetricReader(pointer, std::nullopt);
+}
+
+void MetricReader::line(std::string_view text) {
+    const auto found = m_regex->last_match(text);
+    if (!found) return;
+    const auto number = text::parse_double(text::trim(*found));
+    if (number && std::isfinite(*number)) {
+        m_value = number;
+    } else {
+        m_lack = fmt::format("'{}' is no number", text::repair_utf8(found->substr(0, 100)));
+    }
+}
+
+void MetricReader::feed(std::string_view bytes) {
+    if (!m_regex) {
+        m_objects.feed(bytes);
+        return;
+    }
+    while (!bytes.empty()) {
+        const std::size_t newline = bytes.find('\n');
+        const std::string_view part = bytes.substr(0, newline);
+        m_partial += part.substr(0, k_metric_line_limit - std::min(k_metric_line_limit, m_partial.size()));
+        if (newline == std::string_view::npos) return;
+        bytes.remove_prefix(newline + 1);
+        line(m_partial);
+        m_partial.clear();
+    }
+}
+
+void MetricReader::read_object() {
+    const std::string object = m_objects.last();
+    if (object.empty()) {
+        m_lack = "the log holds no JSON object";
+        return;
+    }
+    const Json json = *parse_json(text::repair_utf8(object), "object");
+    const Json::json_pointer pointer(m_pointer);
+    if (!json.contains(pointer)) {
+        m_lack = "the last JSON object of the log has no " + m_pointer;
+        return;
+    }
+    const Json& there = json.at(pointer);
+    if (there.is_number()) {
+        m_value = there.get<double>();
+    } else {
+        m_lack = m_pointer + " of the log's last JSON object is no number";
+    }
+}
+
+void MetricReader::finish() {
+    if (!m_regex) {
+        m_objects.finish();
+        read_object();
+        return;
+    }
+    if (!m_partial.empty()) line(m_partial);
+    m_partial.clear();
+    if (m_value) m_lack.clear();
+    if (!m_value && m_lack.empty()) m_lack = "no line of the log matches";
+}
+
+}  // namespace gdnctl

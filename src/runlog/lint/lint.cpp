@@ -1,0 +1,266 @@
+#include "runlog/lint/lint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "core/redact.h"
+#include "core/text.h"
+#include "runlog/lint/lint_context.h"
+#include "runlog/lint/rules.h"
+#include "runlog/parse/detail.h"
+
+namespace gdnctl::runlog {
+
+namespace {
+
+// Code points of a text; an invalid byte counts as one.
+std::uint32_t code_points(std::string_view s) {
+    std::uint32_t n = 0;
+    for (const char c : s) n += (static_cast<unsigned char>(c) & 0xC0u) != 0x80u ? 1 : 0;
+    return n;
+}
+
+std::string_view ink_of(std::string_view line) {
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return line;
+    return line.substr(first, line.find_last_not_of(" \t") - first + 1);
+}
+
+// Entries whose heading and text are not word for word in the base.
+std::vector<bool> changed_entries(const Document& document, const Document& base) {
+    std::unordered_map<std::string_view, std::string_view> known;
+    for (const EntryHead& head : base.entries) known.emplace(head.heading, text::trim(head.text));
+    std::vector<bool> changed;
+    changed.reserve(document.entries.size());
+    for (const EntryHead& head : document.entries) {
+        const auto found = known.find(head.heading);
+        changed.push_back(found == known.end() || found->second != text::trim(head.text));
+    }
+    return changed;
+}
+
+std::vector<bool> changed_experiments(const std::vector<ExperimentEntry>& entries, const Document& base) {
+    const std::vector<ExperimentEntry> before = parse_experiments(base);
+    std::unordered_set<std::string_view> known;
+    for (const ExperimentEntry& entry : before) known.insert(text::trim(entry.text));
+    std::vector<bool> changed;
+    changed.reserve(entries.size());
+    for (const ExperimentEntry& entry : entries) changed.push_back(!known.contains(text::trim(entry.text)));
+    return changed;
+}
+
+void select(LintRun& run) {
+    const bool experiment = run.document.kind == Template::experiment;
+    if (run.input.base != nullptr) {
+        run.selected = experiment ? changed_experiments(run.experiments, *run.input.base)
+                                  : changed_entries(run.document, *run.input.base);
+        return;
+    }
+    run.selected.assign(experiment ? run.experiments.size() : run.document.entries.size(), run.options.all_entries);
+    if (!run.selected.empty()) run.selected.back() = true;
+}
+
+void check_entries(const LintRun& run, Reporter& reporter) {
+    const std::vector<EntryHead>& heads = run.document.entries;
+    std::optional<EntryBrief> previous;
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+        const bool needed_by_next = i + 1 < heads.size() && run.selected[i + 1];
+        if (!run.selected[i] && !needed_by_next) continue;
+        const Entry entry = parse_entry(heads[i]);
+        if (run.selected[i]) {
+            const EntryFacts facts{run, entry, previous ? &*previous : nullptr, i + 1 == heads.size(),
+                                   verdict_of(entry)};
+            reporter.set_iteration(&entry.head);
+            for (const Rule& rule : rules()) {
+                if (rule.on_entry != nullptr && reporter.enter(rule)) rule.on_entry(facts, reporter);
+            }
+        }
+        EntryBrief brief = brief_of(entry);
+        if (!brief.date && previous) {
+            brief.date = previous->date;
+            brief.dated_iteration = previous->dated_iteration;
+        }
+        previous = std::move(brief);
+    }
+    reporter.set_iteration(nullptr);
+}
+
+void check_experiments(const LintRun& run, Reporter& reporter) {
+    for (std::size_t i = 0; i < run.experiments.size(); ++i) {
+        if (!run.selected[i]) continue;
+        const ExperimentFacts facts{run, run.experiments, i};
+        for (const Rule& rule : rules()) {
+            if (rule.on_experiment != nullptr && reporter.enter(rule)) rule.on_experiment(facts, reporter);
+        }
+    }
+}
+
+}  // namespace
+
+const char* name_of(Severity severity) {
+    switch (severity) {
+        case Severity::off: return "off";
+        case Severity::note: return "note";
+        case Severity::warning: return "warning";
+        case Severity::error: return "error";
+    }
+    return "off";
+}
+
+std::optional<Severity> parse_severity(std::string_view name) {
+    for (const Severity s : {Severity::off, Severity::note, Severity::warning, Severity::error}) {
+        if (name == name_of(s)) return s;
+    }
+    return std::nullopt;
+}
+
+const RecordFacts* LintRun::record_of(const EntryHead& head) const {
+    if (input.records == nullptr || input.records->empty()) return nullptr;
+    if (m_records.empty()) {
+        for (const RecordFacts& record : *input.records) {
+            m_records[std::to_string(record.number) + record.suffix] = &record;
+        }
+    }
+    const auto found = m_records.find(iteration_text(head));
+    return found == m_records.end() ? nullptr : found->second;
+}
+
+std::string iteration_text(const EntryHead& head) { return std::to_string(head.number) + std::string(head.suffix); }
+
+std::string five_digits(double value) {
+    const double size = std::abs(value);
+    if (!(size >= 1e5 && size < 1e15)) return fmt::format("{:.5g}", value);
+    const double step = std::pow(10.0, std::floor(std::log10(size)) - 4);
+    return fmt::format("{:.0f}", std::round(value / step) * step);
+}
+
+std::string shown_value(std::string_view key, double value) {
+    if (key.starts_with("gap_explained_by_")) return five_digits(value * 100) + "%";
+    if (key == "throughput/mfu") return five_digits(value) + "%";
+    if (key == "throughput/duration") return five_digits(value) + " s";
+    if (key == "throughput/tokens_per_second") return five_digits(value) + " tokens/s";
+    return five_digits(value) + (key.ends_with("_ms") ? " ms" : "");
+}
+
+Where at(const Field& field) { return {{field.line, field.number}, ink_of(field.line)}; }
+Where value_of(const Field& field) {
+    return {{field.line, field.number}, field.value.empty() ? ink_of(field.line) : field.value};
+}
+Where at(const Reading& reading) { return {{reading.line, reading.number}, reading.value}; }
+Where heading_of(const Entry& entry) { return {{entry.head.heading, entry.head.line}}; }
+
+std::span<const Reading> readings_of_line(const Entry& entry, std::uint32_t line) {
+    const auto first = std::lower_bound(entry.readings.begin(), entry.readings.end(), line,
+                                        [](const Reading& r, std::uint32_t n) { return r.number < n; });
+    const auto last = std::find_if(first, entry.readings.end(), [&](const Reading& r) { return r.number != line; });
+    return {first, last};
+}
+
+bool has_content(const Field* field) {
+    if (field == nullptr) return false;
+    const bool masked = field->value.find("***") != std::string_view::npos;  // a secret that --fix-unsafe took out
+    return masked || !strip_marks(field->value).empty() || detail::has_text(field->body);
+}
+
+bool Reporter::enter(const Rule& rule) {
+    m_rule = &lint_rules()[static_cast<std::size_t>(&rule - rules().data())];
+    m_severity = m_rule->severity;
+    m_explicit = false;
+    for (const auto& [id, severity] : m_run.options.severities) {
+        if (id != m_rule->id) continue;
+        m_severity = severity;
+        m_explicit = true;
+    }
+    return m_severity != Severity::off;
+}
+
+void Reporter::set_iteration(const EntryHead* head) {
+    m_iteration = head == nullptr ? std::string() : iteration_text(*head);
+}
+
+void Reporter::add(const Where& where, const std::string& message, std::optional<Fix> fix, Severity at_most) {
+    Severity severity = std::min(m_severity, at_most);
+    if (severity == Severity::warning && m_run.options.strict && !m_explicit) severity = Severity::error;
+    ++m_report.counts[static_cast<std::size_t>(severity)];
+    if (m_kept[m_rule] == k_max_findings_per_rule) {
+        ++m_report.left_out;
+        return;
+    }
+    ++m_kept[m_rule];
+    const std::string_view part = where.part.data() == nullptr ? ink_of(where.line.text) : where.part;
+    Finding finding;
+    finding.rule = m_rule;
+    finding.severity = severity;
+    finding.line = finding.end_line = std::max<std::uint32_t>(where.line.number, 1);
+    const auto before = static_cast<std::size_t>(part.data() - where.line.text.data());
+    finding.column = 1 + (part.empty() ? 0 : code_points(where.line.text.substr(0, before)));
+    finding.end_column = finding.column + code_points(part);
+    finding.iteration = m_iteration;
+    finding.message = redact(message);
+    finding.fix = std::move(fix);
+    finding.source = where.line.text;
+    m_report.findings.push_back(std::move(finding));
+}
+
+void for_each_region(const LintRun& run, const std::function<void(const Region&)>& visit) {
+    const std::string_view text = run.document.text;
+    std::uint32_t line = 1;
+    const char* done = text.data();
+    const auto gap = [&](const char* until) {
+        const std::string_view between(done, static_cast<std::size_t>(until - done));
+        if (run.whole_file() && !between.empty()) visit({between, line, false, {}, {}});
+    };
+    const auto entry = [&](std::string_view part, Line heading, std::string iteration, bool selected) {
+        gap(part.data());
+        if (selected) visit({part, heading.number, true, std::move(iteration), heading});
+        done = part.data() + part.size();
+    };
+    if (run.document.kind == Template::experiment) {
+        for (std::size_t i = 0; i < run.experiments.size(); ++i) {
+            const ExperimentEntry& e = run.experiments[i];
+            entry(e.text, e.heading, {}, run.selected[i]);
+            line = i + 1 < run.experiments.size() ? run.experiments[i + 1].heading.number : line;
+        }
+    } else {
+        for (std::size_t i = 0; i < run.document.entries.size(); ++i) {
+            const EntryHead& head = run.document.entries[i];
+            entry(head.text, {head.heading, head.line}, iteration_text(head), run.selected[i]);
+            line = head.line + head.line_count;
+        }
+    }
+    gap(text.data() + text.size());
+}
+
+LintReport lint(const LintInput& input, const LintOptions& options) {
+    LintReport report;
+    LintRun run(input, options);
+    const bool experiment = input.document->kind == Template::experiment;
+    if (experiment) run.experiments = parse_experiments(*input.document);
+    select(run);
+    report.entries = experiment ? run.experiments.size() : input.document->entries.size();
+    report.checked = static_cast<std::size_t>(std::count(run.selected.begin(), run.selected.end(), true));
+
+    Reporter reporter(report, run);
+    for (const Rule& rule : rules()) {
+        if (rule.on_document != nullptr && reporter.enter(rule)) {
+            reporter.set_iteration(nullptr);
+            rule.on_document(run, reporter);
+        }
+    }
+    reporter.set_iteration(nullptr);
+    if (experiment) {
+        check_experiments(run, reporter);
+    } else {
+        check_entries(run, reporter);
+    }
+    std::stable_sort(report.findings.begin(), report.findings.end(), [](const Finding& a, const Finding& b) {
+        return a.line != b.line ? a.line < b.line : a.rule->id < b.rule->id;
+    });
+    return report;
+}
+
+}  // namespace gdnctl::runlog

@@ -1,0 +1,161 @@
+// What a rule sees, and how it reports.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/commit_facts.h"
+#include "runlog/lint/lint.h"
+#include "runlog/parse/experiment.h"
+
+namespace gdnctl::runlog {
+
+// One run of the linter: the whole file, and what is known from elsewhere.
+struct LintRun {
+    LintRun(const LintInput& lint_input, const LintOptions& lint_options)
+        : input(lint_input), options(lint_options), document(*lint_input.document) {}
+
+    const LintInput& input;
+    const LintOptions& options;
+    const Document& document;
+    std::vector<bool> selected;                // by entry: whether its content is in scope
+    std::vector<ExperimentEntry> experiments;  // of an experiment log; `selected` is by experiment then
+
+    // History, opened on the first question; nullptr: none.
+    CommitFacts* facts() const {
+        if (!m_asked) {
+            m_asked = true;
+            m_facts = input.open_facts ? input.open_facts() : nullptr;
+        }
+        return m_facts;
+    }
+    const RecordFacts* record_of(const EntryHead& head) const;
+    bool whole_file() const { return options.all_entries && input.base == nullptr; }
+
+private:
+    mutable bool m_asked = false;
+    mutable CommitFacts* m_facts = nullptr;
+    mutable std::unordered_map<std::string, const RecordFacts*> m_records;  // by iteration
+};
+
+// What an entry says happened to its change, from its decision words.
+struct Verdict {
+    bool promoted = false, rejected = false, reverted = false, blocked = false;
+    bool committed = false;  // a sha, or this commit
+    bool accepted() const { return committed && !rejected && !reverted && !blocked; }
+};
+Verdict verdict_of(const Entry& entry);
+
+struct EntryDate {
+    WallTime time{};
+    bool day_only = false;
+};
+std::optional<EntryDate> date_of(const Entry& entry);
+
+// What later entries need of an earlier one.
+struct EntryBrief {
+    EntryHead head;
+    std::optional<EntryDate> date;  // its own, else that of the nearest entry before it that has one ...
+    std::string dated_iteration;    // ... and whose that is
+    std::string_view left_head;     // sha of the head that it left; empty: unknown
+};
+EntryBrief brief_of(const Entry& entry);
+
+struct EntryFacts {
+    const LintRun& run;
+    const Entry& entry;
+    const EntryBrief* previous;  // nullptr: the first
+    bool is_last;
+    Verdict verdict;
+};
+
+struct ExperimentFacts {
+    const LintRun& run;
+    const std::vector<ExperimentEntry>& entries;
+    std::size_t index;
+    const ExperimentEntry& entry() const { return entries[index]; }
+};
+
+// Where a finding points: a part of a line, or the line from its first to its last character.
+struct Where {
+    Line line;
+    std::string_view part = {};
+};
+
+struct Rule;
+
+class Reporter {
+public:
+    Reporter(LintReport& report, const LintRun& run) : m_report(report), m_run(run) {}
+
+    // Whether the rule is on; sets it for the following reports.
+    bool enter(const Rule& rule);
+    void set_iteration(const EntryHead* head);
+    void set_iteration(std::string_view name) { m_iteration = name; }
+
+    // Secrets that the message quotes are masked.
+    void add(const Where& where, const std::string& message, std::optional<Fix> fix = {},
+             Severity at_most = Severity::error);
+    // The same as a note, whatever the rule's own severity.
+    void note(const Where& where, const std::string& message, std::optional<Fix> fix = {}) {
+        add(where, message, std::move(fix), Severity::note);
+    }
+    // An edit that puts `text` in the place of a part of the file.
+    Edit replace(std::string_view part, std::string text) const {
+        return {m_run.document.offset(part), part.size(), std::move(text)};
+    }
+    Fix safe(std::string_view part, std::string text) const { return {true, {replace(part, std::move(text))}}; }
+    Fix unsafe(std::string_view part, std::string text) const { return {false, {replace(part, std::move(text))}}; }
+
+private:
+    LintReport& m_report;
+    const LintRun& m_run;
+    const RuleInfo* m_rule = nullptr;
+    Severity m_severity = Severity::off;
+    bool m_explicit = false;  // set by the user: strict leaves it alone
+    std::string m_iteration;
+    std::map<const RuleInfo*, std::size_t> m_kept;  // by rule
+};
+
+using EntryRule = void (*)(const EntryFacts&, Reporter&);
+using DocumentRule = void (*)(const LintRun&, Reporter&);
+using ExperimentRule = void (*)(const ExperimentFacts&, Reporter&);
+
+struct Rule {
+    RuleInfo info;
+    EntryRule on_entry = nullptr;
+    DocumentRule on_document = nullptr;
+    ExperimentRule on_experiment = nullptr;
+};
+
+std::string iteration_text(const EntryHead& head);
+// For people: at most five significant digits, without an exponent where whole digits do.
+std::string five_digits(double value);
+// The same with the unit of the metric.
+std::string shown_value(std::string_view key, double value);
+Where at(const Field& field);        // the whole line
+Where value_of(const Field& field);  // its value
+Where at(const Reading& reading);    // the text that was read
+Where heading_of(const Entry& entry);
+// The readings of one line; they are in file order.
+std::span<const Reading> readings_of_line(const Entry& entry, std::uint32_t line);
+// Whether an entry has nothing but its identity lines and claims nothing yet: it is only begun.
+bool is_begun(const Entry& entry);
+// Whether a field says something, on its line or below.
+bool has_content(const Field* field);
+// A stretch of the file that is in scope: an entry, or what lies between entries when the whole file is checked.
+struct Region {
+    std::string_view text;
+    std::uint32_t first_line = 1;
+    bool is_entry = false;
+    std::string iteration;
+    Line heading;  // of an entry
+};
+void for_each_region(const LintRun& run, const std::function<void(const Region&)>& visit);
+
+}  // namespace gdnctl::runlog

@@ -1,0 +1,191 @@
+// L501-L506: what stands behind an entry's claims.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "runlog/lint/rules.h"
+#include "runlog/parse/detail.h"
+
+namespace gdnctl::runlog::rule {
+
+namespace {
+
+const Field* correctness_of(const Entry& entry) {
+    for (const Field& field : entry.fields) {
+        if (detail::label_is(field.label, "correctness", true)) return &field;
+    }
+    return nullptr;
+}
+
+// A line that says how a run ended, without counts: "OK", "verdict: OK", "all cases passed".
+bool has_verdict_line(const Entry& entry) {
+    const Field* field = correctness_of(entry);
+    if (field == nullptr) return false;
+    if (!entry.tests.empty()) return true;
+    const std::string words = text::to_lower(field->value) + "\n" + text::to_lower(field->body);
+    for (const std::string_view word : {"ok", "verdict", "passed", "pass"}) {
+        if (detail::contains_word(words, word)) return true;
+    }
+    return false;
+}
+
+// The largest of several runs: kernels, layer and both may each have a line.
+const TestCounts* main_run(const Entry& entry) {
+    const TestCounts* best = nullptr;
+    for (const TestCounts& counts : entry.tests) {
+        if (counts.passed && (best == nullptr || *counts.passed >= *best->passed)) best = &counts;
+    }
+    return best;
+}
+
+Where where(const TestCounts& counts) { return {{counts.line, counts.number}}; }
+
+bool digits(std::string_view s, std::size_t n) {
+    return s.size() == n && std::all_of(s.begin(), s.end(), detail::is_digit);
+}
+
+std::string_view first_word(std::string_view value) {
+    value = strip_marks(value);
+    return strip_marks(value.substr(0, value.find_first_of(" ,;(")));
+}
+
+// ray-run-<user>-<entry>-YYYYMMDD-HHMMSS
+bool is_ray_run(std::string_view id) {
+    constexpr std::string_view prefix = "ray-run-";
+    if (!id.starts_with(prefix) || id.size() < prefix.size() + 3 + 16) return false;
+    const std::string_view name = id.substr(prefix.size(), id.size() - prefix.size() - 16);
+    const std::string_view time = id.substr(id.size() - 16);
+    const std::size_t dash = name.find('-', 1);
+    return dash != std::string_view::npos && dash + 1 < name.size() && time[0] == '-' && digits(time.substr(1, 8), 8) &&
+           time[9] == '-' && digits(time.substr(10), 6);
+}
+
+// gdnctl-<kind>-<user>-YYYYMMDDTHHMMSS-<8 hex digits>, as the job commands name their jobs
+bool is_own_job(std::string_view id) {
+    if (!id.starts_with("gdnctl-") || id.size() < 7 + 3 + 25) return false;
+    const std::string_view tail = id.substr(id.size() - 25);
+    return tail[0] == '-' && digits(tail.substr(1, 8), 8) && tail[9] == 'T' && digits(tail.substr(10, 6), 6) &&
+           tail[16] == '-' && std::all_of(tail.begin() + 17, tail.end(), [](char c) {
+               return detail::is_digit(c) || (c >= 'a' && c <= 'f');
+           });
+}
+
+// Whether a job field names a job at all, and not, in words, why there is none.
+bool names_job(const Field& field, std::string_view word) {
+    const std::string_view value = strip_marks(field.value);
+    const std::string_view rest = strip_marks(value.substr(std::min(value.find(word) + word.size(), value.size())));
+    const bool prose = !rest.empty() && std::string_view(",;(").find(rest[0]) == std::string_view::npos;
+    const std::string lower_case = text::to_lower(word);
+    return !prose && lower_case != "n/a" && lower_case != "none" && lower_case != "pending" && lower_case != "-" &&
+           !word.starts_with("<");
+}
+
+bool is_raysubmit(std::string_view id) {
+    constexpr std::string_view prefix = "raysubmit_";
+    return id.starts_with(prefix) && id.size() >= prefix.size() + 8 &&
+           std::all_of(id.begin() + prefix.size(), id.end(), [](char c) { return detail::is_word(c); });
+}
+
+bool is_run_url(std::string_view url) {
+    const std::size_t runs = url.find("/runs/");
+    return url.starts_with("https://") && runs != std::string_view::npos && runs + 6 < url.size() &&
+           !url.ends_with('/');
+}
+
+bool is_artifact(std::string_view value) {
+    constexpr std::string_view middle = "-profiler:v";
+    const std::size_t at = value.find(middle);
+    if (value.find("run-") == std::string_view::npos || at == std::string_view::npos) return false;
+    return at + middle.size() < value.size() && detail::is_digit(value[at + middle.size()]);
+}
+
+constexpr std::array<std::string_view, 3> k_no_accelerator = {"No accelerator found", "Device or resource busy",
+                                                              "The TPU is already in use by another process"};
+
+}  // namespace
+
+void missing_counts(const EntryFacts& facts, Reporter& reporter) {
+    if (facts.entry.commit_value.kind != CommitKind::committed) return;
+    if (facts.run.options.evidence.counts()) {
+        if (main_run(facts.entry) == nullptr) {
+            reporter.add(heading_of(facts.entry), "a commit, but no test counts (`87 passed, 2 skipped`)");
+        }
+    } else if (!has_verdict_line(facts.entry)) {
+        reporter.add(heading_of(facts.entry), "a commit, but no verdict of a correctness run");
+    }
+}
+
+void weak_counts(const EntryFacts& facts, Reporter& reporter) {
+    const EvidencePolicy& policy = facts.run.options.evidence;
+    const TestCounts* run = main_run(facts.entry);
+    if (!policy.counts() || run == nullptr || !facts.verdict.committed) return;
+    const std::int64_t skipped = run->skipped.value_or(0);
+    if (policy.passed_min && *run->passed < *policy.passed_min) {
+        reporter.add(where(*run), fmt::format("{} passed, {} skipped: at least {} must pass", *run->passed, skipped,
+                                              *policy.passed_min));
+    } else if (policy.skipped_max && skipped > *policy.skipped_max) {
+        reporter.add(where(*run), fmt::format("{} passed, {} skipped: at most {} may be skipped", *run->passed, skipped,
+                                              *policy.skipped_max));
+    }
+}
+
+void failed_but_accepted(const EntryFacts& facts, Reporter& reporter) {
+    if (!facts.verdict.accepted()) return;
+    for (const TestCounts& counts : facts.entry.tests) {
+        const std::int64_t bad = counts.failed.value_or(0) + counts.errors.value_or(0);
+        if (bad != 0) {
+            reporter.add(where(counts), fmt::format("{} failed, yet the entry has a commit", bad));
+        } else if (counts.said_bad()) {
+            reporter.add(where(counts), fmt::format("the verdict is {}, yet the entry has a commit", counts.verdict));
+        }
+    }
+}
+
+void malformed_reference(const EntryFacts& facts, Reporter& reporter) {
+    for (const Field& field : facts.entry.fields) {
+        const std::string_view word = first_word(field.value);
+        if (word.empty()) continue;
+        const auto is = [&](std::string_view label) { return detail::label_is(field.label, label); };
+        const bool job = is("job id") || is("ray job") || (is("job/run") && word.starts_with("ray"));
+        if (job && names_job(field, word) && !is_ray_run(word) && !is_raysubmit(word) && !is_own_job(word)) {
+            reporter.add(value_of(field),
+                         fmt::format("`{}` is no job id (ray-run-<user>-<entry>-YYYYMMDD-HHMMSS, raysubmit_<id> or "
+                                     "gdnctl-<kind>-<user>-<time>-<hex>)",
+                                     word));
+        } else if ((is("w&b run") || is("run") || is("run url")) && word.find("wandb.ai") != std::string_view::npos &&
+                   !is_run_url(word)) {
+            reporter.add(value_of(field), "no run URL (https://wandb.ai/<entity>/<project>/runs/<id>)");
+        } else if (is("profiler artifact") && strip_marks(field.value) != "n/a" && !is_artifact(field.value)) {
+            reporter.add(value_of(field), "no profiler artifact (run-<run>-profiler:v<k>)");
+        }
+    }
+}
+
+void missing_profile(const EntryFacts& facts, Reporter& reporter) {
+    if (!facts.verdict.accepted() || is_begun(facts.entry)) return;
+    for (const std::string_view label :
+         {"profile run", "profile runs", "job id", "ray job", "job/run", "w&b run", "run", "profiler artifact",
+          "trace location", "downloaded trace", "downloaded summary", "profiler summary"}) {
+        if (has_content(facts.entry.find(label))) return;
+    }
+    reporter.add(heading_of(facts.entry), "accepted without a profile run: no job, run or trace is named");
+}
+
+void missing_accelerator(const EntryFacts& facts, Reporter& reporter) {
+    if (!facts.verdict.accepted() || (facts.entry.metrics.empty() && facts.entry.tests.empty())) return;
+    for (const std::string_view sign : k_no_accelerator) {
+        const std::size_t found = facts.entry.head.text.find(sign);
+        if (found == std::string_view::npos) continue;
+        LineCursor cursor(facts.entry.head.text, facts.entry.head.line);
+        Line line;
+        const char* place = facts.entry.head.text.data() + found;
+        while (cursor.next(line) && line.text.data() + line.text.size() < place) {
+        }
+        reporter.add({line, {place, sign.size()}}, "the quoted output says that the accelerator was missing or busy");
+        return;
+    }
+}
+
+}  // namespace gdnctl::runlog::rule

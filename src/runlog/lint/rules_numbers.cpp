@@ -1,0 +1,294 @@
+// L401, L402, L404, L408-L411: metrics as they are written.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "runlog/lint/rules.h"
+#include "runlog/parse/detail.h"
+
+namespace gdnctl::runlog::rule {
+
+namespace {
+
+bool has_reading(const Entry& entry, std::uint32_t line) { return !readings_of_line(entry, line).empty(); }
+
+// A digit and a unit behind it ("about 9 ms", "9.1%"), or a unit that stands alone ("-> ms", "?? ms", "?%").
+bool mentions_unit(std::string_view s) {
+    for (std::size_t i = 1; i < s.size(); ++i) {
+        if (s[i] == '%' && !detail::is_alpha(s[i - 1])) return true;
+        if (s[i] != 's' || (i + 1 < s.size() && detail::is_word(s[i + 1]))) continue;
+        const bool longer = s[i - 1] == 'm' || s[i - 1] == 'u';
+        const std::size_t j = longer ? i - 1 : i;
+        if (longer && (j == 0 || !detail::is_word(s[j - 1]))) return true;
+        if (j > 0 && (detail::is_digit(s[j - 1]) || (s[j - 1] == ' ' && j > 1 && detail::is_digit(s[j - 2]))))
+            return true;
+    }
+    return false;
+}
+
+// What an entry plans or runs, not what it measured.
+bool is_prediction(const Entry& entry, const Field& field) {
+    for (const Field* f = &field; f != nullptr; f = entry.field(f->parent)) {
+        for (const std::string_view label :
+             {"expected effect", "reject if", "candidate shortlist", "hypothesis", "selected hypothesis",
+              "next hypothesis", "next bold hypothesis", "command"}) {
+            if (detail::label_is(f->label, label, true)) return true;
+        }
+    }
+    return false;
+}
+
+bool in_plain_ms(const Reading& r) {
+    const auto plain = [](const std::optional<Quantity>& q) {
+        const auto value = q ? text::parse_double(q->text) : std::nullopt;
+        return value && *value == q->value;
+    };
+    return r.form == Reading::Form::arrow && r.unit == Unit::ms && !r.unit_in_name && plain(r.before) && plain(r.after);
+}
+
+// The line with its values in one pair of backticks and the label outside; empty: the line says more than that.
+std::optional<Fix> canonical_spelling(const Reading& r, const Reporter& reporter) {
+    const auto bullet = detail::match_bullet(r.line);
+    if (!bullet || !in_plain_ms(r)) return std::nullopt;
+    const std::size_t end = static_cast<std::size_t>(r.value.data() - r.line.data()) + r.value.size();
+    std::string_view tail = r.line.substr(end);
+    while (!tail.empty() && (tail.front() == '`' || tail.front() == '*')) tail.remove_prefix(1);
+    if (!text::trim(tail).empty() && !text::trim(tail).starts_with("(")) return std::nullopt;
+    const std::string_view head =
+        bullet->content.substr(0, static_cast<std::size_t>(r.label.data() - bullet->content.data()));
+    if (!strip_marks(head).empty()) return std::nullopt;
+    std::string label(r.label);
+    if (std::count(label.begin(), label.end(), '`') % 2 != 0 || label.find('*') != std::string::npos)
+        return std::nullopt;
+    const std::string line =
+        fmt::format("{}- {}: `{} ms -> {} ms`{}", r.line.substr(0, r.line.find_first_not_of(" \t")), label,
+                    r.before->text, r.after->text, tail);
+    return reporter.safe(r.line, line);
+}
+
+// Equal, or one is the other rounded to fewer digits.
+bool same_value(const std::optional<Quantity>& a, const std::optional<Quantity>& b) {
+    if (!a || !b) return a.has_value() == b.has_value();
+    return std::abs(a->value - b->value) <= std::max(a->half_digit, b->half_digit) + 1e-12;
+}
+
+bool is_bucket(std::string_view key) {
+    return key.ends_with("_ms") && key != "step_duration_ms" && !key.starts_with("upper_bound");
+}
+
+// Sums of other buckets: they follow their parts.
+bool is_sum(std::string_view key) {
+    for (const std::string_view sum : {"kernel_budget_ms", "control_budget_ms", "train_path_budget_ms",
+                                       "remainder_budget_ms", "interaction_remainder_ms", "ce_control_budget_ms"}) {
+        if (key == sum) return true;
+    }
+    return false;
+}
+
+const Reading* reading_at(const Entry& entry, const Metric& metric) {
+    for (const Reading& r : readings_of_line(entry, metric.number)) {
+        if (r.key == metric.key) return &r;
+    }
+    return nullptr;
+}
+
+std::optional<std::int64_t> first_integer(std::string_view s) {
+    const std::size_t begin = s.find_first_of("0123456789");
+    if (begin == std::string_view::npos) return std::nullopt;
+    std::size_t end = begin;
+    while (end < s.size() && detail::is_digit(s[end])) ++end;
+    return text::parse_int(detail::strip_zeros(s.substr(begin, end - begin)));
+}
+
+// Whether the words around "2 points" are those of a window; others are percentage points, or points of a list.
+bool counts_samples(std::string_view before, std::string_view behind) {
+    for (const std::string_view kind : {"median", "mean", "average", "window"}) {
+        if (behind.starts_with(' ') && behind.substr(1).starts_with(kind)) return true;
+    }
+    for (const std::string_view link : {" of ", " over ", "d over "}) {
+        if (!before.ends_with(link)) continue;
+        const std::string_view words = before.substr(0, before.size() - link.size());
+        for (const std::string_view kind : {"median", "mean", "average", "window"}) {
+            if (words.ends_with(kind)) return true;
+        }
+    }
+    const std::size_t open = before.rfind('(');
+    if (open == std::string_view::npos || before.find(')', open) != std::string_view::npos) return false;
+    const bool alone = behind.empty() || std::string_view("),;").find(behind[0]) != std::string_view::npos;
+    return alone && (before.ends_with("(") || before.ends_with(", "));
+}
+
+// How many points a value rests on: `Points: 3`, "median of 2 points", "(2 points)", "3-point median".
+std::optional<std::int64_t> points_of(const Field& field, std::string_view line) {
+    const std::string label = normalise_label(field.label.substr(0, 40));
+    if (label == "points" || label == "window points" || label == "metric points" || label == "measured points") {
+        return first_integer(field.value);
+    }
+    for (std::size_t at = line.find("point"); at != std::string_view::npos; at = line.find("point", at + 1)) {
+        const std::size_t digits_end = at > 0 && (line[at - 1] == ' ' || line[at - 1] == '-') ? at - 1 : at;
+        std::size_t digits = digits_end;
+        while (digits > 0 && detail::is_digit(line[digits - 1])) --digits;
+        if (digits == digits_end || digits_end == at) continue;
+        const std::string_view behind =
+            line.substr(at).starts_with("points") ? line.substr(at + 6) : line.substr(at + 5);
+        if (counts_samples(line.substr(0, digits), behind)) return first_integer(line.substr(digits));
+    }
+    return std::nullopt;
+}
+
+// Whether a line says that its number is the run's last one: "(last step)", "last-step value", a run's summary.
+bool is_last_step(const Field& field, std::string_view line) {
+    const std::string label = normalise_label(field.label.substr(0, 40));
+    const bool names_source = label == "metric source" || label == "metrics source";
+    if (names_source && line.find("summary") != std::string_view::npos) return true;
+    for (const std::string_view words : {"last step", "last-step"}) {
+        for (std::size_t at = line.find(words); at != std::string_view::npos; at = line.find(words, at + 1)) {
+            std::string_view before = line.substr(0, at);
+            if (before.ends_with("the ")) before.remove_suffix(4);
+            if (before.ends_with("not ") || before.ends_with("instead of ") || before.ends_with("than ")) continue;
+            const std::string_view behind = line.substr(at + words.size());
+            if (names_source || before.ends_with("(") || behind.starts_with(" value") || behind.starts_with(" only") ||
+                behind.starts_with(" alone")) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+void unreadable_metric(const EntryFacts& facts, Reporter& reporter) {
+    const Entry& entry = facts.entry;
+    for (const Field& field : entry.fields) {
+        if (field.label.empty() || has_reading(entry, field.number) || !mentions_unit(field.value)) continue;
+        if (is_prediction(entry, field) || !metric_key(field.label)) continue;
+        reporter.add(value_of(field),
+                     fmt::format("no value can be read; write `{}: `1.000 ms -> 2.000 ms``", field.label));
+    }
+    for (std::size_t i = 0; i < entry.readings.size(); ++i) {
+        const Reading& r = entry.readings[i];
+        if (r.spelling == Reading::Spelling::canonical || !r.known || !in_plain_ms(r)) continue;
+        const bool alone = (i == 0 || entry.readings[i - 1].number != r.number) &&
+                           (i + 1 == entry.readings.size() || entry.readings[i + 1].number != r.number);
+        if (!alone) continue;
+        if (auto fix = canonical_spelling(r, reporter)) {
+            reporter.add(at(r), "other tools read only `label: `1 ms -> 2 ms``, with the label outside the backticks",
+                         std::move(fix));
+        }
+    }
+}
+
+void conflicting_values(const EntryFacts& facts, Reporter& reporter) {
+    std::vector<const Reading*> arrows;
+    for (const Reading& r : facts.entry.readings) {
+        if (r.form == Reading::Form::arrow && r.known) arrows.push_back(&r);
+    }
+    std::stable_sort(arrows.begin(), arrows.end(), [](const Reading* a, const Reading* b) {
+        if (a->key != b->key) return a->key < b->key;
+        return a->arm < b->arm;
+    });
+    for (std::size_t i = 1; i < arrows.size(); ++i) {
+        const Reading& first = *arrows[i - 1];
+        const Reading& second = *arrows[i];
+        if (first.key != second.key || first.arm != second.arm || first.comparison != second.comparison) continue;
+        if (same_value(first.before, second.before) && same_value(first.after, second.after)) continue;
+        reporter.add(at(second),
+                     fmt::format("{} has another value in line {}: {}", second.key, first.number, first.value));
+    }
+}
+
+void stated_percent(const EntryFacts& facts, Reporter& reporter) {
+    for (const Reading& r : facts.entry.readings) {
+        if (!r.percent || r.form != Reading::Form::arrow || !r.before || !r.after || r.before->value == 0) continue;
+        const double base = std::abs(r.before->value);
+        const double actual = (r.after->value - r.before->value) / base * 100;
+        const double rounding = (r.before->half_digit + r.after->half_digit) / base * 100 + r.percent->half_digit;
+        if (std::abs(r.percent->value - actual) <= 0.01 + rounding) continue;
+        const std::size_t dot = r.percent->text.find('.');
+        const int decimals = dot == std::string_view::npos ? 0 : static_cast<int>(r.percent->text.size() - dot - 1);
+        const std::string mended = fmt::format("{:+.{}f}", actual, decimals);
+        reporter.add({{r.line, r.number}, r.percent->text},
+                     fmt::format("{} is {}%, not {}%", r.key, mended, r.percent->text),
+                     reporter.safe(r.percent->text, mended));
+    }
+}
+
+void unknown_direction(const EntryFacts& facts, Reporter& reporter) {
+    const Entry& entry = facts.entry;
+    for (const Metric& metric : entry.metrics) {
+        if (!metric.ambiguous_arm) continue;
+        if (const Reading* r = reading_at(entry, metric)) {
+            reporter.add(at(*r), fmt::format("{} has values of several arms and none is the candidate's", metric.key));
+        }
+    }
+    for (const Reading& r : entry.readings) {
+        if (r.form != Reading::Form::arrow || !r.known || r.comparison != Comparison::unknown || !r.arm.empty())
+            continue;
+        reporter.add(at(r),
+                     "what the arrow compares is not said; put it into the heading above, e.g. "
+                     "`Hotspots observed (champion -> candidate):`");
+        return;
+    }
+}
+
+void gain_without_step(const EntryFacts& facts, Reporter& reporter) {
+    const Entry& entry = facts.entry;
+    if (entry.metric("step_duration_ms") != nullptr || entry.metric("throughput/duration") != nullptr) return;
+    for (const Metric& metric : entry.metrics) {
+        if (metric.derived || !metric.known || !is_bucket(metric.key) || !metric.delta()) continue;
+        if (*metric.delta() >= -std::max(metric.half_digit_before, metric.half_digit_after)) continue;
+        if (const Reading* r = reading_at(entry, metric)) {
+            reporter.add(at(*r), fmt::format("{} got smaller, but the entry has no step duration", metric.key));
+            return;
+        }
+    }
+}
+
+void few_points(const EntryFacts& facts, Reporter& reporter) {
+    for (const Field& field : facts.entry.fields) {
+        // Without their first letters, which may be large: most lines have none of the words.
+        const bool points_named = field.line.find("oint") != std::string_view::npos;
+        const bool source_named =
+            field.line.find("ast") != std::string_view::npos || field.line.find("ummary") != std::string_view::npos;
+        if ((!points_named && !source_named) || is_prediction(facts.entry, field)) continue;
+        const std::string line = text::to_lower(field.line.substr(0, 2000));
+        const auto points = points_named ? points_of(field, line) : std::nullopt;
+        if (points && *points < facts.run.options.window_points_min) {
+            reporter.add(value_of(field), fmt::format("{} {} than the window's minimum of {}", *points,
+                                                      *points == 1 ? "point is fewer" : "points are fewer",
+                                                      facts.run.options.window_points_min));
+        } else if (is_last_step(field, line)) {
+            reporter.add(value_of(field), "the value of the last step alone; take the median of a window");
+        }
+    }
+}
+
+void common_factor(const EntryFacts& facts, Reporter& reporter) {
+    struct Change {
+        double ratio;
+        const Metric* metric;
+    };
+    std::vector<Change> changes;
+    for (const Metric& m : facts.entry.metrics) {
+        if (m.derived || !m.known || !is_bucket(m.key) || is_sum(m.key) || !m.before || !m.after) continue;
+        if (*m.before <= 0 || *m.after <= 0 || std::abs(*m.after / *m.before - 1) < 0.05) continue;
+        changes.push_back({*m.after / *m.before, &m});
+    }
+    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.ratio < b.ratio; });
+    for (std::size_t i = 0; i + 2 < changes.size(); ++i) {
+        if (changes[i + 2].ratio > changes[i].ratio * 1.02) continue;
+        if (const Reading* r = reading_at(facts.entry, *changes[i].metric)) {
+            reporter.add(at(*r),
+                         fmt::format("{}, {} and {} all changed by {:+.1f}%: the base or the measurement changed, not "
+                                     "the candidate",
+                                     changes[i].metric->key, changes[i + 1].metric->key, changes[i + 2].metric->key,
+                                     (changes[i].ratio - 1) * 100));
+        }
+        return;
+    }
+}
+
+}  // namespace gdnctl::runlog::rule

@@ -1,0 +1,198 @@
+#include "runlog/records/append.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "runlog/parse/detail.h"
+#include "runlog/parse/experiment.h"
+#include "runlog/render/render.h"
+
+namespace gdnctl::runlog {
+
+Template template_of(const Document& document) {
+    if (document.kind == Template::experiment || !document.entries.empty()) return document.kind;
+    LineCursor cursor(document.text);
+    BlockTracker tracker;
+    Line line;
+    while (cursor.next(line)) {
+        if (tracker.inside(line.text)) continue;
+        const std::string_view text = text::trim(line.text);
+        if (text == "# Experiment Log" || text == "## Ongoing Template") return Template::experiment;
+    }
+    return Template::hillclimb;
+}
+
+bool is_log(const Document& document) {
+    if (!document.entries.empty() || !document.malformed_headings.empty()) return true;
+    if (!parse_experiments(document).empty()) return true;
+    LineCursor cursor(document.text);
+    BlockTracker tracker;
+    Line line;
+    bool first = true;
+    while (cursor.next(line)) {
+        const std::string_view words = text::trim(line.text);
+        if (tracker.inside(line.text) || tracker.commented() || words.empty()) continue;
+        for (const std::string_view head :
+             {"## Iterations", "## Loop Contract", "## Entry Template", "## Ongoing Template"}) {
+            if (words == head) return true;
+        }
+        // A title alone: "# Hill-climb log"
+        const std::string lower_case = text::to_lower(words);
+        if (first && lower_case.starts_with("# ") && lower_case.ends_with(" log")) return true;
+        first = false;
+    }
+    return text::trim(document.text).empty();
+}
+
+IterationNumber next_iteration(const Document& document, const std::vector<Json>& records) {
+    std::int64_t last = -1;
+    for (const EntryHead& entry : document.entries) last = std::max(last, entry.number);
+    for (const Json& record : records) last = std::max(last, iteration_of(record).number);
+    if (document.kind == Template::experiment) {
+        last = std::max(last, static_cast<std::int64_t>(parse_experiments(document).size()) - 1);
+    }
+    return {last + 1, {}};
+}
+
+IterationNumber next_free_iteration(const LogWriter& writer, const Document& document) {
+    IterationNumber iteration = next_iteration(document, writer.records());
+    std::error_code ec;
+    while (std::filesystem::exists(draft_path(writer.log(), iteration.number), ec)) ++iteration.number;
+    return iteration;
+}
+
+void fill_sections(Json& record) {
+    Json& sections = record["sections"];
+    if (!sections.is_object()) sections = Json::object();
+    const auto put = [&](const char* name, std::string text) {
+        if (!text.empty() && !sections.contains(name)) sections[name] = std::move(text);
+    };
+    const auto bullets = [](const std::vector<std::string>& items) {
+        std::string text;
+        for (const auto& item : items) text += fmt::format("{}- {}", text.empty() ? "" : "\n", item);
+        return text;
+    };
+    put("Goal", text_at(record, "/idea/title"));
+    put("Hypothesis", text_at(record, "/idea/hypothesis"));
+    auto actions = texts_at(record, "/changes");
+    std::vector<std::string> outcomes;
+    if (const Json* checks = find_at(record, "/checks")) {
+        for (const Json& check : *checks) {
+            const std::string command = text_at(check, "/command");
+            if (!command.empty()) actions.push_back(fmt::format("Ran `{}`", command));
+            outcomes.push_back(fmt::format(
+                "{}{}", render_check_result(check),
+                text_at(check, "/job_id").empty() ? "" : fmt::format(" (job `{}`)", text_at(check, "/job_id"))));
+        }
+    }
+    if (const Json* metrics = find_at(record, "/metrics")) {
+        for (const auto& [key, value] : metrics->items()) outcomes.push_back(render_metric(key, value));
+    }
+    if (const Json* metrics = find_at(record, "/extra_metrics")) {
+        for (const auto& [key, value] : metrics->items()) outcomes.push_back(render_metric(key, value));
+    }
+    if (const auto assessment = text_at(record, "/assessment"); !assessment.empty()) outcomes.push_back(assessment);
+    put("Action", bullets(actions));
+    put("Outcome", bullets(outcomes));
+    put("Breakthrough / Insight", bullets(texts_at(record, "/interpretation")));
+    put("Next Step", text_at(record, "/next_hypothesis"));
+}
+
+namespace {
+
+bool number_taken(const Document& document, const std::vector<Json>& records, const IterationNumber& iteration) {
+    const bool in_log = std::any_of(document.entries.begin(), document.entries.end(), [&](const EntryHead& entry) {
+        return entry.number == iteration.number && entry.suffix == iteration.suffix;
+    });
+    return in_log || std::any_of(records.begin(), records.end(),
+                                 [&](const Json& record) { return iteration_of(record) == iteration; });
+}
+
+bool id_taken(const std::vector<Json>& records, const std::string& id) {
+    return std::any_of(records.begin(), records.end(), [&](const Json& record) { return id_of(record) == id; });
+}
+
+Status give_identity(Json& record, const LogWriter& writer, const Document& document, const AppendOptions& options) {
+    if (options.keep_number) {
+        GDNCTL_TRY(check_record(record, "the record"));
+        if (number_taken(document, writer.records(), iteration_of(record))) {
+            return fail(ErrorKind::conflict,
+                        fmt::format("iteration {} is in the log already", iteration_of(record).text()),
+                        "`gdnctl log new` gives the next free number");
+        }
+        if (id_taken(writer.records(), id_of(record))) {
+            return fail(ErrorKind::conflict, fmt::format("the records have one with the id {} already", id_of(record)),
+                        "`gdnctl log new` makes a record with an id of its own");
+        }
+    } else {
+        const IterationNumber iteration = next_free_iteration(writer, document);
+        record["iteration"] = iteration.number;
+        record["suffix"] = iteration.suffix;
+        record["id"] = make_record_id(options.now, iteration);
+        record["started_at"] = format_iso8601(options.now);
+    }
+    if (text_at(record, "/finished_at").empty()) {
+        // A draft may have been started before the clock was set back.
+        const auto started = parse_iso8601(text_at(record, "/started_at"));
+        record["finished_at"] = format_iso8601(std::max(options.now, started.value_or(options.now)));
+    }
+    return {};
+}
+
+}  // namespace
+
+Status check_appendable(const Document& document, const std::string& name) {
+    const std::string place = name.empty() ? "" : name + ": ";
+    if (const auto mark = detail::first_conflict(document.text)) {
+        return fail(ErrorKind::conflict, fmt::format("{}line {} is a mark of an unresolved merge", place, mark->number),
+                    "resolve the merge: keep the entries of both sides, and delete the marks");
+    }
+    if (!document.unclosed) return {};
+    return fail(ErrorKind::bad_input,
+                fmt::format("{}the {} that line {} opens is never closed; an entry after it would be hidden", place,
+                            document.unclosed->what, document.unclosed->line.number),
+                "close it; `gdnctl lint-log --fix` closes a code fence where that is safe");
+}
+
+Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options) {
+    GDNCTL_TRY_ASSIGN(const auto document, parse_document(writer.text()));
+    if (writer.records().empty() && !is_log(document)) {
+        return fail(ErrorKind::usage,
+                    fmt::format("{} is not a running log: it has no entry and no log heading", writer.log().string()),
+                    "`gdnctl log init --log-file PATH` starts a log; --log-file names another one");
+    }
+    GDNCTL_TRY(check_appendable(document, ""));
+    std::vector<Json> all = writer.records();
+    GDNCTL_TRY(give_identity(record, writer, document, options));
+    if (template_of(document) == Template::experiment) record["kind"] = "experiment";
+    const auto has_numbers = [&](const char* table) {
+        const Json* numbers = find_at(record, table);
+        return numbers != nullptr && !numbers->empty();
+    };
+    if ((has_numbers("/metrics") || has_numbers("/extra_metrics")) && text_at(record, "/comparison/kind").empty()) {
+        record["comparison"]["kind"] = name_of(Comparison::unknown);
+    }
+    make_public(record);
+    if (is_experiment(record)) fill_sections(record);
+    GDNCTL_TRY(check_record(record, "the record"));
+    all.push_back(record);
+
+    PlaceOptions place;
+    place.only_missing = true;
+    const auto current = current_records(all);
+    GDNCTL_TRY_ASSIGN(const auto placement, place_records(writer.text(), current, all, place));
+    Appended appended;
+    for (const Difference& difference : placement.differences) {
+        if (difference.id == id_of(record)) continue;
+        auto& list = difference.settled ? appended.repaired : appended.warnings;
+        list.push_back(difference.message);
+    }
+    GDNCTL_TRY(writer.commit({&record, 1}, placement.text, options.on_step));
+    return appended;
+}
+
+}  // namespace gdnctl::runlog

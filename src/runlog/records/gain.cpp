@@ -1,0 +1,365 @@
+#include "runlog/records/gain.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/for_people.h"
+#include "runlog/records/record.h"
+
+namespace gdnctl::runlog {
+
+namespace {
+
+Json nullable(const std::optional<double>& value) {
+    return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+Json nullable(const std::string& word) { return word.empty() ? Json(nullptr) : Json(word); }
+
+std::vector<double> numbers_at(const Json& value, const char* field) {
+    std::vector<double> out;
+    const auto it = value.find(field);
+    if (it == value.end() || !it->is_array()) return out;
+    for (const Json& one : *it) {
+        if (one.is_number()) out.push_back(one.get<double>());
+    }
+    return out;
+}
+
+double middle(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const std::size_t at = values.size() / 2;
+    return values.size() % 2 == 1 ? values[at] : (values[at - 1] + values[at]) / 2;
+}
+
+// A factor and its bounds with as many digits as it takes to tell them from one another, and the factor from 1.
+std::vector<std::string> factor_texts(double factor, const std::vector<double>& bounds) {
+    int digits = 3;
+    for (double limit = 0.1; digits < 5 && std::abs(factor - 1.0) < limit; limit /= 10) ++digits;
+    for (;; ++digits) {
+        std::vector<std::string> texts = {number_for_people(factor, digits)};
+        for (const double bound : bounds) texts.push_back(number_for_people(bound, digits));
+        std::vector<std::string> sorted = texts;
+        std::sort(sorted.begin(), sorted.end());
+        if (digits >= 5 || std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return texts;
+    }
+}
+
+// Less of something that is no time is not faster.
+bool is_speed(const Gain& gain) {
+    constexpr std::array<std::string_view, 6> k_times = {"ns", "us", "µs", "ms", "s", "min"};
+    return !gain.lower_is_better || gain.unit.empty() ||
+           std::find(k_times.begin(), k_times.end(), gain.unit) != k_times.end();
+}
+
+const Json* value_of(const Json& record, const std::string& metric) {
+    for (const char* table : {"metrics", "extra_metrics"}) {
+        const auto values = record.find(table);
+        if (values == record.end() || !values->is_object()) continue;
+        const auto found = values->find(metric);
+        if (found != values->end() && found->is_object()) return &*found;
+    }
+    return nullptr;
+}
+
+bool differ(double a, double b) { return std::abs(a - b) > 1e-9 * std::max(std::abs(a), std::abs(b)); }
+
+// A metric's values stand in two places of a record.
+std::string fault_of_values(const Json& record, const Gain& gain) {
+    const Json* value = value_of(record, gain.metric);
+    if (value == nullptr) return fmt::format("the gain is of {}, which the record has no value of", gain.metric);
+    for (const auto& [name, mine] : {std::pair{"before", gain.before}, {"after", gain.after}}) {
+        const auto other = number_at(*value, std::string("/") + name);
+        if (other.has_value() == mine.has_value() && (!other || !differ(*other, *mine))) continue;
+        return fmt::format("{} {} is {} in the record, and {} in what the gain was computed from", gain.metric, name,
+                           other ? quantity(*other, gain.unit) : "missing",
+                           mine ? quantity(*mine, gain.unit) : "missing");
+    }
+    return {};
+}
+
+std::string fault_of_runs(const Gain& gain) {
+    if (gain.before_runs.size() != gain.after_runs.size() ||
+        gain.before_runs.size() != static_cast<std::size_t>(gain.pairs)) {
+        return fmt::format("{} pairs are recorded, with {} and {} runs", gain.pairs, gain.before_runs.size(),
+                           gain.after_runs.size());
+    }
+    for (const auto& [name, runs, value] :
+         {std::tuple{"before", &gain.before_runs, gain.before}, {"after", &gain.after_runs, gain.after}}) {
+        if (value && !differ(*value, middle(*runs))) continue;
+        return fmt::format("{} is recorded as {}, but the median of its runs is {}", name,
+                           value ? quantity(*value, gain.unit) : "missing", quantity(middle(*runs), gain.unit));
+    }
+    double sum = 0;
+    for (std::size_t i = 0; i < gain.before_runs.size(); ++i) {
+        const auto one = speed_factor(gain.before_runs[i], gain.after_runs[i], gain.lower_is_better);
+        if (!one) return "a run that is not above 0 is in a pair";
+        sum += std::log(*one);
+    }
+    const double factor = std::exp(sum / static_cast<double>(gain.pairs));
+    if (!differ(factor, *gain.factor)) return {};
+    Gain computed = gain;
+    computed.factor = factor;
+    return fmt::format("recorded is {}, but the runs say {}", gain_text(gain), gain_text(computed));
+}
+
+// Without the runs: the ratio of two medians is near the mean of the pairs, as far as these agree.
+std::string fault_of_ratio(const Gain& gain) {
+    const auto ratio = speed_factor(gain.before, gain.after, gain.lower_is_better);
+    if (!ratio || !gain.factor || *gain.factor <= 0) return {};
+    double allowed = 1e-6;
+    if (gain.pairs > 0) {
+        // The bounds are mean -+ t s / sqrt(n); t of 3, 5 and 9 pairs.
+        const double t = gain.pairs <= 3 ? 6.965 : gain.pairs <= 5 ? 3.298 : 2.306;
+        const bool bounded = gain.low && gain.high && *gain.low > 0 && *gain.high >= *gain.low;
+        const double half = bounded ? std::log(*gain.high / *gain.low) / 2 : 0;
+        allowed = std::max({0.005, half, 1.5 * half * std::sqrt(static_cast<double>(gain.pairs)) / t});
+    }
+    if (std::abs(std::log(*ratio) - std::log(*gain.factor)) <= allowed) return {};
+    Gain unpaired = gain;
+    unpaired.pairs = 0;
+    unpaired.low = unpaired.high = std::nullopt;
+    unpaired.values_apart = false;
+    unpaired.factor = ratio;
+    return fmt::format("{} is recorded as {}, but {} is {}", gain.metric, gain_text(gain), compared_text(unpaired),
+                       gain_text(unpaired));
+}
+
+// What is of another type than it should be is read as missing, and would never be compared.
+std::string fault_of_fields(const Json& gain) {
+    for (const char* name : {"before", "after", "factor", "low", "high", "lone_baseline", "pairs"}) {
+        const auto field = gain.find(name);
+        if (field == gain.end() || field->is_null() || field->is_number()) continue;
+        return fmt::format("the gain's `{}` is not a number", name);
+    }
+    for (const char* name : {"before_runs", "after_runs"}) {
+        const auto field = gain.find(name);
+        if (field == gain.end() || field->is_null()) continue;
+        const bool numbers = field->is_array() &&
+                             std::all_of(field->begin(), field->end(), [](const Json& one) { return one.is_number(); });
+        if (!numbers) return fmt::format("the gain's `{}` is not a list of numbers", name);
+    }
+    return {};
+}
+
+std::string fault_of_factor(const Gain& gain) {
+    if (!gain.factor) {
+        Gain computed = gain;
+        computed.pairs = 0;
+        computed.factor = speed_factor(gain.before, gain.after, gain.lower_is_better);
+        if (!computed.factor) return {};
+        return fmt::format("the gain has no factor, but {} is {}", compared_text(computed), gain_text(computed));
+    }
+    if (!(*gain.factor > 0)) {
+        return fmt::format("the gain's factor is {}; a factor is above 0", number_for_people(*gain.factor));
+    }
+    return {};
+}
+
+std::string fault_of_bounds(const Gain& gain) {
+    if (!gain.factor) return {};
+    if (gain.low.has_value() != gain.high.has_value()) return "the gain has only one of its two bounds";
+    if (!gain.low) return {};
+    const double slack = 1e-9 * *gain.factor;
+    if (*gain.low - slack <= *gain.factor && *gain.factor <= *gain.high + slack) return {};
+    return fmt::format("the gain's factor {} is not between its bounds, {} and {}", number_for_people(*gain.factor),
+                       number_for_people(*gain.low), number_for_people(*gain.high));
+}
+
+// `gain_pct`, its bounds, the pairs and the unit stand beside the metric's values too.
+std::string fault_of_copies(const Json& record, const Gain& gain) {
+    const Json& value = *value_of(record, gain.metric);
+    const auto percent = [&](const char* name, const char* pointer,
+                             const std::optional<double>& factor) -> std::string {
+        const Json* field = find_at(value, pointer);
+        if (field == nullptr) return {};
+        const bool same =
+            field->is_number() && factor && std::abs(1 + field->get<double>() / 100 - *factor) <= 1e-6 * *factor;
+        if (same) return {};
+        const std::string copy = field->is_number() ? quantity(field->get<double>(), "%") : std::string("not a number");
+        return fmt::format("`{}` of {} is {}, but the gain says {}", name, gain.metric, copy,
+                           factor ? quantity(factor_percent(*factor), "%") : "nothing of it");
+    };
+    for (const auto& [name, pointer, factor] : {std::tuple{"gain_pct", "/gain_pct", &gain.factor},
+                                                {"gain_bounds_pct", "/gain_bounds_pct/0", &gain.low},
+                                                {"gain_bounds_pct", "/gain_bounds_pct/1", &gain.high}}) {
+        if (std::string fault = percent(name, pointer, *factor); !fault.empty()) return fault;
+    }
+    const auto pairs = integer_at(value, "/pairs");
+    if (pairs && *pairs != gain.pairs) {
+        return fmt::format("{} has {} pairs, but the gain has {}", gain.metric, *pairs, gain.pairs);
+    }
+    const std::string unit = text_at(value, "/unit");
+    if (unit.empty() || gain.unit.empty() || unit == gain.unit) return {};
+    return fmt::format("{} is in {}, but the gain is in {}", gain.metric, unit, gain.unit);
+}
+
+}  // namespace
+
+std::optional<double> speed_factor(std::optional<double> before, std::optional<double> after, bool lower_is_better) {
+    if (!before || !after || !(*before > 0) || !(*after > 0)) return std::nullopt;
+    return lower_is_better ? *before / *after : *after / *before;
+}
+
+double factor_percent(double factor) { return (factor - 1.0) * 100.0; }
+
+std::string gain_text(const Gain& gain) {
+    if (!gain.factor || !(*gain.factor > 0)) return {};
+    const bool worse = *gain.factor < 1;
+    std::vector<double> bounds;
+    if (gain.pairs > 0 && gain.low && gain.high && *gain.low > 0 && *gain.high > 0) {
+        bounds = worse ? std::vector{1 / *gain.high, 1 / *gain.low} : std::vector{*gain.low, *gain.high};
+    }
+    const auto texts = factor_texts(worse ? 1 / *gain.factor : *gain.factor, bounds);
+    const std::string& shown = texts.front();
+    const bool speed = is_speed(gain);
+    std::string text = shown + "x ";
+    if (shown == "1") {
+        text = speed ? "as fast" : "as good";
+    } else {
+        text += speed ? (worse ? "slower" : "faster") : (worse ? "worse" : "better");
+    }
+    if (gain.pairs <= 0) return text + " (unpaired)";
+    const std::string between = bounds.empty() ? std::string() : fmt::format("{}-{}x, ", texts[1], texts[2]);
+    return text + fmt::format(" ({}{} pair{})", between, gain.pairs, gain.pairs == 1 ? "" : "s");
+}
+
+std::string compared_text(const Gain& gain) {
+    if (!gain.before || !gain.after) {
+        const auto& only = gain.after ? gain.after : gain.before;
+        return only ? quantity(*only, gain.unit) : std::string();
+    }
+    return fmt::format("{} -> {}{}", quantity(*gain.before, gain.unit), quantity(*gain.after, gain.unit),
+                       gain.values_apart ? " (these two are unpaired)" : "");
+}
+
+std::string whole_gain_text(const Gain& gain) {
+    const std::string values = compared_text(gain);
+    const std::string text = gain_text(gain);
+    return values + (values.empty() || text.empty() ? "" : ", ") + text;
+}
+
+Json gain_json(const Gain& gain) {
+    Json out = {{"metric", gain.metric},
+                {"unit", nullable(gain.unit)},
+                {"better", gain.lower_is_better ? "lower" : "higher"},
+                {"against", gain.against},
+                {"before", nullable(gain.before)},
+                {"after", nullable(gain.after)},
+                {"pairs", gain.pairs},
+                {"factor", nullable(gain.factor)},
+                {"low", nullable(gain.low)},
+                {"high", nullable(gain.high)},
+                {"lone_baseline", nullable(gain.lone_baseline)},
+                {"busy", nullable(gain.busy)},
+                {"before_runs", gain.before_runs},
+                {"after_runs", gain.after_runs}};
+    if (gain.values_apart) out["values_apart"] = true;
+    return out;
+}
+
+std::optional<Gain> parse_gain(const Json& value) {
+    if (!value.is_object() || text_at(value, "/metric").empty()) return std::nullopt;
+    Gain gain;
+    gain.metric = text_at(value, "/metric");
+    gain.unit = text_at(value, "/unit");
+    gain.lower_is_better = text_at(value, "/better") == "lower";
+    gain.against = text_at(value, "/against");
+    gain.before = number_at(value, "/before");
+    gain.after = number_at(value, "/after");
+    gain.before_runs = numbers_at(value, "before_runs");
+    gain.after_runs = numbers_at(value, "after_runs");
+    gain.pairs = std::max<std::int64_t>(0, integer_at(value, "/pairs").value_or(0));
+    gain.factor = number_at(value, "/factor");
+    gain.low = number_at(value, "/low");
+    gain.high = number_at(value, "/high");
+    gain.lone_baseline = number_at(value, "/lone_baseline");
+    gain.busy = text_at(value, "/busy");
+    const auto apart = value.find("values_apart");
+    gain.values_apart = apart != value.end() && apart->is_boolean() && apart->get<bool>();
+    return gain;
+}
+
+std::string unit_of(std::string_view metric, const Json* value) {
+    if (value != nullptr) {
+        if (std::string unit = text_at(*value, "/unit"); !unit.empty()) return unit;
+    }
+    for (const std::string_view unit : {"ms", "us", "ns", "s"}) {
+        if (metric.size() > unit.size() && metric.ends_with(unit) && metric[metric.size() - unit.size() - 1] == '_') {
+            return std::string(unit);
+        }
+    }
+    return metric == "throughput/duration" ? "s" : "";
+}
+
+std::string shown_unit(std::string_view metric, const Json* value) {
+    if (std::string unit = unit_of(metric, value); !unit.empty()) return unit;
+    if (metric == "throughput/mfu") return "%";
+    return metric == "throughput/tokens_per_second" ? "tokens/s" : "";
+}
+
+std::optional<Gain> gain_of(const Json& record, const std::string& metric, bool lower_is_better) {
+    if (const auto own = record.find("gain"); own != record.end()) {
+        if (auto gain = parse_gain(*own); gain && gain->metric == metric) return gain;
+    }
+    const Json* value = value_of(record, metric);
+    if (value == nullptr) return std::nullopt;
+    Gain gain;
+    gain.metric = metric;
+    gain.unit = unit_of(metric, value);
+    gain.lower_is_better = lower_is_better;
+    gain.against = text_at(record, "/comparison/kind");
+    gain.before = number_at(*value, "/before");
+    gain.after = number_at(*value, "/after");
+    if (!gain.before && !gain.after) return std::nullopt;
+    gain.factor = speed_factor(gain.before, gain.after, lower_is_better);
+    const auto percent = number_at(*value, "/gain_pct");
+    gain.pairs = percent ? integer_at(*value, "/pairs").value_or(0) : 0;
+    if (gain.pairs <= 0) return gain;
+    gain.factor = 1 + *percent / 100;
+    const auto low = number_at(*value, "/gain_bounds_pct/0");
+    const auto high = number_at(*value, "/gain_bounds_pct/1");
+    if (low && high) {
+        gain.low = 1 + *low / 100;
+        gain.high = 1 + *high / 100;
+    }
+    gain.values_apart = true;
+    return gain;
+}
+
+std::string gain_fault(const Json& record) {
+    const auto own = record.find("gain");
+    if (own != record.end() && !own->is_null()) {
+        const auto gain = parse_gain(*own);
+        if (!gain) return "the gain names no metric";
+        if (std::string fault = fault_of_fields(*own); !fault.empty()) return fault;
+        if (std::string fault = fault_of_values(record, *gain); !fault.empty()) return fault;
+        if (std::string fault = fault_of_factor(*gain); !fault.empty()) return fault;
+        const bool has_runs = !gain->before_runs.empty() || !gain->after_runs.empty();
+        if (gain->factor) {
+            const bool paired = gain->pairs > 0 && has_runs;
+            if (std::string fault = paired ? fault_of_runs(*gain) : fault_of_ratio(*gain); !fault.empty()) return fault;
+        }
+        if (std::string fault = fault_of_bounds(*gain); !fault.empty()) return fault;
+        return fault_of_copies(record, *gain);
+    }
+    for (const char* table : {"metrics", "extra_metrics"}) {
+        const auto values = record.find(table);
+        if (values == record.end() || !values->is_object()) continue;
+        for (const auto& [metric, value] : values->items()) {
+            const auto percent = number_at(value, "/gain_pct");
+            if (!percent) continue;
+            // These records do not say which way is better: by the name, and a time is better when it is shorter.
+            auto gain = gain_of(record, metric, !unit_of(metric, &value).empty());
+            if (!gain || !gain->before || !gain->after) continue;
+            if (gain->pairs <= 0) gain->factor = 1 + *percent / 100;
+            if (std::string fault = fault_of_ratio(*gain); !fault.empty()) return fault;
+        }
+    }
+    return {};
+}
+
+}  // namespace gdnctl::runlog

@@ -1,0 +1,167 @@
+// What a job command printed -> fields of a record.
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/append.h"
+
+namespace gdnctl::runlog {
+
+namespace {
+
+Json or_null(std::string text) { return text.empty() ? Json() : Json(std::move(text)); }
+
+std::string first_line(std::string_view text) { return std::string(text::trim(text.substr(0, text.find('\n')))); }
+
+Json copy_at(const Json& object, std::string_view pointer) {
+    const Json* found = find_at(object, pointer);
+    return found != nullptr ? *found : Json();
+}
+
+// "ray-test" from "gdnctl.ray-test/1", or from what a job that was taken by its id was submitted as.
+std::string command_name(const Json& job) {
+    if (const auto kind = text_at(job, "/kind"); kind == "test" || kind == "profile") return "ray-" + kind;
+    std::string name = text_at(job, "/schema");
+    if (name.starts_with("gdnctl.")) name.erase(0, 7);
+    return name.substr(0, name.find('/'));
+}
+
+std::string command_of(const Json& job, const std::string& name) {
+    for (const char* pointer : {"/command", "/entrypoint"}) {
+        if (auto command = text_at(job, pointer); !command.empty()) return command;
+    }
+    const std::string cluster = text_at(job, "/cluster");
+    return cluster.empty() ? "gdnctl " + name : fmt::format("gdnctl {} --cluster {}", name, cluster);
+}
+
+// Test counts, wherever the command has put them.
+void put_counts(Json& check, const Json& job) {
+    for (const char* pointer : {"/tests", "/pytest", "/counts"}) {
+        const Json* counts = find_at(job, pointer);
+        if (counts == nullptr || !counts->is_object()) continue;
+        for (const char* name :
+             {"passed", "failed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings", "flaky"}) {
+            const Json value = copy_at(*counts, std::string("/") + name);
+            if (!value.is_null()) check[name] = value;
+        }
+    }
+}
+
+// The last word of the oracle; `OK` only if no item was judged worse than that, for a job may call it more than once.
+// Items that the oracle finds unstable may be meant to be.
+std::string verdict_of(const Json& job) {
+    if (auto verdict = text_at(job, "/verdict"); !verdict.empty()) return verdict;
+    const std::string overall = text_at(job, "/verdict/overall");
+    if (overall != "OK") return overall;
+    for (const char* bad : {"WRONG", "NO_DATA"}) {
+        const auto count = integer_at(job, std::string("/verdict/counts/") + bad);
+        if (count && *count > 0) return bad;
+    }
+    return overall;
+}
+
+Json seconds_between(const Json& job) {
+    const auto start = number_at(job, "/start_time");
+    const auto end = number_at(job, "/end_time");
+    // A clock that was set back in between tells nothing about the time it took.
+    return start && end && *end >= *start ? Json((*end - *start) / 1000.0) : Json();
+}
+
+Json check_of(const Json& job, const std::string& name) {
+    Json check = {{"name", or_null(name)},
+                  {"command", command_of(job, name)},
+                  {"exit", copy_at(job, "/driver_exit_code")},
+                  {"seconds", seconds_between(job)}};
+    put_counts(check, job);
+    const std::string verdict = verdict_of(job);
+    if (!verdict.empty()) {
+        check["verdict"] = verdict;
+        check["verdicts"] = copy_at(job, "/verdict/counts");
+        check["cases"] = copy_at(job, "/verdict/cases");
+        check["vectors"] = copy_at(job, "/verdict/vectors");
+    }
+    const bool succeeded = text_at(job, "/status") == "SUCCEEDED";
+    if (!check.contains("passed") && !succeeded && check["exit"].is_null()) {
+        check["result"] = fmt::format("{}: {}", text_at(job, "/status"), first_line(text_at(job, "/message")));
+    }
+    check["status"] = copy_at(job, "/status");
+    check["backend"] = copy_at(job, "/device/backend");
+    check["cluster"] = copy_at(job, "/cluster");
+    check["job_id"] = copy_at(job, "/submission_id");
+    check["url"] = copy_at(job, "/url");
+    return check;
+}
+
+void put_metric(Json& record, const std::string& name, const Json& value) {
+    if (!value.is_number()) return;
+    const auto key = metric_key(name);
+    Json& table = record[key ? "metrics" : "extra_metrics"];
+    table[key.value_or(name)] = {{"before", nullptr}, {"after", value}, {"source", "profile"}};
+}
+
+void add_profile(Json& record, const Json& job, const std::string& name) {
+    Json profile = {{"arm", "candidate"},
+                    {"command", command_of(job, name)},
+                    {"cluster", copy_at(job, "/cluster")},
+                    {"tpu", copy_at(job, "/tpu")},
+                    {"job_id", copy_at(job, "/submission_id")},
+                    {"run_url", copy_at(job, "/profile/run_url")}};
+    if (text_at(job, "/status") != "SUCCEEDED") profile["failure"] = first_line(text_at(job, "/message"));
+    record["profiles"].push_back(std::move(profile));
+    for (const auto& [field, metric] : {std::pair{"mfu", "throughput/mfu"},
+                                        {"tokens_per_second", "throughput/tokens_per_second"},
+                                        {"duration_s", "throughput/duration"}}) {
+        put_metric(record, metric, copy_at(job, std::string("/profile/") + field));
+    }
+    if (const Json* metrics = find_at(job, "/metrics"); metrics != nullptr && metrics->is_object()) {
+        for (const auto& [key, value] : metrics->items()) put_metric(record, key, value);
+    }
+    if (const auto metric = text_at(job, "/metric/name"); !metric.empty()) {
+        put_metric(record, metric, copy_at(job, "/metric/value"));
+    }
+}
+
+void add_outcome(Json& record, const Json& job) {
+    const std::string failure = text_at(job, "/failure_class");
+    const std::string status = text_at(job, "/status");
+    const bool infra = failure == "infra" || failure == "infra-suspect" || failure == "auth";
+    if (infra) {
+        record["infra"].push_back({{"class", or_null(text_at(job, "/error_type"))},
+                                   {"command", command_of(job, command_name(job))},
+                                   {"exit", copy_at(job, "/driver_exit_code")},
+                                   {"signature", or_null(first_line(text_at(job, "/message")))},
+                                   {"job_id", copy_at(job, "/submission_id")}});
+    }
+    const char* outcome = infra                                     ? "infra"
+                          : failure == "timeout"                    ? "timeout"
+                          : status == "FAILED" || failure == "user" ? "test-fail"
+                                                                    : nullptr;
+    if (outcome != nullptr && record["outcome"].is_null()) record["outcome"] = outcome;
+}
+
+}  // namespace
+
+Status add_job(Json& record, const Json& job) {
+    const std::string status = text_at(job, "/status");
+    if (!job.is_object() || status.empty() || text_at(job, "/submission_id").empty()) {
+        return fail(ErrorKind::bad_input, "not the JSON of a job: it has no `status` or no `submission_id`",
+                    "give what `gdnctl ray-test --json` or `gdnctl ray-wait ID --json` printed");
+    }
+    if (status == "PENDING" || status == "RUNNING") {
+        return fail(ErrorKind::usage, fmt::format("job {} has not ended: {}", text_at(job, "/submission_id"), status),
+                    fmt::format("`gdnctl ray-wait {} --json` prints it when it has", text_at(job, "/submission_id")));
+    }
+    const std::string name = command_name(job);
+    if (name.find("profile") != std::string::npos) {
+        add_profile(record, job, name);
+    } else {
+        record["checks"].push_back(check_of(job, name.empty() ? "job" : name));
+    }
+    add_outcome(record, job);
+    return {};
+}
+
+}  // namespace gdnctl::runlog

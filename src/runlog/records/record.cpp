@@ -1,0 +1,311 @@
+#include "runlog/records/record.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/redact.h"
+#include "core/text.h"
+#include "runlog/parse/home_path.h"
+
+namespace gdnctl::runlog {
+
+std::string IterationNumber::text() const { return std::to_string(number) + suffix; }
+
+bool IterationNumber::before(const IterationNumber& other) const {
+    if (number != other.number) return number < other.number;
+    if (suffix.size() != other.suffix.size()) return suffix.size() < other.suffix.size();
+    return text::to_lower(suffix) < text::to_lower(other.suffix);
+}
+
+std::optional<IterationNumber> parse_iteration_number(std::string_view text) {
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto number = text::parse_int(text.substr(0, digits));
+    const std::string_view suffix = text.substr(digits);
+    const bool letters =
+        std::all_of(suffix.begin(), suffix.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+    if (!number || !letters) return std::nullopt;
+    return IterationNumber{*number, std::string(suffix)};
+}
+
+std::string make_record_id(WallTime started, const IterationNumber& iteration) {
+    return fmt::format("{}Z-{}", format_compact_utc(started), iteration.text());
+}
+
+Json empty_record(std::string_view id, const IterationNumber& iteration, WallTime started) {
+    const Json list = Json::array();
+    const Json map = Json::object();
+    Json record = {{"schema", k_record_schema},
+                   {"id", id},
+                   {"iteration", iteration.number},
+                   {"suffix", iteration.suffix},
+                   {"title", nullptr},
+                   {"loop", {{"run_id", nullptr}, {"index", nullptr}, {"total", nullptr}}},
+                   {"started_at", format_iso8601(started)},
+                   {"finished_at", nullptr},
+                   {"base", {{"commit", nullptr}, {"fingerprint", map}}},
+                   {"commits", list},
+                   {"commit_status", nullptr},
+                   {"outcome", nullptr},
+                   {"decision", nullptr},
+                   {"decision_reasons", list},
+                   {"change_class", nullptr},
+                   {"coverage_slot", nullptr},
+                   {"idea",
+                    {{"id", nullptr},
+                     {"move", nullptr},
+                     {"title", nullptr},
+                     {"hypothesis", nullptr},
+                     {"expected", map},
+                     {"reject_if", list}}},
+                   {"shortlist", list},
+                   {"changes", list},
+                   {"files", list},
+                   {"checks", list},
+                   {"profiles", list},
+                   {"comparison", {{"kind", nullptr}, {"before", nullptr}, {"after", nullptr}}},
+                   {"metrics", map},
+                   {"extra_metrics", map},
+                   {"gain", nullptr},
+                   {"topk", map},
+                   {"gates", list},
+                   {"infra", list},
+                   {"cost", {{"wall_s", nullptr}, {"tpu_s", nullptr}, {"tokens", nullptr}, {"retries", nullptr}}},
+                   {"assessment", nullptr},
+                   {"interpretation", list},
+                   {"next_hypothesis", nullptr},
+                   {"notes", list},
+                   {"raw", map}};
+    return record;
+}
+
+namespace {
+
+enum class Shape { text, object, list, number };
+
+struct KnownField {
+    std::string_view name;
+    Shape shape;
+};
+
+constexpr KnownField k_fields[] = {
+    {"title", Shape::text},
+    {"loop", Shape::object},
+    {"started_at", Shape::text},
+    {"finished_at", Shape::text},
+    {"base", Shape::object},
+    {"commits", Shape::list},
+    {"commit_status", Shape::text},
+    {"commit_reason", Shape::text},
+    {"outcome", Shape::text},
+    {"decision", Shape::text},
+    {"decision_reasons", Shape::list},
+    {"change_class", Shape::text},
+    {"coverage_slot", Shape::text},
+    {"idea", Shape::object},
+    {"shortlist", Shape::list},
+    {"changes", Shape::list},
+    {"files", Shape::list},
+    {"checks", Shape::list},
+    {"profiles", Shape::list},
+    {"comparison", Shape::object},
+    {"metrics", Shape::object},
+    {"extra_metrics", Shape::object},
+    {"gain", Shape::object},
+    {"topk", Shape::object},
+    {"gates", Shape::list},
+    {"infra", Shape::list},
+    {"cost", Shape::object},
+    {"assessment", Shape::text},
+    {"interpretation", Shape::list},
+    {"next_hypothesis", Shape::text},
+    {"notes", Shape::list},
+    {"raw", Shape::object},
+    {"supersedes", Shape::text},
+    {"kind", Shape::text},
+    {"source", Shape::text},
+    {"sections", Shape::object},
+    {"confidence", Shape::object},
+};
+
+bool has_shape(const Json& value, Shape shape) {
+    switch (shape) {
+        case Shape::text: return value.is_string();
+        case Shape::object: return value.is_object();
+        case Shape::list: return value.is_array();
+        case Shape::number: return value.is_number();
+    }
+    return false;
+}
+
+const char* name_of(Shape shape) {
+    switch (shape) {
+        case Shape::text: return "a string";
+        case Shape::object: return "an object";
+        case Shape::list: return "an array";
+        case Shape::number: return "a number";
+    }
+    return "something else";
+}
+
+tl::unexpected<Error> bad(std::string_view what, std::string_view field, std::string_view needs) {
+    return fail(ErrorKind::bad_input, fmt::format("{}: field `{}` is not {}", what, field, needs),
+                "docs/running-log.md describes the record");
+}
+
+// An id stands in an HTML comment and in commit trailers.
+bool is_id(std::string_view id) {
+    return !id.empty() && id.size() <= 200 && std::all_of(id.begin(), id.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':' || c == '+';
+    }) && id.find("--") == std::string_view::npos;
+}
+
+Status check_metrics(const Json& record, std::string_view what) {
+    const Json* metrics = find_at(record, "/metrics");
+    if (metrics == nullptr) return {};
+    for (const auto& [key, value] : metrics->items()) {
+        if (!value.is_object()) return bad(what, "metrics." + key, "an object");
+        for (const char* side : {"before", "after"}) {
+            const Json* number = find_at(value, std::string("/") + side);
+            if (number != nullptr && !number->is_number()) {
+                return bad(what, fmt::format("metrics.{}.{}", key, side), "a number or null");
+            }
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+Status check_record(const Json& value, std::string_view what) {
+    if (!value.is_object()) return fail(ErrorKind::bad_input, fmt::format("{}: not a JSON object", what));
+    if (text_at(value, "/schema") != k_record_schema) {
+        return bad(what, "schema", fmt::format("\"{}\"", k_record_schema));
+    }
+    if (!is_id(text_at(value, "/id"))) return bad(what, "id", "an identifier");
+    const bool experiment = is_experiment(value);
+    const auto number = integer_at(value, "/iteration");
+    if (!experiment && (!number || *number < 0)) return bad(what, "iteration", "a number of 0 or more");
+    const auto suffix = text_at(value, "/suffix");
+    const auto suffixed = parse_iteration_number("0" + suffix);
+    if (!suffixed || suffixed->suffix != suffix) return bad(what, "suffix", "made of letters");
+    for (const KnownField& field : k_fields) {
+        const Json* found = find_at(value, "/" + std::string(field.name));
+        if (found != nullptr && !has_shape(*found, field.shape)) return bad(what, field.name, name_of(field.shape));
+    }
+    return check_metrics(value, what);
+}
+
+const Json* find_at(const Json& record, std::string_view pointer) {
+    const Json* at = &record;
+    while (!pointer.empty()) {
+        pointer.remove_prefix(1);
+        const auto end = pointer.find('/');
+        const std::string_view step = pointer.substr(0, end);
+        pointer = end == std::string_view::npos ? std::string_view() : pointer.substr(end);
+        if (at->is_array()) {
+            const auto index = text::parse_int(step);
+            if (!index || *index < 0 || static_cast<std::size_t>(*index) >= at->size()) return nullptr;
+            at = &(*at)[static_cast<std::size_t>(*index)];
+        } else {
+            if (!at->is_object()) return nullptr;
+            const auto found = at->find(std::string(step));
+            if (found == at->end()) return nullptr;
+            at = &*found;
+        }
+    }
+    return at->is_null() ? nullptr : at;
+}
+
+std::string text_at(const Json& record, std::string_view pointer) {
+    const Json* found = find_at(record, pointer);
+    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::optional<double> number_at(const Json& record, std::string_view pointer) {
+    const Json* found = find_at(record, pointer);
+    if (found == nullptr || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+}
+
+std::optional<std::int64_t> integer_at(const Json& record, std::string_view pointer) {
+    const Json* found = find_at(record, pointer);
+    if (found == nullptr || !found->is_number_integer()) return std::nullopt;
+    return found->get<std::int64_t>();
+}
+
+std::vector<std::string> texts_at(const Json& record, std::string_view pointer) {
+    std::vector<std::string> texts;
+    const Json* found = find_at(record, pointer);
+    if (found == nullptr || !found->is_array()) return texts;
+    for (const Json& item : *found) {
+        if (item.is_string()) texts.push_back(item.get<std::string>());
+    }
+    return texts;
+}
+
+std::string id_of(const Json& record) { return text_at(record, "/id"); }
+
+IterationNumber iteration_of(const Json& record) {
+    return {integer_at(record, "/iteration").value_or(0), text_at(record, "/suffix")};
+}
+
+std::string replaced_id(const Json& record) { return text_at(record, "/supersedes"); }
+
+bool is_import(const Json& record) { return text_at(record, "/source") == "import"; }
+
+bool is_experiment(const Json& record) { return text_at(record, "/kind") == "experiment"; }
+
+Json superseding(const Json& old, WallTime at, std::string_view why) {
+    Json record = old;
+    const std::string id = id_of(old);
+    // 20260310T165307Z-82 -> 20260310T165307Z-82.2 -> …-82.3
+    const auto dot = id.rfind('.');
+    const auto count = dot == std::string::npos ? std::nullopt : text::parse_int(std::string_view(id).substr(dot + 1));
+    record["id"] = count ? fmt::format("{}.{}", id.substr(0, dot), *count + 1) : id + ".2";
+    record["supersedes"] = id;
+    if (!record.contains("notes") || !record["notes"].is_array()) record["notes"] = Json::array();
+    record["notes"].push_back({{"at", format_iso8601(at)}, {"text", why}});
+    return record;
+}
+
+std::vector<Json> current_records(const std::vector<Json>& all) {
+    std::vector<Json> current;
+    std::map<std::string, std::size_t> slot_of;  // id -> position in `current`
+    for (const Json& record : all) {
+        const std::string id = id_of(record);
+        auto slot = slot_of.find(replaced_id(record));
+        if (slot == slot_of.end()) slot = slot_of.find(id);  // the same line twice, as a union merge leaves it
+        if (slot == slot_of.end()) {
+            slot_of[id] = current.size();
+            current.push_back(record);
+        } else {
+            current[slot->second] = record;
+            slot_of[id] = slot->second;
+        }
+    }
+    return current;
+}
+
+namespace {
+
+std::string without_home(std::string text) {
+    const std::vector<HomePath> paths = find_home_paths(text);
+    for (auto path = paths.rbegin(); path != paths.rend(); ++path) text.replace(path->offset, path->length, "~");
+    return text;
+}
+
+}  // namespace
+
+void make_public(Json& record) {
+    if (record.is_string()) {
+        record = without_home(redact(record.get<std::string>()));
+    } else if (record.is_structured()) {
+        for (auto& item : record) make_public(item);
+    }
+}
+
+}  // namespace gdnctl::runlog

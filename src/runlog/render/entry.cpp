@@ -1,0 +1,399 @@
+// The Markdown entry of a record.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/for_people.h"
+#include "core/text.h"
+#include "runlog/parse/block.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/gain.h"
+#include "runlog/render/render.h"
+
+namespace gdnctl::runlog {
+
+namespace {
+
+// How much of long lists and texts an entry shows.
+struct Limits {
+    std::size_t items;
+    std::size_t bytes;
+};
+constexpr std::size_t k_no_limit = std::size_t(-1);
+constexpr std::array<Limits, 7> k_steps = {
+    {{k_no_limit, k_no_limit}, {24, 800}, {12, 400}, {8, 240}, {5, 160}, {3, 100}, {1, 60}}};
+
+// One line of Markdown: white space collapsed, marker comments taken apart.
+std::string one_line(std::string_view text, std::size_t limit) {
+    std::string line;
+    bool blank = false;
+    for (const char c : text) {
+        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+            blank = !line.empty();
+            continue;
+        }
+        if (blank) line += ' ';
+        blank = false;
+        line += c;
+    }
+    if (line.size() > limit) {
+        std::size_t end = limit;
+        while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+        line.resize(end);
+        if (std::count(line.begin(), line.end(), '`') % 2 != 0) line += '`';
+        line += "…";
+    }
+    return line;
+}
+
+class EntryWriter {
+public:
+    EntryWriter(const Json& record, const Limits& limits) : m_record(record), m_limits(limits) {}
+
+    std::string write() {
+        heading();
+        identity();
+        idea();
+        list("Change summary", "/changes");
+        checks();
+        profiles();
+        infra();
+        metrics();
+        verdict();
+        raw();
+        return std::move(m_text);
+    }
+
+private:
+    std::string shown(std::string_view text) const { return one_line(text, m_limits.bytes); }
+
+    void bullet(int depth, std::string_view label, std::string_view value) {
+        m_text += std::string(static_cast<std::size_t>(depth) * 2, ' ') + "- ";
+        m_text += label;
+        if (!label.empty()) m_text += value.empty() ? ":" : ": ";
+        m_text += value;
+        m_text += '\n';
+    }
+
+    void field(std::string_view label, std::string_view pointer, int depth = 0) {
+        if (stands_in_raw(pointer.substr(pointer.rfind('/') + 1))) return;
+        const std::string value = text_at(m_record, pointer);
+        if (!value.empty()) bullet(depth, label, shown(value));
+    }
+
+    static std::string code(const std::string& text) {
+        return text.empty() || text.find('`') != std::string::npos ? text : fmt::format("`{}`", text);
+    }
+
+    void more(std::size_t hidden, int depth) {
+        if (hidden > 0) bullet(depth, "", fmt::format("({} more in the record)", hidden));
+    }
+
+    void list(std::string_view label, std::string_view pointer) {
+        const auto items = texts_at(m_record, pointer);
+        if (items.empty()) return;
+        if (items.size() == 1) return bullet(0, label, shown(items[0]));
+        bullet(0, label, "");
+        const std::size_t n = std::min(items.size(), m_limits.items);
+        for (std::size_t i = 0; i < n; ++i) bullet(1, "", shown(items[i]));
+        more(items.size() - n, 1);
+    }
+
+    void heading() {
+        const std::string title = one_line(text_at(m_record, "/title"), std::min<std::size_t>(m_limits.bytes, 200));
+        m_text = fmt::format("### Iteration {}", iteration_of(m_record).text());
+        m_text += title.empty() ? "\n\n" : fmt::format(" - {}\n\n", title);
+    }
+
+    void identity() {
+        const std::string written = text_at(m_record, "/raw/date");  // as it stood in an imported entry
+        bullet(0, "Date", written.empty() ? text_at(m_record, "/started_at") : written);
+        const std::string commit = render_commit(m_record);
+        if (!commit.empty()) bullet(0, "Commit", commit);
+        field("Starting commit", "/base/commit");
+        const auto index = integer_at(m_record, "/loop/index");
+        const auto total = integer_at(m_record, "/loop/total");
+        if (index && total) bullet(0, "Codex loop iteration", fmt::format("{} / {}", *index, *total));
+        field("Coverage slot", "/coverage_slot");
+        field("Change class", "/change_class");
+        const std::string decision = text_at(m_record, "/decision");
+        const auto reasons = texts_at(m_record, "/decision_reasons");
+        if (!decision.empty()) {
+            bullet(0, "Decision",
+                   reasons.empty() ? decision : fmt::format("{} ({})", decision, shown(text::join(reasons, "; "))));
+        }
+    }
+
+    void idea() {
+        field("Selected macro-move category", "/idea/move");
+        field("Hypothesis", "/idea/hypothesis");
+        if (const Json* expected = find_at(m_record, "/idea/expected"); expected != nullptr && expected->is_object()) {
+            for (const auto& [key, value] : expected->items()) {
+                if (value.is_string())
+                    bullet(0, fmt::format("Expected effect on `{}`", key), shown(value.get<std::string>()));
+            }
+        }
+        list("Reject if", "/idea/reject_if");
+    }
+
+    // An imported entry keeps the fields that it was read from as they were; writing them twice would double them.
+    bool stands_in_raw(std::string_view what) const {
+        return find_at(m_record, fmt::format("/raw/{}_in_fields", what)) != nullptr;
+    }
+
+    void checks() {
+        const Json* checks = find_at(m_record, "/checks");
+        if (checks == nullptr || checks->empty() || stands_in_raw("checks")) return;
+        bullet(0, "Correctness checks", "");
+        const std::size_t n = std::min(checks->size(), m_limits.items);
+        for (std::size_t i = 0; i < n; ++i) {
+            const Json& check = (*checks)[i];
+            const std::string command = text_at(check, "/command");
+            if (!command.empty()) bullet(1, "Command", code(shown(command)));
+            const std::string result = render_check_result(check);
+            if (!result.empty()) bullet(1, "Result", code(shown(result)));
+            for (const auto& [label, pointer] : {std::pair{"Job ID", "/job_id"},
+                                                 {"Cluster", "/cluster"},
+                                                 {"Backend", "/backend"},
+                                                 {"Evidence", "/evidence"}}) {
+                const std::string value = text_at(check, pointer);
+                if (!value.empty()) bullet(1, label, code(shown(value)));
+            }
+        }
+        more(checks->size() - n, 1);
+    }
+
+    void profiles() {
+        const Json* profiles = find_at(m_record, "/profiles");
+        if (profiles == nullptr || profiles->empty() || stands_in_raw("profiles")) return;
+        const std::size_t n = std::min(profiles->size(), m_limits.items);
+        for (std::size_t i = 0; i < n; ++i) {
+            const Json& profile = (*profiles)[i];
+            const std::string arm = text_at(profile, "/arm");
+            bullet(0, arm.empty() || arm == "candidate" ? "Profile run" : fmt::format("Profile run ({})", arm), "");
+            for (const auto& [label, pointer] : {std::pair{"Command", "/command"},
+                                                 {"Job ID", "/job_id"},
+                                                 {"Cluster", "/cluster"},
+                                                 {"TPU", "/tpu"},
+                                                 {"W&B run", "/run_url"},
+                                                 {"Profiler artifact", "/artifact"},
+                                                 {"Trace location", "/trace/path"},
+                                                 {"Output path", "/output"},
+                                                 {"Failure mode", "/failure"}}) {
+                const std::string value = text_at(profile, pointer);
+                if (!value.empty()) bullet(1, label, code(shown(value)));
+            }
+            other_settings(profile);
+        }
+        more(profiles->size() - n, 0);
+    }
+
+    // What took effect other than it was asked for; L507 reads it.
+    void other_settings(const Json& profile) {
+        const Json* requested = find_at(profile, "/requested");
+        const Json* effective = find_at(profile, "/effective");
+        if (requested == nullptr || effective == nullptr || !requested->is_object()) return;
+        const auto words = [](const Json& value) {
+            return value.is_string() ? value.get<std::string>() : value.dump();
+        };
+        for (const auto& [name, asked] : requested->items()) {
+            const Json* taken = find_at(*effective, "/" + name);
+            if (taken == nullptr || *taken == asked) continue;
+            bullet(1, "Setting",
+                   fmt::format("{}, requested {}, effective {}", code(shown(name)), code(shown(words(asked))),
+                               code(shown(words(*taken)))));
+        }
+    }
+
+    void infra() {
+        const Json* failures = find_at(m_record, "/infra");
+        if (failures == nullptr) return;
+        for (std::size_t i = 0; i < std::min(failures->size(), m_limits.items); ++i) {
+            const Json& failure = (*failures)[i];
+            bullet(0, "Infra failure", text_at(failure, "/class"));
+            const std::string command = text_at(failure, "/command");
+            if (!command.empty()) bullet(1, "Command", code(shown(command)));
+            const std::string error = text_at(failure, "/signature");
+            if (!error.empty()) bullet(1, "Error", shown(error));
+        }
+    }
+
+    // Heading words that the parser reads back as the same kind of comparison.
+    std::string compared() const {
+        const std::string kind = text_at(m_record, "/comparison/kind");
+        if (kind == "champion") return " (champion vs candidate)";
+        if (kind == "previous") return " (previous vs this iteration)";
+        if (kind == "control") return " (control vs candidate)";
+        if (kind == "ab") return " (A/B)";
+        return "";
+    }
+
+    static bool only_before(const Json& value) {
+        return find_at(value, "/before") != nullptr && find_at(value, "/after") == nullptr;
+    }
+
+    // What a loop has measured has more digits than anybody reads; the record keeps them.
+    std::string metric_line(const std::string& key, const Json& value) const {
+        const auto gain = gain_of(m_record, key, false);
+        const bool own = text_at(m_record, "/gain/metric") == key && gain && gain->after;
+        return own ? fmt::format("{}: `{}`", key, compared_text(*gain)) : render_measured(key, value);
+    }
+
+    template <class Wanted>
+    void metric_group(std::string_view heading, Wanted wanted) {
+        std::vector<std::string> lines;
+        for (const char* table : {"/metrics", "/extra_metrics"}) {
+            const Json* metrics = find_at(m_record, table);
+            if (metrics == nullptr || !metrics->is_object()) continue;
+            for (const auto& [key, value] : metrics->items()) {
+                if (value.is_object() && wanted(key, value)) lines.push_back(metric_line(key, value));
+            }
+        }
+        if (lines.empty()) return;
+        bullet(0, heading, "");
+        const std::size_t n = std::min(lines.size(), std::max<std::size_t>(m_limits.items, 8));
+        for (std::size_t i = 0; i < n; ++i) bullet(1, "", lines[i]);
+        more(lines.size() - n, 1);
+    }
+
+    void metrics() {
+        if (stands_in_raw("metrics")) return;
+        const auto throughput = [](std::string_view key) { return key.starts_with("throughput/"); };
+        metric_group("Current validated baseline carried in",
+                     [&](const auto&, const Json& value) { return only_before(value); });
+        metric_group("Hotspots observed" + compared(),
+                     [&](const auto& key, const Json& value) { return !throughput(key) && !only_before(value); });
+        topk();
+        metric_group("MFU/throughput delta" + compared(),
+                     [&](const auto& key, const Json& value) { return throughput(key) && !only_before(value); });
+        gain();
+    }
+
+    void gain() {
+        const Json* found = find_at(m_record, "/gain");
+        const auto gain = found == nullptr ? std::nullopt : parse_gain(*found);
+        if (!gain) return;
+        const std::string words = gain_text(*gain);
+        if (!words.empty()) bullet(0, "Gain over the " + gain->against, words);
+        if (!gain->busy.empty()) bullet(0, "Busy machine", shown(gain->busy));
+        if (gain->lone_baseline) {
+            bullet(0, "Lone baseline",
+                   fmt::format("{}, recorded when the {} became one; the gain does not rest on it",
+                               quantity(*gain->lone_baseline, gain->unit), gain->against));
+        }
+    }
+
+    void topk() {
+        const Json* tables = find_at(m_record, "/topk");
+        if (tables == nullptr || !tables->is_object()) return;
+        for (const auto& [key, items] : tables->items()) {
+            std::string line;
+            const std::size_t n = items.is_array() ? std::min(items.size(), m_limits.items) : 0;
+            for (std::size_t i = 0; i < n; ++i) {
+                const auto ms = number_at(items[i], "/ms");
+                if (!ms) continue;
+                const bool delta = find_at(items[i], "/delta") != nullptr && *ms >= 0;
+                line += fmt::format("{}{}: {}{} ms", line.empty() ? "" : "; ", text_at(items[i], "/path"),
+                                    delta ? "+" : "", *ms);
+            }
+            if (!line.empty()) bullet(0, key, line);
+        }
+    }
+
+    // Gates that judged nothing are in the record.
+    void gates() {
+        const Json* gates = find_at(m_record, "/gates");
+        if (gates == nullptr) return;
+        std::vector<const Json*> judged;
+        for (const Json& gate : *gates) {
+            if (text_at(gate, "/result") != "skip") judged.push_back(&gate);
+        }
+        if (judged.empty()) return;
+        bullet(0, "Acceptance gate checklist", "");
+        const std::size_t n = std::min(judged.size(), m_limits.items);
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::string reason = text_at(*judged[i], "/reason");
+            const std::string result = text_at(*judged[i], "/result");
+            bullet(1, text_at(*judged[i], "/id"),
+                   reason.empty() ? result : fmt::format("{} ({})", result, shown(reason)));
+        }
+        more(gates->size() - n, 1);
+    }
+
+    void verdict() {
+        gates();
+        field("Assessment", "/assessment");
+        list("Interpretation", "/interpretation");
+        field("Next hypothesis", "/next_hypothesis");
+        const Json* notes = find_at(m_record, "/notes");
+        for (std::size_t i = 0; notes != nullptr && i < std::min(notes->size(), m_limits.items); ++i) {
+            bullet(0, fmt::format("Note ({})", text_at((*notes)[i], "/at")), shown(text_at((*notes)[i], "/text")));
+        }
+    }
+
+    // Lines of an imported entry that have no field of their own, as they stood.
+    void raw() {
+        const auto keep = [&](const std::string& text) {
+            for (const auto line : text::split(text, '\n')) {
+                if (line.find("<!-- gdnctl:") != std::string_view::npos) continue;
+                m_text += line;
+                m_text += '\n';
+            }
+        };
+        const auto fields = texts_at(m_record, "/raw/fields");
+        const std::size_t n = std::min(fields.size(), m_limits.items);
+        for (std::size_t i = 0; i < n; ++i) keep(fields[i]);
+        more(fields.size() - n, 0);
+        const auto lines = texts_at(m_record, "/raw/lines");
+        if (!lines.empty() && m_limits.items == k_no_limit) {
+            m_text += '\n';
+            for (const auto& line : lines) keep(line);
+        }
+    }
+
+    const Json& m_record;
+    const Limits& m_limits;
+    std::string m_text;
+};
+
+std::string render_experiment(const Json& record) {
+    std::string text = fmt::format("## {} - {}\n", text_at(record, "/started_at").substr(0, 10),
+                                   one_line(text_at(record, "/title"), 200));
+    const Json* sections = find_at(record, "/sections");
+    if (sections == nullptr) return text;
+    for (const auto& [name, body] : sections->items()) {
+        if (!body.is_string()) continue;
+        text += fmt::format("\n### {}\n", name);
+        const auto written = body.get<std::string>();
+        for (const auto line : text::split(written, '\n')) {
+            if (line.find("<!-- gdnctl:") != std::string_view::npos) continue;
+            // A heading of level 1 or 2 would end the entry.
+            text += line.starts_with("# ") || line.starts_with("## ") ? "###" + std::string(line.substr(line.find(' ')))
+                                                                      : std::string(line);
+            text += '\n';
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string render_entry(const Json& record, const RenderOptions& options) {
+    if (is_experiment(record)) return render_experiment(record);
+    std::string text;
+    for (const Limits& limits : k_steps) {
+        text = EntryWriter(record, limits).write();
+        if (options.max_bytes == 0 || text.size() <= options.max_bytes) break;
+    }
+    return text;
+}
+
+std::string render_block(const Json& record, const RenderOptions& options) {
+    const std::string body = render_entry(record, options);
+    return fmt::format("<!-- gdnctl:begin {} sha256={} -->\n{}<!-- gdnctl:end -->\n", id_of(record), block_digest(body),
+                       body);
+}
+
+}  // namespace gdnctl::runlog

@@ -1,0 +1,249 @@
+#include "runlog/render/summary.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "runlog/import/import.h"
+#include "runlog/records/record.h"
+#include "runlog/render/render.h"
+#include "runlog/render/summary_values.h"
+
+namespace gdnctl::runlog {
+
+Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records) {
+    std::vector<Json> history = current_records(records);
+    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}, {.brief = true, .only = {}}));
+    for (Json& record : imported.records) {
+        const std::string replaced = replaced_id(record);
+        const auto old = std::find_if(history.begin(), history.end(),
+                                      [&](const Json& known) { return !replaced.empty() && id_of(known) == replaced; });
+        if (old != history.end()) {
+            *old = std::move(record);
+        } else {
+            history.push_back(std::move(record));
+        }
+    }
+    std::stable_sort(history.begin(), history.end(),
+                     [](const Json& a, const Json& b) { return iteration_of(a).before(iteration_of(b)); });
+    return history;
+}
+
+Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief) {
+    if (!is_import(brief)) return brief;
+    GDNCTL_TRY_ASSIGN(auto imported,
+                      import_log(log, records, WallTime{}, {.brief = false, .only = iteration_of(brief)}));
+    for (Json& record : imported.records) {
+        if (id_of(record) == id_of(brief)) return std::move(record);
+    }
+    return brief;  // it stands in the records, whole
+}
+
+namespace {
+
+std::optional<Gain> recorded_gain(const Json& record) {
+    const Json* own = find_at(record, "/gain");
+    return own == nullptr ? std::nullopt : parse_gain(*own);
+}
+
+}  // namespace
+
+std::optional<Gain> gain_of(const Json& record, const Objective& objective) {
+    auto gain = objective.key.empty() ? std::nullopt : gain_of(record, objective.key, objective.lower_is_better);
+    if (!gain) gain = recorded_gain(record);
+    if (!gain || !gain->unit.empty()) return gain;
+    if (gain->metric == objective.key) gain->unit = objective.unit;
+    if (gain->unit.empty()) gain->unit = shown_unit(gain->metric, nullptr);
+    return gain;
+}
+
+Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {
+    Objective judged;
+    for (const Json& record : history) {
+        if (const auto gain = recorded_gain(record)) judged = {gain->metric, gain->lower_is_better, gain->unit};
+    }
+    for (const Objective& objective :
+         {wanted, judged, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
+        if (objective.key.empty()) continue;
+        const bool used = std::any_of(history.begin(), history.end(), [&](const Json& record) {
+            const auto gain = gain_of(record, objective.key, objective.lower_is_better);
+            return gain && gain->after;
+        });
+        if (!used) continue;
+        Objective chosen = objective;
+        if (chosen.unit.empty() && chosen.key == judged.key) chosen.unit = judged.unit;
+        return chosen;
+    }
+    return {};
+}
+
+bool is_champion(const Json& record) {
+    const std::string decision = text_at(record, "/decision");
+    if (decision == "promoted" || decision == "baseline") return true;
+    const std::string status = text_at(record, "/commit_status");
+    return text_at(record, "/outcome") == "accepted" && decision != "within_threshold" &&
+           (status == "committed" || status == "self");
+}
+
+std::string commit_text(const Json& record) {
+    const std::string text = render_commit(record);
+    return text_at(record, "/commit_status") == "committed" ? text.substr(0, 12) : text;
+}
+
+std::string short_text(std::string_view text, std::size_t limit) {
+    std::string line;
+    for (const char c : text::trim(text)) line += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+    if (line.size() <= limit) return line;
+    std::size_t end = limit;
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
+    return line.substr(0, end) + "…";
+}
+
+std::string counts_text(const Json& counts) {
+    std::string line;
+    for (const auto& [name, count] : counts.items()) {
+        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
+    }
+    return line.empty() ? "none" : line;
+}
+
+namespace {
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json entry_of(const Json& record, const Objective& objective) {
+    Json entry = {{"iteration", iteration_of(record).text()},
+                  {"id", id_of(record)},
+                  {"title", text_at(record, "/title")},
+                  {"commit", render_commit(record)}};
+    const auto loop_index = integer_at(record, "/loop/index");
+    entry["loop_iteration"] = loop_index ? Json(*loop_index) : Json();
+    const auto gain = gain_of(record, objective);
+    const bool comparable = gain && gain->metric == objective.key;
+    entry["before"] = comparable ? number_or_null(gain->before) : Json();
+    entry["after"] = comparable ? number_or_null(gain->after) : Json();
+    entry["gain_pct"] = comparable && gain->factor ? Json(factor_percent(*gain->factor)) : Json();
+    entry["gain"] = gain ? gain_json(*gain) : Json();
+    return entry;
+}
+
+Json best_by_slot(const std::vector<Json>& history, const Objective& objective) {
+    std::map<std::string, const Json*> best;
+    const auto gain = [&](const Json& record) {
+        const auto of_record = gain_of(record, objective);
+        return of_record && of_record->metric == objective.key ? of_record->factor : std::nullopt;
+    };
+    for (const Json& record : history) {
+        const std::string slot = text_at(record, "/coverage_slot");
+        const auto value = gain(record);
+        if (slot.empty() || !value) continue;
+        const Json*& held = best[slot];
+        if (held == nullptr || *value > *gain(*held)) held = &record;
+    }
+    Json list = Json::array();
+    for (const auto& [slot, record] : best) {
+        Json entry = {{"slot", slot}};
+        entry.update(entry_of(*record, objective));
+        list.push_back(std::move(entry));
+    }
+    return list;
+}
+
+Json count_texts(const std::vector<Json>& history, std::string_view pointer) {
+    std::map<std::string, std::int64_t> counts;
+    for (const Json& record : history) {
+        const std::string text = text_at(record, pointer);
+        ++counts[text.empty() ? "unknown" : text];
+    }
+    Json object = Json::object();
+    for (const auto& [text, count] : counts) object[text] = count;
+    return object;
+}
+
+constexpr std::array<std::string_view, 9> k_failures = {"infra", "environment", "compile",     "oom",     "test-fail",
+                                                        "flaky", "timeout",     "agent-error", "rejected"};
+
+}  // namespace
+
+Json summarize(const std::vector<Json>& history, const Objective& objective) {
+    Json champions = Json::array();
+    for (const Json& record : history) {
+        if (is_champion(record)) champions.push_back(entry_of(record, objective));
+    }
+    const Json outcomes = count_texts(history, "/outcome");
+    Json failures = Json::object();
+    for (const auto name : k_failures) {
+        if (outcomes.contains(name)) failures[std::string(name)] = outcomes[std::string(name)];
+    }
+    const auto imported = std::count_if(history.begin(), history.end(), is_import);
+    Json summary = {
+        {"schema", "gdnctl.log-summary/1"},
+        {"entries", history.size()},
+        {"recorded", static_cast<std::int64_t>(history.size()) - imported},
+        {"hand_written", imported},
+        {"first_iteration", history.empty() ? Json() : Json(iteration_of(history.front()).text())},
+        {"last_iteration", history.empty() ? Json() : Json(iteration_of(history.back()).text())},
+        {"objective", objective.key.empty() ? Json()
+                                            : Json({{"metric", objective.key},
+                                                    {"better", objective.lower_is_better ? "lower" : "higher"}})},
+        {"champions", std::move(champions)},
+        {"best_by_slot", best_by_slot(history, objective)},
+        {"outcomes", outcomes},
+        {"failures", std::move(failures)},
+        {"commit_status", count_texts(history, "/commit_status")},
+        {"next_hypothesis", history.empty() || text_at(history.back(), "/next_hypothesis").empty()
+                                ? Json()
+                                : Json(text_at(history.back(), "/next_hypothesis"))}};
+    return summary;
+}
+
+namespace {
+
+std::string entry_line(const Json& entry, const std::string& objective) {
+    std::string line =
+        fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), short_text(text_at(entry, "/title"), 48));
+    // Another number than the log's: people know both.
+    const auto loop_index = integer_at(entry, "/loop_iteration");
+    if (loop_index && std::to_string(*loop_index) != text_at(entry, "/iteration")) {
+        line += fmt::format(" (iteration {} of its run)", *loop_index);
+    }
+    if (const auto gain = parse_gain(entry["gain"])) {
+        line += gain->metric == objective ? "  " : fmt::format("  {} ", short_text(gain->metric, 48));
+        line += whole_gain_text(*gain);
+    }
+    return line + "\n";
+}
+
+}  // namespace
+
+std::string summary_text(const Json& summary) {
+    const auto first = text_at(summary, "/first_iteration");
+    std::string text = fmt::format("entries: {}", integer_at(summary, "/entries").value_or(0));
+    if (!first.empty()) text += fmt::format(" (iterations {} to {})", first, text_at(summary, "/last_iteration"));
+    text += fmt::format("\nrecorded: {}, hand-written: {}\n", integer_at(summary, "/recorded").value_or(0),
+                        integer_at(summary, "/hand_written").value_or(0));
+    const auto metric = text_at(summary, "/objective/metric");
+    if (!metric.empty()) {
+        text += fmt::format("objective: {} ({} is better)\n", metric, text_at(summary, "/objective/better"));
+    }
+    text += "champions:\n";
+    for (const Json& entry : summary["champions"]) text += entry_line(entry, metric);
+    if (summary["champions"].empty()) text += "  none\n";
+    if (!summary["best_by_slot"].empty()) {
+        text += "best gain by slot:\n";
+        for (const Json& entry : summary["best_by_slot"]) {
+            text += fmt::format("  {:<4}", short_text(text_at(entry, "/slot"), 24)) + entry_line(entry, metric);
+        }
+    }
+    text += fmt::format("outcomes: {}\n", counts_text(summary["outcomes"]));
+    text += fmt::format("failures: {}\n", counts_text(summary["failures"]));
+    text += fmt::format("commits: {}\n", counts_text(summary["commit_status"]));
+    if (const auto next = text_at(summary, "/next_hypothesis"); !next.empty()) text += fmt::format("next: {}\n", next);
+    return text;
+}
+
+}  // namespace gdnctl::runlog
