@@ -9,7 +9,7 @@ target_compile_options(gdn_interface PRIVATE ${gdn_compile_options})
 # The kernels are the oracle's own objects.
 set(gdn_objects $<TARGET_OBJECTS:gdn_interface>
     $<TARGET_OBJECTS:gdnctl_oracle_kernels>
-    "$<FILTER:$<TARGET_OBJECTS:gdnctl_oracle_inputs>,INCLUDE,/oracle/(contract/gdn_(names|problem)|files/tensor)\\.>")
+    "$<FILTER:$<TARGET_OBJECTS:gdnctl_oracle_inputs>,INCLUDE,/oracle/(gdn/contract/(names|problem)|tensor/tensor)\\.>")
 
 set(gdn_exports ${CMAKE_SOURCE_DIR}/src/libgdn/exports.map)
 add_library(gdn SHARED ${gdn_objects})

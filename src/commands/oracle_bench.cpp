@@ -10,7 +10,7 @@
 #include "commands/oracle_gdn.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "oracle/gdn_bench.h"
+#include "oracle/gdn/bench/bench.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_bench {

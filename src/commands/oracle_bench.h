@@ -8,7 +8,7 @@
 
 #include "cli/args.h"
 #include "commands/oracle_kernel.h"
-#include "oracle/isa.h"
+#include "oracle/simd/isa.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
-#include "oracle/gdn_bench.h"
+#include "oracle/gdn/bench/bench.h"
 #include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_bench {

@@ -8,7 +8,7 @@
 #include "commands/oracle_bench_floor.h"
 #include "commands/oracle_kernel.h"
 #include "commands/oracle_kernel_program.h"
-#include "oracle/gdn_contract.h"
+#include "oracle/gdn/contract/contract.h"
 
 namespace gdnctl::commands::oracle_bench {
 

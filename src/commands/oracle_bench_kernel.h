@@ -11,9 +11,9 @@
 
 #include "commands/oracle_bench_rounds.h"
 #include "commands/oracle_kernel.h"
-#include "oracle/gdn_compare.h"
-#include "oracle/kernel_call.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/under_test/call.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {

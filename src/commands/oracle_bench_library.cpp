@@ -3,7 +3,7 @@
 
 #include "commands/oracle_bench_kernel.h"
 #include "gdn/gdn_kernel.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
 
 namespace gdnctl::commands::oracle_bench {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/json.h"
-#include "oracle/gdn_bench.h"
-#include "oracle/phases.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/simd/phases.h"
 #include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_bench {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "oracle/gdn_bench.h"
+#include "oracle/gdn/bench/bench.h"
 #include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_bench {

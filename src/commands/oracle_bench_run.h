@@ -15,8 +15,8 @@
 #include "commands/oracle_bench_phases.h"
 #include "commands/oracle_bench_rounds.h"
 #include "core/json.h"
-#include "oracle/decode32.h"
-#include "oracle/gdn_bench.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/kernels/decode32.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {

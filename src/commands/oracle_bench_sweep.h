@@ -2,7 +2,7 @@
 #pragma once
 
 #include "commands/oracle_bench.h"
-#include "oracle/isa.h"
+#include "oracle/simd/isa.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {

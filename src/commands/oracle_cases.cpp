@@ -5,7 +5,7 @@
 
 #include "commands/oracle_gdn.h"
 #include "core/json.h"
-#include "oracle/gdn_cases.h"
+#include "oracle/gdn/cases/cases.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_cases {

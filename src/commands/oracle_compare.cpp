@@ -11,7 +11,7 @@
 #include "commands/oracle_layer.h"
 #include "commands/oracle_report.h"
 #include "core/json.h"
-#include "oracle/gdn_compare.h"
+#include "oracle/gdn/compare/compare.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"

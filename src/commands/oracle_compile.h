@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_kernel {

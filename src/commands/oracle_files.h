@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "oracle/gdn_problem.h"
-#include "oracle/tensor.h"
-#include "oracle/tensor_formats.h"
+#include "oracle/gdn/contract/problem.h"
+#include "oracle/tensor/formats.h"
+#include "oracle/tensor/tensor.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_files {

@@ -6,7 +6,7 @@
 
 #include "core/log.h"
 #include "core/text.h"
-#include "oracle/tensor_formats.h"
+#include "oracle/tensor/formats.h"
 #include "platform/fs.h"
 
 namespace gdnctl::commands::oracle_flashinfer {

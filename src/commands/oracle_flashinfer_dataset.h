@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "oracle/flashinfer.h"
-#include "oracle/tensor.h"
+#include "oracle/flashinfer/flashinfer.h"
+#include "oracle/tensor/tensor.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {

@@ -16,9 +16,9 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/time.h"
-#include "oracle/fresh_workload.h"
-#include "oracle/gdn_bench.h"
-#include "oracle/kernel_call.h"
+#include "harness/flashinfer/fresh_workload.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/under_test/call.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 

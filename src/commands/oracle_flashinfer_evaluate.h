@@ -10,8 +10,8 @@
 #include "commands/oracle_flashinfer_solution.h"
 #include "commands/oracle_flashinfer_time.h"
 #include "commands/oracle_kernel.h"
-#include "oracle/flashinfer.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/flashinfer/flashinfer.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {

@@ -9,9 +9,9 @@
 
 #include "commands/oracle_bench_kernel.h"
 #include "commands/oracle_kernel_process.h"
-#include "oracle/flashinfer.h"
-#include "oracle/fresh_workload.h"
-#include "oracle/kernel_under_test.h"
+#include "harness/flashinfer/fresh_workload.h"
+#include "oracle/flashinfer/flashinfer.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {

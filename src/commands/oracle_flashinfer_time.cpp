@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "oracle/forward32.h"
-#include "oracle/kernel_call.h"
+#include "oracle/gdn/kernels/forward32.h"
+#include "oracle/gdn/under_test/call.h"
 #include "platform/signals.h"
 
 namespace gdnctl::commands::oracle_flashinfer {

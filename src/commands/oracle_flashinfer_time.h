@@ -8,7 +8,7 @@
 
 #include "commands/oracle_bench_rounds.h"
 #include "core/result.h"
-#include "oracle/gdn_compare.h"
+#include "oracle/gdn/compare/compare.h"
 #include "platform/clock.h"
 
 namespace gdnctl::commands::oracle_flashinfer {

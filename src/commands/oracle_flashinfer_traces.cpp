@@ -10,7 +10,7 @@
 
 #include "core/log.h"
 #include "core/text.h"
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
 

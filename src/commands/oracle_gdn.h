@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/args.h"
-#include "oracle/gdn_cases.h"
-#include "oracle/gdn_compare.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/compare/compare.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_gdn {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "oracle/gdn_compare.h"
+#include "oracle/gdn/compare/compare.h"
 
 namespace gdnctl::commands::oracle_html {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "oracle/gdn_compare.h"
+#include "oracle/gdn/compare/compare.h"
 
 namespace gdnctl::commands::oracle_html {
 

@@ -8,7 +8,7 @@
 #include "commands/oracle_kernel_program.h"
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
-#include "oracle/kernel_call.h"
+#include "oracle/gdn/under_test/call.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -10,7 +10,7 @@
 #include "commands/oracle_kernel_process.h"
 #include "core/exit_code.h"
 #include "core/json.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_kernel {

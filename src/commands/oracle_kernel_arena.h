@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "oracle/kernel_call.h"
+#include "oracle/gdn/under_test/call.h"
 
 namespace gdnctl::commands::oracle_kernel {
 

@@ -12,7 +12,7 @@
 
 #include "commands/oracle_kernel_arena.h"
 #include "commands/oracle_kernel_folder.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 #include "platform/process.h"
 #include "platform/sandbox.h"

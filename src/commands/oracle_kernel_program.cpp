@@ -9,7 +9,7 @@
 #include "commands/job_submit.h"
 #include "commands/oracle_files.h"
 #include "core/text.h"
-#include "oracle/tensor_formats.h"
+#include "oracle/tensor/formats.h"
 #include "platform/clock.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "commands/oracle_kernel_process.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_kernel {

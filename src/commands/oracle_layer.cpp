@@ -6,7 +6,7 @@
 #include "commands/oracle_files.h"
 #include "commands/oracle_report.h"
 #include "core/json.h"
-#include "oracle/gdn_layer.h"
+#include "oracle/gdn/layer_inputs/layer_inputs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/exit_code.h"
 #include "core/json.h"
-#include "oracle/gdn_compare.h"
+#include "oracle/gdn/compare/compare.h"
 
 namespace gdnctl::commands::oracle_report {
 

@@ -6,7 +6,7 @@
 #include "commands/oracle_files.h"
 #include "commands/oracle_gdn.h"
 #include "core/json.h"
-#include "oracle/gdn_selftest.h"
+#include "oracle/gdn/selftest/selftest.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 

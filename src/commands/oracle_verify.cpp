@@ -15,9 +15,9 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "oracle/gdn_cases.h"
-#include "oracle/kernel_under_test.h"
-#include "oracle/metamorphic.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/gdn/under_test/metamorphic.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 

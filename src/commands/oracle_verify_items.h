@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::commands::oracle_verify {
 

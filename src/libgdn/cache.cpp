@@ -2,7 +2,7 @@
 #include <tuple>
 
 #include "libgdn/calls.h"
-#include "oracle/decode32.h"
+#include "oracle/gdn/kernels/decode32.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::libgdn;

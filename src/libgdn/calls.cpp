@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "oracle/backward32.h"
-#include "oracle/decode32.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/kernels/decode32.h"
 
 namespace gdnctl::libgdn {
 

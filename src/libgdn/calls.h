@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gdn/gdn.h"
-#include "oracle/forward32.h"
+#include "oracle/gdn/kernels/forward32.h"
 
 namespace gdnctl::libgdn {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "libgdn/calls.h"
-#include "oracle/backward32.h"
-#include "oracle/decode32.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/kernels/decode32.h"
 
 namespace {
 

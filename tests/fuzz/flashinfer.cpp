@@ -1,6 +1,6 @@
 // Any bytes as a definition, a solution, a workload or a trace. What is read as a trace must read the same after it was
 // written; what binds all axes of a workload must give shapes that can be counted.
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "oracle/tensor_formats.h"
+#include "oracle/tensor/formats.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace gdnctl::oracle;

@@ -1,13 +1,14 @@
 // Any bytes as a file of inputs to the operator, and to the layer around it: the contract in its metadata, then sizes,
 // sequences and values. What is accepted has values for all its sizes and sequences inside its tokens, and its contract
 // reads the same after it was written.
+#include "oracle/gdn/contract/problem.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
-#include "oracle/gdn_layer.h"
-#include "oracle/gdn_problem.h"
-#include "oracle/tensor_formats.h"
+#include "oracle/gdn/layer_inputs/layer_inputs.h"
+#include "oracle/tensor/formats.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/json.h"
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
 
 namespace gdnctl::oracle::flashinfer {
 

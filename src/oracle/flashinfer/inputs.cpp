@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "oracle/cases/random.h"
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
+#include "oracle/tensor/random.h"
 
 namespace gdnctl::oracle::flashinfer {
 

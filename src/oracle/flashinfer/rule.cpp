@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
 
 namespace gdnctl::oracle::flashinfer {
 

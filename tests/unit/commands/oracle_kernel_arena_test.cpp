@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "oracle/gdn_cases.h"
+#include "oracle/gdn/cases/cases.h"
 
 using namespace gdnctl;
 using namespace gdnctl::commands::oracle_kernel;

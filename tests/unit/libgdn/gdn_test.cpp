@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/libgdn/problem.h"
 
 using namespace gdnctl;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "gdn/gdn.h"
-#include "oracle/gdn_cases.h"
-#include "oracle/gdn_compare.h"
-#include "oracle/gdn_problem.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/contract/problem.h"
 
 namespace gdnctl::libgdn_testing {
 

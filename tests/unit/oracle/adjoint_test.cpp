@@ -1,5 +1,6 @@
 // The fp64 gradients: against goldens from outside this program, and against differences of the fp64 forward.
-#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn/kernels/adjoint.h"
+
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 

@@ -1,8 +1,8 @@
 // The fp32 backward against the fp64 adjoint.
 #include <algorithm>
 
-#include "oracle/backward32.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/backward32.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/loaded_case.h"

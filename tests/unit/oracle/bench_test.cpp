@@ -1,14 +1,15 @@
+#include "oracle/gdn/bench/bench.h"
+
 #include <cmath>
 #include <set>
 #include <string_view>
 
 #include <doctest/doctest.h>
 
-#include "oracle/decode32.h"
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_bench.h"
-#include "oracle/gdn_gradients.h"
-#include "oracle/gdn_kernels.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/kernels/decode32.h"
+#include "oracle/gdn/kernels/kernels.h"
 
 using namespace gdnctl::oracle;
 

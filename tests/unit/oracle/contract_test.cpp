@@ -1,4 +1,5 @@
-#include "oracle/gdn_contract.h"
+#include "oracle/gdn/contract/contract.h"
+
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

@@ -1,8 +1,8 @@
 // Where out is narrower than d_out, a backward pass may read d_out as given or rounded to out's dtype: both are honest.
 #include <cmath>
 
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -1,7 +1,7 @@
 // Decoding token by token, or a few at a time, against the recurrence over the whole sequence.
 #include <algorithm>
 
-#include "oracle/decode32.h"
+#include "oracle/gdn/kernels/decode32.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 

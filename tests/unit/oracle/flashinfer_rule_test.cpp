@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::flashinfer;

@@ -1,5 +1,5 @@
 // FlashInfer-Bench's formats: what is read, what is refused with which words, and what is written again.
-#include "oracle/flashinfer.h"
+#include "oracle/flashinfer/flashinfer.h"
 
 #include <cmath>
 #include <fstream>
@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

@@ -3,9 +3,9 @@
 #include <functional>
 #include <limits>
 
-#include "oracle/backward32.h"
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/kernels/backward32.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "oracle/gdn_adjoint.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "oracle/kernels/prepare.h"
+#include "oracle/gdn/kernels/prepare.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

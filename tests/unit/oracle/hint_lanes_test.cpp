@@ -1,8 +1,8 @@
 // Hints and places where some heads or sequences alone are wrong.
 #include <functional>
 
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

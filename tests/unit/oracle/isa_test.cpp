@@ -1,9 +1,9 @@
 // Every kernel exists once per instruction set; this machine's are compared with each other.
 #include <algorithm>
 
-#include "oracle/backward32.h"
-#include "oracle/forward32.h"
-#include "oracle/kernels/chunk_rounded.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/kernels/chunk_rounded.h"
+#include "oracle/gdn/kernels/forward32.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/loaded_case.h"

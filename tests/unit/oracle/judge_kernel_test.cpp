@@ -4,9 +4,9 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/gdn_cases.h"
-#include "oracle/kernel_call.h"
-#include "oracle/kernel_under_test.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/under_test/call.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

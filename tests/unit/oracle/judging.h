@@ -6,11 +6,11 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/gdn_cases.h"
-#include "oracle/gdn_compare.h"
-#include "oracle/gdn_kernels.h"
-#include "oracle/kernel_under_test.h"
-#include "oracle/tensor_formats.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/tensor/formats.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/gdn_layer.h"
+#include "oracle/gdn/layer_inputs/layer_inputs.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracle/backward32.h"
-#include "oracle/gdn_gradients.h"
-#include "oracle/layer/layer.h"
-#include "oracle/selftest/backward_mutants.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/layer/layer.h"
+#include "oracle/gdn/selftest/backward_mutants.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/layer_fixtures.h"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/gdn_cases.h"
-#include "oracle/gdn_contract.h"
-#include "oracle/gdn_problem.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/contract/contract.h"
+#include "oracle/gdn/contract/problem.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -1,11 +1,11 @@
 // Relations between a kernel's own results: all hold for ours, and each planted fault breaks the one that names it.
-#include "oracle/metamorphic.h"
+#include "oracle/gdn/under_test/metamorphic.h"
 
 #include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "oracle/gdn_problem.h"
+#include "oracle/gdn/contract/problem.h"
 
 using namespace gdnctl;
 using namespace gdnctl::oracle;

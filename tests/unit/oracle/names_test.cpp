@@ -1,6 +1,6 @@
 // Which tensor of a dump is judged as what.
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

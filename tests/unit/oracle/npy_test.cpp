@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "oracle/tensor_formats.h"
+#include "oracle/tensor/formats.h"
 #include "unit/oracle/bytes.h"
 
 using namespace gdnctl;

@@ -1,9 +1,9 @@
 // Our own gradients, written as a dump, are OK in every form; what is changed in one of them is WRONG.
 #include <fmt/format.h>
 
-#include "oracle/backward32.h"
-#include "oracle/gdn_adjoint.h"
-#include "oracle/gdn_gradients.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/kernels/backward32.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 

@@ -1,9 +1,9 @@
 // Precision that a contract declares, and what is said of one that nobody declared.
 #include <cmath>
 
-#include "oracle/gdn_adjoint.h"
-#include "oracle/kernels/chunk_rounded.h"
-#include "oracle/kernels/clipped.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/kernels/chunk_rounded.h"
+#include "oracle/gdn/kernels/clipped.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "oracle/kernels/prepare.h"
+#include "oracle/gdn/kernels/prepare.h"
 #include "unit/oracle/judging.h"
 
 namespace gdnctl::oracle::testing {

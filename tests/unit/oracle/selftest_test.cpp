@@ -1,10 +1,11 @@
 // The oracle's own test: a part of the mutants and of the honest variants here, all of them in `oracle selftest`, which
 // tests/conformance/selftest.sh runs.
-#include "oracle/gdn_selftest.h"
-#include "oracle/selftest/backward_mutants.h"
-#include "oracle/selftest/backward_selftest.h"
-#include "oracle/selftest/mutants.h"
-#include "oracle/selftest/tapped_kernel.h"
+#include "oracle/gdn/selftest/selftest.h"
+
+#include "oracle/gdn/selftest/backward_mutants.h"
+#include "oracle/gdn/selftest/backward_selftest.h"
+#include "oracle/gdn/selftest/mutants.h"
+#include "oracle/gdn/selftest/tapped_kernel.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "oracle/kernels/prepare.h"
+#include "oracle/gdn/kernels/prepare.h"
 
 namespace gdnctl::oracle::testing {
 

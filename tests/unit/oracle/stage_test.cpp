@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracle/gdn_selftest.h"
-#include "oracle/selftest/backward_selftest.h"
-#include "oracle/selftest/mutants.h"
-#include "oracle/selftest/tapped_kernel.h"
+#include "oracle/gdn/selftest/backward_selftest.h"
+#include "oracle/gdn/selftest/mutants.h"
+#include "oracle/gdn/selftest/selftest.h"
+#include "oracle/gdn/selftest/tapped_kernel.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl::oracle;

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "oracle/backward32.h"
-#include "oracle/decode32.h"
-#include "oracle/gdn_gradients.h"
-#include "oracle/kernels/aligned.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/kernels/decode32.h"
+#include "oracle/simd/aligned.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/loaded_case.h"

@@ -1,5 +1,5 @@
 // Tasks on a few threads: all are done, also where a thread is missing, and no exception is lost.
-#include "oracle/kernels/tasks.h"
+#include "oracle/simd/tasks.h"
 
 #include <atomic>
 #include <cfenv>

@@ -1,4 +1,4 @@
-#include "oracle/tensor.h"
+#include "oracle/tensor/tensor.h"
 
 #include <cmath>
 #include <limits>

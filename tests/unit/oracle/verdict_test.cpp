@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "oracle/kernels/prepare.h"
-#include "oracle/selftest/mutants.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/gdn/selftest/mutants.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 

@@ -1,0 +1,287 @@
+#include "oracle/gdn/bench/bench.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/bench/bench_arrays.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/simd/peak.h"
+#include "oracle/simd/tasks.h"
+#include "oracle/tensor/random.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// Chunks between saved states.
+constexpr int k_timed_segment = 1;
+constexpr std::uint64_t k_cotangent_seed = 11;
+
+constexpr std::uint64_t k_seed = 14695981039346656037ULL;
+
+using Array = BenchArray;
+
+Array ones(std::size_t count) {
+    Array array(count);
+    std::fill_n(array.values.get(), count, 1.0F);
+    return array;
+}
+
+// Multiplies by -1, `times` times, each thread its own part.
+void negate(Array& array, std::int64_t times, int threads, Isa isa) {
+    const auto parts = static_cast<std::size_t>(std::max(threads, 1));
+    run_tasks(parts, threads, [&] {
+        return [&](std::size_t part) {
+            float* begin = array.values.get() + array.size * part / parts;
+            float* end = array.values.get() + array.size * (part + 1) / parts;
+            for (std::int64_t t = 0; t < times; ++t) negate_values({begin, end}, isa);
+        };
+    });
+}
+
+// FNV-1a over a value at a time: inputs of a run can be told from those of another.
+std::uint64_t mixed(std::uint64_t h, const Array& array) {
+    for (std::size_t i = 0; i < array.size; ++i) h = (h ^ std::bit_cast<std::uint32_t>(array.at(i))) * 1099511628211ULL;
+    return h;
+}
+
+}  // namespace
+
+void BenchInputs::Arrays::make_cotangents() {
+    if (d_out.size > 0) return;
+    d_out = Array(v.size, v.storage);
+    d_state = Array(initial_state.size);
+    Random random(k_cotangent_seed, 0);
+    for (Array* x : {&d_out, &d_state}) {
+        for (std::size_t i = 0; i < x->size; ++i) x->set(i, static_cast<float>(random.normal()));
+    }
+}
+
+double run_multiply_adds(std::size_t steps, int threads, Isa isa) {
+    const auto burst = isa == Isa::avx512 ? multiply_adds_avx512
+                       : isa == Isa::avx2 ? multiply_adds_avx2
+                                          : multiply_adds_scalar;
+    std::vector<double> done(static_cast<std::size_t>(std::max(threads, 1)));
+    run_tasks(done.size(), threads, [&] { return [&](std::size_t task) { done[task] = burst(steps); }; });
+    double sum = 0;
+    for (const double x : done) sum += x;
+    return sum;
+}
+
+void negate_values(std::span<float> values, Isa isa) {
+    const auto run = isa == Isa::avx512 ? negate_avx512 : isa == Isa::avx2 ? negate_avx2 : negate_scalar;
+    run(values.data(), values.size());
+}
+
+Result<BenchInputs> BenchInputs::make(const GdnDims& dims, std::uint64_t seed, Storage storage) {
+    GdnCase c;
+    c.name = "bench";
+    c.dims = dims;
+    c.seed = seed;
+    c.keys = KeyRecipe::unit;
+    c.state_scale = 0.1;
+    c.dtype = storage == Storage::bf16 ? DType::bf16 : DType::f32;
+    c.contract = {"l2norm=off", "head_map=interleaved"};
+    BenchInputs inputs;
+    inputs.m_arrays = std::make_shared<Arrays>();
+    Arrays& a = *inputs.m_arrays;
+    a.file = make_inputs(c);
+    a.dims = dims;
+    for (std::int64_t b = 0; b < dims.B; ++b) a.sequences.push_back({b * dims.T, (b + 1) * dims.T});
+    inputs.m_checksum = k_seed;
+    for (const auto& [name, array] : {std::pair<std::string_view, Array*>{"q", &a.q},
+                                      {"k", &a.k},
+                                      {"v", &a.v},
+                                      {"g", &a.g},
+                                      {"beta", &a.beta},
+                                      {"initial_state", &a.initial_state}}) {
+        const Tensor* tensor = a.file.find(name);
+        if (tensor == nullptr) return fail(ErrorKind::internal, fmt::format("no {} was generated", name));
+        const bool by_token = array == &a.q || array == &a.k || array == &a.v;
+        *array = Array(*tensor, by_token ? storage : Storage::f32);
+        inputs.m_checksum = mixed(inputs.m_checksum, *array);
+    }
+    a.out = Array(a.v.size, storage);
+    a.final_state = Array(a.initial_state.size);
+    return inputs;
+}
+
+Forward32 BenchInputs::forward() const {
+    const Arrays& a = *m_arrays;
+    Forward32 f;
+    f.dims = a.dims;
+    f.sequences = a.sequences;
+    f.q = a.q.read();
+    f.k = a.k.read();
+    f.v = a.v.read();
+    f.g = a.g.values.get();
+    f.beta = a.beta.values.get();
+    f.initial_state = a.initial_state.values.get();
+    f.out = a.out.stored();
+    f.final_state = a.final_state.values.get();
+    f.scale = 1 / std::sqrt(static_cast<float>(a.dims.dk));
+    f.phases = a.phases;
+    return f;
+}
+
+Backward32 BenchInputs::backward(int threads, Isa isa) {
+    Arrays& a = *m_arrays;
+    Backward32 b;
+    b.inputs = forward();
+    b.saves.segment_chunks = k_timed_segment;
+    if (a.u.size == 0) {
+        a.u = Array(a.v.size);
+        a.states = Array(segment_count(a.sequences, k_timed_segment) * (a.initial_state.size / a.sequences.size()));
+        a.make_cotangents();
+        const Array* like[] = {&a.q, &a.k, &a.v, &a.g, &a.beta, &a.initial_state};
+        const auto gradients = a.gradients();
+        for (std::size_t i = 0; i < gradients.size(); ++i) {
+            *gradients[i] = Array(like[i]->size, like[i]->storage);
+        }
+    }
+    b.saves.u = a.u.values.get();
+    b.saves.states = a.states.values.get();
+    b.d_out = a.d_out.read();
+    b.d_final_state = a.d_state.values.get();
+    b.dq = a.dq.stored();
+    b.dk = a.dk.stored();
+    b.dv = a.dv.stored();
+    b.dg = a.dg.values.get();
+    b.dbeta = a.dbeta.values.get();
+    b.d_initial_state = a.d_initial_state.values.get();
+    if (!a.saved) {
+        a.saved = true;
+        b.inputs.phases = nullptr;
+        saving_forward(b.inputs, b.saves, threads, isa);
+        b.inputs.phases = a.phases;
+    }
+    return b;
+}
+
+void BenchInputs::decode(int threads, Isa isa, bool deferred) {
+    Arrays& a = *m_arrays;
+    if (a.steps.empty()) {
+        for (std::int64_t t = 0; t < a.dims.T; ++t) {
+            a.steps.emplace_back();
+            for (std::int64_t b = 0; b < a.dims.B; ++b)
+                a.steps.back().push_back({b * a.dims.T + t, b * a.dims.T + t + 1});
+        }
+    }
+    Forward32 f = forward();
+    if (deferred) {
+        if (!a.cache || a.cache_isa != isa) a.cache.emplace(a.dims, HeadMap::interleaved, a.sequences.size(), isa);
+        a.cache_isa = isa;
+        a.cache->load(f.initial_state, threads);
+    } else {
+        std::copy_n(f.initial_state, a.final_state.size, f.final_state);
+        f.initial_state = f.final_state;
+    }
+    for (const auto& step : a.steps) {
+        f.sequences = step;
+        if (deferred) {
+            a.cache->step(f, threads);
+        } else {
+            decode_step(f, threads, isa);
+        }
+    }
+    if (deferred) a.cache->store(f.final_state, threads);
+}
+
+const TensorFile& BenchInputs::file() const { return m_arrays->file; }
+
+TensorFile BenchInputs::with_cotangents() const {
+    Arrays& a = *m_arrays;
+    a.make_cotangents();
+    const GdnDims& d = a.dims;
+    TensorFile file = a.file;
+    file.tensors.push_back({"d_out", a.d_out.tensor({d.B, d.T, d.Hv, d.dv})});
+    file.tensors.push_back({"d_final_state", a.d_state.tensor({d.B, d.Hv, d.dk, d.dv})});
+    return file;
+}
+
+void BenchInputs::scale_states(int threads, Isa isa) {
+    Arrays& a = *m_arrays;
+    if (a.scaled.size == 0) a.scaled = ones(a.initial_state.size);
+    negate(a.scaled, a.dims.T, threads, isa);
+}
+
+double BenchInputs::move_memory(int threads, Isa isa) {
+    Arrays& a = *m_arrays;
+    if (a.moved.size == 0) a.moved = ones(2 * (a.q.size + a.v.size + a.g.size + a.initial_state.size));
+    negate(a.moved, 1, threads, isa);
+    return 2.0 * sizeof(float) * static_cast<double>(a.moved.size);
+}
+
+void BenchInputs::set_phases(PhaseSums* phases) { m_arrays->phases = phases; }
+
+void BenchInputs::poison_outputs() {
+    std::vector<Array*> arrays = m_arrays->gradients();
+    arrays.push_back(&m_arrays->out);
+    arrays.push_back(&m_arrays->final_state);
+    for (Array* x : arrays) {
+        for (std::size_t i = 0; i < x->size; ++i) x->set(i, std::numeric_limits<float>::quiet_NaN());
+    }
+}
+
+std::uint64_t BenchInputs::gradients_checksum() const {
+    std::uint64_t sum = k_seed;
+    for (const Array* x : m_arrays->gradients()) sum = mixed(sum, *x);
+    return sum;
+}
+
+Result<double> BenchInputs::gradient_error(int threads) const {
+    Arrays& a = *m_arrays;
+    GDNCTL_TRY_ASSIGN(auto contract, resolve_contract("marin", a.file.metadata, {}));
+    GDNCTL_TRY_ASSIGN(const auto problem, read_problem(a.file, contract));
+    const GdnGradients truth = run_adjoint64(problem, contract.value, {a.d_out.wide(), a.d_state.wide()}, threads);
+    const std::vector<double>* exact[] = {&truth.dq, &truth.dk,    &truth.dv,
+                                          &truth.dg, &truth.dbeta, &truth.d_initial_state};
+    const auto rms = [](const std::vector<double>& x) {
+        double sum = 0;
+        for (const double value : x) sum += value * value;
+        return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(x.size(), 1)));
+    };
+    double worst = 0;
+    const auto got = a.gradients();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        std::vector<double> error = got[i]->wide();
+        for (std::size_t j = 0; j < error.size(); ++j) error[j] -= (*exact[i])[j];
+        const double size = exact[i] == &truth.dg ? std::max(rms(truth.dg), rms(truth.dbeta)) : rms(*exact[i]);
+        const double wrong = rms(error);
+        if (wrong == 0) continue;  // also where there is nothing, and nothing to compare with
+        const double budget = got[i]->storage == Storage::bf16 ? k_bf16_gradient_budget : k_gradient_budget;
+        const double relative = wrong / size / budget;
+        worst = std::max(worst, relative);
+        // NaN is the worst of all.
+        if (!std::isfinite(relative)) return HUGE_VAL;
+    }
+    return worst;
+}
+
+std::uint64_t BenchInputs::outputs_checksum() const {
+    const Arrays& a = *m_arrays;
+    return mixed(mixed(k_seed, a.out), a.final_state);
+}
+
+Result<GdnReference> BenchInputs::reference(int threads) const {
+    GDNCTL_TRY_ASSIGN(auto contract, resolve_contract("marin", m_arrays->file.metadata, {}));
+    GDNCTL_TRY_ASSIGN(auto problem, read_problem(m_arrays->file, contract));
+    return make_reference(std::move(problem), std::move(contract), threads);
+}
+
+TensorFile BenchInputs::outputs(const GdnReference& reference) const {
+    const Arrays& a = *m_arrays;
+    GdnOutputs outputs;
+    outputs.out = a.out.wide();
+    outputs.final_state = a.final_state.wide();
+    return outputs_file(reference.problem, reference.contract.value, outputs,
+                        a.out.storage == Storage::bf16 ? DType::bf16 : DType::f32, DType::f32);
+}
+
+}  // namespace gdnctl::oracle

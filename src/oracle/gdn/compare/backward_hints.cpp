@@ -1,0 +1,300 @@
+// Known mistakes of backward passes: each recomputes the gradients as the mistaken kernel would have them.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/compare/backward.h"
+#include "oracle/gdn/compare/backward_keys.h"
+#include "oracle/gdn/compare/lane.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+class BackwardSearch {
+public:
+    BackwardSearch(const GdnReference& r, const std::vector<GradientEvidence>& all, int threads)
+        : m_r(r), m_b(*r.backward), m_all(all), m_threads(threads) {
+        for (const GradientEvidence& g : all) {
+            if (g.wrong) m_wrong.push_back(&g);
+        }
+    }
+
+    Diagnosis run() {
+        whole_passes();
+        match_scaled_gradients(m_r.problem, m_all, m_hints);
+        for (const GradientEvidence* g : m_wrong) {
+            match_rounding(g->evidence, g->truth->canonical, m_hints);
+            if (g->truth->canonical == "dg") gates(*g);
+            if (g->truth->canonical == "dbeta") betas(*g);
+            if (g->truth->canonical == "dv") values(*g);
+            if (g->truth->canonical == "d_initial_state") states(*g);
+        }
+        KeyGradients keys(m_r, wrong("dq"), wrong("dk"), m_threads);
+        keys.match(m_hints);
+        Diagnosis d;
+        std::stable_sort(m_hints.begin(), m_hints.end(),
+                         [](const Hint& a, const Hint& b) { return a.improvement > b.improvement; });
+        const double best = m_hints.empty() ? 0 : m_hints.front().improvement;
+        std::erase_if(m_hints, [&](const Hint& h) { return h.improvement < best / 10 && h.improvement < 1000; });
+        for (const Hint& h : m_hints) {
+            if (std::find(d.stages.begin(), d.stages.end(), h.stage) == d.stages.end()) d.stages.push_back(h.stage);
+        }
+        d.hints = m_hints;
+        if (d.hints.empty()) by_tensor(d, keys);
+        d.stage = d.stages.front();
+        return d;
+    }
+
+private:
+    const GradientEvidence* wrong(std::string_view name) const {
+        for (const GradientEvidence* g : m_wrong) {
+            if (g->truth->canonical == name) return g;
+        }
+        return nullptr;
+    }
+
+    void offer(const GradientEvidence& g, std::string stage, const std::string& text,
+               const std::vector<double>& other) {
+        offer_gradient(g, std::move(stage), text, other, m_hints);
+    }
+
+    static const std::vector<double>& values_of(const GdnGradients& g, std::string_view name) {
+        if (name == "dq") return g.dq;
+        if (name == "dk") return g.dk;
+        if (name == "dv") return g.dv;
+        if (name == "dg") return g.dg;
+        if (name == "dbeta") return g.dbeta;
+        if (name == "d_a" || name == "d_alpha") return g.d_gate;
+        if (name == "d_b") return g.d_logit;
+        if (name == "d_A_log") return g.dA_log;
+        return name == "d_dt_bias" ? g.ddt_bias : g.d_initial_state;
+    }
+
+    // A mistake that changes the whole pass must explain every wrong tensor, and none that is right.
+    void offer_pass(std::string stage, const std::string& text, const GdnProblem& p, const GdnContract& c,
+                    const GdnCotangents& cotangents) {
+        const GdnGradients other = run_adjoint64(p, c, cotangents, m_threads);
+        double least = HUGE_VAL;
+        for (const GradientEvidence& g : m_all) {
+            const auto& values = values_of(other, g.truth->canonical);
+            if (g.wrong) {
+                const double better = gain_under(g, values);
+                if (better == 0) return;
+                least = std::min(least, better);
+            } else if (rms_difference(*g.evidence.got, values) > honest_error(g)) {
+                return;
+            }
+        }
+        m_hints.push_back({std::move(stage), "matches if " + text, least});
+    }
+
+    void whole_passes() {
+        if (m_wrong.size() < 2 && wrong("d_initial_state") == nullptr && wrong("dq") == nullptr) return;
+        const GdnContract& c = m_r.contract.value;
+        GdnCotangents none = m_b.cotangents;
+        if (!none.d_final_state.empty()) {
+            none.d_final_state.clear();
+            offer_pass("bwd_shared", "the gradient of the final state is ignored", m_r.problem, c, none);
+        }
+        GdnCotangents no_out = m_b.cotangents;
+        std::fill(no_out.d_out.begin(), no_out.d_out.end(), 0.0);
+        offer_pass("bwd_shared", "the gradient of out is ignored", m_r.problem, c, no_out);
+        GdnCotangents ones = m_b.cotangents;
+        std::fill(ones.d_out.begin(), ones.d_out.end(), 1.0);
+        offer_pass("bwd_shared", "the gradient of out is taken for 1 throughout", m_r.problem, c, ones);
+        if (!m_r.problem.initial_state.empty()) {
+            GdnProblem p = m_r.problem;
+            p.initial_state.clear();
+            offer_pass("bwd_shared", "the forward pass is recomputed without the initial state", p, c, m_b.cotangents);
+        }
+        GdnContract scaled = c;
+        const double dk = static_cast<double>(m_r.problem.dims.dk);
+        for (const double factor : {std::sqrt(dk), 1 / std::sqrt(dk)}) {
+            scaled.scale = c.scale.value_or(1 / std::sqrt(dk)) * factor;
+            offer_pass("bwd_shared",
+                       factor > 1 ? "the backward pass lacks the scale" : "the backward pass has the scale twice",
+                       m_r.problem, scaled, m_b.cotangents);
+        }
+        cut_passes();
+    }
+
+    void cut_passes() {
+        const GdnContract& c = m_r.contract.value;
+        if (m_r.problem.sequences.size() < 2 && m_r.problem.rows() <= m_r.contract.value.chunk) return;
+        GdnProblem cut = m_r.problem;  // every chunk a sequence of its own: nothing flows back between chunks
+        if (cut.initial_state.empty() && m_b.cotangents.d_final_state.empty()) {
+            cut.sequences.clear();
+            for (const GdnSequence& s : m_r.problem.sequences) {
+                for (std::int64_t row = s.begin; row < s.end; row += c.chunk)
+                    cut.sequences.push_back({row, std::min(s.end, row + c.chunk)});
+            }
+            offer_pass("bwd_shared", "the state's gradient is not carried between chunks, and neither is the state",
+                       cut, c, m_b.cotangents);
+        }
+    }
+
+    // dg from its parts: dc_i = dg_i - dg_{i+1} inside a chunk.
+    void gates(const GradientEvidence& g) {
+        const GdnProblem& p = m_r.problem;
+        const auto heads = static_cast<std::size_t>(p.dims.Hv);
+        const auto chunk = static_cast<std::size_t>(m_r.contract.value.chunk);
+        const auto& dg = g.truth->want;
+        const auto over_chunks = [&](const std::function<void(std::vector<double>&)>& change) {
+            std::vector<double> other = dg;
+            for (const GdnSequence& s : p.sequences) {
+                const auto begin = static_cast<std::size_t>(s.begin);
+                const auto end = static_cast<std::size_t>(s.end);
+                for (std::size_t first = begin; first < end; first += chunk) {
+                    const std::size_t rows = std::min(chunk, end - first);
+                    for (std::size_t h = 0; h < heads; ++h) {
+                        std::vector<double> dc(rows);
+                        for (std::size_t i = 0; i < rows; ++i) {
+                            const double next = i + 1 < rows ? dg[(first + i + 1) * heads + h] : 0;
+                            dc[i] = dg[(first + i) * heads + h] - next;
+                        }
+                        change(dc);
+                        for (std::size_t i = 0; i < rows; ++i) other[(first + i) * heads + h] = dc[i];
+                    }
+                }
+            }
+            return other;
+        };
+        offer(g, "dg", "the reverse sum over the chunk is missing in dg", over_chunks([](std::vector<double>&) {}));
+        offer(g, "dg", "dg is summed forwards over the chunk instead of backwards",
+              over_chunks([](std::vector<double>& dc) {
+                  for (std::size_t i = 1; i < dc.size(); ++i) dc[i] += dc[i - 1];
+              }));
+        offer(g, "dg", "the reverse sum of dg is exclusive", over_chunks([](std::vector<double>& dc) {
+                  double sum = 0;
+                  for (std::size_t i = dc.size(); i-- > 0;) {
+                      const double own = dc[i];
+                      dc[i] = sum;
+                      sum += own;
+                  }
+              }));
+        offer(g, "dg", "dg lacks what the last row of each chunk gets (the state's decay)",
+              over_chunks([](std::vector<double>& dc) {
+                  dc.back() = 0;
+                  for (std::size_t i = dc.size() - 1; i-- > 0;) dc[i] += dc[i + 1];
+              }));
+        gate_kinds(g);
+    }
+
+    void gate_kinds(const GradientEvidence& g) {
+        const GdnProblem& p = m_r.problem;
+        const auto heads = static_cast<std::size_t>(p.dims.Hv);
+        const auto& dg = g.truth->want;
+        std::vector<double> alpha = dg;
+        const GdnGradients& all = m_b.gradients;
+        offer(g, "dg", "dg is the gradient of the gate as given", all.d_gate);
+        LaneInputs lane_gates;
+        for (std::size_t h = 0; h < heads; ++h) {
+            lane_gates.dk = 1;
+            lane_gates.gate.clear();
+            for (std::size_t row = 0; row < dg.size() / heads; ++row)
+                lane_gates.gate.push_back(p.gate[row * heads + h]);
+            if (!p.A_log.empty()) lane_gates.A_log = p.A_log[h];
+            if (!p.dt_bias.empty()) lane_gates.dt_bias = p.dt_bias[h];
+            const Lane lane = prepare_lane(lane_gates, m_r.contract.value);
+            for (std::size_t row = 0; row < lane.gate.size(); ++row) alpha[row * heads + h] /= std::exp(lane.gate[row]);
+        }
+        offer(g, "dg", "dg is the gradient of alpha = exp(g)", alpha);
+    }
+
+    void betas(const GradientEvidence& g) {
+        offer(g, "dbeta", "dbeta is the gradient of the logit", m_b.gradients.d_logit);
+        std::vector<double> other = g.truth->want;
+        for (std::size_t i = 0; i < other.size(); ++i) other[i] *= m_r.problem.beta[i];
+        offer(g, "dbeta", "dbeta is multiplied by beta", other);
+    }
+
+    void values(const GradientEvidence& g) {
+        if (m_r.contract.value.beta_kind != BetaKind::prob) return;
+        const auto dv = static_cast<std::size_t>(m_r.problem.dims.dv);
+        for (const bool twice : {false, true}) {
+            std::vector<double> other = g.truth->want;
+            for (std::size_t i = 0; i < other.size(); ++i) {
+                const double beta = m_r.problem.beta[i / dv];
+                other[i] = twice ? other[i] * beta : beta == 0 ? other[i] : other[i] / beta;
+            }
+            offer(g, "dv", twice ? "dv is multiplied by beta twice" : "dv is not multiplied by beta", other);
+        }
+    }
+
+    void states(const GradientEvidence& g) {
+        const GdnDims& d = m_r.problem.dims;
+        offer(g, "dS0", "the initial state's gradient is transposed",
+              to_layout(g.truth->want, d, StateLayout::value_key));
+        if (!m_b.cotangents.d_final_state.empty()) {
+            offer(g, "dS0", "the final state's gradient is returned as the initial state's",
+                  m_b.cotangents.d_final_state);
+        }
+    }
+
+    // Rows that are wrong and hold nothing but zeros.
+    static std::size_t zero_rows(const GradientEvidence& g) {
+        const Groups& groups = g.truth->groups;
+        std::size_t rows = 0;
+        for (std::size_t run = 0; run < groups.of_run.size(); ++run) {
+            const double allowed = k_ok_band * g.evidence.budgets[groups.of_run[run]].max_abs;
+            bool zero = true;
+            bool wrong = false;
+            for (std::size_t i = run * groups.width; i < (run + 1) * groups.width; ++i) {
+                zero = zero && (*g.evidence.got)[i] == 0;
+                wrong = wrong || std::fabs((*g.evidence.want)[i]) > allowed;
+            }
+            rows += zero && wrong ? 1 : 0;
+        }
+        return rows;
+    }
+
+    void by_tensor(Diagnosis& d, KeyGradients& keys) const {
+        const auto is_key = [](const GradientEvidence* g) {
+            return g->truth->canonical == "dq" || g->truth->canonical == "dk";
+        };
+        if (std::all_of(m_wrong.begin(), m_wrong.end(), is_key)) {
+            if (auto chained = keys.explain()) {
+                d = std::move(*chained);
+                return;
+            }
+        }
+        std::string names;
+        for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
+        for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of_gradient(g->truth->canonical));
+        d.stages.insert(m_wrong.size() == 1 ? d.stages.end() : d.stages.begin(), "bwd_shared");
+        for (const GradientEvidence* g : m_wrong) {
+            if (const std::size_t rows = zero_rows(*g); rows > 0) {
+                d.hints.push_back(
+                    {d.stages.front(),
+                     fmt::format("{} is exactly 0 in {} row{}: consistent with rows that were never written",
+                                 g->truth->canonical, rows, rows == 1 ? "" : "s"),
+                     1});
+            }
+        }
+        d.hints.push_back(
+            {d.stages.front(), fmt::format("{} wrong and no other gradient: no known mistake explains it", names), 1});
+    }
+
+    const GdnReference& m_r;
+    const GdnBackward& m_b;
+    const std::vector<GradientEvidence>& m_all;
+    int m_threads;
+    std::vector<const GradientEvidence*> m_wrong;
+    std::vector<Hint> m_hints;
+};
+
+}  // namespace
+
+Diagnosis diagnose_backward(const GdnReference& r, const std::vector<GradientEvidence>& all, bool in_sequence,
+                            int threads) {
+    const std::string outside = in_sequence ? std::string() : written_outside(r, all);
+    if (!outside.empty()) {
+        return {"padding", {"padding"}, {{"padding", "rows outside every sequence are written in " + outside, 1}}};
+    }
+    return BackwardSearch(r, all, threads).run();
+}
+
+}  // namespace gdnctl::oracle

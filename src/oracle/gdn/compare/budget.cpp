@@ -1,0 +1,310 @@
+// The error budget: what honest arithmetic of the contract's kind is off by on exactly these inputs, measured.
+//
+// Two measurements do not involve the chunked kernel: the fp32 recurrence, and the fp64 recurrence on inputs moved by
+// one unit roundoff (the problem's condition). The chunked kernel's own error counts on top, because chunked forms are
+// honestly worse where gates are large; but only up to a multiple of the others, so that a defect in our chunked kernel
+// cannot widen the budget that it is judged by.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/compare/condition.h"
+#include "oracle/gdn/compare/gate_sums.h"
+#include "oracle/gdn/compare/groups.h"
+#include "oracle/gdn/compare/local.h"
+#include "oracle/gdn/compare/perturb.h"
+#include "oracle/gdn/kernels/chunk_rounded.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/simd/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// How much larger than the other measurements the chunked kernel's error may count. Seen honestly: 23 (repeated keys
+// with beta = 2).
+constexpr double k_chunk_allowance = 30;
+// What the problem's condition may count for where the fp32 recurrence leaves fp32's range and measures nothing.
+constexpr double k_condition_allowance = 4;
+// Growth of the state beyond what the inputs' size explains, from which on nothing can be judged.
+constexpr double k_growth_limit = 1e6;
+// Relative error of honest arithmetic from which on a comparison says nothing.
+constexpr double k_condition_limit = 0.3;
+// Our chunked kernel substitutes; others multiply by (I + M)^-1, and lose more the larger that is. Seen on one key with
+// beta = 2, where its norm is twice the chunk's length: levanter's chunks of 64 are 4.9 times beyond the budget. From
+// this norm on, and where roundoffs add up to this many, so much more is granted.
+constexpr double k_large_inverse = 32;
+constexpr double k_many_roundoffs = 32;
+constexpr double k_most_widening = 4;
+// Every token multiplies the whole state by one rounded decay: an error that all its elements share and that walks with
+// the square root of the tokens. By chance our own recurrence ends such a walk near 0. Seen honestly, with exp() of
+// NumPy, which is off by up to 2 roundoffs: 2.8 times the square root of 130 tokens.
+constexpr double k_decay_walk = 1;
+// How far from the usual one a group's relative error may be to speak for others.
+constexpr double k_unusual = 8;
+
+GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract, double amount, int threads) {
+    GdnProblem moved = problem;
+    std::uint64_t salt = 1;
+    for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state}) {
+        perturb(*values, amount, salt++);
+    }
+    return run_recurrent64(moved, contract, threads);
+}
+
+// Largest |cumulative gate| inside a chunk, for each (sequence, value head): fp32 sums lose that much times 2^-24.
+std::vector<double> largest_gate_sums(const GdnProblem& p, const GdnContract& c) {
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const std::vector<double> gates = log_gates(p, c);
+    std::vector<double> largest(p.sequences.size() * heads, 0);
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            double sum = 0;
+            const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
+            for (std::size_t row = begin; row < static_cast<std::size_t>(p.sequences[n].end); ++row) {
+                const double gate = gates[row * heads + h];
+                const bool restart = (row - begin) % static_cast<std::size_t>(c.chunk) == 0 || !(gate > -2e4);
+                sum = restart ? 0 : sum;
+                if (std::fabs(gate) < 2e4) sum += gate;
+                largest[n * heads + h] = std::max(largest[n * heads + h], std::fabs(sum));
+            }
+        }
+    }
+    return largest;
+}
+
+// The orders in which gates may be summed in 16 bits, where the contract has that.
+std::vector<SumOrder> narrow_orders(const GdnProblem& problem, const GdnContract& contract) {
+    if (!sums_narrow(problem, contract)) return {};
+    return {SumOrder::one_by_one, SumOrder::blocks_of_16, SumOrder::pairs};
+}
+
+GdnOutputs run_summed(const GdnProblem& problem, const GdnContract& contract, SumOrder order, int threads) {
+    GdnContract log = contract;
+    log.g_kind = GateKind::log;
+    return run_recurrent64(with_narrow_sums(problem, contract, order), log, threads);
+}
+
+void keep_larger(std::vector<GroupSums>& kept, const std::vector<GroupSums>& other) {
+    for (std::size_t g = 0; g < kept.size(); ++g) {
+        kept[g].error_squares = std::max(kept[g].error_squares, other[g].error_squares);
+        kept[g].max_error = std::max(kept[g].max_error, other[g].max_error);
+    }
+}
+
+void keep_larger(std::vector<float>& kept, const std::vector<float>& other) {
+    for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = std::max(kept[i], other[i]);
+}
+
+struct Measured {
+    std::vector<GroupSums> base_a, base_b, chunk_a, chunk_b;
+};
+
+// `lost`: of the state by group, where decays fall below fp32's range. `ages`: by group, as in LocalSizes.
+TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff,
+                     const std::vector<double>& lost_states, const std::vector<double>& ages) {
+    const std::size_t count = m.base_a.size();
+    const auto lost_of = [&](std::size_t g) {
+        return std::max(k_smallest, g < lost_states.size() ? lost_states[g] : 0);
+    };
+    TensorBudget budget;
+    budget.groups.resize(count);
+    double error_squares = 0;
+    double truth_squares = 0;
+    for (std::size_t g = 0; g < count; ++g) {
+        const GroupSums& truth = m.base_a[g];
+        const double gate_loss = g < gate_sums.size() ? k_fp32_roundoff * gate_sums[g] : 0;
+        const auto bounded = [&](double base, double chunk, double size) {
+            return std::max(base, std::min(chunk, k_chunk_allowance * (base + (roundoff + gate_loss) * size)));
+        };
+        const double condition = m.base_a[g].unmeasured > 0 ? k_condition_allowance : 1;
+        GroupBudget& b = budget.groups[g];
+        b.rms = bounded(std::max(m.base_a[g].error_rms(), condition * m.base_b[g].error_rms()),
+                        std::max(m.chunk_a[g].error_rms(), m.chunk_b[g].error_rms()), truth.truth_rms());
+        b.max_abs = bounded(std::max(m.base_a[g].max_error, condition * m.base_b[g].max_error),
+                            std::max(m.chunk_a[g].max_error, m.chunk_b[g].max_error), truth.max_truth);
+        // A result that fp32 cannot hold is flushed to 0 by honest arithmetic: that is no sign of a bad condition.
+        if (b.rms > lost_of(g)) error_squares += b.rms * b.rms * static_cast<double>(truth.count);
+        truth_squares += truth.truth_squares;
+    }
+    budget.relative = truth_squares > 0 ? std::sqrt(error_squares / truth_squares) : 0;
+    // A small group gets at least what is usual; two roundoffs are always granted, and where the truth is exactly 0 a
+    // trace of what surrounds it.
+    std::vector<GroupSize> sizes;
+    for (const GroupSums& truth : m.base_a) sizes.push_back({truth.truth_rms(), truth.max_truth, truth.count});
+    const GroupBudget usual = usual_relative(budget.groups, sizes);
+    for (std::size_t g = 0; g < count; ++g) {
+        const GroupSums& truth = m.base_a[g];
+        const double trace = 8 * lost_of(g) + 0x1p-40 * truth.max_truth;
+        GroupBudget& b = budget.groups[g];
+        if (truth.count < k_small_group) {
+            b.rms = std::max(b.rms, usual.rms * truth.truth_rms());
+            b.max_abs = std::max(b.max_abs, usual.max_abs * truth.max_truth);
+        }
+        const double walk = g < ages.size() ? k_decay_walk * k_fp32_roundoff * std::sqrt(ages[g]) : 0;
+        b.rms = std::max({b.rms, std::max(2 * roundoff, walk) * truth.truth_rms(), trace});
+        b.max_abs = std::max({b.max_abs, std::max(4 * roundoff, 2 * walk) * truth.max_truth, trace});
+    }
+    budget.relative = std::max(budget.relative, 2 * roundoff);
+    return budget;
+}
+
+double largest(const std::vector<double>& values) {
+    double m = 0;
+    for (const double x : values) m = std::max(m, std::fabs(x));
+    return m;
+}
+
+// Largest |state| over what one write to an empty state, or the initial state, explains.
+double growth_of(const GdnReference& r) {
+    const bool normalised = r.contract.value.l2norm != L2Norm::off;
+    const double key = normalised ? 1 : largest(r.problem.k) * std::sqrt(static_cast<double>(r.problem.dims.dk));
+    const bool logits = r.contract.value.beta_kind != BetaKind::prob;
+    const double write = logits ? 1 : std::max(1.0, largest(r.problem.beta));
+    const double explained = std::max(largest(r.problem.initial_state), largest(r.problem.v) * key * write);
+    return explained > 0 ? r.truth.max_abs_state / explained : 0;
+}
+
+// Why no tensor can be judged.
+std::string why_unstable(const GdnReference& r) {
+    const auto unusable = [](double x) {
+        return !(std::fabs(x) <= static_cast<double>(std::numeric_limits<float>::max()));
+    };
+    if (std::any_of(r.truth.out.begin(), r.truth.out.end(), unusable) ||
+        std::any_of(r.truth.final_state.begin(), r.truth.final_state.end(), unusable)) {
+        return "the exact result is not finite in fp32";
+    }
+    if (r.growth > k_growth_limit) {
+        return fmt::format("the state grows {:.1e} times beyond the size of its inputs", r.growth);
+    }
+    return {};
+}
+
+std::string why_ill_conditioned(const GdnReference& r) {
+    const double relative = std::max(r.out.relative, r.final_state.relative);
+    if (can_judge(r.out) && can_judge(r.final_state)) return {};
+    return fmt::format("honest arithmetic is off by {:.0f} % on these inputs", 100 * relative);
+}
+
+// `truth` and `budgets` by (sequence, value head).
+std::vector<double> widening_of(const GdnReference& r, const std::vector<GroupSums>& truth,
+                                const std::vector<GroupBudget>& budgets, double roundoff, int threads) {
+    const std::size_t count = r.problem.sequences.size() * static_cast<std::size_t>(r.problem.dims.Hv);
+    std::vector<std::size_t> lanes;
+    for (std::size_t lane = 0; lane < count; ++lane) {
+        if (budgets[lane].rms > k_many_roundoffs * roundoff * truth[lane].truth_rms()) lanes.push_back(lane);
+    }
+    const std::vector<double> norms = inverse_norms(r.problem, r.contract.value, lanes, threads);
+    std::vector<double> widening(count, 1);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+        widening[lanes[i]] = std::clamp(norms[i] / k_large_inverse, 1.0, k_most_widening);
+    }
+    return widening;
+}
+
+}  // namespace
+
+GroupBudget usual_relative(const std::vector<GroupBudget>& budgets, const std::vector<GroupSize>& sizes) {
+    // Of two groups the better one is usual: an extreme value in one head is no excuse for the other.
+    const auto relative = [&](std::size_t g) { return budgets[g].rms / sizes[g].rms; };
+    std::vector<std::size_t> groups;
+    for (std::size_t g = 0; g < sizes.size(); ++g) {
+        if (sizes[g].rms > 0) groups.push_back(g);
+    }
+    if (groups.empty()) return {};
+    const auto middle = groups.begin() + static_cast<std::ptrdiff_t>((groups.size() - 1) / 2);
+    std::nth_element(groups.begin(), middle, groups.end(),
+                     [&](std::size_t a, std::size_t b) { return relative(a) < relative(b); });
+    const double limit = k_unusual * relative(*middle);
+    double error_squares = 0, squares = 0, max_error = 0, largest = 0;
+    for (const std::size_t g : groups) {
+        if (relative(g) > limit) continue;
+        const auto count = static_cast<double>(sizes[g].count);
+        error_squares += budgets[g].rms * budgets[g].rms * count;
+        squares += sizes[g].rms * sizes[g].rms * count;
+        max_error = std::max(max_error, budgets[g].max_abs);
+        largest = std::max(largest, sizes[g].largest);
+    }
+    return {squares > 0 ? std::sqrt(error_squares / squares) : 0, largest > 0 ? max_error / largest : 0};
+}
+
+bool can_judge(const TensorBudget& budget) { return budget.relative <= k_condition_limit; }
+
+void widen(TensorBudget& budget, const std::vector<double>& widening, bool by_value_head) {
+    if (widening.empty()) return;
+    const double most = *std::max_element(widening.begin(), widening.end());
+    for (std::size_t g = 0; g < budget.groups.size(); ++g) {
+        const double factor = by_value_head && g < widening.size() ? widening[g] : most;
+        budget.groups[g].rms *= factor;
+        budget.groups[g].max_abs *= factor;
+    }
+}
+
+GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int threads) {
+    GdnReference r{std::move(problem), std::move(contract), {}, {}, {}, nullptr, 0, {}, {}};
+    const GdnContract& c = r.contract.value;
+    const double roundoff = roundoff_of(c);
+    r.truth = run_recurrent64(r.problem, c, threads);
+    r.growth = growth_of(r);
+
+    const Groups out = groups_of_out(r.problem);
+    const Groups state = groups_of_state(r.problem);
+    Measured for_out;
+    Measured for_state;
+    const LocalSizes sizes = local_sizes(r.problem, c, threads);
+    LocalMeasured local;
+    // Side by side, because in each some work is a single thread's: conversions, sums. The longest first.
+    const int inside = (threads + 3) / 4;
+    const auto measure = [&](std::size_t which) {
+        using Slot = std::vector<GroupSums> Measured::*;
+        using Local = LocalErrors LocalMeasured::*;
+        const auto [slot, here, run] = [&]() -> std::tuple<Slot, Local, GdnOutputs> {
+            switch (which) {
+                case 0:
+                    return {&Measured::base_b, &LocalMeasured::base_b, run_perturbed(r.problem, c, roundoff, inside)};
+                case 1: return {&Measured::base_a, &LocalMeasured::base_a, run_recurrent32(r.problem, c, inside)};
+                case 2:
+                    return {&Measured::chunk_a, &LocalMeasured::chunk_a,
+                            c.state_dtype == StateDType::bf16_token
+                                ? run_recurrent_rounded(r.problem, c, inside)
+                                : run_chunk32(r.problem, c, {c.chunk, GateSum::fp32, c.matmul}, inside)};
+                default: break;
+            }
+            const ChunkOptions exact_sums{c.chunk, GateSum::fp64_with_resets, c.matmul};
+            return {&Measured::chunk_b, &LocalMeasured::chunk_b, run_chunk32(r.problem, c, exact_sums, inside)};
+        }();
+        constexpr NotFinite unmeasured = NotFinite::is_unmeasured;
+        for_out.*slot = sum_groups(out, run.out, r.truth.out, inside, unmeasured);
+        for_state.*slot = sum_groups(state, run.final_state, r.truth.final_state, inside, unmeasured);
+        local.*here = local_errors(r.problem, sizes, run, r.truth, inside);
+    };
+    run_tasks(4, threads,
+              [&] { return [&](std::size_t task) { measure(c.matmul == Matmul::f32 ? task : 3 - task); }; });
+    for (const SumOrder order : narrow_orders(r.problem, c)) {
+        const GdnOutputs run = run_summed(r.problem, c, order, threads);
+        keep_larger(for_out.base_b, sum_groups(out, run.out, r.truth.out, threads, NotFinite::is_unmeasured));
+        keep_larger(for_state.base_b,
+                    sum_groups(state, run.final_state, r.truth.final_state, threads, NotFinite::is_unmeasured));
+        const LocalErrors errors = local_errors(r.problem, sizes, run, r.truth, threads);
+        keep_larger(local.base_b.out, errors.out);
+        keep_larger(local.base_b.state, errors.state);
+    }
+    const std::vector<double> gate_sums = largest_gate_sums(r.problem, c);
+    r.out = combine(for_out, gate_sums, roundoff, sizes.largest_lost, sizes.out_age);
+    r.final_state = combine(for_state, gate_sums, roundoff, sizes.finally_lost, sizes.state_age);
+    r.unstable_reason = why_unstable(r);
+    r.ill_conditioned = r.unstable_reason.empty() && !(can_judge(r.out) && can_judge(r.final_state));
+    if (r.ill_conditioned) r.unstable_reason = why_ill_conditioned(r);
+    r.widening = widening_of(r, for_out.base_a, r.out.groups, roundoff, threads);
+    widen(r.out, r.widening, true);
+    widen(r.final_state, r.widening, true);
+    grant_locally(r.problem, c, local, sizes, r.widening, k_chunk_allowance, r.out, r.final_state);
+    return r;
+}
+
+}  // namespace gdnctl::oracle

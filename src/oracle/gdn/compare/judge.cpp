@@ -1,0 +1,326 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/compare/backward.h"
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/compare/groups.h"
+#include "oracle/gdn/compare/localise.h"
+#include "oracle/gdn/compare/metrics.h"
+#include "oracle/gdn/compare/scores.h"
+#include "oracle/gdn/compare/unjudged.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// Values that are stored wider than they are: out as the contract says, and a gradient whose values are all exact in
+// the 16 bits of its input, or of out.
+DType judged_dtype(const Tensor& tensor, std::string_view canonical, const std::vector<double>& got,
+                   const GdnReference& r) {
+    if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return tensor.dtype;
+    const DType out = out_dtype_of(r.contract.value, r.problem);
+    if (canonical == "out") return out;
+    const GradientTruth* gradient = r.backward ? r.backward->find(canonical) : nullptr;
+    if (gradient == nullptr) return DType::f32;
+    for (const DType dtype : {gradient->input, out}) {
+        if ((dtype == DType::bf16 || dtype == DType::f16) && held_by(got, dtype)) return dtype;
+    }
+    return DType::f32;
+}
+
+Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report, const GdnReference& r) {
+    Worst w;
+    w.tensor = report.name;
+    w.got = pair.got[element];
+    w.want = (*pair.want)[element];
+    const GdnDims& d = r.problem.dims;
+    const bool state = report.canonical == "final_state" || report.canonical == "d_initial_state";
+    const GradientTruth* gradient = r.backward ? r.backward->find(report.canonical) : nullptr;
+    w.axes = gradient != nullptr ? std::string(gradient->axes) : "b,t,h,v";
+    if (state) w.axes = r.problem.has_cu_seqlens ? "n,h,k,v" : "b,h,k,v";
+    const Shape axes = state                 ? state_shape(r.problem, StateLayout::key_value)
+                       : w.axes == "h"       ? Shape{d.Hv}
+                       : w.axes == "b,t,h"   ? Shape{d.B, d.T, d.Hv}
+                       : w.axes == "b,t,h,k" ? Shape{d.B, d.T, d.Hk, d.dk}
+                                             : Shape{d.B, d.T, d.Hv, d.dv};
+    auto rest = static_cast<std::int64_t>(element);
+    w.index.resize(axes.size());
+    for (std::size_t axis = axes.size(); axis-- > 0;) {
+        w.index[axis] = rest % axes[axis];
+        rest /= axes[axis];
+    }
+    if (!state && w.axes != "h" && r.problem.packed) {
+        w.index.erase(w.index.begin());
+        w.axes = w.axes.substr(2);
+    }
+    if (state && r.contract.value.state_layout == StateLayout::value_key) {
+        std::swap(w.index[2], w.index[3]);
+        w.axes = r.problem.has_cu_seqlens ? "n,h,v,k" : "b,h,v,k";
+    }
+    return w;
+}
+
+Verdict verdict_by_budget(const TensorReport& t) {
+    if (!(t.error_over_budget <= k_wrong_band)) return Verdict::wrong;
+    return t.error_over_budget <= k_ok_band ? Verdict::ok : Verdict::suspect;
+}
+
+Status check_tensor(const NamedTensor& entry, const Shape& expected) {
+    const Tensor& tensor = entry.tensor;
+    if (tensor.shape == expected && is_floating(tensor.dtype)) return {};
+    return fail(ErrorKind::bad_input,
+                fmt::format("tensor '{}': expected {} {}, got {} {}", entry.name, text_of(expected),
+                            is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32", text_of(tensor.shape),
+                            name_of(tensor.dtype)));
+}
+
+Result<Pair> pair_up(const NamedTensor& entry, std::string_view canonical, const GdnReference& r) {
+    const bool out = canonical == "out";
+    const bool state = canonical == "final_state" || canonical == "d_initial_state";
+    const StateLayout layout = r.contract.value.state_layout;
+    const GradientTruth* gradient = out || canonical == "final_state" ? nullptr : r.backward->find(canonical);
+    GDNCTL_TRY(check_tensor(entry, gradient != nullptr ? gradient->shape
+                                   : out               ? out_shape(r.problem)
+                                                       : state_shape(r.problem, layout)));
+    Pair pair;
+    pair.got = to_f64(entry.tensor);
+    if (state && layout == StateLayout::value_key) {
+        GdnDims swapped = r.problem.dims;
+        std::swap(swapped.dk, swapped.dv);
+        pair.got = to_layout(pair.got, swapped, StateLayout::value_key);
+    }
+    pair.want = gradient != nullptr ? &gradient->want : out ? &r.truth.out : &r.truth.final_state;
+    pair.budget = gradient != nullptr ? &gradient->budget : out ? &r.out : &r.final_state;
+    pair.groups = gradient != nullptr ? gradient->groups : out ? groups_of_out(r.problem) : groups_of_state(r.problem);
+    return pair;
+}
+
+// `pair` and `evidence` are what the report was made from.
+Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view canonical, const GdnReference& r,
+                                  const CompareOptions& options, Pair& pair, Evidence& evidence) {
+    GDNCTL_TRY_ASSIGN(pair, pair_up(entry, canonical, r));
+    TensorReport report;
+    report.name = entry.name;
+    report.canonical = canonical;
+    report.shape = entry.tensor.shape;
+    report.stored = entry.tensor.dtype;
+    report.judged = judged_dtype(entry.tensor, canonical, pair.got, r);
+    pair.judged = report.judged;
+    const auto budgets = with_output_rounding(pair, options.threads);
+    measure(pair.got, *pair.want, {options.rtol.value_or(1e-4), options.atol.value_or(1e-4)}, report, options.threads);
+    report.budget_relative = pair.budget->relative;
+    report.local_error_over_budget = local_error_over_budget(pair, options.threads);
+    report.error_over_budget =
+        std::max(error_over_budget(pair, budgets, options.threads), report.local_error_over_budget);
+    report.by_budget = verdict_by_budget(report);
+    report.verdict = !options.rtol ? report.by_budget : report.numpy_rule.count > 0 ? Verdict::wrong : Verdict::ok;
+    report.beyond_range = static_cast<std::size_t>(std::count_if(
+        pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
+    if (!pair.got.empty()) {
+        for (const std::size_t i : worst_elements(pair, budgets, options.threads)) {
+            report.worst_elements.push_back(place_of(i, pair, report, r));
+        }
+        report.worst = report.worst_elements.front();
+    }
+    evidence = {&pair.got, pair.want, budgets, pair.judged, &pair.budget->local};
+    return report;
+}
+
+bool has_device_fault(const TensorReport& t) {
+    return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) && fits(t.worst.want, t.judged);
+}
+
+// A wrong tensor that the inputs' condition does not excuse, or one with a wrong element that nothing unstable reaches;
+// nullptr: there is none.
+const TensorReport* wrong_in_spite(const GdnReference& r, const GdnReport& report) {
+    const auto is_wrong = [&](const TensorReport& t) {
+        const bool judged =
+            (t.canonical == "out" && can_judge(r.out)) || (t.canonical == "final_state" && can_judge(r.final_state));
+        return t.verdict == Verdict::wrong &&
+               (t.local_error_over_budget > k_wrong_band || (r.ill_conditioned && judged));
+    };
+    const auto found = std::find_if(report.tensors.begin(), report.tensors.end(), is_wrong);
+    return found != report.tensors.end() ? &*found : nullptr;
+}
+
+void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& report) {
+    const auto severity = [](const TensorReport& t) {
+        return std::pair(t.verdict == Verdict::wrong     ? 2
+                         : t.verdict == Verdict::suspect ? 1
+                                                         : 0,
+                         std::isnan(t.error_over_budget) ? HUGE_VAL : t.error_over_budget);
+    };
+    const auto worst =
+        std::max_element(report.tensors.begin(), report.tensors.end(),
+                         [&](const TensorReport& a, const TensorReport& b) { return severity(a) < severity(b); });
+    report.worst = worst->worst;
+    const auto fault = std::find_if(report.tensors.begin(), report.tensors.end(), has_device_fault);
+    const auto beyond = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                     [](const TensorReport& t) { return t.nonfinite_want > 0 || t.beyond_range > 0; });
+    const bool doubted = !r.unstable_reason.empty() || beyond != report.tensors.end();
+    const TensorReport* wrong = doubted ? wrong_in_spite(r, report) : nullptr;
+    if (fault != report.tensors.end()) {
+        report.verdict = Verdict::wrong;
+        report.worst = fault->worst;
+        report.reason =
+            fmt::format("{} values of {} are not finite where the truth is", fault->nonfinite_got, fault->name);
+    } else if (wrong != nullptr) {
+        report.verdict = Verdict::wrong;
+        report.worst = wrong->worst;
+        const double error = r.ill_conditioned ? wrong->error_over_budget : wrong->local_error_over_budget;
+        report.reason =
+            fmt::format("{} is {:.3g} times what honest arithmetic is off by{}", wrong->name, error,
+                        r.unstable_reason.empty() ? std::string() : fmt::format(" ({})", r.unstable_reason));
+    } else if (!r.unstable_reason.empty()) {
+        report.verdict = Verdict::unstable_input;
+        report.reason = r.unstable_reason;
+    } else if (beyond != report.tensors.end()) {
+        report.verdict = Verdict::unstable_input;
+        report.reason =
+            beyond->nonfinite_want > 0
+                ? fmt::format("{} values of the exact {} are not finite", beyond->nonfinite_want, beyond->canonical)
+                : fmt::format("{} values of the exact {} do not fit {}", beyond->beyond_range, beyond->canonical,
+                              name_of(beyond->judged));
+    } else {
+        report.verdict = worst->verdict;
+        if (worst->verdict != Verdict::ok && options.rtol) {
+            report.reason = fmt::format("{} values of {} are outside rtol {} and atol {}", worst->numpy_rule.count,
+                                        worst->name, *options.rtol, options.atol.value_or(0));
+        } else if (worst->verdict != Verdict::ok) {
+            report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by", worst->name,
+                                        worst->error_over_budget);
+        } else if (worst->by_budget != Verdict::ok) {
+            report.reason = fmt::format(
+                "within rtol {} and atol {}; by the error budget it would be {}: {} is {:.3g} times what honest "
+                "arithmetic is off by",
+                *options.rtol, options.atol.value_or(0), name_of(worst->by_budget), worst->name,
+                worst->error_over_budget);
+        }
+    }
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::ok: return "OK";
+        case Verdict::suspect: return "SUSPECT";
+        case Verdict::wrong: return "WRONG";
+        case Verdict::unstable_input: return "UNSTABLE_INPUT";
+        case Verdict::no_data: return "NO_DATA";
+    }
+    return "";
+}
+
+namespace {
+
+// The tensors of a dump beside their truths.
+struct Compared {
+    std::deque<Pair> pairs;  // a deque: evidence points into them
+    ForwardEvidence forward;
+    std::vector<GradientEvidence> gradients;
+};
+
+Status compare_tensors(const GdnReference& r, const TensorFile& dump, const CompareOptions& options, Compared& all,
+                       GdnReport& report) {
+    std::vector<std::string_view> names = {"out", "final_state"};
+    if (r.backward) {
+        for (const GradientTruth& t : r.backward->truths) names.emplace_back(t.canonical);
+    }
+    for (const std::string_view canonical : names) {
+        GDNCTL_TRY_ASSIGN(const NamedTensor* entry, find_in_dump(dump, canonical, r.contract.value));
+        if (entry == nullptr) continue;
+        Evidence evidence;
+        GDNCTL_TRY_ASSIGN(auto tensor, judge_tensor(*entry, canonical, r, options, all.pairs.emplace_back(), evidence));
+        if (canonical == "out") {
+            all.forward.out = std::move(evidence);
+        } else if (canonical == "final_state") {
+            all.forward.state = std::move(evidence);
+        } else {
+            all.gradients.push_back({r.backward->find(canonical), std::move(evidence), tensor.verdict != Verdict::ok});
+        }
+        report.tensors.push_back(std::move(tensor));
+    }
+    return {};
+}
+
+// Whether the inputs are unstable only because they are declared wrongly, and the dump is right under what they are.
+bool matches_declared_otherwise(const GdnReference& r, const ForwardEvidence& forward, const GdnReport& report,
+                                const CompareOptions& options) {
+    if (r.unstable_reason.empty() || std::any_of(report.tensors.begin(), report.tensors.end(), has_device_fault)) {
+        return false;
+    }
+    const auto hint = hint_for_unstable(r, forward, options.threads);
+    return hint && hint->text.starts_with("matches");
+}
+
+// Where and why. An unstable input has no fault to look for, and a dump within the budget neither. A wrong forward pass
+// makes wrong gradients: those are looked into only where it is right.
+void locate(const GdnReference& r, const Compared& all, const CompareOptions& options, GdnReport& report) {
+    report.errors = map_errors(r, all.forward, options.threads);
+    report.token_errors = map_token_errors(r, all.forward, 0, options.threads);
+    report.gradient_errors = map_gradient_errors(r, all.gradients);
+    report.gradient_token_errors = map_gradient_token_errors(r, all.gradients, 0);
+    if (report.verdict == Verdict::unstable_input && options.hints) {
+        if (auto hint = hint_for_unstable(r, all.forward, options.threads)) {
+            report.stage = hint->stage;
+            report.stages = {hint->stage};
+            report.hints.push_back(std::move(*hint));
+        }
+    }
+    if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) return;
+    report.place = find_place(r, all.forward, report.errors);
+    const bool forward = std::any_of(report.tensors.begin(), report.tensors.end(), [](const TensorReport& t) {
+        return t.verdict != Verdict::ok && (t.canonical == "out" || t.canonical == "final_state");
+    });
+    if (!forward && !report.place) {
+        report.backward_fault = true;
+        report.place = find_gradient_place(r, all.gradients);
+    }
+    if (report.place && report.place->first_sequence > 0) {
+        const auto sequence = static_cast<std::size_t>(report.place->first_sequence);
+        report.token_errors = map_token_errors(r, all.forward, sequence, options.threads);
+        report.gradient_token_errors = map_gradient_token_errors(r, all.gradients, sequence);
+    }
+    if (!options.hints) return;
+    Diagnosis d;
+    if (report.backward_fault) {
+        d = diagnose_backward(r, all.gradients, report.place.has_value(), options.threads);
+    } else if (report.place) {
+        d = diagnose(r, all.forward, report.errors, *report.place, options.threads);
+    } else if (report.verdict == Verdict::wrong && !options.rtol) {
+        d = {"padding", {"padding"}, {{"padding", "rows outside every sequence are written", 1}}};
+    }
+    report.stage = d.stage;
+    report.stages = d.stages;
+    report.hints = d.hints;
+}
+
+}  // namespace
+
+Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options) {
+    GdnReport report;
+    Compared all;
+    GDNCTL_TRY(compare_tensors(reference, dump, options, all, report));
+    list_unjudged(reference, dump, report);
+    const bool any_value = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                       [](const TensorReport& t) { return element_count(t.shape).value_or(0) > 0; });
+    if (!any_value) {
+        report.reason = dump.tensors.empty()
+                            ? "the dump is empty"
+                            : "the dump holds no value of out, final_state or a gradient that can be judged";
+        return report;
+    }
+    conclude(reference, options, report);
+    if (report.verdict == Verdict::wrong && matches_declared_otherwise(reference, all.forward, report, options)) {
+        report.verdict = Verdict::unstable_input;
+        report.reason = reference.unstable_reason;
+    }
+    locate(reference, all, options, report);
+    return report;
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,333 @@
+#include "oracle/gdn/compare/lane.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "oracle/judge/sums.h"
+#include "oracle/tensor/tensor.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+void normalise(std::vector<double>& x, std::size_t width, const GdnContract& c, DType dtype) {
+    if (c.l2norm == L2Norm::off) return;
+    for (std::size_t at = 0; at < x.size(); at += width) {
+        double squares = 0;
+        for (std::size_t i = 0; i < width; ++i) squares += x[at + i] * x[at + i];
+        const double factor = 1 / std::sqrt(squares + c.eps);
+        for (std::size_t i = 0; i < width; ++i) {
+            x[at + i] *= factor;
+            if (c.rounding == NormRounding::input) x[at + i] = rounded_to(x[at + i], dtype);
+        }
+    }
+}
+
+double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
+    double g = given;
+    if (c.g_kind == GateKind::alpha) g = std::log(given);
+    if (c.g_kind == GateKind::raw) {
+        const double z = given + in.dt_bias;
+        g = -std::exp(in.A_log) * (z > 20 ? z : std::log1p(std::exp(z)));
+    }
+    return c.exp_clip && c.exp_clip->of_gates ? (*c.exp_clip)(g) : g;
+}
+
+double clipped_exp(const Lane& lane, double exponent) {
+    return std::exp(lane.clip ? (*lane.clip)(exponent) : exponent);
+}
+
+// [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.
+std::vector<double> gram(const std::vector<double>& a, const std::vector<double>& b, std::size_t dk, std::size_t first,
+                         std::size_t n) {
+    std::vector<double> transposed(dk * n);  // one dimension of all keys a row: the inner loop runs over tokens
+    for (std::size_t j = 0; j < n; ++j) {
+        for (std::size_t x = 0; x < dk; ++x) transposed[x * n + j] = b[(first + j) * dk + x];
+    }
+    std::vector<double> result(n * n, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+        add_rows<double>(std::span(result).subspan(i * n, n), 1, std::span(a).subspan((first + i) * dk, dk),
+                         transposed);
+    }
+    return result;
+}
+
+// The grams of a lane's chunks that are known already.
+struct KnownGrams {
+    const std::vector<std::vector<double>>* keys = nullptr;
+    const std::vector<std::vector<double>>* queries = nullptr;
+};
+
+KnownGrams usable(const Lane& lane, const LaneGrams* known) {
+    if (known == nullptr || known->chunk != lane.chunk || known->k != lane.k) return {};
+    return {&known->key_gram, known->q == lane.q ? &known->query_gram : nullptr};
+}
+
+// The chunk's coefficients as they should be.
+ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before, const KnownGrams& known) {
+    ChunkParts c;
+    c.lane = &lane;
+    c.first = first;
+    c.rows = std::min(lane.chunk, lane.tokens - first);
+    c.index = (lane.before + first) / lane.chunk;
+    c.last_of_sequence = lane.last && first + c.rows == lane.tokens;
+    c.gates_before = gates_before;
+    const std::size_t n = c.rows;
+    const std::size_t index = first / lane.chunk;
+    c.key_gram = known.keys != nullptr ? (*known.keys)[index] : gram(lane.k, lane.k, lane.dk, first, n);
+    c.query_gram = known.queries != nullptr ? (*known.queries)[index] : gram(lane.q, lane.k, lane.dk, first, n);
+    double sum = 0;
+    int closed = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        c.sum_before.push_back(sum);
+        if (c.gate(i) > -800) {
+            sum += c.gate(i);
+        } else {
+            ++closed;
+        }
+        c.sum.push_back(sum);
+        c.stretch.push_back(closed);
+    }
+    c.M.assign(n * n, 0);
+    c.P.assign(n * n, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) {
+            const double gamma = c.decay(i, j);
+            if (j < i) c.M[i * n + j] = c.beta(i) * c.key_gram[i * n + j] * gamma;
+            c.P[i * n + j] = c.scale() * c.query_gram[i * n + j] * gamma;
+        }
+        const double from_start = c.decay_from_start(i);
+        c.write.push_back(c.beta(i));
+        c.forget.push_back(c.beta(i) * from_start);
+        c.read.push_back(c.scale() * from_start);
+        c.insert.push_back(c.decay(n - 1, i));
+    }
+    c.keep = c.decay_from_start(n - 1);
+    return c;
+}
+
+template <class Real>
+class LaneRun {
+public:
+    LaneRun(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known)
+        : m_lane(lane), m_edit(edit), m_known(usable(lane, known)) {
+        m_result.out.assign(lane.tokens * lane.columns, 0);
+        m_state.assign(lane.state.begin(), lane.state.end());
+    }
+
+    LaneResult run() {
+        double gates = m_lane.gates_before;
+        for (std::size_t first = 0; first < m_lane.tokens; first += m_lane.chunk) {
+            ChunkParts parts = honest_parts(m_lane, first, gates, m_known);
+            gates += parts.sum.back();
+            if (m_edit) m_edit(parts);
+            step(parts);
+        }
+        m_result.state.assign(m_state.begin(), m_state.end());
+        return std::move(m_result);
+    }
+
+private:
+    static Real operand(double x, const ChunkParts& c) {
+        return static_cast<Real>(c.bf16_operands ? rounded_to(x, DType::bf16) : x);
+    }
+
+    // Factors as this run's products see them, until the next call.
+    std::span<const double> operands(std::span<const double> factors, const ChunkParts& c) {
+        if (!c.bf16_operands) return factors;
+        m_rounded.assign(factors.begin(), factors.end());
+        for (double& x : m_rounded) x = rounded_to(x, DType::bf16);
+        return m_rounded;
+    }
+
+    std::span<Real> row_of(std::vector<Real>& rows, std::size_t i) const {
+        return std::span(rows).subspan(i * m_lane.columns, m_lane.columns);
+    }
+
+    // [rows, dk] times the state.
+    std::vector<Real> times_state(const std::vector<double>& rows, const ChunkParts& c,
+                                  const std::vector<Real>& state) {
+        const std::size_t dk = m_lane.dk;
+        const auto factors = operands(std::span(rows).subspan(c.first * dk, c.rows * dk), c);
+        std::vector<Real> result(c.rows * m_lane.columns, 0);
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            add_rows<Real>(row_of(result, i), 1, factors.subspan(i * dk, dk), state);
+        }
+        return result;
+    }
+
+    // target += sign * sum_j matrix_ij source_j, for all j or for those before i.
+    void multiply(const std::vector<double>& matrix, const std::vector<Real>& source, Real sign, const ChunkParts& c,
+                  std::size_t i, std::size_t end, std::span<Real> target) {
+        const auto factors = operands(std::span(matrix).subspan(i * c.rows, end), c);
+        add_rows<Real>(target, sign, factors, std::span(source).first(end * m_lane.columns));
+    }
+
+    std::vector<Real> solve(std::vector<Real> rhs, const ChunkParts& c) {
+        if (c.neumann == 0) {
+            for (std::size_t i = 0; i < c.rows; ++i) multiply(c.M, rhs, -1, c, i, i, row_of(rhs, i));
+            return rhs;
+        }
+        std::vector<Real> power = rhs;
+        for (int term = 0; term < c.neumann; ++term) {
+            std::vector<Real> next(power.size(), 0);
+            for (std::size_t i = 0; i < c.rows; ++i) {
+                multiply(c.M, power, -1, c, i, c.rows, row_of(next, i));
+            }
+            power = std::move(next);
+            for (std::size_t i = 0; i < rhs.size(); ++i) rhs[i] += power[i];
+        }
+        return rhs;
+    }
+
+    void step(const ChunkParts& c) {
+        const std::size_t width = m_lane.columns;
+        std::vector<Real> S = m_state;
+        for (Real& s : S) s = operand(static_cast<double>(s) * c.before, c);
+        std::vector<Real> U = times_state(m_lane.k, c, S);
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j < width; ++j) {
+                const auto v = static_cast<Real>(m_lane.v[(c.first + i) * width + j]);
+                U[i * width + j] =
+                    static_cast<Real>(c.write[i]) * v - static_cast<Real>(c.forget[i]) * U[i * width + j];
+            }
+        }
+        U = solve(std::move(U), c);
+        if (c.bf16_operands) {
+            for (Real& u : U) u = operand(static_cast<double>(u), c);
+        }
+        const std::vector<Real> QS = times_state(m_lane.q, c, S);
+        std::vector<Real> row(width);
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j < width; ++j) row[j] = static_cast<Real>(c.read[i]) * QS[i * width + j];
+            multiply(c.P, U, 1, c, i, c.rows, row);
+            std::copy(row.begin(), row.end(),
+                      m_result.out.begin() + static_cast<std::ptrdiff_t>((c.first + i) * width));
+        }
+        carry(c, U);
+    }
+
+    void carry(const ChunkParts& c, const std::vector<Real>& U) {
+        if (c.handover == Handover::unchanged) return;
+        std::vector<Real> next(m_state.size(), 0);
+        if (c.handover != Handover::only_new) {
+            const auto keep = static_cast<Real>(c.keep * c.before);
+            std::transform(m_state.begin(), m_state.end(), next.begin(), [&](Real s) { return keep * s; });
+        }
+        std::vector<double> inserted(c.rows);
+        for (std::size_t x = 0; x < m_lane.dk; ++x) {
+            for (std::size_t i = 0; i < c.rows; ++i)
+                inserted[i] = c.insert[i] * m_lane.k[(c.first + i) * m_lane.dk + x];
+            add_rows<Real>(row_of(next, x), 1, operands(inserted, c), U);
+        }
+        m_state = std::move(next);
+        // The last chunk has nobody to hand over to: what it leaves is the final state, as it is.
+        if (c.handover == Handover::zeros && !c.last_of_sequence) std::fill(m_state.begin(), m_state.end(), Real{0});
+        if (c.handover == Handover::initial && !c.last_of_sequence) {
+            m_state.assign(m_lane.initial.begin(), m_lane.initial.end());
+        }
+        if (c.handover == Handover::bf16) {
+            for (Real& s : m_state) s = static_cast<Real>(rounded_to(static_cast<double>(s), DType::bf16));
+        }
+    }
+
+    const Lane& m_lane;
+    const ChunkEdit& m_edit;
+    KnownGrams m_known;
+    std::vector<Real> m_state;
+    std::vector<double> m_rounded;
+    LaneResult m_result;
+};
+
+}  // namespace
+
+double ChunkParts::decay(std::size_t i, std::size_t j) const {
+    return clipped_exp(*lane, stretch[i] == stretch[j] ? sum[i] - sum[j] : -HUGE_VAL);
+}
+
+double ChunkParts::decay_from_start(std::size_t i) const {
+    return clipped_exp(*lane, stretch[i] == 0 ? sum[i] : -HUGE_VAL);
+}
+
+ChunkParts chunk_parts(const Lane& lane, std::size_t first) { return honest_parts(lane, first, 0, {}); }
+
+Lane prepare_lane(const LaneInputs& inputs, const GdnContract& c) {
+    Lane lane{inputs, 1, {}};
+    if (c.exp_clip && !c.exp_clip->of_gates) lane.clip = c.exp_clip;
+    normalise(lane.q, lane.dk, c, lane.qk_dtype);
+    normalise(lane.k, lane.dk, c, lane.qk_dtype);
+    for (double& g : lane.gate) g = log_gate(g, inputs, c);
+    if (c.beta_kind != BetaKind::prob) {
+        const double factor = c.beta_kind == BetaKind::twice_logit ? 2 : 1;
+        for (double& b : lane.beta) b = factor / (1 + std::exp(-b));
+    }
+    lane.scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(lane.dk)));
+    return lane;
+}
+
+LaneGrams grams_of(const Lane& lane) {
+    LaneGrams grams{lane.chunk, lane.q, lane.k, {}, {}};
+    for (std::size_t first = 0; first < lane.tokens; first += lane.chunk) {
+        const std::size_t n = std::min(lane.chunk, lane.tokens - first);
+        grams.key_gram.push_back(gram(lane.k, lane.k, lane.dk, first, n));
+        grams.query_gram.push_back(gram(lane.q, lane.k, lane.dk, first, n));
+    }
+    return grams;
+}
+
+template <class Real>
+LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known) {
+    return LaneRun<Real>(lane, edit, known).run();
+}
+
+namespace {
+
+// `alpha`: the decay of a gate; `stored` rounds an entry of the state, before out is read from it or after.
+template <class Alpha, class Stored>
+LaneResult by_tokens(const Lane& lane, const Alpha& alpha, const Stored& stored, bool read_first) {
+    const std::size_t width = lane.columns;
+    LaneResult result{std::vector<double>(lane.tokens * width, 0), lane.state};
+    std::vector<double>& S = result.state;
+    std::vector<double> write(width);
+    for (std::size_t t = 0; t < lane.tokens; ++t) {
+        const double* q = lane.q.data() + t * lane.dk;
+        const double* k = lane.k.data() + t * lane.dk;
+        const double factor = alpha(lane.gate[t]);
+        for (double& s : S) s *= factor;
+        for (std::size_t j = 0; j < width; ++j) {
+            double recalled = 0;
+            for (std::size_t x = 0; x < lane.dk; ++x) recalled += k[x] * S[x * width + j];
+            write[j] = lane.beta[t] * (lane.v[t * width + j] - recalled);
+        }
+        double* out = result.out.data() + t * width;
+        for (std::size_t x = 0; x < lane.dk; ++x) {
+            for (std::size_t j = 0; j < width; ++j) {
+                double& s = S[x * width + j];
+                s += k[x] * write[j];
+                const double rounded = stored(s);
+                out[j] += lane.scale * q[x] * (read_first ? s : rounded);
+                s = rounded;
+            }
+        }
+    }
+    return result;
+}
+
+double to_bf16(double x) { return rounded_to(x, DType::bf16); }
+double to_alpha(double gate) { return std::exp(gate); }
+
+}  // namespace
+
+LaneResult run_lane_by_factors(const Lane& lane) {
+    const auto same = [](double x) { return x; };
+    return by_tokens(lane, same, same, false);
+}
+
+LaneResult run_lane_rounded(const Lane& lane) { return by_tokens(lane, to_alpha, to_bf16, false); }
+
+LaneResult run_lane_rounded_late(const Lane& lane) { return by_tokens(lane, to_alpha, to_bf16, true); }
+
+template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
+template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,58 @@
+// What honest arithmetic can do to a single element: an allowance from its own token, head and column. The budgets of
+// groups alone would let one extreme value, even one that a gate has wiped, excuse everything around it.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "oracle/gdn/compare/compare.h"
+
+namespace gdnctl::oracle {
+
+// Sizes that errors are relative to, bounded from the inputs alone, and what they are made of.
+struct LocalSizes {
+    std::vector<float> out;                // [B*T, Hv, dv]: s |q| |S_j|, S_j a column of the state; inf: it explodes
+    std::vector<float> state;              // [N, Hv, dv]: |S_j|
+    std::vector<float> query;              // [B*T, Hv]: s |q|
+    std::vector<float> gate_loss;          // [B*T, Hv]: relative, of fp32 sums of gates over the tokens before
+    std::vector<float> state_gate_loss;    // [N, Hv]
+    std::vector<std::vector<float>> lost;  // by lane, [tokens, dv]: of the state where decays underflow; empty: nothing
+    std::vector<double> largest_lost;      // of a lane
+    std::vector<double> finally_lost;      // of a lane, after its last token
+    // Of a lane, for each element of its final state, and on average over its tokens: for how many tokens what the
+    // state holds has been there, each weighted by its square.
+    std::vector<double> state_age, out_age;
+};
+
+LocalSizes local_sizes(const GdnProblem& problem, const GdnContract& contract, int threads);
+
+// The largest error / size of each row of out, and of each final state; what is not finite was not measured.
+struct LocalErrors {
+    std::vector<float> out;    // [B*T, Hv]
+    std::vector<float> state;  // [N, Hv]
+};
+LocalErrors local_errors(const GdnProblem& problem, const LocalSizes& sizes, const GdnOutputs& run,
+                         const GdnOutputs& truth, int threads);
+
+// The measurements of budget.cpp.
+struct LocalMeasured {
+    LocalErrors base_a, base_b, chunk_a, chunk_b;
+};
+
+// Fills `local` of both budgets. `widening` as in GdnReference.
+void grant_locally(const GdnProblem& problem, const GdnContract& contract, const LocalMeasured& measured,
+                   const LocalSizes& sizes, const std::vector<double>& widening, double chunk_allowance,
+                   TensorBudget& out, TensorBudget& state);
+
+// What element `i` may be off by, stored as `judged`. A truth that fp32 cannot hold is granted anything.
+inline double granted_locally(const std::vector<float>& local, std::size_t i, double want, DType judged) {
+    const double size = std::fabs(want);
+    if (!(size <= static_cast<double>(std::numeric_limits<float>::max()))) return HUGE_VAL;
+    const auto granted = static_cast<double>(local[i]);
+    if (judged == DType::bf16) return granted + 0x1p-8 * size;
+    if (judged == DType::f16) return granted + 0x1p-11 * size + 0x1p-25;
+    return granted;
+}
+
+}  // namespace gdnctl::oracle

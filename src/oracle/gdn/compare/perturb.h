@@ -1,0 +1,40 @@
+// How far limited precision moves a value, and values moved that far: what the budgets measure with.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "oracle/gdn/contract/contract.h"
+
+namespace gdnctl::oracle {
+
+inline constexpr double k_fp32_roundoff = 0x1p-24;
+// Below it, processors round to denormals or to 0.
+inline constexpr double k_smallest = static_cast<double>(std::numeric_limits<float>::min());
+
+// Unit roundoff of a product's operands.
+inline double roundoff_of(Matmul matmul) {
+    switch (matmul) {
+        case Matmul::f32: return 0x1p-24;
+        case Matmul::bf16x3: return 0x1p-16;
+        case Matmul::tf32:
+        case Matmul::f16: return 0x1p-12;
+        case Matmul::bf16: break;
+    }
+    return 0x1p-9;
+}
+// Of the coarsest that the contract has.
+inline double roundoff_of(const GdnContract& c) {
+    return c.state_dtype == StateDType::f32 ? roundoff_of(c.matmul) : 0x1p-9;
+}
+
+// Moves every value by +-amount relative, the signs from a fixed hash of the position that `state` starts.
+inline void perturb(std::vector<double>& values, double amount, std::uint64_t state) {
+    for (double& x : values) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        x *= (state >> 63U) != 0 ? 1 + amount : 1 - amount;
+    }
+}
+
+}  // namespace gdnctl::oracle

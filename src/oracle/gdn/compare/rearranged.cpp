@@ -1,0 +1,292 @@
+// Mistakes that leave values right and put them elsewhere, scale them, or round them.
+#include "oracle/gdn/compare/rearranged.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/compare/localise.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/judge/blocks.h"
+#include "oracle/simd/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+double square(double x) { return x * x; }
+
+// Sum over elements of of(got, other), where both are finite.
+template <class Of>
+double sum_over(const std::vector<double>& got, const std::vector<double>& other, int threads, const Of& of) {
+    const Blocks blocks(got.size());
+    std::vector<double> sums(blocks.count, 0);
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t b) {
+            double sum = 0;
+            for (std::size_t i = blocks.begin(b); i < blocks.end(b); ++i) {
+                if (std::isfinite(got[i]) && std::isfinite(other[i])) sum += of(got[i], other[i]);
+            }
+            sums[b] = sum;
+        };
+    });
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+// Whether the dump is finite wherever the truth is: what is not can be neither moved nor scaled to it.
+bool is_finite(const Evidence& e) {
+    for (std::size_t i = 0; i < e.got->size(); ++i) {
+        if (!std::isfinite((*e.got)[i]) && std::isfinite((*e.want)[i])) return false;
+    }
+    return true;
+}
+
+std::vector<double> transposed(const std::vector<double>& state, std::size_t dk, std::size_t dv) {
+    std::vector<double> result(state.size());
+    for (std::size_t head = 0; head < state.size(); head += dk * dv) {
+        for (std::size_t i = 0; i < dk; ++i) {
+            for (std::size_t j = 0; j < dv; ++j) result[head + j * dk + i] = state[head + i * dv + j];
+        }
+    }
+    return result;
+}
+
+// The state with its axes exchanged in every head, or in those alone that are nearer to it so.
+void match_transposed(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
+    const auto dk = static_cast<std::size_t>(r.problem.dims.dk);
+    const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
+    const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
+    const std::vector<double> all = transposed(*e.want, dk, dv);
+    std::vector<double> some = *e.want;
+    std::vector<std::string> where;
+    const std::size_t lanes = e.want->size() / (dk * dv);
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+        double straight = 0;
+        double exchanged = 0;
+        for (std::size_t i = lane * dk * dv; i < (lane + 1) * dk * dv; ++i) {
+            straight += square((*e.got)[i] - (*e.want)[i]);
+            exchanged += square((*e.got)[i] - all[i]);
+        }
+        if (!(exchanged < straight / 9)) continue;
+        const auto at = static_cast<std::ptrdiff_t>(lane * dk * dv);
+        std::copy_n(all.begin() + at, dk * dv, some.begin() + at);
+        where.push_back(lanes == heads ? fmt::format("{}", lane) : fmt::format("{}/{}", lane / heads, lane % heads));
+    }
+    const double before = distance(*e.got, *e.want);
+    note(hints, "layout", "the state is transposed ([dv,dk] for [dk,dv])", before, distance(*e.got, all), allowed(e));
+    if (where.empty() || where.size() == lanes) return;
+    std::string list;
+    for (std::size_t i = 0; i < std::min<std::size_t>(where.size(), 16); ++i) list += (i == 0 ? "" : ", ") + where[i];
+    if (where.size() > 16) list += ", ...";
+    note(hints, "layout",
+         fmt::format("the state is transposed ([dv,dk] for [dk,dv]) in value head{} {} alone",
+                     lanes == heads ? "s" : "s (sequence/head)", list),
+         before, distance(*e.got, some), allowed(e));
+}
+
+// runs[i] of the truth that is nearest to run i of the dump, each run one head (or sequence) seen as `size` values with
+// `stride` between its pieces. Only some pieces are looked at.
+struct Runs {
+    std::size_t count = 0, pieces = 0, width = 0;
+    std::size_t run_stride = 0, piece_stride = 0;
+};
+
+std::vector<std::size_t> nearest_runs(const Evidence& e, const Runs& runs) {
+    std::vector<std::size_t> nearest(runs.count);
+    const std::size_t step = std::max<std::size_t>(1, runs.pieces / 64);
+    for (std::size_t a = 0; a < runs.count; ++a) {
+        double best = HUGE_VAL;
+        for (std::size_t b = 0; b < runs.count; ++b) {
+            double sum = 0;
+            for (std::size_t piece = 0; piece < runs.pieces; piece += step) {
+                const std::size_t at = piece * runs.piece_stride;
+                for (std::size_t i = 0; i < runs.width; ++i) {
+                    const double x = (*e.got)[at + a * runs.run_stride + i];
+                    const double y = (*e.want)[at + b * runs.run_stride + i];
+                    if (std::isfinite(x) && std::isfinite(y)) sum += square(x - y);
+                }
+            }
+            if (sum < best || (sum == best && a == b)) {
+                best = sum;
+                nearest[a] = b;
+            }
+        }
+    }
+    return nearest;
+}
+
+std::vector<double> rearranged(const Evidence& e, const Runs& runs, const std::vector<std::size_t>& from) {
+    std::vector<double> result = *e.want;
+    for (std::size_t a = 0; a < runs.count; ++a) {
+        for (std::size_t piece = 0; piece < runs.pieces; ++piece) {
+            const std::size_t at = piece * runs.piece_stride;
+            std::copy_n(e.want->begin() + static_cast<std::ptrdiff_t>(at + from[a] * runs.run_stride), runs.width,
+                        result.begin() + static_cast<std::ptrdiff_t>(at + a * runs.run_stride));
+        }
+    }
+    return result;
+}
+
+std::string list_of(const std::vector<std::size_t>& from) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min<std::size_t>(from.size(), 16); ++i) {
+        text += fmt::format("{}{}", i == 0 ? "" : ",", from[i]);
+    }
+    return from.size() > 16 ? text + ",..." : text;
+}
+
+void match_runs(const Evidence& e, const Runs& runs, std::string_view stage, std::string_view what,
+                std::vector<Hint>& hints) {
+    if (runs.count < 2 || runs.count > 256 || runs.pieces == 0) return;
+    const auto from = nearest_runs(e, runs);
+    std::vector<std::size_t> identity(runs.count);
+    std::iota(identity.begin(), identity.end(), 0);
+    if (from == identity) return;
+    note(hints, stage, fmt::format("{} are permuted: they hold those of {}", what, list_of(from)),
+         distance(*e.got, *e.want), distance(*e.got, rearranged(e, runs, from)), allowed(e));
+}
+
+void match_factor(const Evidence& e, std::string_view tensor, double dk, int threads, std::vector<Hint>& hints) {
+    const double product = sum_over(*e.got, *e.want, threads, [](double x, double y) { return x * y; });
+    const double squares = sum_over(*e.got, *e.want, threads, [](double, double y) { return y * y; });
+    const double factor = squares > 0 ? product / squares : 1;
+    if (std::fabs(factor - 1) < 1e-6 || factor == 0) return;
+    const double before = distance(*e.got, *e.want, threads);
+    const double after =
+        sum_over(*e.got, *e.want, threads, [factor](double x, double y) { return square(x - factor * y); });
+    const double limit = allowed(e) * std::max(1.0, square(factor));
+    note(hints, tensor == "out" ? "scale" : "carry",
+         fmt::format("{} is {:.6g} times the truth (dk = {})", tensor, factor, dk), before, after, limit);
+}
+
+void match_empty_policy(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
+    const std::size_t size = e.want->size() / std::max<std::size_t>(r.problem.sequences.size(), 1);
+    const bool zeros = r.contract.value.empty == EmptySequence::zeros;
+    std::vector<double> policy = *e.want;
+    bool empty = false;
+    for (std::size_t n = 0; n < r.problem.sequences.size(); ++n) {
+        if (r.problem.sequences[n].begin != r.problem.sequences[n].end || r.problem.initial_state.empty()) continue;
+        empty = true;
+        for (std::size_t i = n * size; i < (n + 1) * size; ++i) policy[i] = zeros ? r.problem.initial_state[i] : 0;
+    }
+    if (!empty) return;
+    note(hints, "carry",
+         zeros ? "sequences without tokens pass the initial state through (empty=passthrough)"
+               : "sequences without tokens end in zeros (empty=zeros)",
+         distance(*e.got, *e.want), distance(*e.got, policy), allowed(e));
+}
+
+// Tokens between the end of a sequence and that of its batch row.
+void match_masked(const GdnReference& r, const Evidence& e, int threads, std::vector<Hint>& hints) {
+    const GdnProblem& p = r.problem;
+    bool masked = false;
+    for (std::size_t n = 0; !p.has_cu_seqlens && n < p.sequences.size(); ++n) {
+        masked = masked || p.sequences[n].end < static_cast<std::int64_t>(n + 1) * p.dims.T;
+    }
+    if (!masked) return;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
+    const std::vector<double> gates = log_gates(p, r.contract.value);
+    std::vector<double> decayed = *e.want;
+    GdnProblem unmasked = p;
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
+        const std::int64_t end = static_cast<std::int64_t>(n + 1) * p.dims.T;
+        unmasked.sequences[n].end = end;
+        for (std::size_t h = 0; h < heads; ++h) {
+            double sum = 0;
+            for (std::int64_t row = p.sequences[n].end; row < end; ++row) {
+                sum += gates[static_cast<std::size_t>(row) * heads + h];
+            }
+            for (std::size_t i = (n * heads + h) * size; i < (n * heads + h + 1) * size; ++i)
+                decayed[i] *= std::exp(sum);
+        }
+    }
+    const double before = distance(*e.got, *e.want);
+    note(hints, "padding", "masked tokens still decay the state", before, distance(*e.got, decayed), allowed(e));
+    note(hints, "padding", "tokens beyond the given lengths are not masked at all", before,
+         distance(*e.got, run_recurrent64(unmasked, r.contract.value, threads).final_state), allowed(e));
+}
+
+}  // namespace
+
+double distance(const std::vector<double>& got, const std::vector<double>& other, int threads) {
+    return sum_over(got, other, threads, [](double x, double y) { return square(x - y); });
+}
+
+double allowed(const Evidence& e) {
+    double rms = 0;
+    for (const GroupBudget& b : e.budgets) rms = std::max(rms, b.rms);
+    return square(k_ok_band * rms) * static_cast<double>(e.got->size());
+}
+
+void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
+          double limit) {
+    if (!std::isfinite(before) || before <= 0 || !(after <= std::max(before / 1e4, std::min(limit, before / 9))))
+        return;
+    hints.push_back(
+        {std::string(stage), "matches if " + std::move(text), std::sqrt(before / std::max(after, limit / 16))});
+}
+
+void match_rounding(const Evidence& e, std::string_view tensor, std::vector<Hint>& hints) {
+    if (e.judged != DType::f32 && e.judged != DType::f64) return;
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+        const bool held = std::all_of(e.got->begin(), e.got->end(),
+                                      [&](double x) { return !std::isfinite(x) || rounded_to(x, dtype) == x; });
+        if (!held) continue;
+        std::vector<double> rounded = *e.want;
+        for (double& y : rounded) y = rounded_to(y, dtype);
+        const double before = distance(*e.got, *e.want);
+        const double after = distance(*e.got, rounded);
+        // Where honest noise crosses a boundary of rounding, a few values differ by a whole step.
+        if (before <= 0 || after > before / 4) continue;
+        hints.push_back({"rounding",
+                         fmt::format("matches if {} is rounded to {} (declare it: {})", tensor, name_of(dtype),
+                                     tensor != "final_state"
+                                         ? fmt::format("--set out_dtype={}", dtype == DType::bf16 ? "bf16" : "f16")
+                                         : std::string("store it so")),
+                         std::sqrt(before / std::max(after, allowed(e) / 16))});
+    }
+}
+
+std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
+    std::vector<Hint> hints;
+    const GdnDims& d = r.problem.dims;
+    const auto heads = static_cast<std::size_t>(d.Hv);
+    const auto dk = static_cast<std::size_t>(d.dk);
+    const auto dv = static_cast<std::size_t>(d.dv);
+    const auto rows = static_cast<std::size_t>(r.problem.rows());
+    const auto batches = static_cast<std::size_t>(d.B);
+    const std::size_t per_batch = rows / std::max<std::size_t>(batches, 1);
+    if (evidence.out && is_finite(*evidence.out)) {
+        const Evidence& e = *evidence.out;
+        match_runs(e, {heads, rows, dv, dv, heads * dv}, "head_map", "the value heads of out", hints);
+        match_runs(e, {batches, per_batch, heads * dv, per_batch * heads * dv, heads * dv}, "layout",
+                   "the batch rows of out", hints);
+        match_factor(e, "out", static_cast<double>(d.dk), threads, hints);
+        match_rounding(e, "out", hints);
+        match_axes_order(r, evidence, threads, hints);
+    }
+    if (evidence.state && is_finite(*evidence.state)) {
+        const Evidence& e = *evidence.state;
+        const std::size_t sequences = r.problem.sequences.size();
+        match_transposed(r, e, hints);
+        match_runs(e, {heads, sequences, dk * dv, dk * dv, heads * dk * dv}, "head_map",
+                   "the value heads of final_state", hints);
+        match_runs(e, {sequences, 1, heads * dk * dv, heads * dk * dv, 0}, "layout", "the sequences of final_state",
+                   hints);
+        // Where out is wrong too, the state's factor is but a consequence.
+        if (!evidence.out || distance(*evidence.out->got, *evidence.out->want, threads) <= allowed(*evidence.out)) {
+            match_factor(e, "final_state", static_cast<double>(d.dk), threads, hints);
+        }
+        match_rounding(e, "final_state", hints);
+        match_empty_policy(r, e, hints);
+        match_masked(r, e, threads, hints);
+    }
+    return hints;
+}
+
+}  // namespace gdnctl::oracle

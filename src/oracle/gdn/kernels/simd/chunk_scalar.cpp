@@ -1,0 +1,7 @@
+#include "oracle/gdn/kernels/simd/chunk_kernel.h"
+
+namespace gdnctl::oracle {
+
+ChunkKernel chunk_scalar() { return chunk_kernel<16, 4>(); }
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,7 @@
+#include "oracle/gdn/kernels/simd/decode_kernel.h"
+
+namespace gdnctl::oracle {
+
+DecodeKernel decode_scalar() { return decode_kernel<16, 2, 2, 2>(); }
+
+}  // namespace gdnctl::oracle

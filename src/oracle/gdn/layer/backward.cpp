@@ -1,0 +1,150 @@
+// The layer's adjoint, part by part from the end.
+#include <algorithm>
+
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/layer/layer.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// 0 * infinity is no gradient: where nothing flows back, nothing flows on.
+double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
+
+// Through the gated norm: d_core, and z's and the weight's gradients. With y the row that is normalised, n = y r and
+// r = 1 / sqrt(mean(y^2) + eps): dy = r (dn - n mean(n dn)).
+std::vector<double> through_norm_and_gate(const GdnLayer& p, const LayerContract& c, const LayerOutputs& parts,
+                                          const std::vector<double>& d_out, LayerGradients& r) {
+    const std::size_t width = index(p.dims.dv);
+    const bool before = c.gate == LayerGate::before_norm;
+    std::vector<double> d_core(parts.core_out.size());
+    r.z.assign(p.z.size(), 0);
+    r.norm_weight.assign(width, 0);
+    std::vector<double> n(width);
+    std::vector<double> dn(width);
+    for (std::size_t at = 0; at < d_core.size(); at += width) {
+        double squares = 0;
+        for (std::size_t j = 0; j < width; ++j) {
+            n[j] = parts.core_out[at + j] * (before ? silu(p.z[at + j]) : 1);
+            squares += n[j] * n[j];
+        }
+        const double factor = 1 / std::sqrt(squares / static_cast<double>(width) + c.norm_eps);
+        double dot = 0;
+        for (std::size_t j = 0; j < width; ++j) {
+            n[j] *= factor;
+            const double gate = before ? 1 : silu(p.z[at + j]);
+            dn[j] = d_out[at + j] * p.norm_weight[j] * gate;
+            r.norm_weight[j] += d_out[at + j] * n[j] * gate;
+            if (!before) r.z[at + j] = d_out[at + j] * n[j] * p.norm_weight[j] * silu_slope(p.z[at + j]);
+            dot += n[j] * dn[j];
+        }
+        for (std::size_t j = 0; j < width; ++j) {
+            const double dy = factor * (dn[j] - n[j] * dot / static_cast<double>(width));
+            d_core[at + j] = before ? dy * silu(p.z[at + j]) : dy;
+            if (before) r.z[at + j] = dy * parts.core_out[at + j] * silu_slope(p.z[at + j]);
+        }
+    }
+    return d_core;
+}
+
+// g = -exp(A_log) softplus(a + dt_bias), beta = factor sigmoid(b).
+void through_gates(const GdnLayer& p, const LayerOutputs& parts, const GdnGradients& op, LayerGradients& r) {
+    const std::size_t heads = index(p.dims.Hv);
+    r.a.assign(p.a.size(), 0);
+    r.b.assign(p.b.size(), 0);
+    r.A_log.assign(heads, 0);
+    r.dt_bias.assign(heads, 0);
+    for (std::size_t i = 0; i < r.a.size(); ++i) {
+        const std::size_t head = i % heads;
+        r.A_log[head] += chained(op.d_gate[i], parts.g[i]);
+        r.a[i] = chained(op.d_gate[i], -std::exp(p.A_log[head]) * logistic(p.a[i] + p.dt_bias[head]));
+        r.dt_bias[head] += r.a[i];
+        r.b[i] = chained(op.dbeta[i], parts.beta[i] * (1 - logistic(p.b[i])));
+    }
+}
+
+// dg of chunked forms is a difference of sums as large as dbeta.
+void shake_gates(const GdnDims& d, LayerRounding& rounding, GdnGradients& op) {
+    if (!rounding.any()) return;
+    const std::size_t heads = index(d.Hv);
+    std::vector<double> squares(heads, 0);
+    for (std::size_t i = 0; i < op.dbeta.size(); ++i) squares[i % heads] += op.dbeta[i] * op.dbeta[i];
+    const double count = std::max(1.0, static_cast<double>(d.B * d.T));
+    for (std::size_t i = 0; i < op.d_gate.size(); ++i) {
+        rounding.shake(op.d_gate[i], std::sqrt(squares[i % heads] / count));
+    }
+}
+
+}  // namespace
+
+void through_convolution(const GdnLayer& p, const std::vector<double>& d_conv, const std::vector<double>& d_final,
+                         LayerGradients& r) {
+    const GdnDims& d = p.dims;
+    const std::int64_t channels = p.channels();
+    r.x.assign(p.x.size(), 0);
+    r.conv_state.assign(index(d.B * channels * p.taps), 0);
+    r.conv_weight.assign(p.conv_weight.size(), 0);
+    r.conv_bias.assign(index(channels), 0);
+    const auto add = [&](std::int64_t b, std::int64_t t, std::int64_t c, double gradient) {
+        double& to = t >= 0 ? r.x[index((b * d.T + t) * channels + c)]
+                            : r.conv_state[index((b * channels + c) * p.taps + p.taps + t)];
+        to += gradient;
+    };
+    for (std::int64_t b = 0; b < d.B; ++b) {
+        for (std::int64_t t = 0; t < d.T; ++t) {
+            for (std::int64_t c = 0; c < channels; ++c) {
+                const double slope = silu_slope(layer_convolution(p, b, t, c));
+                const double gradient = chained(d_conv[index((b * d.T + t) * channels + c)], slope);
+                r.conv_bias[index(c)] += gradient;
+                for (std::int64_t j = 0; j < p.taps; ++j) {
+                    const std::int64_t from = t - p.taps + 1 + j;
+                    r.conv_weight[index(c * p.taps + j)] += gradient * layer_input(p, b, from, c);
+                    add(b, from, c, gradient * p.conv_weight[index(c * p.taps + j)]);
+                }
+            }
+        }
+        if (d_final.empty()) continue;
+        for (std::int64_t c = 0; c < channels; ++c) {
+            for (std::int64_t j = 0; j < p.taps; ++j) {
+                add(b, d.T - p.taps + j, c, d_final[index((b * channels + c) * p.taps + j)]);
+            }
+        }
+    }
+}
+
+LayerOperatorAdjoint layer_adjoint64(int threads) {
+    return [threads](const GdnProblem& p, const GdnContract& c, const GdnCotangents& cotangents) {
+        return run_adjoint64(p, c, cotangents, threads);
+    };
+}
+
+LayerGradients run_layer_adjoint(const GdnLayer& p, const LayerContract& c, const LayerCotangents& cotangents,
+                                 const LayerOperatorAdjoint& adjoint, LayerRounding rounding, int threads) {
+    const LayerOutputs parts = run_layer(
+        p, c, [threads](const GdnProblem& q, const GdnContract& k) { return run_recurrent64(q, k, threads); },
+        rounding);
+    LayerGradients r;
+    std::vector<double> d_out = cotangents.d_out;
+    d_out.resize(parts.out.size());
+    GdnCotangents inner;
+    inner.d_out = through_norm_and_gate(p, c, parts, d_out, r);
+    rounding.apply(inner.d_out);
+    inner.d_final_state = cotangents.d_final_state;
+    GdnGradients op = adjoint(operator_problem(p, parts), operator_contract(c), inner);
+    shake_gates(p.dims, rounding, op);
+    rounding.apply(op.dbeta);
+    through_gates(p, parts, op, r);
+    std::vector<double> d_conv = join_channels(op.dq, op.dk, op.dv, p.dims);
+    rounding.apply(d_conv);
+    through_convolution(p, d_conv, cotangents.d_final_conv_state, r);
+    r.initial_state = std::move(op.d_initial_state);
+    for (auto* values : {&r.x, &r.z, &r.a, &r.b}) rounding.apply(*values);
+    return r;
+}
+
+LayerGradients run_layer_adjoint64(const GdnLayer& layer, const LayerContract& contract,
+                                   const LayerCotangents& cotangents, int threads) {
+    return run_layer_adjoint(layer, contract, cotangents, layer_adjoint64(threads), {}, threads);
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,362 @@
+#include "oracle/gdn/selftest/mutants.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/simd/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+using Mutants = std::vector<Mutant>;
+using Stages = std::vector<std::string>;
+
+Mutant edit(std::string name, Stages stages, ChunkEdit chunk) {
+    Mutant m;
+    m.name = std::move(name);
+    m.stages = std::move(stages);
+    m.fault.chunk = std::move(chunk);
+    return m;
+}
+
+Mutant before(std::string name, Stages stages, std::function<void(Lane&)> prepared) {
+    Mutant m;
+    m.name = std::move(name);
+    m.stages = std::move(stages);
+    m.fault.prepared = std::move(prepared);
+    m.whole_only = true;
+    return m;
+}
+
+Mutant given(std::string name, Stages stages, std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> change) {
+    Mutant m;
+    m.name = std::move(name);
+    m.stages = std::move(stages);
+    m.fault.given = std::move(change);
+    m.whole_only = true;
+    return m;
+}
+
+Mutant after(std::string name, Stages stages, std::function<void(GdnOutputs&, const GdnReference&)> spoil) {
+    Mutant m;
+    m.name = std::move(name);
+    m.stages = std::move(stages);
+    m.after = std::move(spoil);
+    m.whole_only = true;
+    return m;
+}
+
+void scale_all(std::vector<double>& x, double factor) {
+    for (double& value : x) value *= factor;
+}
+
+void add_preparation(Mutants& all) {
+    all.push_back(before("scale missing", {"scale"}, [](Lane& l) { l.scale = 1; }));
+    all.push_back(before("scale twice", {"scale"}, [](Lane& l) { l.scale *= l.scale; }));
+    all.push_back(before("scale 3 % too large", {"scale"}, [](Lane& l) { l.scale *= 1.03; }));
+    all.push_back(given("l2norm missing", {"l2norm"}, [](LaneInputs&, GdnContract& c, const LanePlace&) {
+        c.l2norm = L2Norm::off;
+        return true;
+    }));
+    all.push_back(given("l2norm eps 1e-3", {"l2norm"}, [](LaneInputs&, GdnContract& c, const LanePlace&) {
+        c.eps = 1e-3;
+        return true;
+    }));
+    all.push_back(before("q not normalised", {"l2norm", "scale"}, [](Lane& l) { scale_all(l.q, 8.0); }));
+    all.push_back(given("tiled heads", {"head_map"}, [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+        const GdnDims& d = place.reference->problem.dims;
+        const LaneInputs other = lane_inputs(place, place.head % static_cast<std::size_t>(d.Hk), in.chunk, {});
+        in.q = other.q;
+        in.k = other.k;
+        return true;
+    }));
+    all.push_back(before("q and k exchanged", {"layout", "head_map"}, [](Lane& l) { std::swap(l.q, l.k); }));
+    all.push_back(before("sigmoid twice", {"beta"}, [](Lane& l) {
+        for (double& b : l.beta) b = 1 / (1 + std::exp(-b));
+    }));
+    all.push_back(before("beta 1", {"beta", "wu"}, [](Lane& l) { std::fill(l.beta.begin(), l.beta.end(), 1.0); }));
+    all.push_back(before("beta of the token before", {"beta"}, [](Lane& l) {
+        std::rotate(l.beta.begin(), l.beta.end() - 1, l.beta.end());
+        l.beta.front() = 0;
+    }));
+    all.push_back(before("gate sign", {"gate"}, [](Lane& l) { scale_all(l.gate, -1); }));
+    all.push_back(before("no gate", {"gate", "decay"}, [](Lane& l) { scale_all(l.gate, 0); }));
+    all.push_back(before("2^g", {"gate"}, [](Lane& l) { scale_all(l.gate, std::log(2.0)); }));
+    all.push_back(before("gate of the next token", {"gate"}, [](Lane& l) {
+        std::rotate(l.gate.begin(), l.gate.begin() + 1, l.gate.end());
+        l.gate.back() = 0;
+    }));
+    all.push_back(before("gate in bf16", {"rounding", "gate"}, [](Lane& l) {
+        for (double& g : l.gate) g = rounded_to(g, DType::bf16);
+    }));
+    all.push_back(before("q and k in bf16", {"rounding"}, [](Lane& l) {
+        for (auto* x : {&l.q, &l.k}) {
+            for (double& value : *x) value = rounded_to(value, DType::bf16);
+        }
+    }));
+    all.push_back(edit("bf16 operands", {"rounding"}, [](ChunkParts& c) { c.bf16_operands = true; }));
+    Mutant no_state = given("initial state ignored", {"carry"}, [](LaneInputs& in, GdnContract&, const LanePlace&) {
+        std::fill(in.state.begin(), in.state.end(), 0.0);
+        return true;
+    });
+    no_state.needs_state = true;
+    all.push_back(std::move(no_state));
+}
+
+template <class Factor>
+ChunkEdit change_m(Factor factor) {
+    return [factor](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j < i; ++j) c.M[i * c.rows + j] *= factor(c, i, j);
+        }
+    };
+}
+
+template <class Factor>
+ChunkEdit change_p(Factor factor) {
+    return [factor](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j <= i; ++j) c.P[i * c.rows + j] *= factor(c, i, j);
+        }
+    };
+}
+
+template <class Factor>
+ChunkEdit change_rows(std::vector<double> ChunkParts::* rows, Factor factor) {
+    return [rows, factor](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) (c.*rows)[i] *= factor(c, i);
+    };
+}
+
+using Parts = const ChunkParts&;
+using Row = std::size_t;
+
+void add_inside(Mutants& all) {
+    all.push_back(edit("M left out", {"solve"}, change_m([](Parts, Row, Row) { return 0.0; })));
+    all.push_back(edit("M with the wrong sign", {"solve"}, change_m([](Parts, Row, Row) { return -1.0; })));
+    all.push_back(
+        edit("M without beta", {"solve"}, change_m([](Parts c, Row i, Row) { return 1 / std::max(c.beta(i), 1e-6); })));
+    all.push_back(edit("M with the column's beta", {"solve"},
+                       change_m([](Parts c, Row i, Row j) { return c.beta(j) / std::max(c.beta(i), 1e-6); })));
+    all.push_back(
+        edit("M without Gamma", {"decay", "solve"}, change_m([](Parts c, Row i, Row j) { return 1 / c.decay(i, j); })));
+    all.push_back(edit("blocks of 16 never merged", {"solve"},
+                       change_m([](Parts, Row i, Row j) { return i / 16 == j / 16 ? 1.0 : 0.0; })));
+    all.push_back(edit("blocks of 8 merged once", {"solve"},
+                       change_m([](Parts, Row i, Row j) { return i / 16 == j / 16 ? 1.0 : 0.0; })));
+    all.push_back(edit("M 5 % too small", {"solve"}, change_m([](Parts, Row, Row) { return 0.95; })));
+    all.push_back(
+        edit("M lacks rows from 24 on", {"solve"}, change_m([](Parts, Row i, Row) { return i >= 24 ? 0.0 : 1.0; })));
+    all.push_back(edit("inverse to second order", {"solve"}, [](ChunkParts& c) { c.neumann = 2; }));
+    all.push_back(edit("inverse to first order", {"solve"}, [](ChunkParts& c) { c.neumann = 1; }));
+    all.push_back(
+        edit("P without Gamma", {"decay", "intra"}, change_p([](Parts c, Row i, Row j) { return 1 / c.decay(i, j); })));
+    all.push_back(edit("P without its diagonal", {"intra", "order"},
+                       change_p([](Parts, Row i, Row j) { return i == j ? 0.0 : 1.0; })));
+    all.push_back(edit("P left out", {"intra", "output"}, change_p([](Parts, Row, Row) { return 0.0; })));
+    all.push_back(edit("P 10 % too large", {"intra", "output"}, change_p([](Parts, Row, Row) { return 1.1; })));
+    all.push_back(edit("P without the scale", {"intra"}, change_p([](Parts c, Row, Row) { return 1 / c.scale(); })));
+    all.push_back(
+        edit("P in a band of 8 alone", {"intra"}, change_p([](Parts, Row i, Row j) { return i - j < 8 ? 1.0 : 0.0; })));
+    all.push_back(edit("P without its mask", {"intra"}, [](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = i + 1; j < c.rows; ++j) c.P[i * c.rows + j] = c.scale() * c.query_gram[i * c.rows + j];
+        }
+    }));
+    all.push_back(edit("Gamma twice", {"decay"}, [](ChunkParts& c) {
+        change_m([](Parts p, Row i, Row j) { return p.decay(i, j); })(c);
+        change_p([](Parts p, Row i, Row j) { return p.decay(i, j); })(c);
+    }));
+    all.push_back(
+        edit("v without beta", {"wu", "beta"}, [](ChunkParts& c) { std::fill(c.write.begin(), c.write.end(), 1.0); }));
+    all.push_back(
+        edit("v 5 % too large", {"wu", "intra"}, change_rows(&ChunkParts::write, [](Parts, Row) { return 1.05; })));
+    all.push_back(edit("K S left out", {"wu"}, change_rows(&ChunkParts::forget, [](Parts, Row) { return 0.0; })));
+    all.push_back(edit("K S added", {"wu"}, change_rows(&ChunkParts::forget, [](Parts, Row) { return -1.0; })));
+    all.push_back(edit("K S 20 % too small", {"wu"}, change_rows(&ChunkParts::forget, [](Parts, Row) { return 0.8; })));
+    all.push_back(edit("K S without decay", {"wu", "decay"},
+                       change_rows(&ChunkParts::forget, [](Parts c, Row i) { return std::exp(-c.sum[i]); })));
+    all.push_back(edit("K S without beta", {"wu", "beta"},
+                       change_rows(&ChunkParts::forget, [](Parts c, Row i) { return 1 / std::max(c.beta(i), 1e-6); })));
+    all.push_back(edit("Q S left out", {"output"}, change_rows(&ChunkParts::read, [](Parts, Row) { return 0.0; })));
+    all.push_back(edit("Q S without decay", {"output", "decay"},
+                       change_rows(&ChunkParts::read, [](Parts c, Row i) { return std::exp(-c.sum[i]); })));
+    all.push_back(edit("Q S without the scale", {"output"},
+                       change_rows(&ChunkParts::read, [](Parts c, Row) { return 1 / c.scale(); })));
+    all.push_back(
+        edit("Q S 10 % too small", {"output"}, change_rows(&ChunkParts::read, [](Parts, Row) { return 0.9; })));
+    all.push_back(edit("Q S with the decay of the row before", {"output", "gate"},
+                       change_rows(&ChunkParts::read, [](Parts c, Row i) { return std::exp(-c.gate(i)); })));
+}
+
+void add_between(Mutants& all) {
+    all.push_back(edit("state without decay", {"carry"}, [](ChunkParts& c) { c.keep = 1; }));
+    all.push_back(edit("state with the decay twice", {"carry"}, [](ChunkParts& c) { c.keep *= c.keep; }));
+    all.push_back(edit("writes without decay", {"carry"},
+                       [](ChunkParts& c) { std::fill(c.insert.begin(), c.insert.end(), 1.0); }));
+    all.push_back(edit("writes with the decay from the start", {"carry"}, [](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) c.insert[i] = std::exp(c.sum[i]);
+    }));
+    all.push_back(edit("last token not written", {"carry"}, [](ChunkParts& c) { c.insert[c.rows - 1] = 0; }));
+    all.push_back(
+        edit("writes 10 % too small", {"carry"}, change_rows(&ChunkParts::insert, [](Parts, Row) { return 0.9; })));
+    all.push_back(edit("every 4th token not written", {"carry"},
+                       change_rows(&ChunkParts::insert, [](Parts, Row i) { return i % 4 == 3 ? 0.0 : 1.0; })));
+    all.push_back(edit("state not handed over", {"carry"}, [](ChunkParts& c) { c.handover = Handover::zeros; }));
+    all.push_back(edit("state never updated", {"carry"}, [](ChunkParts& c) { c.handover = Handover::unchanged; }));
+    all.push_back(
+        edit("state is the chunk's writes alone", {"carry"}, [](ChunkParts& c) { c.handover = Handover::only_new; }));
+    all.push_back(edit("state in bf16 between chunks", {"rounding", "carry"},
+                       [](ChunkParts& c) { c.handover = Handover::bf16; }));
+    all.push_back(edit("sums never restart", {"gate"}, [](ChunkParts& c) { c.before = std::exp(c.gates_before); }));
+    all.push_back(edit("exclusive sums", {"gate"}, [](ChunkParts& c) {
+        const auto gamma = [&](Row i, Row j) { return std::exp(c.sum_before[i] - c.sum_before[j]); };
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j <= i; ++j) {
+                if (j < i) c.M[i * c.rows + j] = c.beta(i) * c.key_gram[i * c.rows + j] * gamma(i, j);
+                c.P[i * c.rows + j] = c.scale() * c.query_gram[i * c.rows + j] * gamma(i, j);
+            }
+            c.forget[i] = c.beta(i) * std::exp(c.sum_before[i]);
+            c.read[i] = c.scale() * std::exp(c.sum_before[i]);
+            c.insert[i] = std::exp(c.sum_before[c.rows - 1] - c.sum_before[i]);
+        }
+        c.keep = std::exp(c.sum_before[c.rows - 1]);
+    }));
+}
+
+void add_orders(Mutants& all) {
+    all.push_back(edit("decay after the write", {"order"}, [](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j <= i; ++j) {
+                if (j < i) {
+                    c.M[i * c.rows + j] =
+                        c.beta(i) * c.key_gram[i * c.rows + j] * std::exp(c.sum_before[i] - c.sum_before[j]);
+                }
+                c.P[i * c.rows + j] = c.scale() * c.query_gram[i * c.rows + j] * std::exp(c.sum[i] - c.sum_before[j]);
+            }
+            c.forget[i] = c.beta(i) * std::exp(c.sum_before[i]);
+            c.insert[i] = std::exp(c.sum[c.rows - 1] - c.sum_before[i]);
+        }
+    }));
+    all.push_back(edit("r from the undecayed state", {"order"}, [](ChunkParts& c) {
+        for (std::size_t i = 0; i < c.rows; ++i) {
+            for (std::size_t j = 0; j < i; ++j)
+                c.M[i * c.rows + j] = c.beta(i) * c.key_gram[i * c.rows + j] * std::exp(c.sum_before[i] - c.sum[j]);
+            c.forget[i] = c.beta(i) * std::exp(c.sum_before[i]);
+        }
+    }));
+}
+
+void add_tails(Mutants& all) {
+    Mutant tail = edit("incomplete chunk left out", {"padding", "tile"}, [](ChunkParts& c) {
+        if (!c.last_of_sequence || c.rows == c.lane->chunk) return;
+        c.handover = Handover::unchanged;
+        std::fill(c.P.begin(), c.P.end(), 0.0);
+        std::fill(c.read.begin(), c.read.end(), 0.0);
+    });
+    tail.needs_tail = true;
+    tail.whole_only = true;
+    all.push_back(std::move(tail));
+}
+
+void add_places(Mutants& all) {
+    const auto dv = [](const GdnReference& r) { return static_cast<std::size_t>(r.problem.dims.dv); };
+    const auto heads = [](const GdnReference& r) { return static_cast<std::size_t>(r.problem.dims.Hv); };
+    all.push_back(after("state transposed", {"layout"}, [](GdnOutputs& x, const GdnReference& r) {
+        x.final_state = to_layout(x.final_state, r.problem.dims, StateLayout::value_key);
+    }));
+    all.push_back(after("heads of out rotated", {"head_map"}, [=](GdnOutputs& x, const GdnReference& r) {
+        const std::size_t row = heads(r) * dv(r);
+        for (std::size_t at = 0; at < x.out.size(); at += row) {
+            const auto first = x.out.begin() + static_cast<std::ptrdiff_t>(at);
+            std::rotate(first, first + static_cast<std::ptrdiff_t>(dv(r)), first + static_cast<std::ptrdiff_t>(row));
+        }
+    }));
+    all.push_back(after("one element of out", {"tile"},
+                        [](GdnOutputs& x, const GdnReference&) { x.out[x.out.size() / 3] += 0.05; }));
+    all.push_back(after("NaN in one row of out", {"tile", "solve"}, [=](GdnOutputs& x, const GdnReference& r) {
+        const std::size_t row = x.out.size() / dv(r) / 2;
+        std::fill_n(x.out.begin() + static_cast<std::ptrdiff_t>(row * dv(r)), dv(r), std::nan(""));
+    }));
+    all.push_back(after("some columns stale", {"tile"}, [=](GdnOutputs& x, const GdnReference& r) {
+        const std::size_t width = dv(r);
+        for (std::size_t at = x.out.size() - width; at >= width * heads(r); at -= width) {
+            for (std::size_t j = width / 2; j < width / 2 + std::max<std::size_t>(width / 8, 1); ++j)
+                x.out[at + j] = x.out[at - width * heads(r) + j];
+        }
+    }));
+    all.push_back(after("out in bf16", {"rounding"}, [](GdnOutputs& x, const GdnReference&) {
+        for (double& o : x.out) o = rounded_to(o, DType::bf16);
+    }));
+    all.push_back(after("one head never written", {"tile"}, [=](GdnOutputs& x, const GdnReference& r) {
+        const std::size_t width = dv(r);
+        for (std::size_t i = 0; i < x.out.size(); ++i) {
+            if (i / width % heads(r) == 1) x.out[i] = 0;
+        }
+    }));
+    all.push_back(after("final state in bf16", {"rounding", "carry"}, [](GdnOutputs& x, const GdnReference&) {
+        for (double& s : x.final_state) s = rounded_to(s, DType::bf16);
+    }));
+}
+
+}  // namespace
+
+std::vector<Mutant> all_mutants() {
+    Mutants all;
+    add_preparation(all);
+    add_inside(all);
+    add_between(all);
+    add_orders(all);
+    add_tails(all);
+    add_places(all);
+    return all;
+}
+
+GdnOutputs run_mutant(const GdnReference& r, const Mutant* mutant, const MutantScope& scope, int threads) {
+    if (mutant != nullptr && mutant->kernel) return mutant->kernel(r, scope, threads);
+    const GdnProblem& p = r.problem;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto dk = static_cast<std::size_t>(p.dims.dk);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    GdnOutputs x{std::vector<double>(p.v.size(), 0), std::vector<double>(p.sequences.size() * heads * dk * dv, 0), 0};
+    const auto in_scope = [&](std::size_t head) {
+        return scope.heads.empty() ||
+               std::find(scope.heads.begin(), scope.heads.end(), static_cast<std::int64_t>(head)) != scope.heads.end();
+    };
+    run_tasks(p.sequences.size() * heads, threads, [&] {
+        return [&](std::size_t task) {
+            const std::size_t n = task / heads;
+            const std::size_t head = task % heads;
+            const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
+            LanePlace place{
+                &r, n, head, 0, static_cast<std::size_t>(p.sequences[n].end) - begin, std::vector<std::size_t>(dv)};
+            std::iota(place.columns.begin(), place.columns.end(), 0);
+            const auto key = key_head_of(static_cast<std::int64_t>(head), p.dims, r.contract.value.head_map);
+            LaneInputs in = lane_inputs(place, static_cast<std::size_t>(key),
+                                        static_cast<std::size_t>(r.contract.value.chunk), state_before(place));
+            GdnContract contract = r.contract.value;
+            const bool faulty = mutant != nullptr && in_scope(head);
+            if (faulty && mutant->fault.given) mutant->fault.given(in, contract, place);
+            Lane lane = prepare_lane(in, contract);
+            if (faulty && mutant->fault.prepared) mutant->fault.prepared(lane);
+            const LaneResult result = run_lane<float>(lane, [&](ChunkParts& c) {
+                if (!faulty || !mutant->fault.chunk) return;
+                if (scope.chunk < 0 || c.index == static_cast<std::size_t>(scope.chunk)) mutant->fault.chunk(c);
+            });
+            for (std::size_t t = 0; t < place.tokens; ++t) {
+                std::copy_n(result.out.begin() + static_cast<std::ptrdiff_t>(t * dv), dv,
+                            x.out.begin() + static_cast<std::ptrdiff_t>(((begin + t) * heads + head) * dv));
+            }
+            std::copy(result.state.begin(), result.state.end(),
+                      x.final_state.begin() + static_cast<std::ptrdiff_t>(task * dk * dv));
+        };
+    });
+    apply_empty_policy(p, r.contract.value.empty, x.final_state);
+    if (mutant != nullptr && mutant->after) mutant->after(x, r);
+    return x;
+}
+
+}  // namespace gdnctl::oracle

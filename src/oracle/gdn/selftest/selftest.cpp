@@ -1,0 +1,227 @@
+#include "oracle/gdn/selftest/selftest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/selftest/backward_selftest.h"
+#include "oracle/gdn/selftest/mutants.h"
+#include "oracle/gdn/selftest/tally.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+GdnCase mutant_case(bool real) {
+    // A tail of 8 tokens in both: padding is part of what can be wrong.
+    return selftest_case(real, real ? GdnDims{1, 200, 2, 4, 64, 64} : GdnDims{2, 104, 2, 4, 16, 16});
+}
+
+// What a mutant changed, seen against the honest run of the same kernel.
+struct Noticed {
+    std::set<std::int64_t> heads;
+    std::int64_t first_chunk = -1;
+};
+
+Noticed changed_places(const GdnReference& r, const GdnOutputs& honest, const GdnOutputs& x) {
+    const GdnProblem& p = r.problem;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    const auto state = static_cast<std::size_t>(p.dims.dk) * dv;
+    Noticed changed;
+    const auto note = [&](std::size_t head, std::int64_t chunk) {
+        changed.heads.insert(static_cast<std::int64_t>(head));
+        if (changed.first_chunk < 0 || chunk < changed.first_chunk) changed.first_chunk = chunk;
+    };
+    const auto differs = [](double a, double b, double limit) { return !(std::fabs(a - b) <= limit); };
+    for (std::size_t n = 0; n < p.sequences.size(); ++n) {
+        const GdnSequence s = p.sequences[n];
+        for (std::size_t at = static_cast<std::size_t>(s.begin) * heads * dv;
+             at < static_cast<std::size_t>(s.end) * heads * dv; ++at) {
+            const std::size_t head = at / dv % heads;
+            if (!differs(x.out[at], honest.out[at], k_ok_band * r.out.groups[n * heads + head].max_abs)) continue;
+            note(head, (static_cast<std::int64_t>(at / dv / heads) - s.begin) / r.contract.value.chunk);
+        }
+        for (std::size_t at = n * heads * state; at < (n + 1) * heads * state; ++at) {
+            const std::size_t head = at / state % heads;
+            if (!differs(x.final_state[at], honest.final_state[at],
+                         k_ok_band * r.final_state.groups[n * heads + head].max_abs))
+                continue;
+            changed.heads.insert(static_cast<std::int64_t>(head));
+            if (changed.first_chunk < 0) changed.first_chunk = (s.end - s.begin - 1) / r.contract.value.chunk;
+        }
+    }
+    return changed;
+}
+
+class Selftest {
+public:
+    explicit Selftest(const SelftestOptions& options) : m_options(options) {}
+
+    SelftestReport run() {
+        mutants(unexpected_mutants(), m_report.unexpected);
+        spoilt_steps(tapped_mutants(), m_report.spoilt);
+        spoilt_steps(later_tapped_mutants(), m_report.spoilt_later);
+        mutants(all_mutants(), m_report.totals);
+        variants();
+        BackwardSelftest(m_options, m_report).run();
+        return std::move(m_report);
+    }
+
+private:
+    bool skipped() { return m_seen++ % m_options.every != 0; }
+    bool stopped() const { return m_options.stop && m_options.stop(); }
+
+    void mutants(const std::vector<Mutant>& all, SelftestTotals& totals) {
+        for (const bool real : {true, false}) {
+            const GdnReference r = selftest_reference(mutant_case(real), m_options.threads);
+            const GdnOutputs honest = run_mutant(r, nullptr, {}, m_options.threads);
+            for (const Mutant& m : all) {
+                if (stopped()) return;
+                if (skipped()) continue;
+                if (real) {
+                    judge_mutant({r, honest, totals}, m, {}, "real sizes");
+                    if (!m.whole_only) judge_mutant({r, honest, totals}, m, {{1}, 1}, "real sizes, chunk 1 of head 1");
+                } else {
+                    judge_mutant({r, honest, totals}, m, m.after ? MutantScope{} : MutantScope{{2}, -1},
+                                 m.after ? "small sizes" : "small sizes, head 2");
+                }
+            }
+        }
+    }
+
+    // Of so many mutants one in five, each in one of the scopes; or all in all.
+    void spoilt_steps(const std::vector<Mutant>& all, SelftestTotals& totals) {
+        for (const bool real : {true, false}) {
+            const GdnReference r = selftest_reference(mutant_case(real), m_options.threads);
+            const GdnOutputs honest = run_mutant(r, nullptr, {}, m_options.threads);
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                for (const std::size_t scope : real ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{2}) {
+                    if (stopped()) return;
+                    const bool chosen = m_options.every_step || (i % 5 == 0 && i / 5 % 3 == scope);
+                    if (chosen && !skipped()) judge_in({r, honest, totals}, all[i], scope);
+                }
+            }
+        }
+    }
+
+    // What the mutants of one problem share.
+    struct Round {
+        const GdnReference& reference;
+        const GdnOutputs& honest;
+        SelftestTotals& totals;
+    };
+
+    void judge_mutant(const Round& round, const Mutant& m, const MutantScope& scope, std::string_view where) {
+        const GdnReference& r = round.reference;
+        const GdnOutputs x = run_mutant(r, &m, scope, m_options.threads);
+        const Noticed changed = changed_places(r, round.honest, x);
+        if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
+        const GdnReport report = judged(r, x, true);
+        const std::string found = report.place ? fmt::format("{} heads from chunk {} on", report.place->heads.size(),
+                                                             report.place->first_chunk)
+                                               : "";
+        count_mutant({fmt::format("{} ({})", m.name, where), m.stages, report, right_place(report, changed, scope),
+                      fmt::format("{} heads from chunk {} on", changed.heads.size(), changed.first_chunk), found},
+                     round.totals, m_report);
+    }
+
+    void judge_in(const Round& round, const Mutant& m, std::size_t scope) {
+        if (scope == 0) judge_mutant(round, m, {}, "real sizes");
+        if (scope == 1) judge_mutant(round, m, {{1}, 1}, "real sizes, chunk 1 of head 1");
+        if (scope == 2) judge_mutant(round, m, {{2}, -1}, "small sizes, head 2");
+    }
+
+    static bool right_place(const GdnReport& report, const Noticed& changed, const MutantScope& scope) {
+        if (!report.place) return false;
+        const std::set<std::int64_t> heads(report.place->heads.begin(), report.place->heads.end());
+        const std::int64_t chunk = report.place->first_chunk;
+        // A state that is spoilt at the end of a chunk shows in the next one.
+        const bool right_chunk =
+            chunk == changed.first_chunk || (scope.chunk >= 0 && (chunk == scope.chunk || chunk == scope.chunk + 1));
+        return heads == changed.heads && right_chunk;
+    }
+
+    void variants() {
+        for (const GdnCase& c : all_cases()) {
+            // The longest case alone would take as long as all others.
+            if (c.expected != Verdict::ok || c.dims.T > 4096) continue;
+            if (stopped()) return;
+            if (skipped()) continue;
+            const GdnReference r = selftest_reference(c, m_options.threads);
+            const GdnProblem& p = r.problem;
+            const GdnContract& k = r.contract.value;
+            const int threads = m_options.threads;
+            judge_variant(r, c, "recurrence in fp32", run_recurrent32(p, k, threads));
+            judge_variant(r, c, "fused", run_fused32(p, k, threads));
+            judge_variant(r, c, "fused, scalar", run_fused32(p, k, threads, Isa::scalar));
+            judge_variant(r, c, "another chunked kernel", run_mutant(r, nullptr, {}, threads));
+            for (const int chunk : {1, 16, 64, 128}) {
+                judge_variant(r, c, fmt::format("chunks of {}", chunk),
+                              run_chunk32(p, k, {chunk, GateSum::fp64_with_resets, Matmul::f32}, threads));
+            }
+            judge_variant(r, c, "gates summed in fp32",
+                          run_chunk32(p, k, {k.chunk, GateSum::fp32, Matmul::f32}, threads));
+        }
+    }
+
+    void judge_variant(const GdnReference& r, const GdnCase& c, std::string_view what, const GdnOutputs& x) {
+        const GdnReport report = judged(r, x, false);
+        count_variant(what, c.name, report, m_report.totals, m_report);
+    }
+
+    GdnReport judged(const GdnReference& r, const GdnOutputs& x, bool hints) const {
+        CompareOptions options;
+        options.hints = hints;
+        options.threads = m_options.threads;
+        auto report = judge(
+            r, outputs_file(r.problem, r.contract.value, x, out_dtype_of(r.contract.value, r.problem), DType::f32),
+            options);
+        return report ? std::move(*report) : GdnReport{};
+    }
+
+    const SelftestOptions& m_options;
+    std::size_t m_seen = 0;
+    SelftestReport m_report;
+};
+
+}  // namespace
+
+bool SelftestReport::passed() const {
+    const auto share = [](std::size_t part, std::size_t whole) {
+        return static_cast<double>(part) / static_cast<double>(std::max<std::size_t>(whole, 1));
+    };
+    const auto found = [&](const SelftestTotals& t) {
+        return t.mutants > 0 && t.caught == t.mutants && share(t.right_stage, t.mutants) >= 0.9 &&
+               share(t.right_place, t.mutants) >= 0.95;
+    };
+    const auto reached = [&](const SelftestTotals& t) { return found(t) && t.variants > 0 && t.false_alarms == 0; };
+    return reached(totals) && reached(backward) && found(unexpected) && found(spoilt) && found(spoilt_later) &&
+           found(backward_unexpected);
+}
+
+GdnReference selftest_reference(const GdnCase& c, int threads) {
+    const TensorFile inputs = make_inputs(c);
+    // Our own cases are well-formed: a failure here is a defect of this program, and the empty optional would show it.
+    ResolvedContract contract = resolve_contract("marin", inputs.metadata, {}).value();
+    GdnProblem problem = read_problem(inputs, contract).value();
+    return make_reference(std::move(problem), std::move(contract), threads);
+}
+
+GdnCase selftest_case(bool real, GdnDims dims) {
+    GdnCase c;
+    c.name = real ? "real" : "small";
+    c.dims = dims;
+    c.seed = real ? 900 : 901;
+    c.state_scale = 0.3;
+    c.contract = {"head_map=interleaved", real ? "chunk=64" : "chunk=32"};
+    return c;
+}
+
+SelftestReport run_selftest(const SelftestOptions& options) { return Selftest(options).run(); }
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,123 @@
+#include "oracle/gdn/under_test/call.h"
+
+#include <cmath>
+
+#include "oracle/gdn/kernels/adjoint_chain.h"
+#include "oracle/gdn/kernels/prepare.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+template <class Real>
+Tensor tensor_of(const std::vector<Real>& values, Shape shape, DType dtype) {
+    if constexpr (std::is_same_v<Real, double>) {
+        return from_f64(values, std::move(shape), dtype);
+    } else {
+        return from_f64(std::vector<double>(values.begin(), values.end()), std::move(shape), dtype);
+    }
+}
+
+}  // namespace
+
+std::string_view name_of(KernelPass pass) {
+    switch (pass) {
+        case KernelPass::forward: return "forward";
+        case KernelPass::backward: return "backward";
+        case KernelPass::decode: return "decode";
+        case KernelPass::decode_in_place: return "decode in place";
+    }
+    return "";
+}
+
+KernelCall make_call(const GdnProblem& p, const GdnContract& c, bool narrow) {
+    const GdnDims& d = p.dims;
+    const bool in_bf16 = narrow && p.qk_dtype == DType::bf16;
+    const DType wide = in_bf16 ? DType::bf16 : DType::f32;
+    // Keys that are normalised and rounded back have no name in the interface: the kernel gets them ready.
+    const bool prepared_keys = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
+    const Prepared<float> ready = prepare<float>(p, c, 1);
+    KernelCall call;
+    call.dims = d;
+    call.sequences = static_cast<std::int64_t>(p.sequences.size());
+    if (p.has_cu_seqlens) {
+        call.cu_seqlens.push_back(0);
+        for (const GdnSequence& s : p.sequences) call.cu_seqlens.push_back(s.end);
+    }
+    call.tiled = c.head_map == HeadMap::tiled;
+    if (c.l2norm != L2Norm::off && !prepared_keys) call.l2norm_eps = c.eps;
+    call.scale = c.scale ? *c.scale : 1 / std::sqrt(static_cast<double>(d.dk));
+    const Shape keys = {d.B, d.T, d.Hk, d.dk};
+    call.q = prepared_keys ? tensor_of(ready.q, keys, wide) : tensor_of(p.q, keys, wide);
+    call.k = prepared_keys ? tensor_of(ready.k, keys, wide) : tensor_of(p.k, keys, wide);
+    call.v = tensor_of(p.v, {d.B, d.T, d.Hv, d.dv}, wide);
+    call.g = tensor_of(ready.g, {d.B, d.T, d.Hv}, DType::f32);
+    call.beta = tensor_of(ready.beta, {d.B, d.T, d.Hv}, DType::f32);
+    if (!p.initial_state.empty()) {
+        std::vector<double> state = p.initial_state;
+        apply_empty_policy(p, c.empty, state);
+        call.initial_state = tensor_of(state, {call.sequences, d.Hv, d.dk, d.dv}, DType::f32);
+    }
+    if (in_bf16 && out_dtype_of(c, p) == DType::bf16) call.out_dtype = DType::bf16;
+    call.token_ranges = p.sequences;
+    return call;
+}
+
+KernelCall make_call(const GdnProblem& p, const GdnContract& c, bool narrow, KernelPass pass,
+                     const GdnCotangents& cotangents) {
+    KernelCall call = make_call(p, c, narrow);
+    call.pass = pass;
+    const GdnDims& d = p.dims;
+    const Shape states = {call.sequences, d.Hv, d.dk, d.dv};
+    if (pass == KernelPass::backward) {
+        call.d_out = from_f64(cotangents.d_out, {d.B, d.T, d.Hv, d.dv}, call.out_dtype);
+        std::vector<double> d_state = cotangents.d_final_state;
+        d_state.resize(element_count(states).value_or(0));
+        // A final state that the contract makes 0 has no gradient.
+        apply_empty_policy(p, c.empty, d_state);
+        call.d_final_state = from_f64(d_state, states, DType::f32);
+    }
+    if (pass == KernelPass::decode_in_place && !call.initial_state) {
+        call.initial_state = from_f64(std::vector<double>(element_count(states).value_or(0)), states, DType::f32);
+    }
+    return call;
+}
+
+TensorFile call_gradients(const GdnProblem& p, const GdnContract& c, const TensorFile& written) {
+    const Prepared<double> ready = prepare<double>(p, c, 1);
+    const auto values = [&](std::string_view name) {
+        const Tensor* tensor = written.find(name);
+        return tensor == nullptr ? std::vector<double>() : to_f64(*tensor);
+    };
+    GdnGradients g;
+    g.dq = values("dq");
+    g.dk = values("dk");
+    if (c.l2norm != L2Norm::off && c.rounding == NormRounding::input) {
+        // The kernel got its keys ready: the way back through the norm is ours.
+        g.dq = through_norm(p, c, p.q, ready.q, std::move(g.dq));
+        g.dk = through_norm(p, c, p.k, ready.k, std::move(g.dk));
+    }
+    g.dv = values("dv");
+    g.dg = values("dg");
+    g.dbeta = values("dbeta");
+    g.d_initial_state = values("d_initial_state");
+    const bool state = !g.d_initial_state.empty();
+    g.d_initial_state.resize(ready.state.size());
+    finish_gradients(p, c, ready.g, ready.beta, g);
+    TensorFile file = gradients_file(p, c, g, DType::f32, DType::f32);
+    std::erase_if(file.tensors, [&](const NamedTensor& t) { return t.name == "d_initial_state" && !state; });
+    for (NamedTensor& entry : file.tensors) {
+        const Tensor* tensor = written.find(entry.name);
+        if (tensor == nullptr || tensor->dtype != DType::bf16) continue;
+        entry.tensor = from_f64(to_f64(entry.tensor), entry.tensor.shape, DType::bf16);
+    }
+    return file;
+}
+
+TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,
+                        const Tensor& final_state) {
+    return outputs_file(problem, contract, {to_f64(out), to_f64(final_state), 0}, out_dtype_of(contract, problem),
+                        DType::f32);
+}
+
+}  // namespace gdnctl::oracle

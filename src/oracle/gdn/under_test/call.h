@@ -1,0 +1,81 @@
+// One call of a kernel under test as plain arrays, in the meaning of gdn/gdn_kernel.h: log decay, beta as a factor, the
+// state as [N,Hv,dk,dv]. What a contract says beyond that (raw gates, logits, layouts, clipping) is done here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/contract/problem.h"
+#include "oracle/tensor/tensor.h"
+
+namespace gdnctl::oracle {
+
+// What a kernel is asked for. Decoding is a forward of a few tokens, from state to state.
+enum class KernelPass { forward, backward, decode, decode_in_place };
+
+std::string_view name_of(KernelPass pass);  // "decode in place"
+
+struct KernelCall {
+    KernelPass pass = KernelPass::forward;
+    GdnDims dims;
+    std::int64_t sequences = 0;
+    std::vector<std::int64_t> cu_seqlens;  // empty: none
+    bool tiled = false;
+    std::optional<double> l2norm_eps;
+    double scale = 1;
+    Tensor q, k, v, g, beta;
+    std::optional<Tensor> initial_state;
+    std::optional<Tensor> d_out, d_final_state;  // backward only
+    DType out_dtype = DType::f32;
+    std::vector<GdnSequence> token_ranges;  // rows of [B*T] that `out` has to be written for
+    // For timing a decode in place: the kernel is called so many times, each time with one token of every row of the
+    // batch. Arrays are then [steps, B, ...], in an order that `step_seed` says. 0: one call.
+    std::int64_t steps = 0;
+    std::uint64_t step_seed = 0;
+};
+
+// `narrow`: q, k, v and out in bf16 where the inputs are, for kernels that take it; else all is fp32.
+KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow);
+// The same for another pass; `cotangents` are those of the file, for a backward.
+KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow, KernelPass pass,
+                     const GdnCotangents& cotangents);
+
+// What came back, as the contract has it in files. `out` is [B,T,Hv,dv], `final_state` [N,Hv,dk,dv].
+TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,
+                        const Tensor& final_state);
+
+// The gradients that a backward wrote (dq, dk, dv, dg, dbeta and, if it was asked for, d_initial_state), as gradients
+// of the inputs as the contract has them.
+TensorFile call_gradients(const GdnProblem& problem, const GdnContract& contract, const TensorFile& written);
+
+// Signs for each dimension of each head. With q, k and the rows of the state changed by one set, v and the state's
+// columns by the other, `out` changes by the signs of v alone, and the final state like the initial one: every product
+// keeps its size, so that an honest kernel returns the same bits but for those signs.
+class Disguise {
+public:
+    Disguise() = default;  // changes nothing
+    Disguise(const GdnDims& dims, HeadMap map, std::uint64_t seed);
+
+    // Tensors whose last axes are [heads, width].
+    void keys(Tensor& tensor) const { flip(tensor, m_keys); }
+    void values(Tensor& tensor) const { flip(tensor, m_values); }
+    // [N,Hv,dk,dv], or [N,Hv,dv,dk] for the layout value_key.
+    void state(Tensor& tensor, StateLayout layout) const;
+
+private:
+    static void flip(Tensor& tensor, const std::vector<bool>& negative);
+
+    GdnDims m_dims;
+    std::vector<bool> m_keys;      // [Hk * dk]
+    std::vector<bool> m_values;    // [Hv * dv]
+    std::vector<bool> m_by_value;  // [Hv * dk]: the signs of each value head's key head
+};
+
+// Changes q, k, v, initial_state and cotangents of an inputs file, or out, final_state and gradients of an outputs
+// file.
+void apply(const Disguise& disguise, TensorFile& file, StateLayout layout);
+
+}  // namespace gdnctl::oracle

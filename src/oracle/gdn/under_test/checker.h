@@ -1,0 +1,65 @@
+// One relation after another on one kernel, each from inputs of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/contract/problem.h"
+#include "oracle/gdn/under_test/metamorphic.h"
+
+namespace gdnctl::oracle {
+
+using Reals = std::vector<double>;
+
+struct Outcome {
+    Reals out, state;
+};
+
+inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+// Checks relations on one kernel. A fault of the kernel ends the relation: every run() is followed by failed().
+class Checker {
+public:
+    // Inputs have the heads and the gates of `setting`.
+    Checker(KernelUnderTest& kernel, int threads, std::uint64_t seed, const GdnCase& setting)
+        : m_kernel(kernel), m_threads(threads), m_seed(seed), m_setting(setting) {}
+
+    Status causality();
+    Status prefixes();
+    Status continuation();
+    Status linearity();
+    Status batch_order();
+    Status head_order();
+    Status signs();
+    Status chunk_length();
+    Status packed();
+    Status padding();
+    Status beta_zero();
+    Status perfect_fit();
+    Status identical_keys();
+    Status orthonormal_keys();
+    Status gradient();
+
+    RelationResult result;
+
+private:
+    // Seeded inputs of two batch rows; S0 is 0.1 N(0,1).
+    GdnProblem inputs(std::int64_t tokens, std::uint64_t variant = 0) const;
+    TensorFile file_of(const GdnProblem& p) const;
+    Result<Outcome> run(const GdnProblem& p);
+    bool failed() const { return result.fault.has_value(); }
+    void compare(const Reals& got, const Reals& want, const std::string& what);
+    // `gradient` along `step`, beside what differences say.
+    void note_derivative(const Reals& gradient, const Reals& step, double difference, const char* name);
+
+    KernelUnderTest& m_kernel;
+    int m_threads;
+    std::uint64_t m_seed;
+    const GdnCase& m_setting;
+    bool m_l2norm = true;
+    int m_chunk = 64;
+};
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/under_test/call.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct FaultRow {
+    KernelFaultKind kind;
+    std::string_view name;
+    bool ends_everything;
+};
+
+constexpr FaultRow k_faults[] = {
+    {KernelFaultKind::unsupported, "UNSUPPORTED", false},
+    {KernelFaultKind::refused, "REFUSED", false},
+    {KernelFaultKind::incomplete, "INCOMPLETE", false},
+    {KernelFaultKind::wrong_shape, "WRONG_SHAPE", false},
+    {KernelFaultKind::non_finite, "NON_FINITE", false},
+    {KernelFaultKind::unsteady, "UNSTEADY", false},
+    {KernelFaultKind::cached, "CACHED", false},
+    {KernelFaultKind::impossible, "IMPOSSIBLE", false},
+    {KernelFaultKind::out_of_bounds, "OUT_OF_BOUNDS", false},
+    {KernelFaultKind::crashed, "CRASHED", false},
+    {KernelFaultKind::memory_limit, "MEMORY_LIMIT", true},
+    {KernelFaultKind::timed_out, "TIMED_OUT", true},
+    {KernelFaultKind::no_entry_point, "NO_ENTRY_POINT", true},
+    {KernelFaultKind::build_failed, "BUILD_FAILED", true},
+};
+
+const FaultRow& row_of(KernelFaultKind kind) {
+    return *std::find_if(std::begin(k_faults), std::end(k_faults), [&](const FaultRow& r) { return r.kind == kind; });
+}
+
+// Bit for bit, but that -0 and 0 are one: the disguise changes the sign of zeros too.
+bool same_values(const Tensor& a, const Tensor& b) {
+    if (a.bytes == b.bytes) return true;
+    if (a.dtype != b.dtype || a.bytes.size() != b.bytes.size() || !is_floating(a.dtype)) return false;
+    for (std::size_t i = 0; i < a.count(); ++i) {
+        const double x = element(a, i);
+        const double y = element(b, i);
+        if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
+    }
+    return true;
+}
+
+bool same_values(const TensorFile& a, const TensorFile& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
+}
+
+// What is not among the outputs of a pass. A program that gives one gradient gives all; gates and beta in the form that
+// the inputs have them count as well.
+std::string missing_output(const TensorFile& outputs, KernelPass pass) {
+    std::vector<std::vector<std::string_view>> all;
+    if (pass != KernelPass::backward) all = {{"out"}, {"final_state"}};
+    if (pass == KernelPass::backward || has_gradients(outputs)) {
+        all.insert(all.end(), {{"dq"}, {"dk"}, {"dv"}, {"dg", "d_alpha", "d_a"}, {"dbeta", "d_b"}});
+    }
+    for (const auto& wanted : all) {
+        const bool there = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [&](const NamedTensor& t) {
+            return std::find(wanted.begin(), wanted.end(), canonical_name(t.name).canonical) != wanted.end();
+        });
+        if (!there) return std::string(wanted.front());
+    }
+    return {};
+}
+
+// What the runs of one judgement share.
+struct Asked {
+    const TensorFile& inputs;
+    const GdnReference& reference;
+    KernelPass pass;
+    int threads;
+};
+
+// The report; a shape that cannot be compared is an error.
+Result<GdnReport> compared(const TensorFile& outputs, const Asked& asked) {
+    if (!has_gradients(outputs)) return judge(asked.reference, outputs, {});
+    GdnReference with_truth = asked.reference;
+    GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
+    return judge(with_truth, outputs, {});
+}
+
+// Judges one run; a shape that judge() refuses is the kernel's fault.
+KernelVerdict judged(const KernelRun& run, const Asked& asked) {
+    KernelVerdict verdict;
+    verdict.fault = run.fault;
+    if (run.fault) return verdict;
+    if (const std::string missing = missing_output(run.outputs, asked.pass); !missing.empty()) {
+        verdict.fault =
+            KernelFault{KernelFaultKind::incomplete, fmt::format("{} was not returned at all", missing), {}};
+        return verdict;
+    }
+    auto report = compared(run.outputs, asked);
+    if (!report) {
+        verdict.fault = KernelFault{KernelFaultKind::wrong_shape, report.error().text(), {}};
+        return verdict;
+    }
+    verdict.report = std::move(*report);
+    const auto& worst = verdict.report.worst;
+    if (verdict.report.verdict == Verdict::wrong && worst && !std::isfinite(worst->got) && std::isfinite(worst->want)) {
+        verdict.fault = KernelFault{KernelFaultKind::non_finite, verdict.report.reason, {}};
+    }
+    return verdict;
+}
+
+bool judgeable(const GdnReference& reference) { return reference.unstable_reason.empty(); }
+
+KernelFault unsteady(std::string_view when, const KernelVerdict& now) {
+    return {KernelFaultKind::unsteady,
+            fmt::format("right in the first call, but {}: {}", when, now.fault ? now.fault->text : now.report.reason),
+            {}};
+}
+
+}  // namespace
+
+bool has_gradients(const TensorFile& file) {
+    return std::any_of(file.tensors.begin(), file.tensors.end(),
+                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
+}
+
+KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
+                        KernelPass pass) {
+    return judged(run, {inputs, reference, pass, threads});
+}
+
+std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
+
+bool ends_everything(KernelFaultKind kind) { return row_of(kind).ends_everything; }
+
+Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
+                                   int threads, std::uint64_t seed, KernelPass pass) {
+    const ResolvedContract& contract = reference.contract;
+    const Asked asked{inputs, reference, pass, threads};
+    GDNCTL_TRY_ASSIGN(const KernelRun first, kernel.run_pass(pass, inputs, contract, threads));
+    KernelVerdict verdict = judged(first, asked);
+    const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
+    if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
+
+    const StateLayout layout = contract.value.state_layout;
+    // Signs are by the heads of the file's tensors.
+    const bool repeated = reference.problem.repeated_keys;
+    const Disguise disguise = repeated ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
+    TensorFile other = inputs;
+    apply(disguise, other, layout);
+    GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run_pass(pass, other, contract, 1));
+    apply(disguise, second.outputs, layout);  // signs come off as they went on
+    GDNCTL_TRY_ASSIGN(const KernelRun third, kernel.run_pass(pass, inputs, contract, threads));
+    const std::pair<const KernelRun*, const char*> again[] = {
+        {&second, "wrong for inputs with other signs, on one thread"},
+        {&third, "wrong when it was given the same inputs again"}};
+    for (const auto& [run, when] : again) {
+        if (!run->fault && same_values(run->outputs, first.outputs)) continue;
+        verdict.bit_equal = false;
+        const KernelVerdict now = judged(*run, asked);
+        if (now.fault || now.report.verdict != verdict.report.verdict) {
+            const bool own_verdict = now.fault && now.fault->kind != KernelFaultKind::non_finite &&
+                                     now.fault->kind != KernelFaultKind::incomplete;
+            verdict.fault = own_verdict ? *now.fault : unsteady(when, now);
+            return verdict;
+        }
+    }
+    return verdict;
+}
+
+TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed) {
+    const GdnProblem& p = reference.problem;
+    const GdnContract& c = reference.contract.value;
+    GdnCotangents cotangents = random_cotangents(p, seed);
+    for (double& x : cotangents.d_out) x = rounded_to(x, out_dtype_of(c, p));
+    TensorFile file = inputs;
+    for (NamedTensor& entry : cotangents_file(p, c, cotangents).tensors) file.tensors.push_back(std::move(entry));
+    return file;
+}
+
+}  // namespace gdnctl::oracle

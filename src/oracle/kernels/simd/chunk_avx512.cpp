@@ -1,7 +1,0 @@
-#include "oracle/kernels/simd/chunk_kernel.h"
-
-namespace gdnctl::oracle {
-
-ChunkKernel chunk_avx512() { return chunk_kernel<64, 8>(); }
-
-}  // namespace gdnctl::oracle

@@ -1,7 +1,0 @@
-#include "oracle/kernels/simd/chunk_kernel.h"
-
-namespace gdnctl::oracle {
-
-ChunkKernel chunk_scalar() { return chunk_kernel<16, 4>(); }
-
-}  // namespace gdnctl::oracle

@@ -1,7 +1,0 @@
-#include "oracle/kernels/simd/decode_kernel.h"
-
-namespace gdnctl::oracle {
-
-DecodeKernel decode_avx512() { return decode_kernel<64, 4, 4, 4>(); }
-
-}  // namespace gdnctl::oracle
