@@ -1,4 +1,4 @@
-# Version and commit for src/cli/version.cpp, read when CMake configures: a new commit alone rebuilds nothing.
+# Version and commit for src/core/version.cpp, read when CMake configures: a new commit alone rebuilds nothing.
 set(GDNCTL_COMMIT "" CACHE STRING "commit to show in --version; empty: asked of git")
 set(commit "${GDNCTL_COMMIT}")
 if(NOT commit)
@@ -11,5 +11,5 @@ endif()
 if(NOT commit)
   set(commit unknown)
 endif()
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/core/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON
   COMPILE_DEFINITIONS "GDNCTL_VERSION=\"${PROJECT_VERSION}\";GDNCTL_COMMIT=\"${commit}\"")

@@ -6,8 +6,8 @@
 #include "cli/described.h"
 #include "cli/help.h"
 #include "cli/reference.h"
-#include "cli/version.h"
 #include "core/text.h"
+#include "core/version.h"
 
 namespace gdnctl::cli {
 

@@ -91,6 +91,12 @@ Status show_overview(const Table& table, const Dispatch& called, const Args& glo
     return {};
 }
 
+std::string own_program() {
+    std::error_code problem;
+    const auto path = std::filesystem::read_symlink("/proc/self/exe", problem);
+    return problem ? std::string("gdnctl") : path.string();
+}
+
 // A command that does not read the configuration runs even where it is broken.
 Result<LoadedConfig> config_for(const Table& table, const Command& command, const GlobalFlags& flags,
                                 const std::filesystem::path& cwd) {
@@ -122,6 +128,7 @@ Result<ExitCode> call(const Table& table, Called& called, Invocation& invocation
                     stop_on_signals(),
                     cwd,
                     state_directory(env),
+                    own_program(),
                     flags.common};
     called.ran = true;
     return invocation.run(context);

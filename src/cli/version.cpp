@@ -5,12 +5,9 @@
 
 #include "cli/libraries.h"
 #include "core/json.h"
+#include "core/version.h"
 
 namespace gdnctl::cli {
-
-std::string_view version() { return GDNCTL_VERSION; }
-
-std::string_view commit() { return GDNCTL_COMMIT; }
 
 std::string version_text(const Env& env, bool json) {
     Json libraries = Json::array();

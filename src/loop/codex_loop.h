@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/result.h"
-#include "loop/options.h"
-#include "loop/validation_options.h"
+#include "loop/engine/options.h"
+#include "loop/gates/validation_options.h"
 #include "platform/context.h"
 #include "target/target.h"
 

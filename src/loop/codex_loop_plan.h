@@ -7,13 +7,13 @@
 
 #include "core/result.h"
 #include "loop/codex_loop.h"
-#include "loop/engine.h"
-#include "loop/idea_stage.h"
-#include "loop/journal.h"
-#include "loop/options.h"
-#include "loop/presets.h"
-#include "loop/transaction.h"
-#include "loop/validation_options.h"
+#include "loop/engine/engine.h"
+#include "loop/engine/journal.h"
+#include "loop/engine/options.h"
+#include "loop/engine/transaction.h"
+#include "loop/gates/validation_options.h"
+#include "loop/memory/idea_stage.h"
+#include "loop/prompt/presets.h"
 #include "platform/context.h"
 
 namespace gdnctl::loop {

@@ -43,6 +43,7 @@ struct Context {
     std::stop_token stop;             // requested by SIGINT, SIGTERM, SIGHUP
     std::filesystem::path cwd;        // after -C DIR; absolute. Commands resolve relative paths against this
     std::filesystem::path state_dir;  // $STATE, not yet created
+    std::string program;              // path of this program, for children that are to be it
     GlobalOptions global;
 };
 

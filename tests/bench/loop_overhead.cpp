@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "loop/journal.h"
-#include "loop/transaction.h"
+#include "loop/engine/journal.h"
+#include "loop/engine/transaction.h"
 #include "platform/clock.h"
 #include "platform/process.h"
 

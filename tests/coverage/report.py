@@ -15,8 +15,8 @@ LEAST = 0.90
 
 
 def folder_of(name):
-    parts = name.removeprefix("include/gdnctl/").removeprefix("src/").split("/")
-    return parts[0] if name.startswith(("src/", "include/gdnctl/")) and parts[0] in FOLDERS else None
+    parts = name.removeprefix("src/").split("/")
+    return parts[0] if name.startswith("src/") and parts[0] in FOLDERS else None
 
 
 def counts_of(root, build):

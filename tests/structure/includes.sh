@@ -20,7 +20,7 @@ test_every_include_follows_the_arrows() { expect 0 check "$REPO"; }
 test_arrows_are_really_checked() {
     plant src/core/text.cpp '#include "platform/clock.h"' 'core may not include platform/clock.h'
     plant src/platform/clock.cpp '#include "cli/args.h"' 'platform may not include cli/args.h'
-    plant src/oracle/planted.cpp '#include "platform/env.h"' 'oracle may not include platform/env.h'
+    plant src/oracle/judge/planted.cpp '#include "platform/env.h"' 'oracle/judge may not include platform/env.h'
     plant src/cli/run.cpp '#include "commands/table.h"' 'cli may not include commands/table.h'
     plant src/services/git/planted.cpp '  #  include "services/ray/x.h"' 'services/git may not include'
     plant src/services/local/planted.cpp '#include "services/git/repository.h"' 'services/local may not include'
@@ -35,7 +35,7 @@ test_third_party_headers_are_really_checked() {
     plant src/commands/table.cpp '#include <CLI/CLI.hpp>' '<CLI/CLI.hpp> belongs to src/cli/args_cli11.cpp'
     plant src/core/text.cpp '#include <toml++/toml.h>' 'belongs to src/cli/config_toml.cpp'
     plant src/services/local/planted.cpp '#include <curl/curl.h>' 'belongs to src/platform'
-    plant src/oracle/planted.cpp '#include <zlib.h>' 'belongs to src/platform'
+    plant src/oracle/judge/planted.cpp '#include <zlib.h>' 'belongs to src/platform'
     plant src/cli/run.cpp '#include <openssl/evp.h>' 'belongs to src/platform'
     plant src/commands/table.cpp '#include <git2.h>' 'belongs to src/services/git'
     plant src/platform/clock.cpp '#include <spdlog/spdlog.h>' 'belongs to src/core/log.cpp'

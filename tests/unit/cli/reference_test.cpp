@@ -7,6 +7,7 @@
 #include "cli/libraries.h"
 #include "cli/version.h"
 #include "core/json.h"
+#include "core/version.h"
 #include "sample_command.h"
 #include "support/fake_env.h"
 #include "support/temp_dir.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "loop/perf_record.h"
+#include "loop/perf/record.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

@@ -1,5 +1,5 @@
 // Clusters that gates need are looked at before an agent is paid.
-#include "loop/cluster_preflight.h"
+#include "loop/gates/cluster_preflight.h"
 
 #include "platform/signals.h"
 #include "validation_world.h"

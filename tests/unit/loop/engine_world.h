@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/engine.h"
+#include "loop/engine/engine.h"
 #include "loop_world.h"
 
 namespace gdnctl::loop {

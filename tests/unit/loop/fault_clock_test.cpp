@@ -1,5 +1,5 @@
 // A clock that is set back while a run is under way, and before it is taken up again.
-#include "loop/engine.h"
+#include "loop/engine/engine.h"
 #include "loop_world.h"
 
 namespace gdnctl::loop {

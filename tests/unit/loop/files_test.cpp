@@ -1,6 +1,6 @@
 // Artefacts, the STOP file and the lock.
-#include "loop/artefacts.h"
-#include "loop/lock.h"
+#include "loop/engine/artefacts.h"
+#include "loop/engine/lock.h"
 #include "loop_world.h"
 #include "support/faults.h"
 

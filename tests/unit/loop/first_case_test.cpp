@@ -1,5 +1,5 @@
 // What is shown first of a check that failed.
-#include "loop/first_case.h"
+#include "loop/measure/first_case.h"
 
 #include <doctest/doctest.h>
 

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ledger_world.h"
-#include "loop/flakes.h"
-#include "loop/idea_stage.h"
+#include "loop/gates/flakes.h"
+#include "loop/memory/idea_stage.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ledger_world.h"
-#include "loop/log_compose.h"
-#include "loop/log_record.h"
-#include "loop/log_stage.h"
+#include "loop/memory/log_compose.h"
+#include "loop/memory/log_record.h"
+#include "loop/memory/log_stage.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/record.h"
 #include "validation_world.h"

@@ -2,8 +2,8 @@
 #include <thread>
 
 #include "core/log.h"
-#include "loop/sync_main.h"
-#include "loop/tpu_hold.h"
+#include "loop/engine/sync_main.h"
+#include "loop/engine/tpu_hold.h"
 #include "loop_world.h"
 #include "platform/fs.h"
 

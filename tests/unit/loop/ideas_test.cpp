@@ -1,5 +1,5 @@
 // What is known of ideas and flaky tests, and what a prompt is told of it.
-#include "loop/ideas.h"
+#include "loop/memory/ideas.h"
 
 #include <fstream>
 
@@ -7,8 +7,8 @@
 
 #include "core/text.h"
 #include "ledger_world.h"
-#include "loop/context_pack.h"
-#include "loop/flakes.h"
+#include "loop/gates/flakes.h"
+#include "loop/memory/context_pack.h"
 
 namespace gdnctl::loop {
 

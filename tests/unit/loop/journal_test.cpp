@@ -1,9 +1,9 @@
 // The journal, the state and what follows from them, cut at every byte.
-#include "loop/journal.h"
+#include "loop/engine/journal.h"
 
 #include <fstream>
 
-#include "loop/resume.h"
+#include "loop/engine/resume.h"
 #include "loop_world.h"
 #include "support/faults.h"
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "loop/journal.h"
-#include "loop/resume.h"
+#include "loop/engine/journal.h"
+#include "loop/engine/resume.h"
 #include "loop_world.h"
 #include "platform/descendants.h"
 

@@ -1,5 +1,5 @@
 // What is remembered of iterations.
-#include "loop/ledger.h"
+#include "loop/memory/ledger.h"
 
 #include <algorithm>
 #include <fstream>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ledger_world.h"
-#include "loop/ledger_keep.h"
-#include "loop/report_model.h"
+#include "loop/memory/ledger_keep.h"
+#include "loop/report/model.h"
 #include "runlog/records/record.h"
 #include "support/faults.h"
 

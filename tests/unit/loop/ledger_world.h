@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <span>
 
-#include "loop/ideas.h"
-#include "loop/ledger.h"
-#include "loop/report_model.h"
+#include "loop/memory/ideas.h"
+#include "loop/memory/ledger.h"
+#include "loop/report/model.h"
 #include "loop_world.h"
 #include "run_script.h"
 

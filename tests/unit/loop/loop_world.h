@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "loop/transaction.h"
+#include "loop/engine/transaction.h"
 #include "support/git_repo.h"
 
 namespace gdnctl::loop {

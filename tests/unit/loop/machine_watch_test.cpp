@@ -1,5 +1,5 @@
 // What else a machine does while something is measured on it.
-#include "loop/machine_watch.h"
+#include "loop/measure/machine_watch.h"
 
 #include <fstream>
 #include <functional>

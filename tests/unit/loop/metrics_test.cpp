@@ -1,9 +1,9 @@
 // What a profile run leaves behind: the recipe's cases 19, 20, 23 to 26 and 31, and what a report says.
-#include "loop/metrics.h"
+#include "loop/gates/metrics.h"
 
 #include <doctest/doctest.h>
 
-#include "loop/validation_options.h"
+#include "loop/gates/validation_options.h"
 #include "services/job/job.h"
 
 namespace gdnctl::loop {

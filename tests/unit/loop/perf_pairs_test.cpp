@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "loop/perf_gates.h"
-#include "loop/perf_simulation.h"
+#include "loop/perf/gates.h"
+#include "loop/perf/simulation.h"
 
 namespace gdnctl::loop {
 

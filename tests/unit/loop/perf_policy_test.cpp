@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "loop/perf_review.h"
+#include "loop/perf/review.h"
 #include "loop_world.h"
 
 namespace gdnctl::loop {

@@ -1,11 +1,11 @@
 // What is measured in which order, and what is made of it: an invented device under the real review.
-#include "loop/perf_review.h"
-
 #include <cmath>
 #include <functional>
 #include <set>
 
 #include <doctest/doctest.h>
+
+#include "loop/perf/review.h"
 
 namespace gdnctl::loop {
 

@@ -1,13 +1,12 @@
 // perf_state.json: versions, unknown fields, faults; and policy files.
-#include "loop/perf_state.h"
-
 #include <csignal>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "loop/policy_file.h"
+#include "loop/perf/policy_file.h"
+#include "loop/perf/state.h"
 #include "support/temp_dir.h"
 
 namespace gdnctl::loop {

@@ -1,13 +1,13 @@
 // Prompts and directives by name, and what the shipped ones say.
-#include "loop/presets.h"
+#include "loop/prompt/presets.h"
 
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
 #include "core/text.h"
-#include "loop/embedded.h"
-#include "loop/prompt.h"
+#include "loop/prompt/embedded.h"
+#include "loop/prompt/prompt.h"
 #include "support/temp_dir.h"
 
 namespace gdnctl::loop {

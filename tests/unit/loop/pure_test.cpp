@@ -3,10 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include "loop/messages.h"
-#include "loop/options.h"
-#include "loop/outcome.h"
-#include "loop/prompt.h"
+#include "loop/engine/messages.h"
+#include "loop/engine/options.h"
+#include "loop/engine/outcome.h"
+#include "loop/prompt/prompt.h"
 
 namespace gdnctl::loop {
 

@@ -1,9 +1,8 @@
 // What people are shown of a journal.
-#include "loop/report_model.h"
-
 #include <unistd.h>
 
-#include "loop/lock.h"
+#include "loop/engine/lock.h"
+#include "loop/report/model.h"
 #include "loop_world.h"
 #include "platform/fs.h"
 #include "run_script.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/time.h"
-#include "loop/journal.h"
+#include "loop/engine/journal.h"
 
 namespace gdnctl::loop {
 

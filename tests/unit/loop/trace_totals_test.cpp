@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "loop/validation_stages.h"
+#include "loop/gates/validation_stages.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

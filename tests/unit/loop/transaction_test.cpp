@@ -1,5 +1,5 @@
 // Iterations as transactions, in a slot.
-#include "loop/transaction.h"
+#include "loop/engine/transaction.h"
 
 #include "loop_world.h"
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
-#include "loop/earlier_run.h"
+#include "loop/engine/earlier_run.h"
 #include "validation_world.h"
 
 namespace gdnctl::loop {

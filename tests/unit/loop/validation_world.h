@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "loop/validation_gate.h"
+#include "loop/gates/validation_gate.h"
 #include "loop_world.h"
 #include "support/fake_clock.h"
 #include "support/fake_env.h"

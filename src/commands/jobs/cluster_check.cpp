@@ -1,0 +1,188 @@
+#include "commands/jobs/cluster_check.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/jobs/job_options.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::cluster_check {
+
+namespace {
+
+struct Report {
+    Place place;
+    std::optional<RayAccess> access;
+    std::string url;  // as it was reached; empty: not reached
+    std::optional<DashboardFacts> facts;
+    std::optional<Error> error;
+};
+
+Report look(const Place& place, Context& context) {
+    Report report;
+    report.place = place;
+    if (place.local) return report;
+    auto access = open_access(place, context);
+    if (!access) {
+        report.error = std::move(access).error();
+        return report;
+    }
+    report.access = std::move(*access);
+    auto url = report.access->route->url();
+    if (!url) {
+        report.error = std::move(url).error();
+        return report;
+    }
+    report.url = *url;
+    const std::string token = report.access->withheld ? std::string() : report.access->token.value;
+    auto facts = ask_dashboard(context.http, *url, token, context.stop);
+    if (facts) {
+        report.facts = std::move(*facts);
+    } else {
+        report.error = std::move(facts).error();
+        if (report.error->kind == ErrorKind::authentication) {
+            report.error->hint = token_hint(report.access->token, report.access->withheld);
+        }
+    }
+    return report;
+}
+
+std::string number(double value) { return fmt::format("{:g}", value); }
+
+std::string demand_text(const ClusterDemand& demand) {
+    std::string out;
+    for (const auto& [name, amount] : demand.resources)
+        out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, number(amount));
+    return fmt::format("{} x {{{}}}", demand.count, out);
+}
+
+std::string token_text(const Report& r) {
+    if (!r.access) return "not known";
+    if (r.access->token.value.empty()) return "none (" + text::join(r.access->token.looked, ", ") + ")";
+    return r.access->token.origin + (r.access->withheld ? " (not sent in clear text)" : "");
+}
+
+std::string address_text(const Report& r) {
+    if (r.place.address) return r.place.address->url + " (" + r.place.address->origin + ")";
+    const std::string through = "ssh tunnel to the head node of " + r.place.file->cluster_name;
+    return r.url.empty() ? through : through + ", now " + r.url;
+}
+
+void show(const Report& r, Context& context) {
+    const auto line = [&](std::string_view name, const std::string& value) {
+        context.terminal.out(fmt::format("{:<10} {}\n", name, value));
+    };
+    if (r.place.local) {
+        line("cluster", "local (" + r.place.origin + ")");
+        line("answers", "yes: jobs run on this machine");
+        return;
+    }
+    line("cluster", (r.place.cluster.empty() ? "not named" : r.place.cluster) + " (" + r.place.origin + ")");
+    line("file", r.place.file ? r.place.file->path.string() : "none");
+    line("address", address_text(r));
+    line("token", token_text(r));
+    if (r.place.file) {
+        const std::string types = text::join(tpu_types(*r.place.file), " ");
+        line("offers", types.empty() ? "no TPU" : types);
+    }
+    if (!r.facts) {
+        line("answers", "no");
+        return;
+    }
+    line("answers", fmt::format("yes: Ray {}, authentication {}, {}", r.facts->ray_version,
+                                r.facts->auth_mode.empty() ? "not known" : r.facts->auth_mode, r.facts->session));
+    if (!r.facts->load) return;
+    const ClusterLoad& load = *r.facts->load;
+    line("TPU",
+         load.tpu_total ? fmt::format("{} of {} in use", number(*load.tpu_used), number(*load.tpu_total)) : "none up");
+    std::string queued;
+    for (const ClusterDemand& demand : load.queued) queued += (queued.empty() ? "" : "; ") + demand_text(demand);
+    line("queued", queued.empty() ? "nothing" : queued);
+}
+
+Json load_json(const std::optional<ClusterLoad>& load) {
+    if (!load) return nullptr;
+    Json out;
+    out["tpu_used"] = load->tpu_used ? Json(*load->tpu_used) : Json(nullptr);
+    out["tpu_total"] = load->tpu_total ? Json(*load->tpu_total) : Json(nullptr);
+    out["queued"] = Json::array();
+    for (const ClusterDemand& demand : load->queued) {
+        out["queued"].push_back({{"resources", demand.resources}, {"count", demand.count}});
+    }
+    return out;
+}
+
+Json json_of(const Report& r) {
+    const auto word = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+    Json out;
+    out["schema"] = "gdnctl.cluster-check/1";
+    out["backend"] = r.place.local ? "local" : "ray";
+    out["cluster"] = word(r.place.cluster);
+    out["origin"] = r.place.origin;
+    out["file"] = r.place.file ? Json(r.place.file->path.string()) : Json(nullptr);
+    out["address"] = r.place.address ? Json(r.place.address->url) : word(r.url);
+    out["address_origin"] = r.place.address ? Json(r.place.address->origin)
+                            : r.place.local ? Json(nullptr)
+                                            : Json("ssh tunnel");
+    out["token_origin"] = r.access ? word(r.access->token.origin) : Json(nullptr);
+    out["token_withheld"] = r.access && r.access->withheld;
+    out["tpu_types"] = r.place.file ? tpu_types(*r.place.file) : std::vector<std::string>();
+    out["answers"] = r.place.local || r.facts.has_value();
+    out["ray_version"] = r.facts ? word(r.facts->ray_version) : Json(nullptr);
+    out["session_name"] = r.facts ? word(r.facts->session) : Json(nullptr);
+    out["authentication_mode"] = r.facts ? word(r.facts->auth_mode) : Json(nullptr);
+    out["load"] = r.facts ? load_json(r.facts->load) : Json(nullptr);
+    out["error"] = r.error ? Json(r.error->text()) : Json(nullptr);
+    return out;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Shows what a job command with these options would use: cluster file, dashboard and token, each with where it "
+        "comes from (never the token itself). Then asks the dashboard: version, session, authentication, TPU in use "
+        "and "
+        "what is queued. The tunnel that this takes is closed again.");
+    args.positional(options.name,
+                    {.name = "NAME", .help = "the same as --cluster NAME", .complete = cli::Complete::cluster});
+    describe_place(args, options.place);
+    args.exit_code(0, "the dashboard answers and takes the token; or jobs run on this machine");
+    args.exit_code(4, "nobody answers, or not a Ray dashboard");
+    args.example("gdnctl cluster check", "what is used when nothing is named");
+    args.example("gdnctl cluster check us-central1");
+    args.example("gdnctl cluster check --ray-address http://127.0.0.1:8265 --json");
+    args.see_also("cluster list");
+    args.check([&options]() -> Status {
+        const bool twice = options.name && options.place.cluster && options.name != options.place.cluster;
+        if (twice || (options.name && options.place.cluster_config)) {
+            return fail(ErrorKind::usage, "two clusters are named: leave out one");
+        }
+        if (options.name == "local" && options.place.ray_address) {
+            return fail(ErrorKind::usage, "`local` is this machine: leave out --ray-address");
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    PlaceOptions wanted = options.place;
+    if (options.name) wanted.cluster = options.name;
+    GDNCTL_TRY_ASSIGN(const Place place, choose_place(wanted, context));
+    Report report = look(place, context);
+    if (context.global.json) {
+        context.terminal.out(to_text(json_of(report)) + "\n");
+    } else {
+        show(report, context);
+    }
+    if (place.local && wanted.no_local) {
+        return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed");
+    }
+    if (report.error) return tl::unexpected(std::move(*report.error));
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::cluster_check

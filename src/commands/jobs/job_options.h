@@ -1,0 +1,13 @@
+// The options that the commands about jobs share.
+#pragma once
+
+#include "cli/args.h"
+#include "jobs/place.h"
+#include "jobs/submit.h"
+
+namespace gdnctl::commands {
+
+void describe_place(cli::Args& args, PlaceOptions& options);
+void describe_submit(cli::Args& args, SubmitOptions& options);
+
+}  // namespace gdnctl::commands

@@ -1,0 +1,176 @@
+#include "commands/jobs/ray_test.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/jobs/job_options.h"
+#include "commands/jobs/job_preview.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/results.h"
+#include "jobs/run.h"
+#include "jobs/target.h"
+#include "jobs/tpu.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::ray_test {
+
+namespace {
+
+using Suite = TestSelection::Suite;
+constexpr std::array<cli::Choice<Suite>, 3> k_suites = {
+    {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
+
+std::string counts_text(const PytestCounts& c) {
+    std::string s = fmt::format("{} passed, {} skipped, {} failed", c.passed, c.skipped, c.failed);
+    if (c.errors > 0) s += fmt::format(", {} errors", c.errors);
+    return s;
+}
+
+// What a green run lacks; "" when it lacks nothing.
+std::string shortfall(const Options& options, const Target& target, const JobOutput& output) {
+    const auto& device = output.device();
+    if (target.style == TargetStyle::levanter && !options.allow_cpu && (!device || device->backend != "tpu")) {
+        return device ? "the tests ran on " + device->backend + ", not on a TPU (--allow-cpu accepts that)"
+                      : std::string("the log has no GDNCTL_DEVICE line: no sign of a TPU (--allow-cpu accepts that)");
+    }
+    const auto& counts = output.pytest();
+    if (!options.require_passed && !options.max_skipped) return {};
+    if (!counts) return "the log has no pytest summary";
+    if (options.require_passed && counts->passed < *options.require_passed) {
+        return fmt::format("{} passed, --require-passed wants {}", counts->passed, *options.require_passed);
+    }
+    if (options.max_skipped && counts->skipped > *options.max_skipped) {
+        return fmt::format("{} skipped, --max-skipped allows {}", counts->skipped, *options.max_skipped);
+    }
+    return {};
+}
+
+void show_results(const Target& target, const JobOutput& output) {
+    if (const auto& device = output.device()) log::info("device: {} x{}", device->backend, device->count);
+    const bool pytest = target.style == TargetStyle::levanter;
+    if (const auto& counts = output.pytest(); pytest && counts) {
+        log::info("tests: {}", counts_text(*counts));
+        const std::int64_t allowed = target.test->evidence.skipped_max.value_or(0);
+        if (counts->skipped > allowed) {
+            log::warning("{} tests were skipped: a missing package (torch, transformers) looks like green",
+                         counts->skipped);
+        }
+    }
+    if (const OracleVerdicts& v = output.verdicts(); !v.overall.empty()) {
+        std::string counted;
+        for (const auto& [word, n] : v.counts) counted += fmt::format(", {} {}", n, word);
+        std::string kernel = v.kernel.empty() ? "" : " for " + text::visible(v.kernel);
+        if (uses_files(target)) kernel += ", the example kernel of gdnctl";
+        log::info("verdict: {} ({} cases, {} recorded vectors{}){}", v.overall, v.cases, v.vectors, counted, kernel);
+    }
+}
+
+Json settings_json(const Options& options, const Target& target) {
+    if (target.style != TargetStyle::levanter) return nullptr;
+    Json out;
+    for (const auto& suite : k_suites) {
+        if (suite.value == options.tests) out["tests"] = suite.name;
+    }
+    out["pytest_args"] = options.pytest_args;
+    out["allow_cpu"] = options.allow_cpu;
+    return out;
+}
+
+Result<ExitCode> finish(const Options& options, const Target& target, const TpuChoice& tpu, JobRun run,
+                        Context& context) {
+    const bool pytest = target.style == TargetStyle::levanter;
+    ExitCode exit = run.waited ? run.verdict.exit : ExitCode::ok;
+    if (run.waited && !run.cut_short) {
+        show_results(target, run.output);
+        report_end(run);
+        const std::string missing = exit == ExitCode::ok ? shortfall(options, target, run.output) : std::string();
+        if (!missing.empty()) {
+            log::error("{}", missing);
+            run.verdict = {FailureClass::user, ExitCode::check_failed};
+            exit = ExitCode::check_failed;
+        }
+    }
+    if (context.global.json) {
+        Json out;
+        out["schema"] = "gdnctl.ray-test/1";
+        put_run(out, run);
+        out["target"] = target.name;
+        out["tests"] = pytest ? tests_json(run.output.pytest()) : Json(nullptr);
+        out["device"] = device_json(run.output.device());
+        out["verdict"] = verdict_json(run.output.verdicts());
+        out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
+        out["tpu"] = tpu.type.empty() ? Json(nullptr) : Json(tpu.type);
+        put_command(out, run.request);
+        out["settings"] = settings_json(options, target);
+        context.terminal.out(to_text(out) + "\n");
+    }
+    if (run.cut_short) return tl::unexpected(std::move(*run.cut_short));
+    return exit;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Submits the target's correctness test as a job, follows its log, and ends with the job's verdict. On the "
+        "local backend the job survives this command, a closed terminal and Ctrl-C, but not a reboot, nor a login "
+        "manager that ends the processes of users who log out.");
+    args.option(options.tpu, {.names = "--tpu",
+                              .value = "TYPE",
+                              .help = "accelerator to ask for, such as v5p-8; auto: the cluster's own, none on local"});
+    args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
+    args.option(options.pytest_args,
+                {.names = "--pytest-args", .value = "WORDS", .help = "more pytest arguments, quoted as for a shell"});
+    args.flag(options.dry_run,
+              {.names = "--dry-run",
+               .help = "show the package, the environment (names only) and the request; submit nothing"});
+    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run on which JAX finds no TPU"});
+    args.option(options.require_passed,
+                {.names = "--require-passed", .value = "N", .help = "fail unless at least so many tests passed"});
+    args.option(options.max_skipped,
+                {.names = "--max-skipped", .value = "N", .help = "fail if more tests than that were skipped"});
+    describe_submit(args, options.submit);
+    describe_place(args, options.place);
+    args.exit_code(8, "the state folder or a file cannot be used, or a link of the tree leads out of it");
+    args.example("gdnctl ray-test --cluster local", "judge the target on this machine");
+    args.example("gdnctl ray-test --cluster us-central1 --tpu auto --tests both", "both suites on a cluster's TPU");
+    args.example("gdnctl ray-test --cluster local --no-wait", "submit only");
+    args.see_also("ray-wait");
+    args.see_also("ray-logs");
+    args.see_also("ray-stop");
+    args.check([&options]() -> Status {
+        if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped want 0 or more");
+        }
+        if (options.submit.no_wait && (options.require_passed || options.max_skipped)) {
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped need the job's end: leave out --no-wait");
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    if (target.style != TargetStyle::levanter && (options.require_passed || options.max_skipped)) {
+        return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
+                    "leave out --require-passed and --max-skipped: its test is judged by its exit status");
+    }
+    GDNCTL_TRY(check_embedded_kernel(target, context));
+    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
+    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
+    const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
+    JobPlan plan{"test", target.name, {}, cluster_env(target), {}};
+    GDNCTL_TRY_ASSIGN(plan.command, test_command(target, selection, context.program));
+    plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
+    if (options.dry_run) return show_preview(plan, options.submit, place, "gdnctl.ray-test-preview/1", context);
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
+    return finish(options, target, tpu, std::move(run), context);
+}
+
+}  // namespace gdnctl::commands::ray_test

@@ -1,0 +1,272 @@
+#include "commands/log/append.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "commands/log/common.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "runlog/records/append.h"
+#include "runlog/records/store.h"
+
+namespace gdnctl::commands::log_append {
+
+namespace {
+
+constexpr std::string_view k_outcomes[] = {"accepted", "rejected",  "no-op", "infra",   "environment", "compile",
+                                           "oom",      "test-fail", "flaky", "timeout", "agent-error"};
+
+constexpr std::array k_comparisons = {
+    cli::Choice<runlog::Comparison>{"champion", runlog::Comparison::champion, "the standing best and this"},
+    cli::Choice<runlog::Comparison>{"previous", runlog::Comparison::previous, "the iteration before and this"},
+    cli::Choice<runlog::Comparison>{"control", runlog::Comparison::control, "a control and this"},
+    cli::Choice<runlog::Comparison>{"ab", runlog::Comparison::ab, "two variants"},
+    cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown, "not said: nothing is decided by them"}};
+
+bool says_nothing(const Options& options) {
+    const auto blank = [](const std::string& value) { return text::trim(value).empty(); };
+    // A commit, a slot or a word of the verdict says nothing where nothing was tried.
+    for (const auto* value :
+         {&options.record, &options.title, &options.goal, &options.hypothesis, &options.assessment, &options.next}) {
+        if (*value && !blank(**value)) return false;
+    }
+    const auto none = [&](const auto& values) { return std::all_of(values.begin(), values.end(), blank); };
+    return none(options.from_job) && none(options.changes) && none(options.metrics) && none(options.interpretation);
+}
+
+Status check_options(const Options& options) {
+    const auto standard_input =
+        std::count(options.from_job.begin(), options.from_job.end(), "-") + (options.record == "-" ? 1 : 0);
+    if (standard_input > 1) return fail(ErrorKind::usage, "only one input can be read from standard input (`-`)");
+    if (says_nothing(options)) {
+        return fail(ErrorKind::usage, "nothing to append: an entry needs at least one text, number or job",
+                    "try `gdnctl log append --title TEXT --hypothesis TEXT`, or --from-job FILE");
+    }
+    if (!options.outcome) return {};
+    const std::vector<std::string> words(std::begin(k_outcomes), std::end(k_outcomes));
+    if (std::find(words.begin(), words.end(), *options.outcome) != words.end()) return {};
+    const auto meant = text::nearest(*options.outcome, words);
+    return fail(ErrorKind::usage, fmt::format("--outcome: unknown word: {}", *options.outcome),
+                meant ? fmt::format("did you mean {}?", *meant) : fmt::format("one of {}", text::join(words, ", ")));
+}
+
+Result<Json> read_json(const std::string& name, const Context& context) {
+    const bool standard_input = name == "-";
+    auto text = standard_input ? read_descriptor(STDIN_FILENO, "standard input") : read_file(context.cwd / name);
+    if (!text) return tl::unexpected(std::move(text).error());
+    const std::string place = standard_input ? "standard input" : name;
+    if (text::trim(*text).empty()) {
+        return fail(ErrorKind::bad_input, place + " is empty",
+                    "what should have written it failed: see its own message");
+    }
+    return parse_json(*text, place);
+}
+
+// KEY=VALUE or KEY=BEFORE:AFTER
+Status add_metric(Json& record, const std::string& item) {
+    const auto equals = item.rfind('=');
+    const std::string name = item.substr(0, equals);
+    const std::string_view values = equals == std::string::npos ? "" : std::string_view(item).substr(equals + 1);
+    const auto colon = values.find(':');
+    const auto first = text::parse_double(values.substr(0, colon));
+    const auto second = colon == std::string_view::npos ? std::nullopt : text::parse_double(values.substr(colon + 1));
+    if (name.empty() || !first || (colon != std::string_view::npos && !second)) {
+        return fail(ErrorKind::usage, fmt::format("--metric: neither KEY=VALUE nor KEY=BEFORE:AFTER: {}", item));
+    }
+    const auto key = runlog::metric_key(name);
+    record[key ? "metrics" : "extra_metrics"][key.value_or(name)] = {
+        {"before", second ? Json(*first) : Json()}, {"after", second ? *second : *first}, {"source", "stated"}};
+    return {};
+}
+
+// What is recorded of the commit when nobody says.
+std::string default_commit(const Json& record, bool has_change, bool in_repository) {
+    const auto outcome = runlog::text_at(record, "/outcome");
+    if (outcome == "infra" || outcome == "environment") return "none (infra-blocked)";
+    if (!outcome.empty() && outcome != "accepted" && outcome != "no-op") return "none (failed attempt)";
+    if (!has_change) return "none (measurement only)";
+    return in_repository ? "this commit" : "none (not committed)";
+}
+
+std::string default_title(const Json& record) {
+    if (const auto hypothesis = runlog::text_at(record, "/idea/hypothesis"); !hypothesis.empty()) {
+        return hypothesis.substr(0, hypothesis.find('\n'));
+    }
+    if (const auto name = runlog::text_at(record, "/checks/0/name"); !name.empty()) return name;
+    return runlog::find_at(record, "/profiles/0") != nullptr ? "profile run" : "";
+}
+
+Status apply_options(const Options& options, Json& record, CommitFacts* facts) {
+    const auto set = [&](const std::optional<std::string>& value, const char* pointer) {
+        if (value) record[Json::json_pointer(pointer)] = *value;
+    };
+    set(options.title, "/title");
+    set(options.goal, "/idea/title");
+    set(options.hypothesis, "/idea/hypothesis");
+    set(options.decision, "/decision");
+    set(options.outcome, "/outcome");
+    set(options.change_class, "/change_class");
+    set(options.slot, "/coverage_slot");
+    set(options.assessment, "/assessment");
+    set(options.next, "/next_hypothesis");
+    for (const auto& change : options.changes) record["changes"].push_back(change);
+    for (const auto& line : options.interpretation) record["interpretation"].push_back(line);
+    for (const auto& metric : options.metrics) GDNCTL_TRY(add_metric(record, metric));
+    if (options.comparison != runlog::Comparison::unknown) {
+        record["comparison"]["kind"] = runlog::name_of(options.comparison);
+    }
+    if (options.starting_commit) {
+        std::string sha = *options.starting_commit;
+        if (facts != nullptr) {
+            GDNCTL_TRY_ASSIGN(const auto info, facts->resolve(sha));
+            if (!info) return fail(ErrorKind::usage, fmt::format("--starting-commit: no such commit: {}", sha));
+            sha = info->sha;
+        }
+        record["base"]["commit"] = sha;
+    }
+    const bool given = !runlog::text_at(record, "/commit_status").empty();
+    if (options.commit || !given) {
+        const bool has_change = !runlog::texts_at(record, "/changes").empty();
+        GDNCTL_TRY(
+            set_commit(record, options.commit.value_or(default_commit(record, has_change, facts != nullptr)), facts));
+    }
+    if (runlog::text_at(record, "/title").empty()) record["title"] = default_title(record);
+    return {};
+}
+
+void report(const std::filesystem::path& path, const Json& record, const runlog::Appended& appended, Context& context) {
+    for (const auto& message : appended.repaired)
+        log::info("left out by an interrupted command, written now: {}", message);
+    for (const auto& message : appended.warnings) log::warning("{}", message);
+    const std::string iteration = runlog::iteration_of(record).text();
+    if (!context.global.json) {
+        log::info("iteration {} is in {}", iteration, path.string());
+        return;
+    }
+    const Json* outcome = runlog::find_at(record, "/outcome");
+    print_json({{"schema", "gdnctl.log-append/1"},
+                {"log", path.string()},
+                {"records", runlog::records_path(path).string()},
+                {"id", runlog::id_of(record)},
+                {"iteration", iteration},
+                {"title", runlog::text_at(record, "/title")},
+                {"commit_status", runlog::text_at(record, "/commit_status")},
+                {"outcome", outcome != nullptr ? *outcome : Json()},
+                {"repaired", appended.repaired},
+                {"warnings", appended.warnings}},
+               context);
+}
+
+}  // namespace
+
+std::span<const std::string_view> outcome_words() { return k_outcomes; }
+
+namespace {
+
+void describe_use(cli::Args& args) {
+    args.example(
+        "gdnctl ray-test --cluster local --json |\n    gdnctl log append --from-job - --hypothesis \"...\" --next "
+        "\"...\"",
+        "record a correctness run");
+    args.example(
+        "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
+        "--metric step_duration_ms=167.09:159.42 --comparison champion");
+    args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or a file that is no running log");
+    args.exit_code(static_cast<int>(ExitCode::conflict),
+                   "another writer holds the log, it has an unresolved merge, or the record's number is taken");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");
+    args.see_also("log init");
+    args.see_also("log render");
+    args.see_also("lint-log");
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Appends an iteration: its record to the records beside the log, and the entry rendered from it to the log. "
+        "The number continues from the last entry. Both files are written or neither; what a killed writer left out is "
+        "written by the next one. Texts are made public: secrets are masked, home directories become `~/`.");
+    describe_log_file(args, options.log_file);
+    args.option(options.from_job, {.names = "--from-job",
+                                   .value = "FILE",
+                                   .help = "what a job command printed with --json; - is standard input; repeatable",
+                                   .complete = cli::Complete::file});
+    args.option(options.record, {.names = "--record",
+                                 .value = "FILE",
+                                 .help = "a record that `log new` started; - is standard input",
+                                 .complete = cli::Complete::file});
+    args.option(options.title, {.names = "--title", .value = "TEXT", .help = "title of the entry"});
+    args.option(options.goal, {.names = "--goal", .value = "TEXT", .help = "goal (experiment logs)"});
+    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "what was expected, and why"});
+    args.option(options.changes,
+                {.names = "--change", .value = "TEXT", .help = "one thing that was changed; repeatable"});
+    args.option(options.commit, {.names = "--commit",
+                                 .value = "COMMIT",
+                                 .help = "a sha or revision, `none (REASON)`, `this commit` or `pending`",
+                                 .default_text = "by the outcome"});
+    args.option(options.starting_commit,
+                {.names = "--starting-commit", .value = "SHA", .help = "where it started from"});
+    args.option(options.decision,
+                {.names = "--decision", .value = "WORD", .help = "promoted, regression, low-impact, ..."});
+    args.option(options.outcome,
+                {.names = "--outcome",
+                 .value = "WORD",
+                 .help = "accepted, rejected, no-op, infra, environment, compile, oom, test-fail, flaky, "
+                         "timeout or agent-error",
+                 .default_text = "the job's",
+                 .complete = cli::Complete::outcome});
+    args.option(options.change_class, {.names = "--change-class", .value = "TEXT", .help = "class of the change"});
+    args.option(options.slot, {.names = "--slot", .value = "TEXT", .help = "coverage slot"});
+    args.option(
+        options.metrics,
+        {.names = "--metric", .value = "KEY=VALUE", .help = "a number (KEY=VALUE or KEY=BEFORE:AFTER); repeatable"});
+    args.option(options.comparison, std::span<const cli::Choice<runlog::Comparison>>(k_comparisons),
+                {.names = "--comparison", .value = "KIND", .help = "what the numbers before and after are of"});
+    args.option(options.assessment, {.names = "--assessment", .value = "TEXT", .help = "what the numbers say"});
+    args.option(options.interpretation, {.names = "--interpretation", .value = "TEXT", .help = "why; repeatable"});
+    args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
+    args.check([&options] { return check_options(options); });
+    describe_use(args);
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto path, log_path(options.log_file, context));
+    const auto now = context.clock.wall();
+    Json record = runlog::empty_record("new", {}, now);
+    if (options.record) {
+        GDNCTL_TRY_ASSIGN(record, read_json(*options.record, context));
+        GDNCTL_TRY(runlog::check_record(record, *options.record));
+    }
+    for (const auto& name : options.from_job) {
+        GDNCTL_TRY_ASSIGN(const Json job, read_json(name, context));
+        auto added = runlog::add_job(record, job);
+        if (!added) return tl::unexpected(std::move(added).error().within(name == "-" ? "standard input" : name));
+    }
+    const auto facts = facts_for(path, context);
+    GDNCTL_TRY(apply_options(options, record, facts.get()));
+
+    GDNCTL_TRY_ASSIGN(auto writer, runlog::LogWriter::open(path, writer_wait(context)));
+    runlog::AppendOptions append;
+    append.now = now;
+    append.keep_number = options.record.has_value();
+    GDNCTL_TRY_ASSIGN(const auto appended, runlog::append_entry(writer, record, append));
+    if (options.record && *options.record != "-") {
+        std::error_code problem;
+        const auto draft = runlog::draft_path(path, runlog::iteration_of(record).number);
+        if (std::filesystem::equivalent(draft, context.cwd / *options.record, problem)) {
+            std::filesystem::remove(draft, problem);
+        }
+    }
+    report(path, record, appended, context);
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::log_append

@@ -1,0 +1,117 @@
+#include "commands/log/common.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/store.h"
+#include "services/git/git.h"
+#include "target/target.h"
+
+namespace gdnctl::commands {
+
+namespace fs = std::filesystem;
+
+void describe_log_file(cli::Args& args, std::optional<std::string>& log_file) {
+    args.option(log_file, {.names = "--log-file",
+                           .value = "PATH",
+                           .help = "running log",
+                           .default_text = "the target's log",
+                           .complete = cli::Complete::file});
+}
+
+namespace {
+
+// Records lie beside the file itself, and it is replaced when it is written: a link to it must stay one.
+fs::path behind_links(const fs::path& path) {
+    std::error_code unresolved;
+    if (!fs::is_symlink(path, unresolved)) return path.lexically_normal();
+    const fs::path file = fs::weakly_canonical(path, unresolved);
+    return unresolved ? path.lexically_normal() : file;
+}
+
+}  // namespace
+
+Result<fs::path> log_path(const std::optional<std::string>& log_file, const Context& context) {
+    if (log_file) return behind_links(context.cwd / *log_file);
+    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
+    if (target.log.empty()) {
+        return fail(ErrorKind::config, fmt::format("target `{}` names no running log", target.name),
+                    fmt::format("give --log-file, or set `log` in [targets.{}]", target.name));
+    }
+    return behind_links(root / target.log);
+}
+
+std::unique_ptr<CommitFacts> facts_for(const fs::path& log, Context& context) {
+    const fs::path folder = log.parent_path();
+    if (!find_repository_root(folder)) return nullptr;
+    auto facts = open_commit_facts(folder, context.process);
+    if (facts) return std::move(*facts);
+    log::debug("working without git: {}", facts.error().text());
+    return nullptr;
+}
+
+Result<runlog::Objective> target_objective(const Context& context) {
+    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
+    if (!target.metric) return runlog::Objective{};
+    const auto key = runlog::metric_key(target.metric->name);
+    return runlog::Objective{key.value_or(target.metric->name), target.metric->lower_is_better, target.metric->unit};
+}
+
+LockWait writer_wait(const Context& context) {
+    return {.limit = std::chrono::seconds(30), .clock = &context.clock, .stop = context.stop};
+}
+
+Result<LogHistory> load_history(const fs::path& log) {
+    GDNCTL_TRY_ASSIGN(auto files, runlog::read_log_files(log));
+    if (!files.text) return tl::unexpected(runlog::missing_log(log));
+    for (const auto& warning : files.records.warnings) log::warning("{}", warning);
+    LogHistory loaded;
+    loaded.text = std::move(*files.text);
+    loaded.records = std::move(files.records.records);
+    GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, loaded.records));
+    return loaded;
+}
+
+void print_json(const Json& object, Context& context) { context.terminal.out(to_text(object, 2) + "\n"); }
+
+Status set_commit(Json& record, std::string_view value, CommitFacts* facts) {
+    const runlog::CommitValue commit = runlog::classify_commit(value);
+    const auto set = [&](const char* status, std::string_view reason) {
+        record["commits"] = Json::array();
+        record["commit_status"] = status;
+        if (!reason.empty()) record["commit_reason"] = std::string(reason);
+    };
+    switch (commit.kind) {
+        case runlog::CommitKind::none: set("none", commit.reason); return {};
+        case runlog::CommitKind::self: set("self", {}); return {};
+        case runlog::CommitKind::pending: set("pending", {}); return {};
+        case runlog::CommitKind::missing:
+        case runlog::CommitKind::committed:
+        case runlog::CommitKind::other: break;
+    }
+    std::string sha;
+    if (facts != nullptr && commit.kind != runlog::CommitKind::missing) {
+        GDNCTL_TRY_ASSIGN(const auto info, facts->resolve(commit.text));
+        if (info) sha = info->sha;
+    }
+    if (sha.empty() && commit.kind == runlog::CommitKind::committed) {
+        if (facts != nullptr) log::warning("no commit {} in this repository", commit.sha);
+        sha = commit.sha;
+    }
+    if (sha.empty()) {
+        return fail(ErrorKind::usage, fmt::format("--commit: neither a commit nor a status: {}", value),
+                    "give a sha, `none (<reason>)`, `this commit` or `pending`");
+    }
+    set("committed", {});
+    record["commits"].push_back(sha);
+    return {};
+}
+
+}  // namespace gdnctl::commands

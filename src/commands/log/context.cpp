@@ -1,0 +1,45 @@
+#include "commands/log/context.h"
+
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::log_context {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Prints what a prompt needs of a long log, in Markdown and in no more than --bytes bytes: the champion, counts "
+        "of outcomes, the latest iterations, and a line for each earlier one as long as there is room.");
+    describe_log_file(args, options.log_file);
+    args.option(options.bytes, {.names = "--bytes", .value = "N", .help = "most bytes to print"});
+    args.check([&options]() -> Status {
+        if (options.bytes >= 64 && options.bytes <= (std::int64_t{1} << 30)) return {};
+        return fail(ErrorKind::usage, "--bytes: less than 64 or more than 1 GiB");
+    });
+    args.example("gdnctl log context --bytes 4096");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
+    args.see_also("log summary");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto path, log_path(options.log_file, context));
+    GDNCTL_TRY_ASSIGN(const auto wanted, target_objective(context));
+    GDNCTL_TRY_ASSIGN(const auto loaded, load_history(path));
+    const std::string text = runlog::context_pack(loaded.history, runlog::choose_objective(loaded.history, wanted),
+                                                  static_cast<std::size_t>(options.bytes));
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.log-context/1"},
+                    {"log", path.string()},
+                    {"iterations", loaded.history.size()},
+                    {"bytes", text.size()},
+                    {"text", text}},
+                   context);
+    } else {
+        context.terminal.out(text);
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::log_context

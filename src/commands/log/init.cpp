@@ -1,0 +1,57 @@
+#include "commands/log/init.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/log.h"
+#include "platform/fs.h"
+#include "runlog/render/templates.h"
+
+namespace gdnctl::commands::log_init {
+
+namespace {
+
+constexpr cli::Choice<runlog::Template> k_styles[] = {
+    {"hillclimb", runlog::Template::hillclimb, "numbered iterations"},
+    {"experiment", runlog::Template::experiment, "dated experiments"}};
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Makes a new running log: title, goal, loop contract, the entry template in a code fence, and an empty "
+        "list of iterations. Folders above it are made where they are missing. A file that exists is never touched.");
+    describe_log_file(args, options.log_file);
+    args.option(options.style, k_styles, {.names = "--template", .value = "STYLE", .help = "style of the log"});
+    args.example("gdnctl log init", "the log of the selected target");
+    args.example("gdnctl log init --template experiment --log-file notes/experiment-log.md");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "the file exists");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be written");
+    args.see_also("log append");
+    args.see_also("lint-log");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto path, log_path(options.log_file, context));
+    std::error_code problem;
+    std::filesystem::create_directories(path.parent_path(), problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", path.parent_path(), problem.value()));
+    GDNCTL_TRY_ASSIGN(const auto lock, FileLock::acquire_folder(path.parent_path(), writer_wait(context)));
+    if (std::filesystem::exists(std::filesystem::symlink_status(path, problem))) {
+        return fail(ErrorKind::conflict, fmt::format("{} exists already", path.string()),
+                    "`gdnctl log append` adds to it; --log-file names another one");
+    }
+    GDNCTL_TRY(atomic_replace(path, runlog::log_head(options.style)));
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.log-init/1"},
+                    {"log", path.string()},
+                    {"template", options.style == runlog::Template::experiment ? "experiment" : "hillclimb"}},
+                   context);
+    } else {
+        log::info("wrote {}", path.string());
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::log_init

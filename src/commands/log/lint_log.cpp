@@ -1,0 +1,395 @@
+#include "commands/log/lint_log.h"
+
+#include <array>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "commands/log/lint_fix.h"
+#include "core/config.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "runlog/lint/lint.h"
+#include "runlog/lint/lint_records.h"
+#include "runlog/records/store.h"
+#include "services/git/git.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::lint_log {
+
+namespace {
+
+namespace fs = std::filesystem;
+using runlog::Document;
+using runlog::LintInput;
+using runlog::LintOptions;
+using runlog::LintReport;
+
+constexpr std::array k_scopes = {cli::Choice<Scope>{"last-entry", Scope::last_entry, "the last entry"},
+                                 cli::Choice<Scope>{"all", Scope::all, "the whole file"}};
+constexpr std::array k_formats = {
+    cli::Choice<Format>{"text", Format::text, "lines for people and scripts"},
+    cli::Choice<Format>{"json", Format::json, "gdnctl.lint/1"},
+    cli::Choice<Format>{"github", Format::github, "annotations of a GitHub workflow"},
+    cli::Choice<Format>{"sarif", Format::sarif, "SARIF 2.1.0 for code scanning"},
+    cli::Choice<Format>{"auto", Format::automatic, "github inside a GitHub workflow, else text"}};
+constexpr std::array k_templates = {
+    cli::Choice<runlog::TemplateChoice>{"auto", runlog::TemplateChoice::automatic, "by the headings"},
+    cli::Choice<runlog::TemplateChoice>{"hillclimb", runlog::TemplateChoice::hillclimb, "### Iteration N"},
+    cli::Choice<runlog::TemplateChoice>{"experiment", runlog::TemplateChoice::experiment, "## YYYY-MM-DD - name"}};
+
+// Where the log is, and how it is named in output.
+struct Place {
+    fs::path path;         // absolute
+    std::string shown;     // as the user gave it
+    fs::path root;         // of the repository; empty: none
+    std::string relative;  // to the repository, else the file's name
+    std::string history;   // the same behind symbolic links: what history knows
+};
+
+fs::path below(const Context& context, const std::string& path) { return (context.cwd / path).lexically_normal(); }
+
+Result<Place> find_log(const Options& options, const Context& context, const Target& target) {
+    Place place;
+    if (options.log_file) {
+        if (options.log_file->empty()) return fail(ErrorKind::usage, "--log-file needs a path");
+        place.path = below(context, *options.log_file);
+        place.shown = *options.log_file;
+    } else {
+        if (target.log.empty()) {
+            return fail(ErrorKind::usage, fmt::format("the target {} has no running log", target.name),
+                        "name one with --log-file PATH");
+        }
+        const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+        place.path = (root / target.log).lexically_normal();
+        place.shown = is_inside(context.cwd, place.path) ? place.path.lexically_relative(context.cwd).string()
+                                                         : place.path.string();
+    }
+    if (options.repo) {
+        place.root = find_repository_root(below(context, *options.repo)).value_or(fs::path());
+        if (place.root.empty())
+            return fail(ErrorKind::usage, fmt::format("not in a git repository: {}", *options.repo));
+    } else {
+        place.root = find_repository_root(place.path.parent_path()).value_or(fs::path());
+    }
+    // Machine formats never show where this checkout lies.
+    const fs::path base = !place.root.empty() && is_inside(place.root, place.path) ? place.root
+                          : is_inside(context.cwd, place.path)                     ? context.cwd
+                                                                                   : place.path.parent_path();
+    place.relative = place.path.lexically_relative(base).generic_string();
+    std::error_code problem;
+    const fs::path real = fs::weakly_canonical(place.path, problem);
+    const fs::path real_root = problem ? fs::path() : fs::weakly_canonical(place.root, problem);
+    const bool followed = !problem && !place.root.empty() && is_inside(real_root, real);
+    place.history = followed ? real.lexically_relative(real_root).generic_string() : place.relative;
+    return place;
+}
+
+// A log that cannot be read is a usage error for this command, as it was for the script that it replaces.
+Error as_usage(Error error) {
+    if (error.kind == ErrorKind::local_io || error.kind == ErrorKind::bad_input) error.kind = ErrorKind::usage;
+    return error;
+}
+
+Result<LintOptions> lint_options(const Options& options, const Context& context, const Target& target) {
+    LintOptions lint;
+    lint.all_entries = options.scope == Scope::all;
+    lint.allow_pending = options.allow_pending;
+    lint.allow_this_commit = options.allow_this_commit;
+    lint.allow_non_monotonic = options.allow_non_monotonic;
+    lint.strict = options.strict;
+    lint.now = context.clock.wall();
+    if (target.test) {
+        lint.evidence = {target.test->evidence.passed_min, target.test->evidence.skipped_max};
+    }
+    if (options.rules_file) {
+        auto content = read_file(below(context, *options.rules_file));
+        if (!content) return tl::unexpected(as_usage(std::move(content).error()));
+        GDNCTL_TRY(runlog::add_rules_file(lint, *content, *options.rules_file));
+    }
+    for (const std::string& rule : options.rules) GDNCTL_TRY(runlog::add_rule_option(lint, rule));
+    return lint;
+}
+
+// History is opened on the first question, once for all.
+class History {
+public:
+    History(const Options& options, const Place& place, Process& process)
+        : m_enabled(!options.no_git && !place.root.empty()), m_root(place.root), m_process(process) {}
+
+    CommitFacts* facts() {
+        if (!m_enabled || m_asked) return m_facts.get();
+        m_asked = true;
+        auto opened = open_commit_facts(m_root, m_process);
+        if (opened) {
+            m_facts = std::move(*opened);
+        } else {
+            m_problem = std::move(opened).error();
+        }
+        return m_facts.get();
+    }
+
+    // Why history could not be opened; nullopt: it could, or there is none.
+    const std::optional<Error>& problem() const { return m_problem; }
+
+private:
+    bool m_enabled;
+    bool m_asked = false;
+    fs::path m_root;
+    Process& m_process;
+    std::unique_ptr<CommitFacts> m_facts;
+    std::optional<Error> m_problem;
+};
+
+// The log as --since names it; a log that was not there yet is an empty one.
+Result<std::string> text_since(const std::string& revision, const Place& place, History& history) {
+    CommitFacts* facts = history.facts();
+    if (history.problem()) return tl::unexpected(*history.problem());
+    if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, and there is none here");
+    GDNCTL_TRY_ASSIGN(const auto commit, facts->resolve(revision));
+    if (!commit) return fail(ErrorKind::usage, fmt::format("unknown revision: {}", revision));
+    GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.history));
+    return text.value_or("");
+}
+
+// nullopt: no records are kept beside this log.
+Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Options& options, const Context& context,
+                                                                     const Place& place) {
+    fs::path path = runlog::records_path(place.path);
+    std::optional<std::string> jsonl;
+    if (options.records) {
+        path = below(context, *options.records);
+        GDNCTL_TRY_ASSIGN(jsonl, read_file(path));
+    } else {
+        GDNCTL_TRY_ASSIGN(jsonl, read_file_if_exists(path));
+    }
+    if (!jsonl) return std::nullopt;
+    GDNCTL_TRY_ASSIGN(runlog::RecordFactsFile file, runlog::read_record_facts(*jsonl, path.filename().string()));
+    for (const std::string& warning : file.warnings) log::warning("{}", warning);
+    return std::move(file.records);
+}
+
+void add_step_summary(const LintReport& report, const Place& place, const Context& context) {
+    const auto path = context.env.get("GITHUB_STEP_SUMMARY");
+    if (!path || path->empty()) return;
+    const std::string summary = runlog::lint_as_step_summary(report, place.relative);
+    std::error_code problem;
+    const auto size = fs::file_size(*path, problem);
+    constexpr std::uintmax_t limit = 1u << 20;  // of one step; more is not shown at all
+    if (!problem && size + summary.size() > limit) {
+        log::warning("the step summary is full, the findings are not added to it");
+        return;
+    }
+    std::ofstream out(*path, std::ios::app | std::ios::binary);
+    out << summary;
+    if (!out.flush()) log::warning("cannot write the step summary {}", *path);
+}
+
+Status write_output(const Options& options, Context& context, std::string_view text) {
+    if (!options.output) {
+        context.terminal.out(text);
+        return {};
+    }
+    return atomic_replace(below(context, *options.output), text);
+}
+
+Format chosen_format(const Options& options, const Context& context) {
+    if (context.global.json) return Format::json;
+    if (options.format != Format::automatic) return options.format;
+    return context.env.get("GITHUB_ACTIONS") == "true" ? Format::github : Format::text;
+}
+
+Status print_report(const Options& options, Context& context, const Place& place, const Document& document,
+                    const LintReport& report, ExitCode code) {
+    const char* scope = options.since ? "since" : options.scope == Scope::all ? "all" : "last-entry";
+    const runlog::LintOutput output{place.relative, scope, gdnctl::version(), static_cast<int>(code)};
+    std::string text;
+    switch (chosen_format(options, context)) {
+        case Format::json: text = runlog::lint_as_json(report, output); break;
+        case Format::sarif: text = runlog::lint_as_sarif(report, document, output); break;
+        case Format::github:
+            text = runlog::lint_as_github(report, place.relative);
+            add_step_summary(report, place, context);
+            break;
+        case Format::text:
+        case Format::automatic: {
+            const runlog::LintText lines =
+                runlog::lint_as_text(report, place.shown, {code != ExitCode::usage, options.since.value_or("")});
+            context.terminal.err(lines.blocks);
+            if (options.output) {
+                text = lines.findings;
+            } else {
+                context.terminal.err(lines.findings);
+            }
+            text += lines.verdict;
+            break;
+        }
+    }
+    return write_output(options, context, text);
+}
+
+Status check_combination(const Options& options) {
+    if (options.diff && options.format != Format::text) {
+        return fail(ErrorKind::usage, "--diff prints a diff: it does not go with --format");
+    }
+    if (options.no_git && options.since)
+        return fail(ErrorKind::usage, "--since needs git: it does not go with --no-git");
+    return {};
+}
+
+Result<Document> parse(const Options& options, const Place& place, std::string_view bytes) {
+    auto document = runlog::parse_document(bytes, options.log_template);
+    if (!document) return tl::unexpected(std::move(document).error().within(place.shown));
+    return document;
+}
+
+Result<ExitCode> check(const Options& options, Context& context, const Place& place, std::string bytes,
+                       const LintOptions& lint_options) {
+    GDNCTL_TRY_ASSIGN(Document document, parse(options, place, bytes));
+    History history(options, place, context.process);
+    std::string base_text;
+    Document base;
+    LintInput input;
+    input.repository_path = place.history;
+    input.open_facts = [&] { return history.facts(); };
+    if (options.since) {
+        GDNCTL_TRY_ASSIGN(base_text, text_since(*options.since, place, history));
+        GDNCTL_TRY_ASSIGN(base, runlog::parse_document(base_text, options.log_template));
+        input.base = &base;
+    }
+    // Damaged records do not keep the log itself from being checked.
+    const auto records = read_records(options, context, place);
+    const std::vector<runlog::RecordFacts> none;
+    if (records) input.records = *records ? &**records : &none;
+    input.records_kept = records && *records;
+
+    std::size_t fixed_count = 0;
+    if (options.fix || options.fix_unsafe || options.diff) {
+        GDNCTL_TRY_ASSIGN(FixedLog fixed, fixed_log(bytes, options, input, lint_options));
+        if (options.diff) {
+            GDNCTL_TRY(write_output(options, context, runlog::unified_diff(bytes, fixed.bytes, place.relative)));
+        } else if (fixed.bytes != bytes) {
+            GDNCTL_TRY(replace_log(place.path, place.shown, bytes, fixed.bytes, context));
+            bytes = std::move(fixed.bytes);
+            GDNCTL_TRY_ASSIGN(document, parse(options, place, bytes));
+            fixed_count = fixed.count;
+            log::info("fixed {} {} in {}", fixed_count, fixed_count == 1 ? "finding" : "findings", place.shown);
+        }
+    }
+    input.document = &document;
+    LintReport report = runlog::lint(input, lint_options);
+    report.fixed = fixed_count;
+    if (history.problem()) log::warning("git history is not available: {}", history.problem()->text());
+    const ExitCode code = !records ? ExitCode::usage : report.failed() ? ExitCode::check_failed : ExitCode::ok;
+    if (options.diff) {
+        const runlog::LintText lines = runlog::lint_as_text(report, place.shown);
+        context.terminal.err(lines.blocks + lines.findings);
+    } else {
+        GDNCTL_TRY(print_report(options, context, place, document, report, code));
+    }
+    if (!records) return tl::unexpected(as_usage(records.error()));
+    return code;
+}
+
+using cli::Complete;
+
+cli::OptionSpec group(std::string_view names, std::string_view value, std::string_view help, std::string_view heading,
+                      Complete complete = Complete::nothing) {
+    cli::OptionSpec spec;
+    spec.names = names;
+    spec.value = value;
+    spec.help = help;
+    spec.group = heading;
+    spec.complete = complete;
+    return spec;
+}
+
+void describe_what(cli::Args& args, Options& options) {
+    args.option(options.log_file, group("--log-file", "PATH", "the log to check", "What", Complete::file));
+    args.option(options.scope, std::span<const cli::Choice<Scope>>(k_scopes),
+                group("--scope", "SCOPE", "which entries", "What"));
+    args.option(options.since, group("--since", "REV", "only entries added or changed since this revision", "What"));
+    args.option(options.log_template, std::span<const cli::Choice<runlog::TemplateChoice>>(k_templates),
+                group("--template", "KIND", "the log's template", "What"));
+    args.option(options.records,
+                group("--records", "FILE", "the log's records, if not beside it", "What", Complete::file));
+    args.option(options.repo,
+                group("--repo", "DIR", "the repository whose history counts", "What", Complete::directory));
+    args.flag(options.no_git, group("--no-git", {}, "ask no history", "What"));
+}
+
+void describe_rules_and_output(cli::Args& args, Options& options) {
+    args.flag(options.allow_pending, group("--allow-pending", {}, "accept `Commit: (pending)`", "Rules"));
+    args.flag(options.allow_this_commit,
+              group("--allow-this-commit", {}, "accept `Commit: this commit` anywhere", "Rules"));
+    args.flag(options.allow_non_monotonic, group("--allow-non-monotonic", {}, "accept any order of numbers", "Rules"));
+    args.flag(options.strict, group("--strict", {}, "every warning is an error", "Rules"));
+    args.option(options.rules, group("--rule", "ID=SEVERITY", "off, note, warning or error for one rule", "Rules",
+                                     Complete::lint_rule));
+    args.option(options.rules_file, group("--rules-file", "FILE", "lines of the same shape", "Rules", Complete::file));
+
+    args.flag(options.fix, group("--fix", {}, "apply the safe fixes", "Fixes"));
+    args.flag(options.fix_unsafe, group("--fix-unsafe", {}, "apply the unsafe ones too", "Fixes"));
+    args.flag(options.diff, group("--diff", {}, "show what --fix would change, and change nothing", "Fixes"));
+
+    args.option(options.format, std::span<const cli::Choice<Format>>(k_formats),
+                group("--format", "FORMAT", "how findings are printed", "Output"));
+    args.option(options.output, group("--output", "FILE", "write them there instead", "Output", Complete::file));
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Checks the running log: commit values, numbering, required fields, dates, numbers and their arithmetic, test "
+        "evidence, secrets. Only errors fail; `--strict` makes every warning one. Without --log-file the target's log "
+        "is "
+        "checked, found from the root of the repository around the working directory.");
+    args.about(
+        "`this commit` is accepted and looked up in the git history. Machine formats show paths relative to the "
+        "repository.");
+    describe_what(args, options);
+    describe_rules_and_output(args, options);
+    args.check([&options] { return check_combination(options); });
+
+    args.example("gdnctl lint-log", "the last entry of the target's log");
+    args.example("gdnctl lint-log --scope all --strict", "everything, warnings included");
+    args.example("gdnctl lint-log --since origin/main --format github", "a pull request, with annotations");
+    args.example("gdnctl lint-log --diff", "what --fix would do");
+    args.exit_code(1, "at least one finding of severity error");
+    args.exit_code(2, "usage, or a log that is missing, unreadable or too large, or damaged records");
+    args.exit_code(7, "--fix: the log changed while it was checked");
+    args.exit_code(8, "--fix or --output: the file cannot be written");
+    args.see_also("log append");
+    args.see_also("log show");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    if (context.global.json && options.diff)
+        return fail(ErrorKind::usage, "--diff prints a diff: it does not go with --json");
+    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    GDNCTL_TRY_ASSIGN(const LintOptions lint, lint_options(options, context, target));
+    GDNCTL_TRY_ASSIGN(const Place place, find_log(options, context, target));
+    if (options.output && below(context, *options.output) == place.path) {
+        return fail(ErrorKind::usage, "--output names the log itself");
+    }
+    std::error_code problem;
+    if (!fs::exists(place.path, problem) && !(problem && problem != std::errc::no_such_file_or_directory)) {
+        context.terminal.err(fmt::format("[gdnctl] log file not found: {}\n", place.path.string()));
+        const std::string which = options.log_file ? " --log-file " + text::shell_quote(*options.log_file) : "";
+        context.terminal.err(fmt::format(
+            "[gdnctl] hint: `gdnctl log init{}` starts one; a codex-loop sees it once it is committed\n", which));
+        return ExitCode::usage;
+    }
+    auto bytes = read_file(place.path, {.limit = runlog::k_max_file_bytes});
+    if (!bytes) return tl::unexpected(as_usage(std::move(bytes).error()));
+    return check(options, context, place, std::move(*bytes), lint);
+}
+
+}  // namespace gdnctl::commands::lint_log

@@ -1,0 +1,84 @@
+#include "commands/log/show.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/text.h"
+#include "platform/terminal.h"
+#include "runlog/parse/log.h"
+#include "runlog/records/record.h"
+#include "runlog/render/render.h"
+
+namespace gdnctl::commands::log_show {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Prints one iteration: the entry as it stands in the log, or, with --json, its record. An entry that has no "
+        "record is shown as an import would read it.");
+    describe_log_file(args, options.log_file);
+    args.positional(
+        options.iteration,
+        {.name = "N", .help = "iteration number (12, 12a), or `last`", .complete = cli::Complete::iteration});
+    args.example("gdnctl log show 12");
+    args.example("gdnctl log show last --json");
+    args.exit_code(static_cast<int>(ExitCode::nothing_done), "the log has no such iteration");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
+    args.see_also("log summary");
+    args.see_also("log context");
+}
+
+namespace {
+
+// The entry's own lines, up to the next entry's marker.
+std::string entry_text(std::string_view log, const runlog::IterationNumber& iteration) {
+    const auto document = runlog::parse_document(log);
+    if (!document) return {};
+    std::string_view found;
+    for (const auto& entry : document->entries) {
+        if (entry.number == iteration.number && entry.suffix == iteration.suffix) found = entry.text;
+    }
+    found = found.substr(0, found.find("<!-- gdnctl:begin "));
+    found = found.substr(0, found.find("<!-- gdnctl:end -->"));
+    return found.empty() ? std::string() : std::string(text::trim(found)) + "\n";
+}
+
+}  // namespace
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto path, log_path(options.log_file, context));
+    const auto wanted = runlog::parse_iteration_number(options.iteration);
+    const bool last = options.iteration == "last";
+    if (!wanted && !last) {
+        return fail(ErrorKind::usage, fmt::format("not an iteration: {}", options.iteration),
+                    "give a number such as 12 or 12a, or `last`");
+    }
+    GDNCTL_TRY_ASSIGN(const auto loaded, load_history(path));
+    const auto& history = loaded.history;
+    const auto found = last ? (history.empty() ? history.end() : history.end() - 1)
+                            : std::find_if(history.begin(), history.end(),
+                                           [&](const Json& record) { return runlog::iteration_of(record) == *wanted; });
+    if (history.empty()) {
+        return fail(ErrorKind::nothing_done, fmt::format("the log has no iteration yet: {}", path.string()),
+                    "`gdnctl log append` adds one");
+    }
+    if (found == history.end()) {
+        return fail(ErrorKind::nothing_done, fmt::format("no iteration {} in {}", options.iteration, path.string()),
+                    fmt::format("the last one is {}", runlog::iteration_of(history.back()).text()));
+    }
+    GDNCTL_TRY_ASSIGN(const Json record, runlog::whole_record(loaded.text, loaded.records, *found));
+    std::string text = entry_text(loaded.text, runlog::iteration_of(record));
+    if (text.empty()) text = runlog::render_entry(record);
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.log-show/1"}, {"log", path.string()}, {"record", record}, {"entry", text}},
+                   context);
+    } else {
+        context.terminal.out(text);
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::log_show

@@ -1,0 +1,182 @@
+#include "commands/loop/codex_loop.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/table.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
+#include "jobs/place.h"
+#include "jobs/submit.h"
+#include "loop/codex_loop.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::codex_loop {
+
+namespace {
+
+// The word by which this program was called.
+std::string called_as() {
+    const auto line = read_file_if_exists("/proc/self/cmdline");
+    if (!line || !*line) return "gdnctl";
+    const std::string word = (*line)->substr(0, (*line)->find('\0'));
+    return word.empty() ? std::string("gdnctl") : text::shell_quote(word);
+}
+
+Result<std::vector<std::string>> allocator_words(const Options& options, const Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("dev_tpu_allocator"));
+    const std::string line = options.allocator.value_or(configured.value_or(""));
+    auto words = text::shell_split(line);
+    if (!words) return fail(ErrorKind::usage, "--dev-tpu-allocator: a quote is not closed: " + line);
+    return std::move(*words);
+}
+
+Result<loop::CodexLoopRequest> request_of(const Options& options, Context& context) {
+    loop::CodexLoopRequest request;
+    request.options = options.loop;
+    if (options.model) {
+        request.options.model = *options.model;
+        request.options.model_given = true;
+    }
+    if (options.max_wall) request.options.max_wall_s = parse_span(*options.max_wall);
+    if (request.options.self_command.empty()) request.options.self_command = called_as();
+    request.self = context.program;
+    request.gates = options.gates;
+    if (context.global.config_file) request.globals = {"--config", *context.global.config_file};
+    if (context.global.target) {
+        request.globals.emplace_back("--target");
+        request.globals.push_back(*context.global.target);
+    }
+    request.dry_run = options.dry_run;
+    for (const cli::Command& command : table()) {
+        if (command.name == "dev-tpu-test") request.dev_tpu_commands = true;
+    }
+    GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
+    GDNCTL_TRY_ASSIGN(request.target, select_target(context.config, project_root(context)));
+    return request;
+}
+
+Json json_of(const loop::CodexLoopReport& report, bool dry_run) {
+    Json json = {{"schema", dry_run ? "gdnctl.codex-loop-preview/1" : "gdnctl.codex-loop/1"},
+                 {"reason", report.reason},
+                 {"rc", report.rc},
+                 {"iteration", report.iteration},
+                 {"isolation", report.isolation},
+                 {"log_dir", report.log_dir},
+                 {"iterations_total", report.iterations_total}};
+    if (dry_run) {
+        json["agent_argv"] = report.agent_argv;
+        json["prompt"] = report.prompt;
+        json["plan"] = report.plan;
+        return json;
+    }
+    Json outcomes = Json::object();
+    for (const auto& [name, count] : report.outcomes) outcomes[name] = count;
+    json["run"] = report.run;
+    json["iterations_ended"] = report.iterations_ended;
+    json["failures"] = report.failures;
+    json["promotions"] = report.promotions;
+    json["outcomes"] = outcomes;
+    json["tokens"] = report.tokens;
+    json["agent_ms"] = report.agent_ms;
+    json["tpu_ms"] = report.tpu_ms;
+    json["wall_ms"] = report.wall_ms;
+    return json;
+}
+
+void show_preview(const loop::CodexLoopReport& report, Context& context) {
+    std::string text = "agent: " + text::shell_join(report.agent_argv) + "\n";
+    for (const auto& line : report.plan) text += line + "\n";
+    text += "prompt:\n" + report.prompt;
+    context.terminal.out(text);
+}
+
+void show_end(const loop::CodexLoopReport& report) {
+    std::vector<std::string> counts;
+    for (const auto& [name, count] : report.outcomes) counts.push_back(fmt::format("{} {}", count, name));
+    log::info("{} of {} iterations: {}", report.iterations_ended, report.iterations_total,
+              counts.empty() ? std::string("none ended") : text::join(counts, ", "));
+}
+
+// The last line on standard error, whatever happened.
+void say_stopped(std::string_view reason, int iteration, int rc) {
+    log::write_as_it_is(log::Level::warning,
+                        fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc));
+}
+
+std::string_view reason_of(ErrorKind kind) {
+    switch (kind) {
+        case ErrorKind::usage: return "usage";
+        case ErrorKind::config: return "config";
+        case ErrorKind::conflict: return "conflict";
+        case ErrorKind::local_io: return "local-io";
+        case ErrorKind::infrastructure: return "infrastructure";
+        case ErrorKind::authentication: return "authentication";
+        case ErrorKind::interrupted: return "interrupted";
+        case ErrorKind::terminated: return "terminated";
+        default: return "error";
+    }
+}
+
+Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto request, request_of(options, context));
+    return loop::run_codex_loop(request, context);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_span(std::string_view text) {
+    std::int64_t unit = 1;
+    if (!text.empty()) {
+        switch (text.back()) {
+            case 's': unit = 1; break;
+            case 'm': unit = 60; break;
+            case 'h': unit = 3600; break;
+            case 'd': unit = 86'400; break;
+            default: unit = 0; break;
+        }
+        if (unit == 0) {
+            unit = 1;
+        } else {
+            text.remove_suffix(1);
+        }
+    }
+    const auto number = text::parse_int(text);
+    constexpr std::int64_t k_most = 100'000'000;
+    if (!number || *number < 0 || *number > k_most) return std::nullopt;
+    return *number * unit;
+}
+
+void never_ran(const Error& error) {
+    say_stopped(reason_of(error.kind), 0, static_cast<int>(exit_code_of(error.kind)));
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    const log::Timed timed;
+    const auto report = run_it(options, context);
+    if (!report) {
+        const Error& error = report.error();
+        const int rc = static_cast<int>(exit_code_of(error.kind));
+        // Without "error: ": scripts match the recipe's lines from their beginning.
+        log::write_as_it_is(log::Level::error, error.text());
+        if (!error.hint.empty()) log::write_as_it_is(log::Level::warning, "hint: " + error.hint);
+        say_stopped(reason_of(error.kind), 0, rc);
+        return static_cast<ExitCode>(rc);
+    }
+    if (context.global.json) {
+        context.terminal.out(to_text(json_of(*report, options.dry_run), 2) + "\n");
+    } else if (options.dry_run) {
+        show_preview(*report, context);
+    } else {
+        show_end(*report);
+    }
+    if (options.dry_run) return ExitCode::ok;
+    GDNCTL_TRY(context.terminal.flush());
+    say_stopped(report->reason, report->iteration, report->rc);
+    return static_cast<ExitCode>(report->rc);
+}
+
+}  // namespace gdnctl::commands::codex_loop

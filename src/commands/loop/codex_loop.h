@@ -1,0 +1,30 @@
+// gdnctl codex-loop: unattended iterations of a coding agent.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/args.h"
+#include "core/exit_code.h"
+#include "core/result.h"
+#include "loop/engine/options.h"
+#include "loop/gates/validation_options.h"
+#include "platform/context.h"
+
+namespace gdnctl::commands::codex_loop {
+
+struct Options {
+    loop::LoopOptions loop;
+    std::optional<std::string> model, max_wall, allocator;
+    loop::GateChoices gates;
+    bool dry_run = false;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+void never_ran(const Error& error);
+
+// "90", "90s", "15m", "8h", "7d" in seconds; nullopt: neither.
+std::optional<std::int64_t> parse_span(std::string_view text);
+
+}  // namespace gdnctl::commands::codex_loop

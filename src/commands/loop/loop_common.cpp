@@ -1,0 +1,51 @@
+#include "commands/loop/loop_common.h"
+
+#include <fmt/format.h>
+
+#include "core/for_people.h"
+#include "core/time.h"
+#include "platform/fs.h"
+#include "target/target.h"
+
+namespace gdnctl::commands {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_folder(const fs::path& path) {
+    std::error_code problem;
+    return fs::is_directory(path, problem);
+}
+
+tl::unexpected<Error> no_run(const fs::path& where) {
+    return fail(ErrorKind::remote_missing, fmt::format("no run of codex-loop in {}", where.string()),
+                "`gdnctl codex-loop` starts one; --log-dir names another place");
+}
+
+}  // namespace
+
+void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir) {
+    args.option(log_dir, {.names = "--log-dir",
+                          .value = "PATH",
+                          .help = "log directory of the loop",
+                          .default_text = loop::k_usual_log_dir,
+                          .complete = cli::Complete::directory});
+    args.exit_code(static_cast<int>(ExitCode::remote_missing), "no loop has run there");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged");
+}
+
+Result<fs::path> loop_dir(const std::optional<std::string>& given, const Context& context) {
+    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    if (!given) {
+        const fs::path usual = root / loop::k_usual_log_dir;
+        if (!is_folder(usual)) return no_run(usual);
+        return usual;
+    }
+    for (const fs::path& start : {context.cwd, root}) {
+        if (is_folder(start / *given)) return (start / *given).lexically_normal();
+    }
+    return fail(ErrorKind::usage, fmt::format("--log-dir: no such directory: {}", (context.cwd / *given).string()));
+}
+
+}  // namespace gdnctl::commands

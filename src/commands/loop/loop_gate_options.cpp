@@ -1,0 +1,294 @@
+#include "commands/loop/loop_gate_options.h"
+
+#include <array>
+
+namespace gdnctl::commands {
+
+namespace {
+
+using loop::RegressionPolicy;
+using loop::ValidationMode;
+using loop::ValidationPolicy;
+using Suite = TestSelection::Suite;
+
+constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
+    {{"auto", ValidationMode::automatic, "required with any other option of validation or performance, else off"},
+     {"required", ValidationMode::required, "tests and a profile"},
+     {"profile-only", ValidationMode::profile_only, "a profile"},
+     {"off", ValidationMode::off, "nothing"}}};
+constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
+    {{"fail", ValidationPolicy::fail, "stop the loop"},
+     {"count-failure", ValidationPolicy::count_failure, "count it, and go on within --max-failures"},
+     {"continue", ValidationPolicy::go_on, "go on"}}};
+constexpr std::array<cli::Choice<Suite>, 3> k_gate_suites = {
+    {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
+constexpr std::array<cli::Choice<loop::PerfMode>, 3> k_perf_modes = {
+    {{"auto", loop::PerfMode::automatic, "with validation"},
+     {"required", loop::PerfMode::required, "always; needs validation"},
+     {"off", loop::PerfMode::off, "no candidate is judged by its speed"}}};
+constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
+    {{"revert-count-failure", RegressionPolicy::revert_count_failure, "take it back and count a failure"},
+     {"revert-continue", RegressionPolicy::revert_continue, "take it back and go on"},
+     {"fail", RegressionPolicy::fail, "stop the loop"},
+     {"count-failure", RegressionPolicy::count_failure, "as revert-count-failure, but a missing metric stops the loop"},
+     {"continue", RegressionPolicy::go_on, "keep it, and go on"}}};
+constexpr std::array<cli::Choice<loop::MetricAggregation>, 2> k_aggregations = {
+    {{"history-window", loop::MetricAggregation::history_window, "of its steps from --perf-history-step-start to -end"},
+     {"summary", loop::MetricAggregation::summary, "its last step"}}};
+constexpr std::array<cli::Choice<loop::WindowAverage>, 2> k_averages = {
+    {{"median", loop::WindowAverage::median}, {"mean", loop::WindowAverage::mean}}};
+using Word = cli::Choice<std::string>;
+const std::array<Word, 4> k_gate_sizes = {{{"130m", "130m"}, {"300m", "300m"}, {"520m", "520m"}, {"1_2b", "1_2b"}}};
+const std::array<Word, 3> k_gate_wandb = {{{"online", "online"}, {"offline", "offline"}, {"disabled", "disabled"}}};
+const std::array<Word, 5> k_gate_ce = {{{"auto", "auto"},
+                                        {"xla", "xla"},
+                                        {"reference", "reference"},
+                                        {"pallas_tpu", "pallas_tpu"},
+                                        {"pallas_gpu", "pallas_gpu"}}};
+const std::array<Word, 2> k_gate_ce_backward = {{{"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
+const std::array<Word, 3> k_gate_ce_other_backward = {
+    {{"off", "off"}, {"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
+
+constexpr std::string_view k_validation = "Validation";
+constexpr std::string_view k_profile = "Validation profile";
+constexpr std::string_view k_performance = "Performance";
+
+void describe_where(cli::Args& args, loop::ValidationOptions& o) {
+    args.option(o.clusters, {.names = "--validation-ray-cluster",
+                             .value = "NAME",
+                             .help = "cluster to validate on, `local` is this machine; the next one is tried after "
+                                     "trouble",
+                             .group = k_validation,
+                             .complete = cli::Complete::cluster});
+    args.flag(o.cluster_auto, {.names = "--validation-ray-cluster-auto|--no-validation-ray-cluster-auto",
+                               .help = "all clusters of the repository that offer the TPU type",
+                               .group = k_validation});
+    args.option(o.cluster_exclude, {.names = "--validation-ray-cluster-exclude",
+                                    .value = "TEXT",
+                                    .help = "leave out discovered clusters with this in their names",
+                                    .group = k_validation,
+                                    .default_text = "vllm, big-run"});
+    args.flag(o.cross_tpu_tests,
+              {.names = "--validation-cross-tpu-test-fallback|--no-validation-cross-tpu-test-fallback",
+               .help = "tests also on any other v5p, v5e or v6e of these clusters; profiles never",
+               .group = k_validation});
+    args.option(o.tpu, {.names = "--validation-ray-tpu",
+                        .value = "TYPE",
+                        .help = "accelerator for the tests; auto: the cluster's own",
+                        .group = k_validation});
+    args.flag(o.dev_no_sync, {.names = "--validation-dev-no-sync",
+                              .help = "do not copy the tree to the held TPU first",
+                              .group = k_validation});
+}
+
+void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
+    args.option(o.policy, k_gate_policies,
+                {.names = "--validation-policy",
+                 .value = "POLICY",
+                 .help = "what becomes of an iteration whose tests or profile fail",
+                 .group = k_validation});
+    args.option(o.max_attempts,
+                {.names = "--validation-max-attempts",
+                 .value = "N",
+                 .help = "passes over all places, after trouble that is not the candidate's; -1: up to 30",
+                 .group = k_validation});
+    args.option(
+        o.retry_sleep_s,
+        {.names = "--validation-retry-sleep", .value = "SECONDS", .help = "pause between them", .group = k_validation});
+    args.option(o.test_timeout_s, {.names = "--validation-ray-test-timeout",
+                                   .value = "SECONDS",
+                                   .help = "limit of one run of the tests; the job is stopped then",
+                                   .group = k_validation});
+    args.option(o.profile_timeout_s, {.names = "--validation-ray-profile-timeout",
+                                      .value = "SECONDS",
+                                      .help = "limit of one profile",
+                                      .group = k_validation});
+    args.option(o.log_tail, {.names = "--validation-ray-log-tail",
+                             .value = "N",
+                             .help = "search so many last lines of a failed job's log for the first failing case, and "
+                                     "show that in six lines (0: show nothing)",
+                             .group = k_validation});
+    args.option(
+        o.suite, k_gate_suites,
+        {.names = "--validation-tests", .value = "SUITE", .help = "pytest suites to run", .group = k_validation});
+    args.option(o.pytest_args, {.names = "--validation-pytest-args",
+                                .value = "WORDS",
+                                .help = "more pytest arguments, quoted as for a shell",
+                                .group = k_validation});
+    describe_where(args, o);
+}
+
+void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
+    args.option(o.profile.ce_implementation, k_gate_ce,
+                {.names = "--validation-profile-ce-implementation",
+                 .value = "NAME",
+                 .help = "fused cross-entropy to use",
+                 .group = k_profile});
+    args.option(o.profile.ce_bwd_mode, k_gate_ce_backward,
+                {.names = "--validation-profile-ce-bwd-mode",
+                 .value = "MODE",
+                 .help = "its backward pass",
+                 .group = k_profile});
+    args.option(o.ce_compare_implementation, k_gate_ce,
+                {.names = "--validation-profile-ce-compare-implementation",
+                 .value = "NAME",
+                 .help = "profile each candidate once more, with this one, for the record; auto: no second profile",
+                 .group = k_profile});
+    args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
+                {.names = "--validation-profile-ce-bwd-compare-mode",
+                 .value = "MODE",
+                 .help = "likewise with this backward pass",
+                 .group = k_profile});
+}
+
+void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
+    ProfileSettings& s = o.profile;
+    const auto number = [&args](auto& value, std::string_view names, std::string_view help) {
+        args.option(value, {.names = names, .value = "N", .help = help, .group = k_profile});
+    };
+    args.option(s.tpu, {.names = "--validation-profile-tpu",
+                        .value = "TYPE",
+                        .help = "accelerator that the run uses",
+                        .group = k_profile});
+    args.option(s.size, k_gate_sizes,
+                {.names = "--validation-profile-size", .value = "SIZE", .help = "model size", .group = k_profile});
+    number(s.num_steps, "--validation-profile-num-steps", "training steps");
+    number(s.profile_start_step, "--validation-profile-start-step", "first step in the trace");
+    number(s.profile_num_steps, "--validation-profile-num-steps-window", "steps in the trace");
+    args.option(s.batch_size, {.names = "--validation-profile-batch-size",
+                               .value = "N",
+                               .help = "sequences per step",
+                               .group = k_profile,
+                               .default_text = "8"});
+    number(s.chunk_size, "--validation-profile-chunk-size", "chunk of the kernel");
+    number(s.segment_size, "--validation-profile-segment-size", "segment of the kernel");
+    number(s.gdn_layers_per_block, "--validation-profile-gdn-layers-per-block", "GDN layers in each block of layers");
+    number(s.gdn_block_size, "--validation-profile-gdn-block-size", "layers in a block");
+    args.flag(s.all_transformer, {.names = "--validation-profile-all-transformer",
+                                  .help = "control run with attention layers only",
+                                  .group = k_profile});
+    args.flag(s.dry_run, {.names = "--validation-profile-dry-run",
+                          .help = "a run that only shows what it would do",
+                          .group = k_profile});
+    args.option(o.profile_env, {.names = "--validation-profile-env",
+                                .value = "KEY=VALUE",
+                                .help = "rarer setting of the run",
+                                .group = k_profile});
+    args.option(o.marin_prefix, {.names = "--validation-profile-marin-prefix",
+                                 .value = "URL",
+                                 .help = "bucket of a profile on the held TPU",
+                                 .group = k_profile,
+                                 .default_text = "that of its region"});
+    describe_cross_entropy(args, o);
+    args.option(s.run_name_prefix, {.names = "--validation-profile-run-name-prefix",
+                                    .value = "TEXT",
+                                    .help = "start of the run's name; _iterNNN follows",
+                                    .group = k_profile});
+    args.option(s.wandb_mode, k_gate_wandb,
+                {.names = "--validation-profile-wandb-mode",
+                 .value = "MODE",
+                 .help = "how the run reports",
+                 .group = k_profile});
+}
+
+void describe_perf(cli::Args& args, loop::PerfOptions& o) {
+    args.option(
+        o.mode, k_perf_modes,
+        {.names = "--perf-mode", .value = "MODE", .help = "judge candidates by their speed", .group = k_performance});
+    args.option(o.state_file, {.names = "--perf-state-file",
+                               .value = "PATH",
+                               .help = "champions and measurements",
+                               .group = k_performance,
+                               .default_text = "perf_state.json of the log directory",
+                               .complete = cli::Complete::file});
+    args.option(o.metric, {.names = "--perf-metric",
+                           .value = "NAME",
+                           .help = "number of the profile to judge by",
+                           .group = k_performance,
+                           .default_text = "the target's, else throughput/mfu"});
+    args.option(o.pairs,
+                {.names = "--perf-pairs",
+                 .value = "N",
+                 .help = "most pairs of profiles, champion and candidate in turns: 3, 5 or 9; 1: the candidate's "
+                         "one profile against the champion's recorded value",
+                 .group = k_performance});
+    args.option(o.upper_bound_step_ms, {.names = "--perf-upper-bound-step-ms",
+                                        .value = "MS",
+                                        .help = "step of the control run with attention layers only",
+                                        .group = k_performance});
+}
+
+void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
+    args.option(o.aggregation, k_aggregations,
+                {.names = "--perf-aggregation",
+                 .value = "KIND",
+                 .help = "what stands for a run that is recorded at W&B",
+                 .group = k_performance});
+    args.option(o.average, k_averages,
+                {.names = "--perf-history-aggregation",
+                 .value = "AVERAGE",
+                 .help = "of the numbers in the window",
+                 .group = k_performance});
+    const auto number = [&args](std::int64_t& value, std::string_view names, std::string_view help) {
+        args.option(value, {.names = names, .value = "N", .help = help, .group = k_performance});
+    };
+    number(o.step_start, "--perf-history-step-start", "first step of the window");
+    number(o.step_end, "--perf-history-step-end", "its last step");
+    number(o.min_points, "--perf-history-min-points", "with fewer numbers in it the run's last step is taken");
+    args.option(o.entity, {.names = "--perf-wandb-entity",
+                           .value = "NAME",
+                           .help = "where at W&B a run is looked for whose output does not name it",
+                           .group = k_performance});
+    args.option(
+        o.project,
+        {.names = "--perf-wandb-project", .value = "NAME", .help = "the project there", .group = k_performance});
+}
+
+}  // namespace
+
+void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
+    args.option(o.policy_file, {.names = "--perf-policy-file",
+                                .value = "PATH",
+                                .help = "policy laid over the target's `gates` and the built-in one",
+                                .group = k_performance,
+                                .complete = cli::Complete::file});
+    args.option(o.regression_policy, k_regression_policies,
+                {.names = "--perf-regression-policy",
+                 .value = "POLICY",
+                 .help = "what becomes of a candidate that is refused",
+                 .group = k_performance});
+    const auto share = [&args](std::optional<double>& value, std::string_view names, std::string_view help,
+                               std::string_view usual) {
+        args.option(value,
+                    {.names = names, .value = "PCT", .help = help, .group = k_performance, .default_text = usual});
+    };
+    share(o.min_improvement_pct, "--perf-min-improvement-pct", "least gain of a new champion", "0.25");
+    share(o.max_regression_pct, "--perf-max-regression-pct", "loss that is still no regression", "1.0");
+    share(o.override_pct, "--perf-gate-override-pct", "a gain of so much passes without gates", "5.0");
+    for (const loop::LimitOption& limit : loop::limit_options()) {
+        args.option(o.limits[std::string(limit.limit)], {.names = limit.option,
+                                                         .value = "MS",
+                                                         .help = limit.help,
+                                                         .group = "Performance gates",
+                                                         .default_text = limit.usual});
+    }
+}
+
+void describe_gates(cli::Args& args, loop::GateChoices& choices) {
+    loop::ValidationOptions& v = choices.validation;
+    args.option(v.mode, k_validation_modes,
+                {.names = "--validation-mode",
+                 .value = "MODE",
+                 .help = "what each candidate has to pass on the target's device",
+                 .group = k_validation});
+    describe_validation(args, v);
+    describe_profile(args, v);
+    describe_perf(args, choices.perf);
+    describe_recorded(args, choices.perf.recorded);
+    describe_perf_policy(args, choices.perf);
+    args.note_use("--validation-", choices.used);
+    args.note_use("--perf-", choices.used);
+    args.check([&choices] { return loop::check_gates(choices); });
+}
+
+}  // namespace gdnctl::commands

@@ -1,0 +1,60 @@
+#include "commands/loop/loop_report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "loop/report/data.h"
+#include "loop/report/verdict_words.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::loop_report {
+
+using namespace loop::report;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Tells a run as a report, in Markdown: champions and noise, outcomes, failures by class, cost, ideas that were "
+        "refused again and again, slots, flaky tests, and every iteration with its reason.");
+    args.about(
+        "--html writes a page instead that a browser opens without a network, light or dark as the reader's system is: "
+        "the metric over the iterations with champions and noise band, the outcomes in time, the cost, the failures, "
+        "and each iteration's evidence.");
+    describe_loop_dir(args, options.log_dir);
+    args.option(options.html, {.names = "--html",
+                               .value = "PATH",
+                               .help = "write the report as a page there",
+                               .complete = cli::Complete::file});
+    args.check([&options]() -> Status {
+        if (options.html && options.html->empty()) return fail(ErrorKind::usage, "--html: an empty path");
+        return {};
+    });
+    args.example("gdnctl loop-report > report.md");
+    args.example("gdnctl loop-report --html report.html");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "ledger or coverage.json cannot be read as such");
+    args.see_also("loop-explain");
+    args.see_also("docs/loop-reports.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto log_dir, loop_dir(options.log_dir, context));
+    GDNCTL_TRY_ASSIGN(const Report report, make_report(log_dir));
+    if (options.html) {
+        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report_html(report)));
+        log::info("report of {} iterations: {}", report.run.view.iterations.size(),
+                  (context.cwd / *options.html).string());
+    }
+    if (context.global.json) {
+        print_json(report_json(report), context);
+    } else if (!options.html) {
+        context.terminal.out(report_markdown(report));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::loop_report

@@ -1,0 +1,147 @@
+#include "commands/loop/loop_status.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "commands/loop/loop_common.h"
+#include "commands/loop/loop_status_text.h"
+#include "core/for_people.h"
+#include "core/log.h"
+#include "platform/clock.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::loop_status {
+
+using namespace loop;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::seconds k_look_again{1};
+
+std::uint64_t size_of(const fs::path& journal) {
+    std::error_code problem;
+    const auto size = fs::file_size(journal, problem);
+    return problem ? 0 : size;
+}
+
+// Draws the same lines again and again.
+class Screen {
+public:
+    explicit Screen(Terminal& terminal) : m_terminal(terminal) {}
+    Status draw(const std::string& text) {
+        if (m_lines > 0) m_terminal.out(fmt::format("\x1b[{}A\x1b[J", m_lines));
+        m_terminal.out(text);
+        m_lines = std::count(text.begin(), text.end(), '\n');
+        return m_terminal.flush();
+    }
+
+private:
+    Terminal& m_terminal;
+    std::ptrdiff_t m_lines = 0;
+};
+
+Status print_events(const loop::LoadedRun& run, std::size_t from, Terminal& terminal) {
+    for (const auto& event : loop::events(run, from)) {
+        const auto place = event.iteration > 0 ? fmt::format("iteration {}: ", event.iteration) : std::string();
+        terminal.out(fmt::format("{} {}{}\n", loop::shown(local_time_of(event.time), 40), place, event.text));
+    }
+    return terminal.flush();
+}
+
+// How a run stands does not depend on what it measured.
+std::optional<loop::MeasuredRun> measured_by(const loop::LoadedRun& run) {
+    auto measured = loop::read_measured(run);
+    if (measured) return std::move(*measured);
+    log::warning("gains are left out: {}", measured.error().text());
+    return std::nullopt;
+}
+
+Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
+    Terminal& terminal = context.terminal;
+    const bool redraws = terminal.out_is_tty();
+    Screen screen(terminal);
+    auto measured = measured_by(run);
+    const auto status = [&] {
+        return status_text(run, measured ? &*measured : nullptr, context.clock.wall(), terminal.columns());
+    };
+    std::uint64_t size = size_of(run.log_dir / "journal.jsonl");
+    std::size_t printed = run.view.records;
+    GDNCTL_TRY(screen.draw(status()));
+    while (run.holder && !terminal.out_closed()) {
+        if (!context.clock.sleep_for(k_look_again, context.stop)) return tl::unexpected(stopped_error());
+        const std::uint64_t now = size_of(run.log_dir / "journal.jsonl");
+        if (now != size || !loop::running(run.log_dir)) {
+            size = now;
+            GDNCTL_TRY_ASSIGN(run, loop::load_run(run.log_dir));
+            measured = measured_by(run);
+        }
+        if (redraws) {
+            GDNCTL_TRY(screen.draw(status()));
+            continue;
+        }
+        printed = std::min(printed, run.view.records);  // another run took the directory over
+        GDNCTL_TRY(print_events(run, printed, terminal));
+        printed = run.view.records;
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Shows how a loop stands: whether it runs and as which process, the iteration under way, outcomes, cost, and "
+        "the latest iterations with the reasons. Everything is read from the journal in the log directory; nothing is "
+        "written and a loop at work is not disturbed.");
+    args.about(
+        "A state.json that does not parse is exit code 2: look at it before anything is done about it. "
+        "--rebuild-state then makes it again from the journal and keeps what was there as state.json.bak.");
+    describe_loop_dir(args, options.log_dir);
+    args.flag(options.watch, {.names = "--watch",
+                              .help = "go on until the loop ends: redrawn on a terminal, else a line "
+                                      "for each thing that happens"});
+    args.flag(options.rebuild_state, {.names = "--rebuild-state",
+                                      .help = "replace state.json by what the journal says; no loop may be running"});
+    args.check([&options]() -> Status {
+        if (options.watch && options.rebuild_state)
+            return fail(ErrorKind::usage, "--rebuild-state and --watch exclude each other");
+        return {};
+    });
+    args.example("gdnctl loop-status --watch");
+    args.example("gdnctl loop-status --json | jq .outcomes");
+    args.exit_code(static_cast<int>(ExitCode::usage),
+                   "usage or configuration error; state.json, or the journal's version, cannot be understood");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged; --rebuild-state while a loop runs");
+    args.see_also("docs/loop-reports.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.watch && context.global.json) {
+        return fail(ErrorKind::usage, "--watch prints text as it comes, --json one object: give one of them");
+    }
+    GDNCTL_TRY_ASSIGN(const fs::path log_dir, loop_dir(options.log_dir, context));
+    GDNCTL_TRY_ASSIGN(loop::LoadedRun run, loop::load_run(log_dir));
+    if (options.rebuild_state) {
+        GDNCTL_TRY(loop::rebuild_state(run));
+        log::info("state.json made again from the {} records of the journal; what was there is state.json.bak",
+                  run.view.records);
+    }
+    GDNCTL_TRY(loop::check_state(log_dir));
+    if (options.watch) return watch(std::move(run), context);
+    const auto measured = measured_by(run);
+    const loop::MeasuredRun* gains = measured ? &*measured : nullptr;
+    if (context.global.json) {
+        print_json(status_json(run, gains), context);
+    } else {
+        context.terminal.out(status_text(run, gains, context.clock.wall(), context.terminal.columns()));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::loop_status

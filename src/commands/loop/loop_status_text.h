@@ -1,0 +1,16 @@
+// How a loop stands, as text and as JSON. Pure.
+#pragma once
+
+#include <string>
+
+#include "commands/loop/loop_common.h"
+#include "core/time.h"
+
+namespace gdnctl::commands::loop_status {
+
+// Some lines, none wider than `columns`. `measured`: of that run; nullptr: nothing was.
+std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* measured, WallTime now, int columns);
+// gdnctl.loop-status/1
+Json status_json(const loop::LoadedRun& run, const loop::MeasuredRun* measured);
+
+}  // namespace gdnctl::commands::loop_status

@@ -1,0 +1,31 @@
+#include "commands/loop/policy_show.h"
+
+#include <nlohmann/json.hpp>
+
+#include "commands/loop/policy_common.h"
+#include "loop/perf/policy_file.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::policy_show {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Prints the performance policy that codex-loop would judge candidates by here, as JSON: thresholds and gates. "
+        "What "
+        "it prints is a policy file: change it and pass it with --perf-policy-file.");
+    describe_perf_policy(args, options.perf);
+    args.example("gdnctl policy show >policy.json", "start a policy of your own");
+    args.example("gdnctl policy show --perf-max-while-increase-ms 2", "with another threshold");
+    args.exit_code(2, "usage, or a policy file that does not parse");
+    args.see_also("policy test");
+    args.see_also("policy simulate");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const loop::PerfPolicy policy, policy_in_force(options.perf, context));
+    const int indent = context.global.json ? -1 : 2;
+    context.terminal.out(to_text(loop::policy_json(policy), indent) + "\n");
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::policy_show

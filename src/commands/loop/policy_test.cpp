@@ -1,0 +1,134 @@
+#include "commands/loop/policy_test.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/loop/policy_common.h"
+#include "core/json.h"
+#include "loop/perf/policy_replay.h"
+#include "loop/perf/record.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::policy_test {
+
+namespace {
+
+struct Judged {
+    std::string file;
+    loop::Replayed replayed;
+};
+
+Json case_json(const Judged& one) {
+    const auto& [input, decision, differs] = one.replayed;
+    const auto word = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+    const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+    Json out;
+    out["file"] = one.file;
+    out["place"] = input.place;
+    out["iteration"] = input.record.iteration;
+    out["commit"] = word(input.record.commit);
+    out["recorded"] = word(input.decided);
+    const bool judged = input.skipped.empty();
+    out["decision"] = judged ? Json(loop::to_text(decision.verdict)) : Json(nullptr);
+    out["differs"] = differs;
+    out["delta_pct"] = number(decision.delta_pct);
+    out["reasons"] = decision.reasons;
+    out["skipped"] = word(input.skipped);
+    out["gates"] = loop::gates_json(decision.gates);
+    return out;
+}
+
+std::string case_text(const Judged& one) {
+    const auto& [input, decision, differs] = one.replayed;
+    const std::string commit = input.record.commit.empty() ? std::string("-") : input.record.commit.substr(0, 12);
+    std::string out = fmt::format("{:>9}  {:<12}  ", input.record.iteration, commit);
+    if (!input.skipped.empty()) return out + "not judged: " + input.skipped + "\n";
+    const std::string delta = decision.delta_pct ? fmt::format("{:+.2f}%", *decision.delta_pct) : std::string("-");
+    out += fmt::format("{:>8}  {:<24}  {}\n", delta, input.decided.empty() ? std::string("-") : input.decided,
+                       differs ? "-> " + std::string(loop::to_text(decision.verdict)) : std::string("same"));
+    if (!differs) return out;
+    for (const std::string& reason : decision.reasons) out += "             - " + reason + "\n";
+    return out;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Judges recorded measurements anew by the policy in force here, or another one, and says where it would have "
+        "decided otherwise. Each record is compared with what it was compared with then. Files: perf_state.json of a "
+        "loop, or one record a line, of that state or of the running log (*.records.jsonl).");
+    args.positional(options.files, {.name = "FILE", .help = "records", .complete = cli::Complete::file});
+    args.option(options.metric, {.names = "--perf-metric",
+                                 .value = "NAME",
+                                 .help = "number to judge records of the running log by",
+                                 .group = "Performance",
+                                 .default_text = "the target's, else throughput/mfu"});
+    args.flag(options.lower,
+              {.names = "--lower-is-better", .help = "whatever the target says of its metric", .group = "Performance"});
+    args.flag(
+        options.higher,
+        {.names = "--higher-is-better", .help = "whatever the target says of its metric", .group = "Performance"});
+    describe_perf_policy(args, options.perf);
+    args.exit_code(0, "every decision would be the same");
+    args.exit_code(1, "at least one would be another");
+    args.exit_code(9, "a file holds no such records");
+    args.example("gdnctl policy test .agents/logs/gdn_codex_loop/perf_state.json --perf-max-regression-pct 2",
+                 "what a wider band would have kept");
+    args.example("gdnctl policy test perf_state.json --perf-policy-file policy.json --json | jq .differences");
+    args.see_also("policy show");
+    args.see_also("policy simulate");
+    args.check([&options]() -> Status {
+        if (options.files.empty()) return fail(ErrorKind::usage, "no FILE is named", "such as perf_state.json");
+        if (options.lower && options.higher) {
+            return fail(ErrorKind::usage, "--lower-is-better and --higher-is-better: leave out one");
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const loop::PerfPolicy policy, policy_in_force(options.perf, context));
+    std::string metric = options.metric;
+    if (metric.empty()) metric = target.metric ? target.metric->name : std::string("throughput/mfu");
+    std::vector<Judged> all;
+    for (const std::string& file : options.files) {
+        GDNCTL_TRY_ASSIGN(const std::string text, read_file(context.cwd / file));
+        GDNCTL_TRY_ASSIGN(const auto cases, loop::replay_cases(text, file, metric));
+        for (const loop::ReplayCase& one : cases) {
+            const std::string& own = one.record.measured.metric;
+            const bool lower = target.metric && target.metric->name == own && target.metric->lower_is_better;
+            const bool higher = options.higher || (!options.lower && !lower);
+            all.push_back({file, loop::replay(one, policy, options.perf.regression_policy, higher)});
+        }
+    }
+    const auto differing =
+        std::count_if(all.begin(), all.end(), [](const Judged& one) { return one.replayed.differs; });
+    const auto skipped =
+        std::count_if(all.begin(), all.end(), [](const Judged& one) { return !one.replayed.input.skipped.empty(); });
+    if (context.global.json) {
+        Json out;
+        out["schema"] = "gdnctl.policy-test/1";
+        out["policy"] = policy.name;
+        out["records"] = all.size();
+        out["not_judged"] = skipped;
+        out["differences"] = differing;
+        out["cases"] = Json::array();
+        for (const Judged& one : all) out["cases"].push_back(case_json(one));
+        context.terminal.out(to_text(out) + "\n");
+    } else {
+        std::string out =
+            fmt::format("{:>9}  {:<12}  {:>8}  {:<24}  {}\n", "ITERATION", "COMMIT", "DELTA", "RECORDED", "NOW");
+        for (const Judged& one : all) out += case_text(one);
+        out += fmt::format("{} records, {} not judged, {} decided otherwise by policy {}\n", all.size(), skipped,
+                           differing, policy.name);
+        context.terminal.out(out);
+    }
+    return differing == 0 ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace gdnctl::commands::policy_test

@@ -1,0 +1,132 @@
+#include "commands/loop/prompts_render.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "loop/prompt/presets.h"
+#include "loop/prompt/prompt.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "services/git/checkout.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::prompts_render {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// 40 hex digits, 64 in a repository of SHA-256.
+bool is_commit_id(std::string_view word) {
+    return (word.size() == 40 || word.size() == 64) &&
+           word.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+Status check(const Options& options) {
+    if (options.iteration < 1 || options.total < 1) {
+        return fail(ErrorKind::usage, "--iteration and --total count from 1");
+    }
+    if (options.head_sha && !is_commit_id(*options.head_sha)) {
+        return fail(ErrorKind::usage, fmt::format("--head-sha is not a whole commit id: {}", *options.head_sha),
+                    "`git rev-parse HEAD` prints one");
+    }
+    return {};
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Prints, to the byte, the prompt that codex-loop writes for an iteration: the template with its placeholders "
+        "replaced, then the session directives in the loop's order: the target's presets, --directive-preset, "
+        "--directive-file, --directive. What the loop adds by itself (a held dev TPU, the state of the climb) is not "
+        "in it.");
+    args.positional(options.name, {.name = "NAME",
+                                   .help = "a prompt of `prompts list`, or the path of a file; absent: the loop's own",
+                                   .complete = cli::Complete::prompt});
+    args.option(options.iteration, {.names = "--iteration", .value = "N", .help = "number of the iteration"});
+    args.option(options.total, {.names = "--total", .value = "N", .help = "how many the run has"});
+    args.option(options.head_sha, {.names = "--head-sha",
+                                   .value = "SHA",
+                                   .help = "commit that the iteration starts from",
+                                   .default_text = "HEAD of the repository"});
+    args.option(
+        options.directive_presets,
+        {.names = "--directive-preset", .value = "NAME", .help = "add a preset", .complete = cli::Complete::preset});
+    args.option(options.directive_files, {.names = "--directive-file",
+                                          .value = "PATH",
+                                          .help = "add a file, relative to the repository root",
+                                          .complete = cli::Complete::file});
+    args.option(options.directives, {.names = "--directive", .value = "TEXT", .help = "add a text"});
+    args.example("gdnctl prompts render --iteration 2 --total 5", "what the second of five iterations would be told");
+    args.example("gdnctl prompts render marin --directive-preset triangular-inversion >prompt.txt");
+    args.check([&options] { return check(options); });
+    args.exit_code(static_cast<int>(ExitCode::usage), "no such prompt, preset or file; or an empty directive file");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "a file cannot be read");
+    args.see_also("prompts list");
+    args.see_also("prompts show");
+    args.see_also("docs/prompts.md");
+}
+
+namespace {
+
+Result<loop::Document> prompt_of(const Options& options, const Target& target, const fs::path& root,
+                                 const Context& context) {
+    if (!options.name) return loop::default_prompt(target, root);
+    const bool is_path = options.name->find('/') != std::string::npos || options.name->ends_with(".md");
+    if (is_path) return loop::prompt_from_file(context.cwd / *options.name);
+    return loop::find_document(loop::DocumentKind::prompt, *options.name, root);
+}
+
+Result<std::string> head_of(const Options& options, const fs::path& root, Context& context) {
+    if (options.head_sha) return *options.head_sha;
+    auto checkout = GitCheckout::open(root, context.process, context.clock);
+    if (!checkout) {
+        Error error = std::move(checkout).error();
+        error.hint = "--head-sha gives the commit that the prompt names";
+        return tl::unexpected(std::move(error));
+    }
+    GDNCTL_TRY_ASSIGN(const GitHead head, checkout->head());
+    return head.sha;
+}
+
+}  // namespace
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    GDNCTL_TRY_ASSIGN(const loop::Document prompt, prompt_of(options, target, root, context));
+    std::vector<std::string> presets = target.presets;
+    presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
+    GDNCTL_TRY_ASSIGN(const auto directives,
+                      loop::session_directives({presets, options.directive_files, options.directives}, root));
+    loop::PromptFacts facts{options.iteration, options.total, {}};
+    if (prompt.text.find("{{HEAD_SHA}}") != std::string::npos) {
+        GDNCTL_TRY_ASSIGN(facts.head_sha, head_of(options, root, context));
+    }
+    for (const auto& left : loop::unknown_placeholders(prompt.text)) {
+        log::warning("nothing replaces {} in the prompt", left);
+    }
+    const std::string text = loop::assemble_prompt(prompt.text, facts, directives);
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.prompts-render/1"},
+                    {"prompt", prompt.name},
+                    {"file", prompt.file.empty() ? Json() : Json(prompt.file.string())},
+                    {"iteration", options.iteration},
+                    {"total", options.total},
+                    {"head_sha", facts.head_sha.empty() ? Json() : Json(facts.head_sha)},
+                    {"directives", directives.size()},
+                    {"text", text::repair_utf8(text)}},
+                   context);
+    } else {
+        context.terminal.out(text);
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::prompts_render

@@ -1,0 +1,61 @@
+#include "commands/loop/prompts_show.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/text.h"
+#include "loop/prompt/presets.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::prompts_show {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Prints one prompt or directive preset as an agent gets it: a prompt with its placeholders, a directive "
+        "without "
+        "its front matter. --json adds what the front matter says and where the text comes from.");
+    args.positional(options.name,
+                    {.name = "NAME", .help = "as `prompts list` has it", .complete = cli::Complete::document});
+    args.example("gdnctl prompts show triangular-inversion");
+    args.example("gdnctl prompts show marin >scripts/gdn/codex_iteration_prompt.md", "a copy to change");
+    args.exit_code(static_cast<int>(ExitCode::usage), "there is no prompt and no directive of that name");
+    args.see_also("prompts list");
+    args.see_also("prompts render");
+    args.see_also("docs/prompts.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    const auto all = loop::documents(find_repository_root(context.cwd).value_or(context.cwd));
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const loop::Document& one) { return one.name == options.name; });
+    if (found == all.end()) {
+        std::vector<std::string> names;
+        for (const auto& document : all) names.push_back(document.name);
+        const auto near = text::nearest(options.name, names);
+        return fail(
+            ErrorKind::usage, fmt::format("no prompt and no directive is called `{}`", options.name),
+            near ? fmt::format("did you mean `{}`?", *near) : fmt::format("there are: {}", text::join(names, ", ")));
+    }
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.prompts-show/1"},
+                    {"kind", to_text(found->kind)},
+                    {"name", found->name},
+                    {"title", found->title},
+                    {"slot", found->slot.empty() ? Json() : Json(found->slot)},
+                    {"applies", found->applies},
+                    {"file", found->file.empty() ? Json() : Json(found->file.string())},
+                    {"text", text::repair_utf8(found->text)}},
+                   context);
+        return ExitCode::ok;
+    }
+    context.terminal.out(found->text);
+    if (!found->text.ends_with('\n')) context.terminal.out("\n");
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::prompts_show

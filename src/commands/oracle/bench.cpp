@@ -1,0 +1,114 @@
+#include "commands/oracle/bench.h"
+
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle/bench_run.h"
+#include "commands/oracle/bench_sweep.h"
+#include "commands/oracle/gdn.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "harness/files.h"
+#include "oracle/gdn/bench/bench.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::oracle_bench {
+
+namespace {
+
+constexpr std::array<cli::Choice<IsaChoice>, 4> k_isas = {{
+    {"best", IsaChoice::best, "the widest that this processor has"},
+    {"scalar", IsaChoice::scalar, "what every processor has"},
+    {"avx2", IsaChoice::avx2, "AVX2 and FMA; OpenBLAS is held to its Haswell kernels"},
+    {"avx512", IsaChoice::avx512, "AVX-512"},
+}};
+
+constexpr std::array<cli::Choice<DTypeChoice>, 2> k_dtypes = {{
+    {"f32", DTypeChoice::f32, "single precision"},
+    {"bf16", DTypeChoice::bf16, "computed with in fp32; gates, beta and states stay fp32"},
+}};
+
+oracle::Isa isa_of(IsaChoice choice) {
+    switch (choice) {
+        case IsaChoice::scalar: return oracle::Isa::scalar;
+        case IsaChoice::avx2: return oracle::Isa::avx2;
+        case IsaChoice::avx512: return oracle::Isa::avx512;
+        case IsaChoice::best: break;
+    }
+    return oracle::best_isa();
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Times a kernel and its peers in turn, round after round, beside OpenBLAS' matrix product and bare "
+        "multiply-adds "
+        "on the same threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The "
+        "outputs "
+        "of the timed runs are judged: a wrong result has no time. Without --kernel our forward, backward and decode "
+        "are "
+        "timed in one run. Kernels of others get other inputs in every run. Without libopenblas sgemm is not "
+        "measured.");
+    oracle_gdn::describe_op(args, options.op);
+    static const std::string k_kernel_help =
+        "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
+        ", lib:PATH, src:FILE.c, cmd:COMMAND";
+    args.option(
+        options.kernel,
+        {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .complete = cli::Complete::timed_kernel});
+    args.option(options.peers, {.names = "--peer",
+                                .value = "KERNEL",
+                                .help = "another kernel to time in the same rounds",
+                                .complete = cli::Complete::timed_kernel});
+    args.option(options.shape, {.names = "--shape", .value = "B,Hk,Hv,T,dk,dv", .help = "shape of the inputs"});
+    args.option(options.dtype, std::span<const cli::Choice<DTypeChoice>>(k_dtypes),
+                {.names = "--dtype", .value = "DTYPE", .help = "how q, k, v, out and their gradients are stored"});
+    args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed of the inputs"});
+    oracle_gdn::describe_threads(args, options.threads);
+    args.option(options.isa, std::span<const cli::Choice<IsaChoice>>(k_isas),
+                {.names = "--isa", .value = "ISA", .help = "instruction set to use"});
+    args.option(options.rounds, {.names = "--rounds", .value = "N", .help = "rounds; times are over these"});
+    args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs a round, of which the least counts"});
+    args.flag(options.phases, {.names = "--phases",
+                               .help = "show how long each phase of our kernels takes, and what bounds it: arithmetic, "
+                                       "memory or packing"});
+    args.flag(options.sweep, {.names = "--sweep",
+                              .help = "time the kernels on twelve shapes (or --shape), on one thread and on all, and "
+                                      "mark what is more than 15 % below what docs/benchmarks.md promises"});
+    describe_limits(args, options.limits);
+    args.check([&options]() -> Status {
+        if (options.rounds < 1 || options.runs < 1)
+            return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
+        if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
+        if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+        return {};
+    });
+    args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
+    args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients alone");
+    args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
+                 "64 sequences, 64 tokens one by one, against moving the states");
+    args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "where its time goes");
+    args.example("gdnctl oracle bench gdn --sweep --peer builtin:chunk --rounds 3 --runs 3", "on many shapes");
+    args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
+    args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
+    args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
+    args.exit_code(3, "this processor has no such instruction set");
+    args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
+    args.exit_code(9, "not enough memory; a source does not compile, or a library is no kernel");
+    args.exit_code(124, "a kernel met --time-limit");
+    args.see_also("oracle verify");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    if (options.sweep) return run_sweep(options, context, threads, isa_of(options.isa));
+    Bench bench(options, context, threads, isa_of(options.isa));
+    GDNCTL_TRY(bench.run());
+    context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());
+    if (!bench.measured()) return ExitCode::nothing_done;
+    return bench.exit_code();
+}
+
+}  // namespace gdnctl::commands::oracle_bench

@@ -1,0 +1,168 @@
+// One run of oracle bench: what is timed, and what is said of it.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "commands/oracle/bench.h"
+#include "core/json.h"
+#include "harness/timing/kernel.h"
+#include "harness/timing/phases.h"
+#include "harness/timing/rounds.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/kernels/decode32.h"
+#include "platform/context.h"
+
+namespace gdnctl::commands::oracle_bench {
+
+inline constexpr int k_sgemm_size = 2048;
+
+struct Machine {
+    std::string cpu;
+    std::string compiler;
+    double load = 0;
+};
+
+// One kernel of the table: its time only counts when its outputs are right.
+struct Entry {
+    std::string name;
+    bool peer = false;
+    std::string_view timed = {};
+    oracle::Pass pass = oracle::Pass::forward;
+    Timing timing;
+    double error_over_budget = 0;
+    bool verified = false;
+    std::string reason;   // why not
+    double floor_s = 0;   // less is impossible; of kernels of others
+    std::string network;  // what kept a kernel of others from it
+    // Decode only: median over rounds of the time that moving the states takes on as many threads as a step uses, over
+    // the kernel's; that number; and the same of the multiply-adds that no step can do without, at their peak.
+    double of_floor = 0;
+    int floor_threads = 0;
+    double of_arithmetic = 0;
+    std::optional<oracle::KernelFault> fault = {};
+    std::vector<PhaseRow> phases = {};
+};
+
+// One pass to time: of a kernel of ours, or of someone else's in a child.
+struct Contestant {
+    std::string name;
+    oracle::Pass pass = oracle::Pass::forward;
+    bool peer = false;
+    std::string_view timed = "in_process";  // what a time is of
+    oracle::TimedKernel own = {};
+    std::unique_ptr<ForeignPass> foreign = nullptr;
+    // Of the first run.
+    std::optional<std::uint64_t> outputs = {};
+    oracle::GdnReport report = {};
+    double gradient_error = 0;  // of our own backward
+    double floor_s = 0;         // of others: less is impossible
+};
+
+// A kernel that was named: one of ours, or a file or command of someone else's.
+struct Named {
+    std::string name;
+    bool peer = false;
+    oracle::TimedKernel own = {};
+    std::unique_ptr<ForeignKernel> foreign = nullptr;
+};
+
+class Bench {
+public:
+    Bench(const Options& options, Context& context, int threads, oracle::Isa isa)
+        : m_options(options), m_context(context), m_threads(threads), m_isa(isa) {}
+
+    Status run();
+
+    std::string text() const;
+    std::string decode_text(const Entry& e) const;
+    Json json() const;
+    bool measured() const { return m_missing.empty(); }
+    const std::vector<Entry>& entries() const { return m_entries; }
+    // Of the first kernel that has a fault.
+    ExitCode exit_code() const {
+        for (const Entry& e : m_entries) {
+            if (e.fault) return harness::exit_code_of(e.fault->kind);
+        }
+        return right() ? ExitCode::ok : ExitCode::check_failed;
+    }
+    bool right() const {
+        return std::all_of(m_entries.begin(), m_entries.end(), [](const Entry& e) { return e.verified; });
+    }
+
+private:
+    Status add_yardsticks();
+    Result<std::vector<Named>> find_kernels() const;
+    // Their passes, in the order of the table.
+    Result<std::vector<Contestant>> contestants(std::vector<Named>& kernels, const Task& task) const;
+    Subject subject_of(Contestant& c, oracle::BenchInputs& inputs, const oracle::GdnReference& reference);
+    Status time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs& inputs,
+                        const oracle::GdnReference& reference);
+    void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
+    // After the rounds: whether others are faster than can be.
+    void check_floors(std::vector<Contestant>& kernels, std::size_t first, oracle::BenchInputs& inputs);
+    // The entries, of the subjects from `first` on.
+    void sum_up(const std::vector<Contestant>& kernels, std::size_t first);
+
+    static void set_verdict(const Contestant& c, Entry& e);
+
+    std::string_view dtype() const { return m_options.dtype == DTypeChoice::bf16 ? "bf16" : "f32"; }
+
+    double nominal_flop(oracle::Pass pass) const {
+        switch (pass) {
+            case oracle::Pass::backward: return oracle::nominal_backward_flop(m_dims);
+            case oracle::Pass::decode: return oracle::nominal_decode_flop(m_dims);
+            case oracle::Pass::forward: break;
+        }
+        return oracle::nominal_forward_flop(m_dims);
+    }
+
+    double gigabytes_a_second(const Entry& e) const {
+        return oracle::nominal_decode_bytes(m_dims) / e.timing.seconds.median * 1e-9;
+    }
+
+    std::string notes() const;
+
+    double step_us(const Entry& e) const {
+        return e.timing.seconds.median * 1e6 / static_cast<double>(std::max<std::int64_t>(m_dims.T, 1));
+    }
+
+    // That the states are moved on to compare a decoding kernel with. How many another's uses is not known: all.
+    int floor_threads(const Contestant& c) const {
+        return c.foreign ? m_threads : oracle::decode_threads(m_dims, static_cast<std::size_t>(m_dims.B), m_threads);
+    }
+
+    Json json_of(const Entry& e) const;
+    // What was measured of a pass, of --kernel or of ours; nullptr: nothing.
+    const Entry* measured_of(oracle::Pass pass) const;
+    std::string kernels() const { return m_options.kernel.value_or("our kernels"); }
+
+    const Options& m_options;
+    Context& m_context;
+    int m_threads;
+    oracle::Isa m_isa;
+    oracle::GdnDims m_dims;
+    Machine m_load;
+    std::string m_missing, m_no_sgemm, m_sgemm_name;
+    std::vector<std::vector<float>> m_matrices;
+    double m_peak_flop = 0;
+    // The subjects that move the states, by their threads, each before one of bare multiply-adds on as many.
+    std::map<int, std::size_t> m_floors;
+    std::uint64_t m_checksum = 0;
+    std::vector<Subject> m_subjects;  // multiply-adds, sgemm if there is one, the kernels
+    Timing m_peak, m_sgemm;
+    std::vector<Entry> m_entries;
+    // With --phases.
+    std::vector<PhaseRuns> m_phases;  // of each kernel
+    std::size_t m_memory = 0;         // the subject that reads and writes memory
+    double m_memory_bytes = 0;
+    Ceilings m_ceilings;
+};
+
+}  // namespace gdnctl::commands::oracle_bench

@@ -1,0 +1,153 @@
+#include "commands/oracle/compare.h"
+
+#include <algorithm>
+#include <future>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle/layer.h"
+#include "core/json.h"
+#include "harness/files.h"
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/report/html.h"
+#include "oracle/gdn/report/report.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::oracle_compare {
+
+namespace {
+
+// A dump, or a dataset: one of the two.
+void describe_files_check(cli::Args& args, const Options& options) {
+    args.check([&options]() -> Status {
+        const bool dataset = oracle_flashinfer::wanted(options.flashinfer);
+        if (dataset && !(options.inputs.empty() && options.outputs.empty())) {
+            return fail(ErrorKind::usage, "--flashinfer and --definition exclude --inputs and --outputs");
+        }
+        if (!dataset && options.inputs.empty()) {
+            return fail(ErrorKind::usage, "--inputs is required", "give the dump: --inputs FILE --outputs FILE");
+        }
+        if (!dataset && options.outputs.empty()) {
+            return fail(ErrorKind::usage, "--outputs is required", "give the dump: --inputs FILE --outputs FILE");
+        }
+        return {};
+    });
+}
+
+void describe_examples(cli::Args& args) {
+    args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
+                 "judge a dump of Marin's kernel");
+    args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
+                 "transformers' contract with one field changed");
+    args.example(
+        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
+        "--heatmap --html page.html",
+        "where it is wrong, in the terminal and as a page");
+    args.example("gdnctl oracle compare gdn --flashinfer dataset --definition gdn_decode_qk4_v8_d128_k_last",
+                 "a dataset's solutions, one trace line for each workload");
+    args.exit_code(1,
+                   "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
+    args.exit_code(3, "the dataset holds no workload of the definition");
+    args.exit_code(8, "a page or trace file cannot be written");
+    args.exit_code(9,
+                   "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
+                   "that does not compile or is not in C");
+    args.exit_code(124, "a solution met --time-limit");
+    args.see_also("oracle run");
+    args.see_also("oracle verify");
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Judges tensors that a kernel wrote. The truth is the recurrence in fp64 on the inputs as dumped; the error is "
+        "given in units of what honest arithmetic is off by on these very inputs: up to 4 times is OK, up to 30 "
+        "SUSPECT, beyond that WRONG. Inputs on which the exact result explodes are UNSTABLE_INPUT, and a dump without "
+        "out and final_state is NO_DATA, never OK.");
+    args.about(
+        "A contract says what the tensors mean. Its fields are taken from the named contract, then from the string "
+        "metadata of the inputs file, then from --set; every verdict prints them with their origins. Gradients are "
+        "judged where the dump holds them and the inputs (or the dump) hold d_out or d_final_state; what is missing is "
+        "said.");
+    args.about(
+        "For a dump that is wrong, heads, chunks and the first wrong token are named, the stage of the computation, "
+        "and "
+        "each known mistake under which the dump would be right.");
+    args.about(
+        "With --flashinfer, no dump is judged but every solution in C of a FlashInfer-Bench dataset, on every workload "
+        "of its definition: FlashInfer-Bench's own status and speedup go into a trace line, our verdict beside them.");
+    oracle_gdn::describe_op_or_layer(args, options.op);
+    args.option(options.inputs, {.names = "--inputs",
+                                 .value = "FILE",
+                                 .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
+                                 .complete = cli::Complete::file});
+    args.option(options.outputs,
+                {.names = "--outputs",
+                 .value = "FILE",
+                 .help = "out, final_state, dq, dk, dv, dg, dbeta, d_initial_state (.safetensors, .npz or .npy)",
+                 .complete = cli::Complete::file});
+    describe_files_check(args, options);
+    args.flag(options.u2_as_bf16, {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16"});
+    oracle_gdn::describe_threads(args, options.threads);
+    oracle_gdn::describe_contract(args, options.contract);
+    oracle_gdn::describe_tolerances(args, options.rtol, options.atol, options.budget);
+    args.flag(options.allow_suspect,
+              {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too", .group = "Judgement"});
+    args.flag(options.heatmap, {.names = "--heatmap",
+                                .help = "show error / budget by value head and chunk (not with --json)",
+                                .group = "Report"});
+    args.option(options.html, {.names = "--html",
+                               .value = "FILE",
+                               .help = "write one self-contained page: map, error by token, worst elements, hints",
+                               .group = "Report",
+                               .complete = cli::Complete::file});
+    oracle_flashinfer::describe(args, options.flashinfer);
+    args.flag(options.no_hints, {.names = "--no-hints",
+                                 .help = "do not look for the mistake that explains a wrong dump",
+                                 .group = "Judgement"});
+    describe_examples(args);
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.op == oracle_gdn::k_layer_op) return oracle_layer::compare(options, context);
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    if (oracle_flashinfer::wanted(options.flashinfer)) {
+        return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
+    }
+    const oracle::NpyOptions npy{options.u2_as_bf16};
+    // Both at once: half a second for a large dump on a cold disk.
+    auto later = std::async(std::launch::async, [&] { return oracle_files::read(context, options.outputs, npy); });
+    auto given = oracle_files::read(context, options.inputs, npy);
+    auto dumped = later.get();
+    GDNCTL_TRY_ASSIGN(const auto inputs, std::move(given));
+    GDNCTL_TRY_ASSIGN(const auto outputs, std::move(dumped));
+    const bool gradients = outputs.any_name(
+        [](std::string_view name) { return oracle::canonical_name(name).role == oracle::GdnRole::gradient; });
+    GDNCTL_TRY_ASSIGN(auto reference,
+                      oracle_gdn::make_reference(inputs, options.contract, threads,
+                                                 gradients ? oracle::Passes::with_gradients : oracle::Passes::forward));
+    GDNCTL_TRY(oracle::add_backward(reference, inputs, outputs, threads));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY_ASSIGN(auto report,
+                      oracle::judge(reference, outputs, {options.rtol, options.atol, !options.no_hints, threads}));
+    report.outputs_are_truth = oracle::is_written_truth(outputs, report);
+    oracle::list_left_alone(inputs, oracle::canonical_name, report.unknown, report.unread);
+    if (options.html) {
+        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, oracle_html::page(reference, report)));
+    }
+    if (context.global.json) {
+        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
+        oracle_report::add_report(object, reference, report, oracle::condition_of(reference, threads));
+        context.terminal.out(to_text(object, 2) + "\n");
+    } else {
+        if (options.heatmap) context.terminal.out(oracle_report::heatmap_text(reference, report));
+        context.terminal.out(oracle_report::report_text(reference, report));
+    }
+    return oracle_report::exit_code_of(report.verdict, options.allow_suspect);
+}
+
+}  // namespace gdnctl::commands::oracle_compare

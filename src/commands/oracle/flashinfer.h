@@ -1,0 +1,33 @@
+// gdnctl oracle compare --flashinfer: the workloads of a FlashInfer-Bench dataset, one trace line for each
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/args.h"
+#include "commands/oracle/kernel_options.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
+
+namespace gdnctl::commands::oracle_flashinfer {
+
+struct Options {
+    std::optional<std::string> root;
+    std::optional<std::string> definition;
+    std::optional<std::string> solution;
+    std::optional<std::string> kernel;
+    std::optional<std::string> traces;
+    bool resume = false;
+    std::int64_t warmup_runs = 10, iterations = 50, num_trials = 3;
+    LimitOptions limits;
+};
+
+// Whether a dataset is to be evaluated: one is named, or a definition, which the usual one is looked through for.
+bool wanted(const Options& options);
+
+// Adds the options and the check that the others are given with one of these two only.
+void describe(cli::Args& args, Options& options);
+// For options that are wanted().
+Result<ExitCode> run(const Options& options, int threads, bool allow_suspect, Context& context);
+
+}  // namespace gdnctl::commands::oracle_flashinfer

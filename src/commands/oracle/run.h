@@ -1,0 +1,41 @@
+// gdnctl oracle run
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/args.h"
+#include "commands/oracle/gdn.h"
+#include "platform/context.h"
+
+namespace gdnctl::commands::oracle_run {
+
+enum class Method { recurrent64, chunk, fused, recurrent32 };
+enum class InputDType { f32, bf16 };
+
+struct Options {
+    std::string op;
+    std::optional<std::string> shape, case_name;
+    std::vector<std::string> inputs;
+    std::optional<std::int64_t> seed;
+    InputDType dtype = InputDType::f32;
+    Method method = Method::recurrent64;
+    std::optional<std::int64_t> chunk;
+    bool backward = false;
+    bool parts = false;                  // gdn-layer only
+    std::optional<std::int64_t> stream;  // gdn-layer only: tokens at a time
+    bool u2_as_bf16 = false;
+    oracle_gdn::ContractOptions contract;
+    std::int64_t threads = 0;
+    std::string out;
+};
+
+// Writes `file` with metadata from which it can be judged or made again, and reports it.
+Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,
+              Context& context);
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_run

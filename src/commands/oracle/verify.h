@@ -1,0 +1,33 @@
+// gdnctl oracle verify
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/args.h"
+#include "commands/oracle/kernel_options.h"
+#include "platform/context.h"
+
+namespace gdnctl::commands::oracle_verify {
+
+enum class StoredAs { as_listed, f32, bf16, f16 };
+
+struct Options {
+    std::string op;
+    std::string kernel;
+    std::optional<std::string> vectors;
+    std::vector<std::string> cases;
+    StoredAs dtype = StoredAs::as_listed;
+    std::optional<std::string> seed;
+    bool allow_suspect = false;
+    bool metamorphic = false;
+    bool slow = false;
+    std::int64_t threads = 0;
+    LimitOptions limits;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_verify

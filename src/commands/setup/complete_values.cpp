@@ -1,0 +1,162 @@
+#include "commands/setup/complete_values.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/append.h"
+#include "commands/log/common.h"
+#include "commands/table.h"
+#include "core/config.h"
+#include "jobs/place.h"
+#include "loop/prompt/presets.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/cases/cases.h"
+#include "oracle/gdn/contract/contract.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "platform/terminal.h"
+#include "runlog/lint/lint.h"
+#include "runlog/records/record.h"
+#include "services/cluster/cluster.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::complete_values {
+
+namespace {
+
+constexpr std::array<std::string_view, 15> k_kinds = {"target",    "cluster", "local-job",    "command",  "contract",
+                                                      "case",      "kernel",  "timed-kernel", "outcome",  "rule",
+                                                      "iteration", "prompt",  "preset",       "document", "download"};
+
+std::vector<std::string> clusters(const Context& context) {
+    std::vector<std::string> names = {"local"};
+    for (std::string& name : cluster_names(project_root(context))) names.push_back(std::move(name));
+    const ConfigValue* configured = context.config.find("cluster");
+    const std::string* name = configured == nullptr ? nullptr : configured->as_string();
+    if (name != nullptr && std::find(names.begin(), names.end(), *name) == names.end()) names.push_back(*name);
+    return names;
+}
+
+// The local backend keeps one folder a job.
+std::vector<std::string> local_jobs(const std::filesystem::path& state) {
+    std::vector<std::string> ids;
+    std::error_code ignored;
+    for (std::filesystem::directory_iterator it(state / "local" / "jobs", ignored), end; it != end;
+         it.increment(ignored)) {
+        const std::string name = it->path().filename().string();
+        if (it->is_directory(ignored) && !name.starts_with('.')) ids.push_back(name);  // '.': being made or removed
+    }
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+std::vector<std::string> command_names() {
+    std::vector<std::string> names;
+    for (const cli::Command& command : table()) {
+        if (!command.group.empty()) names.emplace_back(command.name);
+    }
+    return names;
+}
+
+// Whole names, and how the spellings begin that go on with a path or a command.
+std::vector<std::string> kernels() {
+    std::vector<std::string> names;
+    for (const std::string& name : oracle::builtin_kernel_names()) names.push_back("builtin:" + name);
+    names.insert(names.end(), {"src:", "lib:", "cmd:"});
+    return names;
+}
+
+std::vector<std::string> timed_kernels() {
+    std::vector<std::string> names = oracle::timed_kernel_names();
+    names.insert(names.end(), {"src:", "lib:", "cmd:"});
+    return names;
+}
+
+std::vector<std::string> outcomes() {
+    const auto words = log_append::outcome_words();
+    return {words.begin(), words.end()};
+}
+
+std::vector<std::string> rule_settings() {
+    std::vector<std::string> settings;
+    for (const runlog::RuleInfo& rule : runlog::lint_rules()) {
+        for (const std::string_view severity : {"off", "note", "warning", "error"}) {
+            settings.push_back(fmt::format("{}={}", rule.id, severity));
+        }
+    }
+    return settings;
+}
+
+// Nothing where the log cannot be read: the command itself says why.
+std::vector<std::string> iterations(const Context& context) {
+    std::vector<std::string> names;
+    const auto path = log_path(std::nullopt, context);
+    if (!path) return names;
+    const auto loaded = load_history(*path);
+    if (!loaded || loaded->history.empty()) return names;
+    for (const Json& record : loaded->history) names.push_back(runlog::iteration_of(record).text());
+    names.emplace_back("last");
+    return names;
+}
+
+// Files and folders below the usual output folders, as the repository names them.
+std::vector<std::string> downloads(const std::filesystem::path& cwd) {
+    constexpr std::size_t k_most = 1000;
+    std::vector<std::string> paths;
+    std::error_code ignored;
+    const std::filesystem::path root = cwd / ".profiles" / "hf";
+    for (std::filesystem::recursive_directory_iterator it(root, ignored), end; it != end && paths.size() < k_most;
+         it.increment(ignored)) {
+        const std::string name = it->path().filename().string();
+        if (it.depth() == 0 && name.starts_with('.')) {
+            it.disable_recursion_pending();  // records of downloads
+            continue;
+        }
+        paths.push_back(it->path().lexically_relative(root).generic_string());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+std::vector<std::string> document_names(const Context& context, std::string_view kind) {
+    std::vector<std::string> names;
+    for (const auto& document : loop::documents(project_root(context))) {
+        if (kind == "document" || (kind == "prompt") == (document.kind == loop::DocumentKind::prompt)) {
+            names.push_back(document.name);
+        }
+    }
+    return names;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Prints the values that a completion script offers, one a line.");
+    args.example("gdnctl __complete target");
+    args.positional(options.kind, k_kinds, {.name = "KIND", .help = "what is being completed"});
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    std::vector<std::string> values;
+    if (options.kind == "target") values = target_names(context.config);
+    if (options.kind == "cluster") values = clusters(context);
+    if (options.kind == "local-job") values = local_jobs(context.state_dir);
+    if (options.kind == "command") values = command_names();
+    if (options.kind == "contract") values = oracle::contract_names();
+    if (options.kind == "case") values = oracle::gdn_case_names();
+    if (options.kind == "kernel") values = kernels();
+    if (options.kind == "timed-kernel") values = timed_kernels();
+    if (options.kind == "outcome") values = outcomes();
+    if (options.kind == "rule") values = rule_settings();
+    if (options.kind == "iteration") values = iterations(context);
+    if (options.kind == "prompt" || options.kind == "preset" || options.kind == "document") {
+        values = document_names(context, options.kind);
+    }
+    if (options.kind == "download") values = downloads(context.cwd);
+    for (const std::string& value : values) context.terminal.out(value + "\n");
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::complete_values

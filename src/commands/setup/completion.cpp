@@ -1,0 +1,38 @@
+#include "commands/setup/completion.h"
+
+#include <array>
+
+#include "cli/reference.h"
+#include "commands/table.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::completion {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> k_shells = {"bash", "zsh", "fish"};
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Prints a script that completes commands, options and values: closed sets, files, targets, clusters and the "
+        "jobs of this machine.");
+    args.example("source <(gdnctl completion bash)", "in this shell");
+    args.example("gdnctl completion bash > ~/.local/share/bash-completion/completions/gdnctl",
+                 "for every shell to come");
+    args.example("gdnctl completion zsh > ~/.zfunc/_gdnctl", "~/.zfunc being in fpath");
+    args.example("gdnctl completion fish > ~/.config/fish/completions/gdnctl.fish");
+    args.positional(options.shell, k_shells, {.name = "SHELL", .help = "the shell that reads the script"});
+    args.see_also("doctor");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    const cli::Shell shell = options.shell == "bash"  ? cli::Shell::bash
+                             : options.shell == "zsh" ? cli::Shell::zsh
+                                                      : cli::Shell::fish;
+    context.terminal.out(cli::completion_script(table(), shell));
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::completion

@@ -1,0 +1,52 @@
+#include "commands/setup/config_init.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/config.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::config_init {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Writes a gdnctl.toml into the working directory in which every key is explained and commented out, so that "
+        "nothing changes until a line is made live.");
+    args.example("gdnctl config init");
+    args.example("gdnctl -C ~/kernels config init --force", "replaces the one that is there");
+    args.flag(options.force, {.names = "--force", .help = "replace a file that exists"});
+    args.flag(options.user, {.names = "--user", .help = "write the user's config.toml instead"});
+    args.exit_code(static_cast<int>(ExitCode::conflict), "the file exists and --force is not given");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be written");
+    args.see_also("config show");
+    args.see_also("docs/configuration.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    const auto path = options.user ? cli::user_config_path(context.env) : context.cwd / "gdnctl.toml";
+    if (path.empty()) return fail(ErrorKind::config, "there is no home directory", "set HOME or XDG_CONFIG_HOME");
+    std::error_code problem;
+    if (!options.force && std::filesystem::exists(path, problem)) {
+        return fail(ErrorKind::conflict, fmt::format("{} exists already", path.string()), "--force replaces it");
+    }
+    if (options.user) {
+        std::filesystem::create_directories(path.parent_path(), problem);
+        if (problem) {
+            return tl::unexpected(file_error(ErrorKind::local_io, "create", path.parent_path(), problem.value()));
+        }
+    }
+    GDNCTL_TRY(atomic_replace(path, cli::config_template()));
+    if (context.global.json) {
+        const Json report = {{"schema", "gdnctl.config-init/1"}, {"path", path.string()}};
+        context.terminal.out(to_text(report, 2) + "\n");
+    } else {
+        log::info("wrote {}", path.string());
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::config_init

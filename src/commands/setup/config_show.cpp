@@ -1,0 +1,119 @@
+#include "commands/setup/config_show.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/config.h"
+#include "core/json.h"
+#include "core/redact.h"
+#include "jobs/env.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::config_show {
+
+namespace {
+
+Json to_json(const ConfigValue& value) {
+    return std::visit(
+        [](const auto& held) -> Json {
+            using T = std::decay_t<decltype(held)>;
+            if constexpr (std::is_same_v<T, ConfigArray>) {
+                Json items = Json::array();
+                for (const ConfigValue& item : held) items.push_back(to_json(item));
+                return items;
+            } else if constexpr (std::is_same_v<T, ConfigTable>) {
+                Json table = Json::object();
+                for (const auto& [key, item] : held) table[key] = to_json(item);
+                return table;
+            } else {
+                return Json(held);
+            }
+        },
+        value.value);
+}
+
+struct Row {
+    std::string key;
+    Json value;
+    std::string origin;
+};
+
+// A secret is told by its shape, or by the name of the variable that it is for.
+Json shown(const std::string& key, Json value) {
+    if (value.is_array()) {
+        for (Json& item : value) item = shown({}, std::move(item));
+    }
+    if (!value.is_string()) return value;
+    const std::string masked = redact(key + "=" + value.get<std::string>());
+    return masked.substr(std::min(key.size() + 1, masked.size()));
+}
+
+// One row for each value that is no table. Of an `env` table's secrets only the names are shown.
+void collect(const ConfigTable& table, const std::string& prefix, std::vector<Row>& rows) {
+    const bool is_env = prefix == "env" || prefix.ends_with(".env");
+    for (const auto& [key, value] : table) {
+        const std::string path = prefix.empty() ? key : prefix + "." + key;
+        if (const ConfigTable* inner = value.as_table()) {
+            collect(*inner, path, rows);
+        } else {
+            const bool hidden = is_env && names_a_secret(key);
+            rows.push_back({path, hidden ? Json("***") : shown(key, to_json(value)), value.origin.text()});
+        }
+    }
+}
+
+void print_text(const std::vector<Row>& rows, const std::string& target, bool target_is_set, Terminal& terminal) {
+    std::vector<std::string> lines;
+    std::size_t widest = 0;
+    for (const Row& row : rows) {
+        lines.push_back(fmt::format("{} = {}", row.key, to_text(row.value)));
+        if (lines.back().size() <= 60) widest = std::max(widest, lines.back().size());
+    }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        terminal.out(fmt::format("{:<{}}  # {}\n", lines[i], widest, rows[i].origin));
+    }
+    if (!target_is_set) terminal.out(fmt::format("# target is not set; detected here: {}\n", target));
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& /*options*/) {
+    args.about(
+        "Prints every value that is in force with the place it comes from: an option, a variable of the environment, a "
+        "file and its line, or the built-in default. An option wins over the environment, the environment over the "
+        "gdnctl.toml found upward from the working directory, and that over the user's config.toml.");
+    args.about("All tables [targets.NAME] are checked, also those that are not selected.");
+    args.example("gdnctl config show", "what is in force here, and why");
+    args.example("gdnctl --target cpu-gdn config show --json", "the same as gdnctl.config-show/1");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "a configuration file cannot be read");
+    args.see_also("config init");
+    args.see_also("docs/configuration.md");
+    args.see_also("doctor");
+}
+
+Result<ExitCode> run(const Options& /*options*/, Context& context) {
+    const auto root = find_repository_root(context.cwd).value_or(context.cwd);
+    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    GDNCTL_TRY(check_configured_targets(context.config));
+    std::vector<Row> rows;
+    collect(context.config.root(), "", rows);
+    const bool target_is_set = context.config.find("target") != nullptr;
+    if (!context.global.json) {
+        print_text(rows, target.name, target_is_set, context.terminal);
+        return ExitCode::ok;
+    }
+    Json report = {{"schema", "gdnctl.config-show/1"}, {"target", target.name}, {"target_detected", !target_is_set}};
+    report["targets"] = target_names(context.config);
+    report["values"] = Json::array();
+    for (const Row& row : rows) {
+        report["values"].push_back({{"key", row.key}, {"value", row.value}, {"origin", row.origin}});
+    }
+    context.terminal.out(to_text(report, 2) + "\n");
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::config_show

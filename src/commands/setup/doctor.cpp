@@ -1,0 +1,99 @@
+#include "commands/setup/doctor.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/setup/doctor_checks.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/version.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::doctor {
+
+namespace {
+
+using Need = Check::Need;
+
+std::string_view status_word(const Check& check) {
+    if (check.ok) return "ok";
+    return check.need == Need::required ? "missing" : "absent";
+}
+
+std::string_view need_word(Need need) {
+    switch (need) {
+        case Need::required: return "required";
+        case Need::optional: return "optional";
+        case Need::information: return "information";
+    }
+    return {};
+}
+
+std::string colored(std::string_view word, const Check& check, bool color) {
+    const std::string padded = fmt::format("{:<8}", word);
+    if (!color) return padded;
+    const std::string_view code = check.ok ? "32" : check.need == Need::required ? "31" : "33";
+    return fmt::format("\x1b[{}m{}\x1b[0m", code, padded);
+}
+
+void print_text(const std::vector<Check>& checks, Terminal& terminal) {
+    for (const Check& check : checks) {
+        std::string line = fmt::format("{}{:<17}{}\n", colored(status_word(check), check, terminal.color_out()),
+                                       check.name, redact(check.detail));
+        if (!check.ok) {
+            line += fmt::format("{:25}{}, for: {}\n", "", need_word(check.need), check.purpose);
+            line += fmt::format("{:25}to mend it: {}\n", "", check.fix);
+        }
+        terminal.out(line);
+    }
+}
+
+Json to_json(const std::vector<Check>& checks, bool ok) {
+    Json report = {
+        {"schema", "gdnctl.doctor/1"}, {"version", gdnctl::version()}, {"ok", ok}, {"checks", Json::array()}};
+    for (const Check& check : checks) {
+        Json entry = {{"name", check.name},
+                      {"status", status_word(check)},
+                      {"need", need_word(check.need)},
+                      {"detail", redact(check.detail)},
+                      {"purpose", check.purpose}};
+        if (!check.ok) entry["fix"] = check.fix;
+        report["checks"].push_back(std::move(entry));
+    }
+    return report;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& /*options*/) {
+    args.about(
+        "Looks at everything that gdnctl uses here: programs, libraries, folders, configuration and keys. What is not "
+        "there is shown with the command that mends it. Keys are never shown, only whether they are set.");
+    args.about("Only what is marked required decides the exit code; an absent optional part limits what can be done.");
+    args.example("gdnctl doctor");
+    args.example("gdnctl doctor --json", "the same as gdnctl.doctor/1");
+    args.exit_code(0, "all that is required is there");
+    args.exit_code(1, "something that is required is missing");
+    args.see_also("config show");
+    args.see_also("docs/configuration.md");
+}
+
+Result<ExitCode> run(const Options& /*options*/, Context& context) {
+    const std::vector<Check> checks = all_checks(context);
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    const bool ok = std::all_of(checks.begin(), checks.end(),
+                                [](const Check& check) { return check.ok || check.need != Need::required; });
+    if (context.global.json) {
+        context.terminal.out(to_text(to_json(checks, ok), 2) + "\n");
+    } else {
+        print_text(checks, context.terminal);
+        if (!ok) log::warning("something that is required is missing");
+    }
+    return ok ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace gdnctl::commands::doctor

@@ -1,0 +1,317 @@
+#include "commands/setup/doctor_checks.h"
+
+#include <array>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/config.h"
+#include "cli/libraries.h"
+#include "core/text.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/late_library.h"
+#include "platform/process.h"
+#include "services/agent/codex.h"
+#include "services/hub/hf/access.h"
+#include "services/hub/wandb/wandb.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::doctor {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Need = Check::Need;
+
+std::string apt_install(std::string_view package) {
+    return fmt::format("{}apt-get install -y {}", geteuid() == 0 ? "" : "sudo ", package);
+}
+
+struct Program {
+    std::string_view name;
+    std::string_view version_option;  // empty: its version is not asked for
+    Need need;
+    std::string_view purpose;
+    std::string_view package;  // empty: `fix` says how
+    std::string_view fix;
+};
+
+constexpr std::string_view k_gcloud_install = "see https://cloud.google.com/sdk/docs/install";
+
+constexpr std::array k_programs = {
+    Program{"git", "--version", Need::required, "history of the running log and of the sources", "git", {}},
+    Program{"cc", "--version", Need::optional, "kernels given as C source", "gcc libc6-dev", {}},
+    Program{"ssh", "-V", Need::optional, "clusters behind a head node, dev TPUs", "openssh-client", {}},
+    Program{"rsync", "--version", Need::optional, "dev TPUs", "rsync", {}},
+    Program{"gcloud", {}, Need::optional, "clusters behind a head node, dev TPUs", {}, k_gcloud_install},
+    Program{"codex", "--version", Need::optional, "codex-loop", {}, k_codex_install},
+    Program{"uv",
+            "--version",
+            Need::optional,
+            "jobs of the target marin on this machine",
+            {},
+            "curl -LsSf https://astral.sh/uv/install.sh | sh"},
+};
+
+std::optional<fs::path> find_program(const Env& env, std::string_view name) {
+    const std::string path = env.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+    for (const std::string_view folder : text::split(path, ':')) {
+        const fs::path candidate = fs::path(folder.empty() ? "." : folder) / name;
+        std::error_code ignored;
+        if (fs::is_regular_file(candidate, ignored) && access(candidate.c_str(), X_OK) == 0) return candidate;
+    }
+    return std::nullopt;
+}
+
+// The first line that the program says about itself. Error: it says so with another status than 0, or not in time.
+Result<std::string> version_line(Context& context, const fs::path& program, std::string_view option) {
+    ProcessSpec spec;
+    spec.argv = {program.string(), std::string(option)};
+    spec.merge_stderr = true;
+    spec.wall_limit = std::chrono::seconds(5);
+    spec.stop = context.stop;
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
+    if (!result.ok()) {
+        return fail(ErrorKind::infrastructure,
+                    fmt::format("{} {} {}", program.string(), option, describe_end(result, spec)));
+    }
+    return std::string(text::trim(std::string_view(result.out).substr(0, result.out.find('\n'))));
+}
+
+Check check_program(Context& context, const Program& program) {
+    Check check{std::string(program.name), program.need, false, "not found in PATH", std::string(program.purpose), {}};
+    const std::string install = program.package.empty() ? std::string(program.fix) : apt_install(program.package);
+    const auto path = find_program(context.env, program.name);
+    if (!path) {
+        check.fix = install;
+        return check;
+    }
+    check.detail = path->string();
+    if (!program.version_option.empty()) {
+        const auto line = version_line(context, *path, program.version_option);
+        if (!line) {
+            check.detail = line.error().message;
+            check.fix = install;
+            return check;
+        }
+        if (!line->empty()) check.detail = fmt::format("{} ({})", *line, check.detail);
+    }
+    check.ok = true;
+    return check;
+}
+
+// A program alone opens no cluster. Only a token shows that the login works; it is not kept.
+Check check_google_login(Context& context) {
+    Check check{"Google login", Need::optional, false, {}, "clusters behind a head node, dev TPUs", {}};
+    const auto gcloud = find_program(context.env, "gcloud");
+    if (!gcloud) {
+        check.detail = "not checked: gcloud is not installed";
+        check.fix = fmt::format("{}, then: gcloud auth login", k_gcloud_install);
+        return check;
+    }
+    check.fix = "gcloud auth login";
+    ProcessSpec spec;
+    spec.argv = {gcloud->string(), "auth", "print-access-token", "--quiet"};
+    spec.wall_limit = std::chrono::seconds(15);
+    spec.stop = context.stop;
+    const auto result = context.process.run(spec);
+    if (!result || result->end == ProcessResult::End::wall_limit) {
+        check.detail = result ? "gcloud gave no token within 15 s" : result.error().message;
+        check.fix = "try it: gcloud auth print-access-token";
+    } else if (!result->ok()) {
+        const std::string_view said = text::trim(result->err);
+        check.detail = said.empty() ? "gcloud gives no token" : std::string(said.substr(0, said.find('\n')));
+    } else if (text::trim(result->out).empty()) {
+        check.detail = "gcloud gives no token";
+    } else {
+        check.ok = true;
+        check.detail = "gcloud gives a token";
+        check.fix.clear();
+    }
+    return check;
+}
+
+// libcurl lists all that it was built with: its own version and the TLS library's are enough.
+std::string first_two_words(std::string_view line) {
+    const std::size_t first = line.find(' ');
+    return std::string(line.substr(0, first == std::string_view::npos ? first : line.find(' ', first + 1)));
+}
+
+// What the library says about itself. The types are those of its header; a version function does not change them.
+std::string library_version(const cli::OptionalLibrary& library, const fs::path& path, Status& opened) {
+    const LateLibrary late{library.name.data(), library.soname.data(), library.package.data()};
+    const auto open = [&](const char* symbol, void* slot) {
+        const LateSymbol wanted{symbol, slot};
+        opened = open_late_library(late, {&wanted, 1});
+        return opened.has_value();
+    };
+    if (library.name == "libcurl") {
+        const char* (*curl_version)() = nullptr;
+        if (open("curl_version", &curl_version)) return first_two_words(curl_version());
+    } else if (library.name == "libgit2") {
+        int (*git_version)(int*, int*, int*) = nullptr;
+        int major = 0, minor = 0, patch = 0;
+        if (open("git_libgit2_version", &git_version)) {
+            git_version(&major, &minor, &patch);
+            return fmt::format("{}.{}.{}", major, minor, patch);
+        }
+    } else if (library.name == "libcrypto") {
+        const char* (*openssl_version)(int) = nullptr;
+        if (open("OpenSSL_version", &openssl_version)) return openssl_version(0);
+    } else {
+        // It has no function that tells its version; the name of the real file has it.
+        void (*inflate)() = nullptr;
+        std::error_code ignored;
+        if (open("isal_inflate", &inflate)) return fs::canonical(path, ignored).filename().string();
+    }
+    return {};
+}
+
+Check check_library(Context& context, const cli::OptionalLibrary& library) {
+    Check check{std::string(library.name), Need::optional, false, {}, std::string(library.purpose), {}};
+    const auto path = cli::find_library(context.env, library.soname);
+    Status opened;
+    const std::string version = library_version(library, path.value_or(fs::path()), opened);
+    if (opened) {
+        check.ok = true;
+        check.detail = fmt::format("{} ({})", version, path ? path->string() : std::string(library.soname));
+    } else {
+        check.detail = path ? opened.error().message : fmt::format("{} not found", library.soname);
+        check.fix = apt_install(library.package);
+    }
+    return check;
+}
+
+Check check_certificates(const Env& env) {
+    Check check{"ca-certificates", Need::optional, false, {}, "https", {}};
+    std::vector<std::string> places = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"};
+    for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+        if (const std::string own = env.get(name).value_or(""); !own.empty()) places.insert(places.begin(), own);
+    }
+    for (const std::string& place : places) {
+        if (access(place.c_str(), R_OK) != 0) continue;
+        check.ok = true;
+        check.detail = place;
+        return check;
+    }
+    check.detail = "no certificate bundle found";
+    check.fix = apt_install("ca-certificates");
+    return check;
+}
+
+// Nothing is created: the nearest folder that exists decides.
+Check check_state(const Context& context) {
+    Check check{"state directory", Need::required, false, context.state_dir.string(), "jobs and caches", {}};
+    std::error_code ignored;
+    fs::path nearest = context.state_dir;
+    while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) nearest = nearest.parent_path();
+    check.ok = fs::is_directory(nearest, ignored) && access(nearest.c_str(), W_OK | X_OK) == 0;
+    if (check.ok) return check;
+    check.detail += fmt::format(": {} cannot be written to", nearest.string());
+    check.fix = "export GDNCTL_STATE_DIR=/a/folder/of/yours";
+    return check;
+}
+
+void add_config(Context& context, std::vector<Check>& checks) {
+    Check config{"configuration", Need::required, true, {}, "settings", {}};
+    Check target{"target", Need::required, false, {}, "what jobs test and measure", {}};
+    const auto loaded = cli::load_config(context.env, {context.cwd, context.global.config_file, context.global.target});
+    if (!loaded) {
+        config.ok = false;
+        config.detail = loaded.error().text();
+        config.fix = loaded.error().hint.empty() ? "correct that line" : loaded.error().hint;
+        checks.push_back(std::move(config));
+        return;
+    }
+    std::vector<std::string> files;
+    for (const fs::path& file : loaded->files) files.push_back(file.string());
+    config.detail = files.empty() ? "no file; built-in defaults" : text::join(files, ", ");
+    if (const Status checked = check_configured_targets(loaded->config); !checked) {
+        config.ok = false;
+        config.detail = checked.error().text();
+        config.fix = checked.error().hint.empty() ? "correct that line" : checked.error().hint;
+    } else if (!loaded->warnings.empty()) {
+        config.detail = loaded->warnings.front();
+    }
+    checks.push_back(std::move(config));
+    const auto root = find_repository_root(context.cwd);
+    const auto selected = select_target(loaded->config, root.value_or(context.cwd));
+    target.ok = selected.has_value();
+    target.detail = selected ? selected->name : selected.error().text();
+    if (!selected) target.fix = selected.error().hint.empty() ? "gdnctl config show" : selected.error().hint;
+    checks.push_back(std::move(target));
+}
+
+Check check_repository(const Context& context) {
+    Check check{"repository", Need::optional, false, "not inside one", "history of the running log", {}};
+    if (const auto root = find_repository_root(context.cwd)) {
+        check.ok = true;
+        check.detail = root->string();
+    } else {
+        check.fix = "git init, or cd into a checkout";
+    }
+    return check;
+}
+
+// Whether it is set is all that anyone may learn here.
+// Where a credential is found, never what it is: "set" in the variable of its name, else a file.
+Check check_credential(std::string_view name, const Result<std::string>& source, std::string_view purpose,
+                       std::string_view fix) {
+    Check check{std::string(name), Need::optional, source && !source->empty(), {}, std::string(purpose), {}};
+    if (!source) {
+        check.detail = source.error().message;
+    } else if (source->empty()) {
+        check.detail = "not set";
+    } else {
+        check.detail = source->find(name) != std::string::npos ? "set" : "in " + *source;
+    }
+    if (!check.ok) check.fix = fix;
+    return check;
+}
+
+Check check_hf_token(const Env& env) {
+    const auto source = hub::find_hf_token(env, {}).map([](const hub::HfToken& token) { return token.source; });
+    return check_credential("HF_TOKEN", source, "private repositories of the Hugging Face Hub",
+                            "export HF_TOKEN=..., from https://huggingface.co/settings/tokens");
+}
+
+Check check_wandb_key(const Env& env) {
+    Result<std::string> source = find_wandb(env).map([](const WandbAccess& access) { return access.key_source; });
+    if (!source && source.error().message.starts_with("no key for W&B at ")) source = std::string();
+    return check_credential("WANDB_API_KEY", source, "runs of Weights & Biases",
+                            "export WANDB_API_KEY=..., from https://wandb.ai/authorize");
+}
+
+Check check_cpu() {
+    Check check{"cpu", Need::information, true, {}, "speed of the oracle's kernels", {}};
+    std::vector<std::string> names;
+#if defined(__x86_64__)
+    names.emplace_back("x86-64");
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) names.emplace_back("AVX2+FMA");
+    if (__builtin_cpu_supports("avx512f")) names.emplace_back("AVX-512");
+#elif defined(__aarch64__)
+    names.emplace_back("aarch64");
+#endif
+    check.detail = fmt::format("{}, {} cores", text::join(names, ", "), sysconf(_SC_NPROCESSORS_ONLN));
+    return check;
+}
+
+}  // namespace
+
+std::vector<Check> all_checks(Context& context) {
+    std::vector<Check> checks = {check_state(context)};
+    add_config(context, checks);
+    checks.push_back(check_repository(context));
+    for (const Program& program : k_programs) checks.push_back(check_program(context, program));
+    checks.push_back(check_google_login(context));
+    for (const auto& library : cli::optional_libraries()) checks.push_back(check_library(context, library));
+    checks.push_back(check_certificates(context.env));
+    checks.push_back(check_hf_token(context.env));
+    checks.push_back(check_wandb_key(context.env));
+    checks.push_back(check_cpu());
+    return checks;
+}
+
+}  // namespace gdnctl::commands::doctor

@@ -1,0 +1,151 @@
+#include "commands/setup/init_marin.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/config.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "loop/prompt/presets.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "runlog/lint/lint.h"
+#include "target/target.h"
+
+namespace gdnctl::commands::init_marin {
+
+namespace fs = std::filesystem;
+
+extern const std::string_view k_marin_shim;  // marin_shim.cpp.in
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Puts into scripts/gdn of a Marin checkout what the recipe's commands expect there: gdnctl.py, a script of ten "
+        "lines that runs this program, so that `uv run python scripts/gdn/gdnctl.py ...` works as written; the "
+        "iteration prompt; and the directive presets. Shows everything as a diff.");
+    args.about(
+        "What is there already and equal is left alone. A file that differs is kept, and the exit code says so, unless "
+        "--force is given; files that are missing are written in any case. Nothing is committed.");
+    args.flag(options.dry_run, {.names = "--dry-run", .help = "write nothing, only show what would change"});
+    args.flag(options.force, {.names = "--force", .help = "replace files that differ, too"});
+    args.example("gdnctl init marin --dry-run", "what would be written, as a diff");
+    args.example("gdnctl -C ~/marin init marin");
+    args.exit_code(static_cast<int>(ExitCode::usage), "not inside a git repository, or it is no Marin checkout");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "a file that differs was kept");
+    args.exit_code(static_cast<int>(ExitCode::local_io),
+                   "a file cannot be read or written, or leads out of the checkout");
+    args.see_also("prompts list");
+    args.see_also("doctor");
+    args.see_also("docs/prompts.md");
+}
+
+namespace {
+
+struct Piece {
+    std::string path;  // relative to the root
+    std::string_view bytes;
+    mode_t mode = 0666;
+};
+
+enum class Action { created, unchanged, kept, replaced };
+
+std::string_view to_text(Action action) {
+    switch (action) {
+        case Action::created: return "created";
+        case Action::unchanged: return "unchanged";
+        case Action::kept: return "kept";
+        case Action::replaced: break;
+    }
+    return "replaced";
+}
+
+std::vector<Piece> pieces() {
+    std::vector<Piece> all = {{"scripts/gdn/gdnctl.py", k_marin_shim, 0777}};
+    for (auto& [path, bytes] : loop::recipe_files("marin")) all.push_back({std::move(path), bytes});
+    return all;
+}
+
+Result<fs::path> marin_root(const Context& context) {
+    const auto root = find_repository_root(context.cwd);
+    if (!root) {
+        return fail(ErrorKind::usage, fmt::format("not inside a git repository: {}", context.cwd.string()),
+                    "go to a Marin checkout, or name it with -C");
+    }
+    Config config;
+    config.overlay({{"target", ConfigValue{std::string("marin"), {}}}});
+    GDNCTL_TRY_ASSIGN(const Target target, select_target(config, *root));
+    std::error_code problem;
+    if (!fs::exists(*root / target.root_marker, problem)) {
+        return fail(ErrorKind::usage,
+                    fmt::format("{} is no Marin checkout: it has no {}", root->string(), target.root_marker),
+                    "name one with -C");
+    }
+    return *root;
+}
+
+struct Outcome {
+    Action action = Action::unchanged;
+    std::string diff;
+};
+
+Result<Outcome> place(const fs::path& root, const Piece& piece, const Options& options) {
+    GDNCTL_TRY_ASSIGN(const fs::path path, join_inside(root, piece.path));
+    GDNCTL_TRY_ASSIGN(const auto there, read_file_if_exists(path));
+    if (there == piece.bytes) return Outcome{};
+    Outcome outcome;
+    outcome.diff = runlog::unified_diff(there.value_or(""), piece.bytes, piece.path);
+    outcome.action = !there ? Action::created : options.force ? Action::replaced : Action::kept;
+    if (options.dry_run || outcome.action == Action::kept) return outcome;
+    std::error_code problem;
+    fs::create_directories(path.parent_path(), problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", path.parent_path(), problem.value()));
+    GDNCTL_TRY(atomic_replace(path, piece.bytes, piece.mode));
+    return outcome;
+}
+
+void tell(const Piece& piece, Action action, bool dry_run) {
+    const std::string_view would = dry_run ? "would be " : "";
+    switch (action) {
+        case Action::created: log::info("{}: {}created", piece.path, would); break;
+        case Action::replaced: log::info("{}: {}replaced", piece.path, would); break;
+        case Action::kept: log::warning("{}: {}kept, it differs", piece.path, would); break;
+        case Action::unchanged: log::debug("{}: unchanged", piece.path); break;
+    }
+}
+
+}  // namespace
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path root, marin_root(context));
+    Json files = Json::array();
+    std::vector<std::string> kept;
+    std::size_t changed = 0;
+    for (const Piece& piece : pieces()) {
+        GDNCTL_TRY_ASSIGN(const Outcome outcome, place(root, piece, options));
+        if (!context.global.json) context.terminal.out(outcome.diff);
+        tell(piece, outcome.action, options.dry_run);
+        files.push_back({{"path", piece.path}, {"action", to_text(outcome.action)}});
+        if (outcome.action == Action::kept) kept.push_back(piece.path);
+        if (outcome.action != Action::unchanged) ++changed;
+    }
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.init-marin/1"},
+                    {"root", root.string()},
+                    {"dry_run", options.dry_run},
+                    {"files", std::move(files)}},
+                   context);
+    }
+    if (!kept.empty()) {
+        return fail(ErrorKind::conflict, fmt::format("kept, because they differ: {}", text::join(kept, ", ")),
+                    "commit what you want to keep of them, then --force replaces them; the diff shows how");
+    }
+    if (changed == 0) log::info("everything is in place in {}", root.string());
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::init_marin

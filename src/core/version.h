@@ -1,0 +1,11 @@
+// Which gdnctl this is.
+#pragma once
+
+#include <string_view>
+
+namespace gdnctl {
+
+std::string_view version();  // "0.1.0"
+std::string_view commit();   // abbreviated, as of the last configuration of the build; "unknown" outside a repository
+
+}  // namespace gdnctl

@@ -1,0 +1,21 @@
+// The process in which a kernel under test runs.
+#pragma once
+
+#include <string>
+
+#include "core/exit_code.h"
+#include "core/result.h"
+
+namespace gdnctl::harness {
+
+struct HostOptions {
+    std::string mode;  // "lib", "solution" or "program"
+    std::string
+        folder;  // lib, solution: ask, answer, memory; program: inputs.safetensors, outputs.safetensors, network
+    std::string kernel;  // lib: path of the shared object; solution: FUNCTION:PATH; program: shell words
+};
+
+// lib, solution: serves calls until nobody asks any more. program: becomes it, and returns on failure alone.
+Result<ExitCode> host_kernel(const HostOptions& options);
+
+}  // namespace gdnctl::harness

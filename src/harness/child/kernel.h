@@ -1,0 +1,48 @@
+// Kernels under test by their spelling: builtin:NAME, lib:PATH, src:FILE.c, cmd:COMMAND.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/exit_code.h"
+#include "core/json.h"
+#include "harness/child/folder.h"
+#include "harness/child/process.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "platform/context.h"
+
+namespace gdnctl::harness {
+
+// A seed that nobody can know before.
+std::uint64_t secret_seed();
+// `context` must outlive the kernel. Usage errors: an unknown kind or name, a file that does not exist. A source that
+// does not compile and a library that is no kernel are faults of the first run, not errors here.
+Result<std::unique_ptr<oracle::KernelUnderTest>> open_kernel(const std::string& spelling, const Limits& limits,
+                                                             const Context& context);
+
+// How faults look: the exit code, the object {kind, text, output} or null, and what was printed, line by line.
+ExitCode exit_code_of(oracle::KernelFaultKind kind);
+Json fault_json(const std::optional<oracle::KernelFault>& fault);
+std::string quoted_output(const oracle::KernelFault& fault);
+
+// A file of C, compiled into a folder of its own; or a shared object as it is.
+class Library {
+public:
+    // `spelling` is lib:PATH or src:FILE.c.
+    static Result<Library> open(const std::string& spelling, const Context& context);
+
+    const std::filesystem::path& path() const { return m_path; }
+    // What the compiler said, if it refused.
+    const std::optional<oracle::KernelFault>& build_fault() const { return m_fault; }
+
+private:
+    std::filesystem::path m_path;
+    Folder m_folder;
+    std::optional<oracle::KernelFault> m_fault;
+};
+
+// Whether the kernel runs as a loaded library (lib:, src:).
+bool is_library(std::string_view spelling);
+
+}  // namespace gdnctl::harness

@@ -1,0 +1,102 @@
+// A loaded kernel in a child process: arrays in shared memory, one call at a time, and what became of it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "harness/child/arena.h"
+#include "harness/child/folder.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "platform/context.h"
+#include "platform/process.h"
+#include "platform/sandbox.h"
+#include "platform/shared_memory.h"
+
+namespace gdnctl::harness {
+
+struct Limits {
+    std::chrono::milliseconds wall{60000};         // of one call, or one run of a program
+    std::size_t memory = std::size_t{4096} << 20;  // bytes of its own, besides its tensors
+};
+
+// nullopt: all went well; errors are our own troubles.
+using Faulted = Result<std::optional<oracle::KernelFault>>;
+
+class KernelProcess {
+public:
+    // `library`: absolute path of a shared object; `entry`: the function of a solution by FlashInfer-Bench's
+    // convention, empty for a kernel of gdn/gdn_kernel.h. Nothing happens before open().
+    KernelProcess(const Context& context, std::filesystem::path library, Limits limits, std::string entry = {})
+        : m_context(context), m_library(std::move(library)), m_entry(std::move(entry)), m_limits(limits) {}
+    KernelProcess(const KernelProcess&) = delete;
+    KernelProcess& operator=(const KernelProcess&) = delete;
+    ~KernelProcess() { close(); }
+
+    // Starts the child and loads the kernel, unless one is running.
+    Faulted open();
+    // Of the kernel that open() has loaded: bits 1 << GDN_F32, ..., 1 << GDN_FORWARD, ...
+    std::uint32_t dtypes() const { return m_dtypes; }
+    std::uint32_t entries() const { return m_entries; }
+    NetworkBarrier barrier() const { return m_barrier; }
+
+    // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
+    Faulted prepare(const oracle::KernelCall& call, int threads);
+    Faulted prepare(const SolutionCall& call);
+    // Calls the kernel. Our clock, from the question to the answer.
+    Faulted call();
+    double seconds() const { return m_seconds; }
+    // Whether the outputs of the last call are whole; then they can be read, by the names of gdn/gdn_kernel.h. The
+    // child stands still meanwhile, so that nothing is written after the answer.
+    Faulted collect(const oracle::KernelCall& call, oracle::TensorFile& outputs);
+    // The same of a solution, which may leave the buffer of states alone.
+    Faulted collect(const SolutionCall& call, oracle::TensorFile& outputs);
+
+    // Ends the child.
+    void close();
+
+private:
+    Faulted start();
+    Faulted collect(const std::function<Unwritten(Slot)>& unwritten, oracle::TensorFile& outputs);
+    Faulted ask(Ask question, Answer expected, Reply& reply);
+    Result<Reply> await(std::optional<oracle::KernelFault>& fault);
+    // Joins the thread that waits for the child; what became of it.
+    Result<ProcessResult> ended();
+    Result<oracle::KernelFault> death();
+    Result<oracle::KernelFault> ended_by_us(oracle::KernelFaultKind kind, std::string text);
+    std::string fault_text(const ProcessResult& result) const;
+
+    const Context& m_context;
+    std::filesystem::path m_library;
+    std::string m_entry;
+    Limits m_limits;
+    Folder m_folder;
+    SharedMemory m_memory;
+    Header m_header;
+    UniqueFd m_asks, m_answers;
+    std::optional<Reply> m_touched;  // what the child's signal handler said
+    std::stop_source m_stop;
+    std::atomic<pid_t> m_pid = 0;
+    std::atomic<bool> m_gone = false;
+    std::thread m_waiter;
+    Result<ProcessResult> m_result = ProcessResult{};
+    std::uint32_t m_dtypes = 0, m_entries = 0;
+    NetworkBarrier m_barrier = NetworkBarrier::none;
+    double m_seconds = 0;
+};
+
+// "no result after 0.4 s"
+std::string no_result_after(const Limits& limits);
+
+// The end of what a kernel printed, for people.
+std::string last_lines(const std::string& text);
+
+// Our environment without what a kernel has no need of, for ProcessSpec::env with clean_env.
+std::map<std::string, std::optional<std::string>> kernel_environment(const Context& context);
+
+}  // namespace gdnctl::harness

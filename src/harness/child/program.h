@@ -1,0 +1,49 @@
+// cmd: kernels: a program that reads an inputs file and writes an outputs file.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/child/process.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "platform/context.h"
+
+namespace gdnctl::harness {
+
+// A usage error when the spelling names no command.
+Status check_program(const std::string& spelling);
+
+// One run after the other, each a process of its own.
+class ProgramRun {
+public:
+    // `context` must outlive it.
+    ProgramRun(std::string spelling, const Limits& limits, const Context& context)
+        : m_spelling(std::move(spelling)), m_limits(limits), m_context(context) {}
+
+    // Writes the inputs file of the next run, with the contract as metadata, into a folder of its own.
+    Status prepare(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads);
+    // Runs the program from its start to its end.
+    Faulted call();
+    // Reads what that run wrote; the folder goes.
+    Faulted collect(oracle::TensorFile& outputs);
+
+    // What kept the last run from the network.
+    const std::string& network() const { return m_network; }
+
+private:
+    Result<ProcessResult> run_program(std::optional<oracle::KernelFault>& fault) const;
+
+    std::string m_spelling;
+    Limits m_limits;
+    const Context& m_context;
+    Folder m_folder;
+    std::string m_network;
+    std::string m_said;  // the end of what the last run printed
+};
+
+// `cmd:COMMAND`: run by the shell in the working directory as COMMAND INPUTS.safetensors OUTPUTS.safetensors.
+Result<std::unique_ptr<oracle::KernelUnderTest>> open_program(const std::string& spelling, const Limits& limits,
+                                                              const Context& context);
+
+}  // namespace gdnctl::harness

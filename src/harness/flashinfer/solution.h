@@ -1,0 +1,65 @@
+// A solution by FlashInfer-Bench's own convention: a function of tvm-ffi's C interface that gets the definition's
+// inputs and then its outputs. It is compiled into a library, and called in a child process as kernels of ours are.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/child/process.h"
+#include "harness/flashinfer/fresh_workload.h"
+#include "harness/timing/kernel.h"
+#include "oracle/flashinfer/flashinfer.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "platform/context.h"
+
+namespace gdnctl::harness::flashinfer {
+
+// Compiles the sources in `folder` into `folder`/solution.so. nullopt: done; a fault: the compiler's refusal. Errors:
+// local_io, no compiler.
+harness::Faulted build_solution(const oracle::flashinfer::Solution& solution, const std::filesystem::path& folder,
+                                const Context& context);
+
+class SolutionKernel : public oracle::KernelUnderTest {
+public:
+    // `definition` and `context` must outlive the kernel. What is called is `folder`/solution.so.
+    SolutionKernel(const oracle::flashinfer::Solution& solution, const std::filesystem::path& folder,
+                   const oracle::flashinfer::GdnDefinition& definition, const harness::Limits& limits,
+                   const Context& context);
+
+    // The states that the next workload's sequences start from: rows of a pool of that many.
+    void use_pool(std::vector<std::int64_t> rows, std::int64_t states);
+
+    std::string name() const override { return m_name; }
+    bool worth_repeating() const override { return true; }
+    std::string network() const override;
+    Result<oracle::KernelRun> run(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
+                                  int threads) override;
+
+    // The same to be timed, in another child: each run on the inputs that `fresh` holds, with outputs as a call of ours
+    // has them. This object, `fresh` and the parts of the task must outlive it.
+    std::unique_ptr<harness::ForeignPass> timed(const harness::Task& task, const oracle::FreshWorkload& fresh) const;
+
+    // What it is called with for `inputs`, which have the states that sequences start from instead of a pool.
+    harness::SolutionCall call_for(const oracle::TensorFile& inputs) const;
+    // From what such a call wrote to `out` and `final_state` in the contract's layout, and the `pool` of mtp.
+    Status name_outputs(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads,
+                        oracle::TensorFile& outputs) const;
+
+    // The pool of an mtp workload, as solutions get it: what their `pool` has to be.
+    oracle::Tensor pool(const oracle::TensorFile& inputs) const;
+
+private:
+    std::string m_name, m_entry;
+    std::filesystem::path m_library;
+    const oracle::flashinfer::GdnDefinition& m_definition;
+    harness::Limits m_limits;
+    const Context& m_context;
+    harness::KernelProcess m_process;
+    bool m_opened = false;
+    std::vector<std::int64_t> m_rows;
+    std::int64_t m_states = 0;
+};
+
+}  // namespace gdnctl::harness::flashinfer

@@ -1,0 +1,198 @@
+#include "harness/timing/kernel.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "harness/child/kernel.h"
+#include "harness/child/program.h"
+#include "harness/timing/floor.h"
+#include "oracle/gdn/contract/contract.h"
+
+namespace gdnctl::harness {
+
+namespace {
+
+using oracle::KernelFault;
+using oracle::KernelFaultKind;
+using oracle::KernelPass;
+
+bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const oracle::NamedTensor& x, const oracle::NamedTensor& y) {
+                          return x.name == y.name && x.tensor.bytes == y.tensor.bytes;
+                      });
+}
+
+KernelPass asked_for(oracle::Pass pass) {
+    switch (pass) {
+        case oracle::Pass::backward: return KernelPass::backward;
+        case oracle::Pass::decode: return KernelPass::decode_in_place;
+        case oracle::Pass::forward: break;
+    }
+    return KernelPass::forward;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ForeignKernel>> ForeignKernel::open(const std::string& spelling, const harness::Limits& limits,
+                                                           const Context& context) {
+    if (harness::is_library(spelling)) {
+        GDNCTL_TRY_ASSIGN(auto library, harness::Library::open(spelling, context));
+        return timed_library(spelling, std::move(library), limits, context);
+    }
+    if (spelling.starts_with("cmd:")) {
+        GDNCTL_TRY(harness::check_program(spelling));
+        return timed_program(spelling, limits, context);
+    }
+    return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
+                "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
+}
+
+ForeignPass::ForeignPass(oracle::Pass pass, const Task& task)
+    : m_pass(pass), m_task(task), m_inputs(pass == oracle::Pass::backward ? task.with_cotangents() : task.inputs) {}
+
+Subject ForeignPass::subject(std::string name, double flop) {
+    Subject subject{std::move(name), flop, [this] { run(); }, {}, {}};
+    subject.before = [this] { return before(); };
+    subject.after = [this] { return after(); };
+    return subject;
+}
+
+Status ForeignPass::before(Given given) {
+    if (m_fault) return {};
+    const bool first = !m_first;
+    const bool drawn = !first && m_task.fresh != nullptr;
+    if (drawn && given == Given::fresh) {
+        GDNCTL_TRY(m_task.fresh->draw(harness::secret_seed()));
+        m_inputs = m_pass == oracle::Pass::backward ? m_task.fresh->with_cotangents() : m_task.fresh->file();
+    }
+    m_disguise = {};
+    if (!drawn || given == Given::again_with_other_signs) {
+        const oracle::GdnReference& reference = m_task.reference;
+        m_disguise =
+            oracle::Disguise(reference.problem.dims, reference.contract.value.head_map, harness::secret_seed());
+    }
+    GDNCTL_TRY_ASSIGN(m_fault, place(m_inputs, m_disguise));
+    return {};
+}
+
+// Only the call is timed: what it led to is looked at in after().
+void ForeignPass::run() {
+    if (m_fault) return;
+    auto fault = call();
+    if (!fault) {
+        m_error = std::move(fault).error();
+        return;
+    }
+    m_fault = std::move(*fault);
+}
+
+Status ForeignPass::after() {
+    if (m_error) return tl::unexpected(*m_error);
+    if (m_fault) return {};
+    oracle::TensorFile outputs;
+    GDNCTL_TRY_ASSIGN(m_fault, collect(outputs));
+    if (m_fault) return {};
+    apply(m_disguise, outputs, m_task.reference.contract.value.state_layout);
+    if (!m_first) return judge_first(std::move(outputs));
+    if (m_report.verdict != oracle::Verdict::ok) return complain(outputs);
+    if (m_task.fresh != nullptr) return judge_fresh(outputs);
+    if (same_bytes(*m_first, outputs)) return {};
+    note_later(judged(outputs, m_task.reference));
+    return {};
+}
+
+Status ForeignPass::complain(const oracle::TensorFile& outputs) {
+    if (!m_task.complaint) return {};  // it has no time anyway
+    if (m_task.fresh != nullptr && m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
+    GDNCTL_TRY_ASSIGN(const std::string why, m_task.complaint(outputs));
+    if (!why.empty()) {
+        m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
+    }
+    return {};
+}
+
+oracle::KernelVerdict ForeignPass::judged(const oracle::TensorFile& outputs,
+                                          const oracle::GdnReference& reference) const {
+    return oracle::judge_run({in_files(outputs, reference), std::nullopt}, m_inputs, reference, m_task.threads,
+                             asked_for(m_pass));
+}
+
+Status ForeignPass::judge_first(oracle::TensorFile outputs) {
+    const auto verdict = judged(outputs, m_task.reference);
+    m_first = std::move(outputs);
+    m_fault = verdict.fault;
+    m_report = verdict.report;
+    return {};
+}
+
+// The truth takes long: it is asked where our own kernel, which is right, gives something else.
+Status ForeignPass::judge_fresh(const oracle::TensorFile& outputs) {
+    if (m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
+    GDNCTL_TRY_ASSIGN(const auto reference, m_task.fresh->reference(m_task.threads));
+    const auto verdict = judged(outputs, reference);
+    if (!verdict.fault && verdict.report.verdict == oracle::Verdict::unstable_input) return {};
+    if (!verdict.fault && verdict.report.verdict == oracle::Verdict::suspect && m_task.complaint) {
+        return complain(outputs);
+    }
+    note_later(verdict);
+    return {};
+}
+
+void ForeignPass::note_later(const oracle::KernelVerdict& verdict) {
+    if (!verdict.fault && verdict.report.verdict == m_report.verdict) return;
+    const std::string& why = verdict.fault ? verdict.fault->text : verdict.report.reason;
+    m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
+}
+
+Result<double> ForeignPass::seconds_of(Given given, Clock& clock, const std::function<void()>& chill) {
+    GDNCTL_TRY(before(given));
+    if (chill) chill();
+    const auto start = clock.monotonic();
+    run();
+    const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
+    GDNCTL_TRY(after());
+    return seconds;
+}
+
+void ForeignPass::check_floor(double seconds, double least) {
+    if (!m_fault && m_report.verdict == oracle::Verdict::ok) m_fault = impossible_time(seconds, least, m_task.threads);
+}
+
+Status ForeignPass::check_memory_of_results(Clock& clock, const std::function<void()>& chill) {
+    constexpr int k_needed = 5;  // noise makes an honest kernel look so once, not as often as that
+    constexpr int k_spared = 2;  // and hides one that is not once
+    constexpr int k_more = 20;
+    constexpr double k_least = 200e-6;  // less may be the start of a processor that slept
+    if (m_task.fresh == nullptr || !m_first || m_report.verdict != oracle::Verdict::ok) return {};
+    double fresh = std::numeric_limits<double>::infinity();
+    double again = fresh;
+    const auto known = [&] { return 2 * again < fresh && fresh - again > k_least; };
+    for (int faster = 0, not_faster = 0; faster < k_needed;) {
+        GDNCTL_TRY_ASSIGN(const double now, seconds_of(Given::fresh, clock, chill));
+        fresh = std::min(fresh, now);
+        again = std::numeric_limits<double>::infinity();
+        for (const Given given : {Given::again, Given::again, Given::again_with_other_signs}) {
+            GDNCTL_TRY_ASSIGN(const double seconds, seconds_of(given, clock, chill));
+            again = std::min(again, seconds);
+        }
+        (known() ? faster : not_faster) += 1;
+        if (m_fault || not_faster == k_spared) return {};
+    }
+    // On a machine that is busy with other things, so few fresh runs may all have been late; so many are not.
+    for (int i = 0; i < k_more; ++i) {
+        GDNCTL_TRY_ASSIGN(const double now, seconds_of(Given::fresh, clock, chill));
+        fresh = std::min(fresh, now);
+        if (m_fault || !known()) return {};
+    }
+    m_fault = KernelFault{
+        KernelFaultKind::cached,
+        fmt::format("inputs that it has seen, signs aside, take {:.3g} ms, fresh ones {:.3g} ms: results are kept",
+                    again * 1e3, fresh * 1e3),
+        {}};
+    return {};
+}
+
+}  // namespace gdnctl::harness

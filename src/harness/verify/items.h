@@ -1,0 +1,56 @@
+// What oracle verify has judged, and how it is said.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
+
+namespace gdnctl::harness {
+
+// One judged thing: a case that the kernel ran, or a recorded outputs file.
+struct Item {
+    std::string kind;  // "case", "backward", "decode", "vector" or "relation"
+    std::string name;
+    oracle::Verdict verdict = oracle::Verdict::ok;
+    oracle::Verdict expected = oracle::Verdict::ok;
+    double error_over_budget = 0;
+    std::string reason;
+    std::string stage, diagnosis;  // where and why, for what is wrong
+    std::optional<oracle::Worst> worst;
+    std::optional<oracle::ResolvedContract> contract;  // that it was judged by; a relation has none
+    std::optional<oracle::KernelFault> fault;          // what the kernel did instead of computing
+    bool bit_equal = true;
+    bool gradients = false;                      // some were compared
+    std::vector<std::string> missing_gradients;  // where some were: the others
+
+    bool failed() const { return fault || verdict != expected; }
+    std::string_view verdict_name() const { return fault ? oracle::name_of(fault->kind) : oracle::name_of(verdict); }
+};
+
+Item item_of(std::string kind, std::string name, const oracle::GdnReference& reference, const oracle::GdnReport& report,
+             oracle::Verdict expected);
+
+std::string text_of(const Item& item);
+Json json_of(const Item& item);
+
+// The gravest of all: a kernel that is wrong once is wrong, and what could not be judged is not OK.
+oracle::Verdict overall(const std::vector<Item>& items);
+// The gravest fault of all, nullptr when there is none.
+const oracle::KernelFault* gravest_fault(const std::vector<Item>& items);
+std::size_t count_of(const std::vector<Item>& items, std::string_view kind);
+// "68 cases, 60 backward, 30 decode, 0 vectors"
+std::string counted(const std::vector<Item>& items, bool relations);
+bool forward_only(const std::vector<Item>& items);  // no gradient was compared
+
+// Cases that were asked for and that the kernel has no entry point for.
+struct Skipped {
+    int forward = 0, backward = 0, decode = 0;
+};
+std::string text_of(const Skipped& skipped);  // a line, or nothing
+Json json_of(const Skipped& skipped);
+
+}  // namespace gdnctl::harness

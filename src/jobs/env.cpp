@@ -1,0 +1,40 @@
+#include "jobs/env.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/redact.h"
+#include "jobs/place.h"
+#include "platform/env.h"
+#include "services/cluster/cluster.h"
+
+namespace gdnctl {
+
+bool names_a_secret(std::string_view name) {
+    constexpr std::array<std::string_view, 6> k_words = {"TOKEN", "KEY", "SECRET", "PASSW", "CREDENTIAL", "AUTH"};
+    std::string upper(name);
+    for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    return std::any_of(k_words.begin(), k_words.end(),
+                       [&](std::string_view word) { return upper.find(word) != std::string::npos; });
+}
+
+Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, const Context& context) {
+    std::vector<JobEnv> env;
+    GDNCTL_TRY_ASSIGN(const auto table, read_env_table(project_root(context) / ".marin.yaml"));
+    for (const auto& [name, value] : table) env.push_back({name, value});
+    for (const char* name : {"HF_TOKEN", "WANDB_API_KEY"}) {
+        const auto given = std::any_of(env.begin(), env.end(), [&](const JobEnv& item) { return item.name == name; });
+        const auto value = context.env.get(name);
+        if (!given && value && !value->empty()) env.push_back({name, *value});
+    }
+    if (options.no_secrets) std::erase_if(env, [](const JobEnv& item) { return names_a_secret(item.name); });
+    for (const JobEnv& item : env) {
+        // Other values are settings: blanking `online` wherever it is printed would help nobody.
+        if (names_a_secret(item.name)) register_secret(item.value);
+    }
+    if (!options.git_sha.empty()) env.push_back({"GIT_COMMIT", options.git_sha});
+    for (const auto& [name, value] : options.target) env.push_back({name, value});
+    return env;
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,275 @@
+#include "jobs/run.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/given_up.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/journal.h"
+#include "platform/terminal.h"
+
+namespace gdnctl {
+
+namespace {
+
+constexpr std::chrono::seconds k_stop_patience{60};
+constexpr std::chrono::seconds k_journal_wait{10};
+
+// $STATE/jobs.jsonl: what was submitted from here, whatever the backend. A job that runs is not lost for its sake.
+void remember(const JobRequest& request, const JobPlace& place, const std::string& session, Context& context) {
+    Json record;
+    record["time"] = format_iso8601(context.clock.wall());
+    record["submission_id"] = request.submission_id;
+    record["backend"] = place.backend;
+    record["cluster"] = place.cluster;
+    record["address"] = place.address;
+    record["kind"] = request.metadata.at("kind");
+    record["target"] = request.metadata.at("target");
+    record["nonce"] = request.metadata.at("nonce");
+    record["session"] = session;
+    const auto append = [&]() -> Status {
+        GDNCTL_TRY(make_private_directory(context.state_dir));
+        GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(context.state_dir / "jobs.jsonl",
+                                                         {k_journal_wait, &context.clock, context.stop}));
+        return journal.append(to_text(record));
+    };
+    const Status written = append();
+    if (!written) log::warning("the job runs, but it is not in the list of submissions: {}", written.error().text());
+}
+
+// Never the values: they may be secrets.
+void show_environment(const JobRequest& request, const JobBackend& backend) {
+    if (request.env.empty()) return;
+    log::info("environment of the job: {}", text::join(names_of(request.env), " "));
+    if (backend.name() == "local") return;
+    log::info("whoever has the cluster's token can read the values; --no-secrets leaves the secrets out");
+}
+
+// After an interruption or the time limit. What became of a job that was stopped; nullopt: it goes on.
+std::optional<JobDetails> leave_or_stop(const SubmitOptions& options, JobBackend& backend, std::string_view id,
+                                        bool must_stop, Context& context) {
+    if (!options.auto_stop && !must_stop) {
+        show_next_commands(backend, id);
+        return std::nullopt;
+    }
+    // The first signal is already behind us: what follows is not to be cut short by it.
+    backend.ignore_stop_requests();
+    const auto stopped = backend.stop(id);
+    if (!stopped) {
+        log::warning("cannot stop job {}: {}", id, stopped.error().text());
+        return std::nullopt;
+    }
+    log::info("Job {} stop requested", id);
+    Context patient{context.env, context.clock, context.terminal,  context.config,  context.process, context.http,
+                    {},          context.cwd,   context.state_dir, context.program, context.global};
+    WatchOptions watch;
+    watch.poll = std::chrono::milliseconds(100);
+    watch.timeout = k_stop_patience;
+    watch.whole_messages = false;
+    watch.submitted = true;
+    auto end = wait_for_job(backend, id, watch, patient);
+    if (end && !end->timed_out) return std::move(end->details);
+    log::warning("job {} has not ended yet", id);
+    remember_given_up(backend, id, patient);
+    return std::nullopt;
+}
+
+std::optional<std::chrono::milliseconds> time_limit(const JobPlan& plan, const SubmitOptions& options) {
+    std::optional<std::chrono::milliseconds> limit;
+    if (plan.command.timeout_s) limit = std::chrono::seconds(*plan.command.timeout_s);
+    if (options.timeout_s) {
+        const auto own = std::chrono::milliseconds(static_cast<std::int64_t>(*options.timeout_s * 1000.0));
+        limit = limit ? std::min(*limit, own) : own;
+    }
+    return limit;
+}
+
+// No more of the log will come.
+void finish_output(JobRun& run) {
+    run.output.finish();
+    if (run.metric) run.metric->finish();
+}
+
+// Follows the log to the end of the job, and fills in what that tells.
+Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
+                         Context& context) {
+    const std::string& id = run.request.submission_id;
+    run.waited = true;
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {.follow = true}));
+    const LogFilter::Out print = log_printer(context);
+    WatchOptions watch;
+    watch.whole_messages = false;
+    watch.submitted = true;
+    watch.timeout = time_limit(plan, options);
+    watch.last = &run.details;
+    auto watched = follow_job(
+        backend, id, *log, watch,
+        [&](std::string_view bytes) {
+            print(bytes);
+            run.output.feed(bytes);
+            if (run.metric) run.metric->feed(bytes);
+        },
+        context);
+    if (!watched) {
+        if (is_interruption(watched.error())) {
+            if (auto end = leave_or_stop(options, backend, id, false, context)) run.details = std::move(*end);
+        }
+        return tl::unexpected(std::move(watched).error());
+    }
+    if (watched->timed_out) {
+        // The target's own limit is about the job, --timeout about this command's patience.
+        const bool of_target = plan.command.timeout_s && watch.timeout == std::chrono::seconds(*plan.command.timeout_s);
+        run.details = std::move(watched->details);
+        if (auto end = leave_or_stop(options, backend, id, of_target, context)) run.details = std::move(*end);
+        log::error("job {} did not end within {}", id, format_duration(*watch.timeout));
+        finish_output(run);
+        run.verdict = {FailureClass::timeout, ExitCode::timeout};
+        return {};
+    }
+    finish_output(run);
+    run.details = std::move(watched->details);
+    run.verdict = classify(run.details, run.output.tail());
+    return {};
+}
+
+void cut_short(JobRun& run, const Error& error) {
+    finish_output(run);
+    run.verdict = {failure_of(error), exit_code_of(error.kind)};
+    run.cut_short = error;
+}
+
+// A submission that was cut short in the middle of its request: when the job turns up all the same, it is stopped.
+// True: it has.
+bool stop_if_taken(JobRun& run, const SubmitOptions& options, JobBackend& backend, Context& context) {
+    constexpr int k_looks = 5;
+    backend.ignore_stop_requests();
+    for (int look = 0; look < k_looks; ++look) {
+        if (look > 0) context.clock.sleep_for(std::chrono::milliseconds(500), {});
+        auto job = backend.poll(run.request.submission_id);
+        if (!job || job->metadata["nonce"] != run.request.metadata.at("nonce")) continue;
+        run.details = std::move(*job);
+        auto end = leave_or_stop(options, backend, run.request.submission_id, true, context);
+        if (end) run.details = std::move(*end);
+        return true;
+    }
+    return false;
+}
+
+// Submits within --timeout. Error timeout: nobody answered in that time.
+Result<Submitted> submit_in_time(const JobRequest& request, const SubmitOptions& options, JobBackend& backend,
+                                 Context& context) {
+    if (!options.timeout_s) return backend.submit(request);
+    const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(*options.timeout_s * 1000.0));
+    const auto deadline = context.clock.monotonic() + patience;
+    backend.set_deadline(deadline);
+    auto submitted = backend.submit(request);
+    backend.set_deadline(std::nullopt);
+    // The next try would have come too late; between two of them lie 5 s at most.
+    const bool ran_out = context.clock.monotonic() + std::chrono::seconds(5) > deadline;
+    if (submitted || submitted.error().kind != ErrorKind::infrastructure || !ran_out) return submitted;
+    Error error = std::move(submitted).error();
+    error.kind = ErrorKind::timeout;
+    error.message = fmt::format("the job was not submitted within {}: {}", format_duration(patience), error.message);
+    return tl::unexpected(std::move(error));
+}
+
+Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
+                        Context& context) {
+    JobRun run;
+    if (plan.metric) {
+        GDNCTL_TRY_ASSIGN(run.metric, MetricReader::create(*plan.metric));
+    }
+    run.request = std::move(request);
+    const std::string& id = run.request.submission_id;
+    run.place = place_of(backend, id);
+    run.details.submission_id = id;
+    const auto submitted = submit_in_time(run.request, options, backend, context);
+    if (!submitted) {
+        if (!is_interruption(submitted.error())) return tl::unexpected(submitted.error());
+        run.submitted =
+            !submitted.error().hint.empty() && options.auto_stop && stop_if_taken(run, options, backend, context);
+        cut_short(run, submitted.error());
+        return run;
+    }
+    for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
+    log::info("Job submitted with ID: {}", id);
+    log::info("Job URL: {}", run.place.url);
+    remember(run.request, run.place, submitted->session, context);
+    if (!options.no_wait) {
+        const Status followed = follow_to_the_end(run, plan, options, backend, context);
+        if (!followed) cut_short(run, followed.error());
+        return run;
+    }
+    if (!context.global.json) {
+        // On stdout, for scripts: it is all that this call has to give.
+        context.terminal.out("[gdnctl] submission_id=" + id + "\n");
+        return run;
+    }
+    auto details = backend.details(id);
+    if (details) {
+        run.details = std::move(*details);
+    } else {
+        cut_short(run, details.error());
+    }
+    return run;
+}
+
+}  // namespace
+
+void show_next_commands(const JobBackend& backend, std::string_view id) {
+    const std::string words = cluster_words(backend) + (id.starts_with('-') ? " -- " : " ") + text::shell_quote(id);
+    log::info("the job goes on; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words, words,
+              words);
+}
+
+bool is_interruption(const Error& error) {
+    return error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
+}
+
+FailureClass failure_of(const Error& error) {
+    switch (error.kind) {
+        case ErrorKind::infrastructure:
+        case ErrorKind::timeout: return FailureClass::infra;
+        case ErrorKind::authentication: return FailureClass::auth;
+        default: return FailureClass::none;
+    }
+}
+
+void put_run(Json& object, const JobRun& run) {
+    put_job(object, run.place, run.details, run.verdict);
+    if (!run.submitted) object["status"] = nullptr;
+}
+
+Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context) {
+    GDNCTL_TRY_ASSIGN(JobRequest request, request_for(plan, options, backend.name() != "local", context));
+    show_environment(request, backend);
+    for (std::int64_t again = 0;; ++again) {
+        GDNCTL_TRY_ASSIGN(JobRun run, run_once(request, plan, options, backend, context));
+        const bool lost =
+            run.waited && !run.cut_short && run.verdict.failure == FailureClass::infra && is_known(run.details.state);
+        if (!lost || again >= options.resubmit) return run;
+        report_end(run);
+        renew_identity(request, plan.kind, context);
+        log::warning("submitting it again, as {} ({} of {})", request.submission_id, again + 1, options.resubmit);
+    }
+}
+
+void report_end(const JobRun& run) {
+    const FailureClass failure = run.verdict.failure;
+    if (!run.waited || run.cut_short || failure == FailureClass::none || failure == FailureClass::timeout) return;
+    const JobDetails& d = run.details;
+    const std::string code = d.driver_exit_code ? fmt::format(", exit code {}", *d.driver_exit_code) : std::string();
+    log::error("job {} {} ({}{})", d.submission_id, status_of(d),
+               d.error_type.value_or(std::string(to_text(run.verdict.failure))), code);
+    if (run.verdict.failure == FailureClass::infra_suspect) {
+        log::warning("the log has signs of a bad accelerator node: try again before you blame the change");
+    }
+}
+
+}  // namespace gdnctl

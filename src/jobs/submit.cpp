@@ -1,0 +1,131 @@
+#include "jobs/submit.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "jobs/env.h"
+#include "jobs/tree.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+
+namespace gdnctl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+}
+
+std::optional<fs::path> working_dir(const SubmitOptions& options, const Context& context) {
+    if (!options.working_dir) return project_root(context);
+    if (*options.working_dir == "none") return std::nullopt;
+    return (context.cwd / *options.working_dir).lexically_normal();
+}
+
+// The lines of a requirements file, less comments and blank ones. Error: usage.
+Result<std::vector<std::string>> read_requirements(const fs::path& path) {
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path));
+    std::vector<std::string> lines;
+    for (std::string_view line : text::split(text, '\n')) {
+        line = text::trim(line.substr(0, line.starts_with('#') ? 0 : line.find(" #")));
+        if (line.empty()) continue;
+        if (line.ends_with('\\') || line.starts_with('-')) {
+            return fail(ErrorKind::usage,
+                        path.string() + ": only plain requirements travel with a job, not '" + std::string(line) + "'");
+        }
+        lines.emplace_back(line);
+    }
+    return lines;
+}
+
+// On a cluster a background child outlives its job and may keep the chips: whatever is left of the job's process group
+// ends with its command. (A shell runs no EXIT trap when a signal ends it.)
+constexpr std::string_view k_clear_group =
+    "trap 'rc=$?; trap \"\" TERM; kill 0; exit $rc' EXIT; trap 'exit 143' TERM; ";
+
+// A target's folder that the job would not find: known here, not on a machine that a job has waited for.
+Status check_workdir(const JobPlan& plan, const WorkingTree& tree) {
+    const std::string folder = fs::path(plan.command.workdir).lexically_normal().string();
+    if (folder.empty() || folder == ".") return {};
+    const std::string prefix = folder.ends_with('/') ? folder : folder + "/";
+    const auto first = std::lower_bound(tree.files.begin(), tree.files.end(), prefix);
+    if (first != tree.files.end() && first->starts_with(prefix)) return {};
+    return fail(ErrorKind::config,
+                fmt::format("target '{}': its {} runs in {}, which is no folder with files in {}", plan.target,
+                            plan.kind, folder, tree.root.string()),
+                "correct its workdir in gdnctl.toml, or -C into the repository that is meant");
+}
+
+}  // namespace
+
+void renew_identity(JobRequest& request, std::string_view kind, const Context& context) {
+    std::random_device random;
+    request.submission_id = make_submission_id(kind, user_name(context.env), context.clock.wall(), random());
+    request.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
+}
+
+std::string_view own_command(std::string_view entrypoint) {
+    if (entrypoint.starts_with(k_clear_group)) entrypoint.remove_prefix(k_clear_group.size());
+    return entrypoint;
+}
+
+std::vector<std::string> names_of(const std::vector<JobEnv>& env) {
+    std::set<std::string> names;
+    for (const JobEnv& item : env) names.insert(item.name);
+    return {names.begin(), names.end()};
+}
+
+Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options, bool on_cluster, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.env, "-e"));
+    if (options.submission_id) GDNCTL_TRY(check_submission_id(*options.submission_id));
+
+    JobRequest request;
+    const std::string user = user_name(context.env);
+    renew_identity(request, plan.kind, context);
+    if (options.submission_id) request.submission_id = *options.submission_id;
+    const auto facts = git_facts(project_root(context), context);
+    request.metadata.insert(facts.begin(), facts.end());
+    request.metadata["gdnctl_version"] = std::string(gdnctl::version());
+    request.metadata["kind"] = plan.kind;
+    request.metadata["target"] = plan.target;
+    request.metadata["user"] = user;
+    request.metadata["host"] = host_name();
+    request.entrypoint = plan.command.entrypoint;
+    if (on_cluster) {
+        request.entrypoint.insert(0, k_clear_group);
+        const auto sha = facts.find("git_sha");
+        ClusterEnvOptions wanted{options.no_secrets, sha == facts.end() ? std::string() : sha->second,
+                                 plan.cluster_env};
+        GDNCTL_TRY_ASSIGN(request.env, cluster_job_env(wanted, context));
+    }
+    for (const auto& [name, value] : plan.command.env) request.env.push_back({name, value});
+    request.env.insert(request.env.end(), extra.begin(), extra.end());
+    for (const JobEnv& item : extra) register_secret(item.value);
+    request.resources = plan.command.resources;
+    request.keep_workdir = options.keep_workdir;
+    if (options.pip_requirements) {
+        GDNCTL_TRY_ASSIGN(request.pip, read_requirements(context.cwd / *options.pip_requirements));
+    }
+    if (options.working_dir && options.working_dir->find("://") != std::string::npos) {
+        request.working_dir_uri = *options.working_dir;
+    } else if (const auto folder = working_dir(options, context)) {
+        GDNCTL_TRY_ASSIGN(request.working_dir, list_working_tree(*folder, context));
+        GDNCTL_TRY(check_workdir(plan, *request.working_dir));
+    }
+    return request;
+}
+
+}  // namespace gdnctl

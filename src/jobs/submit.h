@@ -1,0 +1,49 @@
+// From a target's command to the request for a job: options and limits shared by the commands that submit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jobs/place.h"
+#include "services/job/job.h"
+#include "target/target.h"
+
+namespace gdnctl {
+
+struct SubmitOptions {
+    std::optional<std::string> submission_id;
+    std::vector<std::string> env;
+    std::optional<std::string> pip_requirements;
+    std::optional<std::string> working_dir;
+    bool keep_workdir = false;
+    bool auto_stop = false;
+    bool no_wait = false;
+    bool no_secrets = false;
+    std::int64_t resubmit = 0;
+    std::optional<double> timeout_s;
+};
+
+struct JobPlan {
+    std::string kind;  // "test", "profile"
+    std::string target;
+    JobCommand command;
+    EnvList cluster_env;                      // of the target, on a cluster
+    std::optional<TargetMetric> metric = {};  // to be read from the log
+};
+
+// The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.
+Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options, bool on_cluster, Context& context);
+
+// A job's command line without what request_for() puts before it on a cluster.
+std::string_view own_command(std::string_view entrypoint);
+
+// Names of the variables, each once, sorted.
+std::vector<std::string> names_of(const std::vector<JobEnv>& env);
+
+// Gives the request another id and nonce: all that two submissions of one plan differ in.
+void renew_identity(JobRequest& request, std::string_view kind, const Context& context);
+
+}  // namespace gdnctl

@@ -1,0 +1,227 @@
+#include "jobs/tree.h"
+
+#include <algorithm>
+#include <compare>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/fs.h"
+#include "platform/process.h"
+#include "platform/signals.h"
+#include "services/git/git.h"
+#include "target/target.h"
+
+namespace gdnctl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<ProcessResult> git(const fs::path& root, std::vector<std::string> words, Context& context) {
+    ProcessSpec spec;
+    spec.argv = {"git", "-C", root.string()};
+    spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+    spec.env = git_environment();
+    spec.capture_limit = std::size_t{256} << 20;
+    spec.wall_limit = std::chrono::minutes(2);
+    spec.stop = context.stop;
+    GDNCTL_TRY_ASSIGN(ProcessResult result, context.process.run(spec));
+    if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    return result;
+}
+
+// What a folder holds, as a package takes it: files, with those of submodules and of other repositories inside it, and
+// those behind links to folders.
+class TreeLister {
+public:
+    TreeLister(fs::path root, Context& context) : m_root(std::move(root)), m_context(context) {}
+
+    Result<std::vector<std::string>> list() {
+        if (find_repository_root(m_root)) {
+            GDNCTL_TRY(add_repository(""));
+        } else {
+            GDNCTL_TRY(walk());
+        }
+        std::sort(m_files.begin(), m_files.end());
+        std::sort(m_links.begin(), m_links.end());
+        for (const Link& link : m_links) GDNCTL_TRY(follow(link.name, link, {}));
+        m_files.insert(m_files.end(), m_linked.begin(), m_linked.end());
+        std::erase_if(m_files, [](const std::string& name) { return !is_packaged(name); });
+        std::sort(m_files.begin(), m_files.end());
+        m_files.erase(std::unique(m_files.begin(), m_files.end()), m_files.end());
+        return std::move(m_files);
+    }
+
+    // "vendor (a submodule that is not checked out)", for the user.
+    const std::vector<std::string>& left_out() const { return m_left_out; }
+
+private:
+    struct Link {
+        std::string name;
+        std::string target;  // a folder below the root
+        auto operator<=>(const Link&) const = default;
+    };
+
+    Result<std::vector<std::string>> names_in(const std::string& prefix) {
+        const fs::path folder = m_root / prefix;
+        GDNCTL_TRY_ASSIGN(const ProcessResult listed,
+                          git(folder, {"ls-files", "-z", "--cached", "--others", "--exclude-standard"}, m_context));
+        if (!listed.ok() || listed.out_truncated) {
+            return fail(ErrorKind::local_io,
+                        "git cannot list the files of " + folder.string() + ": " + std::string(text::trim(listed.err)),
+                        "`--working-dir none` runs the job without them");
+        }
+        std::vector<std::string> names;
+        for (std::string_view name : text::split(listed.out, '\0')) {
+            if (name.ends_with('/')) name.remove_suffix(1);  // an untracked repository
+            if (!name.empty()) names.push_back(prefix + std::string(name));
+        }
+        std::sort(names.begin(), names.end());
+        names.erase(std::unique(names.begin(), names.end()), names.end());
+        return names;
+    }
+
+    // `prefix`: of the repository, below the root; empty or with a '/' at its end.
+    Status add_repository(const std::string& prefix) {
+        GDNCTL_TRY_ASSIGN(const auto names, names_in(prefix));
+        for (const std::string& name : names) {
+            std::error_code ignored;
+            if (fs::symlink_status(m_root / name, ignored).type() != fs::file_type::directory) {
+                add(name);
+                continue;
+            }
+            if (!is_packaged(name)) continue;
+            if (fs::exists(m_root / name / ".git", ignored)) {
+                GDNCTL_TRY(add_repository(name + "/"));
+                continue;
+            }
+            // Where files are listed below it, a folder has taken the place of a tracked file.
+            const auto below = std::lower_bound(names.begin(), names.end(), name + "/");
+            if (below != names.end() && below->starts_with(name + "/")) continue;
+            leave_out(name, "a submodule that is not checked out: git submodule update --init");
+        }
+        return {};
+    }
+
+    Status walk() {
+        std::error_code problem;
+        fs::recursive_directory_iterator it(m_root, problem);
+        for (; !problem && it != fs::recursive_directory_iterator(); it.increment(problem)) {
+            const std::string relative = it->path().lexically_relative(m_root).string();
+            if (!it->is_symlink(problem) && it->is_directory(problem)) {
+                if (!is_packaged(relative + "/")) it.disable_recursion_pending();
+                continue;
+            }
+            add(relative);
+        }
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "read", m_root, problem.value()));
+        return {};
+    }
+
+    // A file, or a link to anything.
+    void add(const std::string& name) {
+        std::error_code problem;
+        const fs::path path = m_root / name;
+        const bool is_link = fs::is_symlink(path, problem);
+        if (is_link && !is_packaged(name)) return;
+        if (is_link && !fs::exists(path, problem)) return leave_out(name, "a link to nothing");
+        if (!is_link || !fs::is_directory(path, problem)) {
+            m_files.push_back(name);
+            return;
+        }
+        const fs::path target = fs::canonical(path, problem).lexically_relative(fs::canonical(m_root, problem));
+        if (target.begin() != target.end() && *target.begin() == "..") {
+            m_files.push_back(name);  // packing refuses it
+        } else {
+            m_links.push_back({name, target.string()});
+        }
+    }
+
+    // Adds what is in the link's folder as if it were in a folder `name`. `within`: the folders that led here.
+    Status follow(const std::string& name, const Link& link, std::vector<std::string> within) {
+        const bool circle = link.target == "." || name.starts_with(link.target + "/") ||
+                            std::find(within.begin(), within.end(), link.target) != within.end();
+        if (circle) {
+            leave_out(name, "a link to a folder around it");
+            return {};
+        }
+        within.push_back(link.target);
+        const std::string folder = link.target + "/";
+        const std::size_t before = m_linked.size();
+        for (auto it = std::lower_bound(m_files.begin(), m_files.end(), folder);
+             it != m_files.end() && it->starts_with(folder); ++it) {
+            m_linked.push_back(name + "/" + it->substr(folder.size()));
+        }
+        constexpr std::size_t k_most = 100'000;
+        if (m_linked.size() > k_most) {
+            return fail(ErrorKind::usage, fmt::format("the working directory has links to more than {} files", k_most),
+                        "keep links to large folders out with .gitignore, such as " + name);
+        }
+        bool any = m_linked.size() > before;
+        for (const Link& inner : m_links) {
+            if (!inner.name.starts_with(folder)) continue;
+            any = true;
+            GDNCTL_TRY(follow(name + "/" + inner.name.substr(folder.size()), inner, within));
+        }
+        if (!any) leave_out(name, "a link to a folder of which git tracks nothing");
+        return {};
+    }
+
+    void leave_out(const std::string& name, std::string_view why) {
+        m_left_out.push_back(fmt::format("{} ({})", text::visible(name), why));
+    }
+
+    fs::path m_root;
+    Context& m_context;
+    std::vector<std::string> m_files, m_linked, m_left_out;
+    std::vector<Link> m_links;  // to folders below the root
+};
+
+}  // namespace
+
+Result<WorkingTree> list_working_tree(const fs::path& root, Context& context) {
+    std::error_code ignored;
+    if (!fs::is_directory(root, ignored)) {
+        return fail(ErrorKind::usage, "--working-dir is no folder: " + root.string());
+    }
+    TreeLister lister(root, context);
+    WorkingTree tree{root, {}};
+    GDNCTL_TRY_ASSIGN(tree.files, lister.list());
+    constexpr std::size_t k_named = 10;
+    const auto& left_out = lister.left_out();
+    for (std::size_t i = 0; i < std::min(left_out.size(), k_named); ++i) {
+        log::warning("not in the job's working directory: {}", left_out[i]);
+    }
+    if (left_out.size() > k_named) log::warning("{} more are not in it", left_out.size() - k_named);
+    return tree;
+}
+
+std::optional<std::string> tracked_kernel(const fs::path& root, Context& context) {
+    if (!find_repository_root(root)) return std::nullopt;
+    std::vector<std::string> words = {
+        "grep", "-l", "-z", "-E", R"(^[ 	]*#[ 	]*include[ 	]*["<]([^">]*/)?gdn/gdn_kernel\.h[">])", "--"};
+    for (const char* suffix :
+         {"c", "cc", "cpp", "cxx", "c++", "C", "cu", "h", "hh", "hpp", "hxx", "H", "cuh", "inc", "inl", "ipp", "tcc"}) {
+        words.push_back(std::string("*.") + suffix);
+    }
+    const auto found = git(root, std::move(words), context);
+    if (!found || !found->ok()) return std::nullopt;  // 1: nothing matches
+    return found->out.substr(0, found->out.find('\0'));
+}
+
+std::map<std::string, std::string> git_facts(const fs::path& root, Context& context) {
+    std::map<std::string, std::string> facts;
+    if (!find_repository_root(root)) return facts;
+    if (const auto head = git(root, {"rev-parse", "--verify", "HEAD"}, context); head && head->ok()) {
+        facts["git_sha"] = std::string(text::trim(head->out));
+    }
+    // Files that nobody has added yet travel with the tree, so they count.
+    if (const auto status = git(root, {"status", "--porcelain", "-unormal"}, context); status && status->ok()) {
+        facts["dirty"] = text::trim(status->out).empty() ? "false" : "true";
+    }
+    return facts;
+}
+
+}  // namespace gdnctl

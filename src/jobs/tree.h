@@ -1,0 +1,25 @@
+// What of the working copy travels with a job.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "platform/context.h"
+#include "services/job/job.h"
+
+namespace gdnctl {
+
+// Tracked and untracked-but-not-ignored files below `root`, less what is never packaged; without git, all files. Files
+// of checked-out submodules and behind links to folders are among them; what is left out is named on stderr. Errors:
+// usage (no such folder, too many links), local_io, infrastructure (git fails).
+Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context);
+
+// A tracked C or C++ file of the repository that includes gdn/gdn_kernel.h; nullopt: none.
+std::optional<std::string> tracked_kernel(const std::filesystem::path& root, Context& context);
+
+// git_sha and dirty ("true"/"false") of the repository; empty outside one.
+std::map<std::string, std::string> git_facts(const std::filesystem::path& root, Context& context);
+
+}  // namespace gdnctl

@@ -1,0 +1,311 @@
+#include "jobs/watch.h"
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "core/time.h"
+#include "jobs/given_up.h"
+#include "platform/clock.h"
+#include "platform/http.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds k_first_delay{500};
+constexpr milliseconds k_longest_delay{15000};
+constexpr std::chrono::seconds k_first_patience{30};  // with a backend that has not answered yet
+constexpr milliseconds k_refused_patience{3000};      // with one at whose address nobody has listened yet
+constexpr std::chrono::minutes k_patience{10};        // with one that has answered
+
+bool is_passing(const Error& error) {
+    return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
+}
+
+// Asks for a job's details, bearing with a backend that is out of reach for a while.
+class Poller {
+public:
+    Poller(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context)
+        : m_backend(backend),
+          m_id(id),
+          m_context(context),
+          m_last(options.last),
+          m_exists(options.submitted),
+          m_heard(options.submitted || backend.has_answered()),
+          m_answered(context.clock.monotonic()) {}
+
+    // nullopt: no answer this time.
+    Result<std::optional<JobDetails>> ask() {
+        auto details = m_backend.poll(m_id);
+        if (details) {
+            m_exists = m_heard = true;
+            m_answered = m_context.clock.monotonic();
+            m_delay = milliseconds(0);
+            if (m_last != nullptr) *m_last = *details;
+            return std::optional(std::move(*details));
+        }
+        if (details.error().kind == ErrorKind::remote_missing) return tl::unexpected(missing(details.error()));
+        m_delay = m_delay.count() == 0 ? k_first_delay : std::min(k_longest_delay, 2 * m_delay);
+        const bool over = m_context.clock.monotonic() + m_delay - m_answered > patience(details.error());
+        if (!is_passing(details.error()) || over) return tl::unexpected(std::move(details).error());
+        log::warning("{}; trying again in {}", details.error().text(), format_duration(m_delay));
+        return std::nullopt;
+    }
+    bool failing() const { return m_delay.count() != 0; }
+    // Until the next question.
+    milliseconds delay(milliseconds usual) const { return failing() ? m_delay : usual; }
+
+private:
+    milliseconds patience(const Error& error) const {
+        if (m_heard) return k_patience;
+        return is_connection_refused(error) ? k_refused_patience : milliseconds(k_first_patience);
+    }
+
+    // No such job: never was, or not any more.
+    Error missing(const Error& error) {
+        const auto session = remembered_session(m_id, m_context);
+        bool same = false;
+        if (session && !session->empty()) {
+            const auto now = m_backend.session();
+            same = now && *now == *session;
+        }
+        const bool restarted = !same && (m_exists || (session && !session->empty()));
+        if (restarted) {
+            return {ErrorKind::infrastructure,
+                    "job record vanished (head restarted): " + std::string(m_id),
+                    "its processes ended with the old head: submit again",
+                    {}};
+        }
+        if (!m_exists) return error;
+        return {ErrorKind::infrastructure, "job record vanished: " + std::string(m_id), "someone has deleted it", {}};
+    }
+
+    JobBackend& m_backend;
+    std::string_view m_id;
+    Context& m_context;
+    JobDetails* m_last;
+    bool m_exists;
+    bool m_heard;  // the backend has answered this command
+    Clock::Monotonic m_answered;
+    milliseconds m_delay{0};
+};
+
+// Reads a log as it grows. What keeps it away now and then, or for good, does not end the watch.
+class LogDrain {
+public:
+    LogDrain(JobLog& log, const std::function<void(std::string_view)>& sink, Context& context)
+        : m_log(log), m_sink(sink), m_context(context) {}
+
+    // What is new. True: something was. A job that writes faster than is read gets a look at its state, and at the
+    // deadline, in between.
+    Result<bool> once(const std::optional<Clock::Monotonic>& deadline = std::nullopt) {
+        if (m_gone) return false;
+        constexpr std::size_t k_one_look = std::size_t{64} << 20;
+        std::size_t seen = 0;
+        const auto read = m_log.pump([&](std::string_view bytes) {
+            m_sink(bytes);
+            seen += bytes.size();
+            const bool over = deadline && m_context.clock.monotonic() >= *deadline;
+            return seen < k_one_look && !over && !m_context.stop.stop_requested();
+        });
+        if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
+        if (read) {
+            m_failing = false;
+            return *read > 0;
+        }
+        const ErrorKind kind = read.error().kind;
+        m_gone = kind == ErrorKind::remote_missing || kind == ErrorKind::bad_input;
+        if (!m_gone && !is_passing(read.error())) return tl::unexpected(read.error());
+        if (!m_failing || m_gone) log::warning("{}", read.error().text());
+        m_failing = true;
+        return false;
+    }
+
+    // The job has ended: reads until nothing is new.
+    Status rest(const std::optional<Clock::Monotonic>& deadline) {
+        milliseconds delay = k_first_delay;
+        const Clock::Monotonic start = m_context.clock.monotonic();
+        for (;;) {
+            GDNCTL_TRY_ASSIGN(const bool more, once());
+            if (more) continue;
+            if (!m_failing || m_gone) return {};
+            const Clock::Monotonic next = m_context.clock.monotonic() + delay;
+            if (next - start > k_first_patience || (deadline && next > *deadline)) break;
+            if (!m_context.clock.sleep_for(delay, m_context.stop)) return tl::unexpected(stopped_error());
+            delay = std::min(k_longest_delay, 2 * delay);
+        }
+        log::warning("the end of the log could not be read");
+        return {};
+    }
+
+private:
+    JobLog& m_log;
+    const std::function<void(std::string_view)>& m_sink;
+    Context& m_context;
+    bool m_failing = false, m_gone = false;
+};
+
+class StatusLines {
+public:
+    StatusLines(Context& context, bool whole) : m_context(context), m_whole(whole) {}
+    void show(const JobDetails& now) {
+        const std::pair<std::string, std::string> looks(status_of(now), now.message);
+        if (m_last == looks) return;
+        m_last = looks;
+        print_status(m_context, now, m_whole);
+        if (!is_known(now.state)) log::warning("gdnctl does not know the state {}", text::visible(status_of(now)));
+    }
+
+private:
+    Context& m_context;
+    bool m_whole;
+    std::optional<std::pair<std::string, std::string>> m_last;
+};
+
+// Sleeps at most until the deadline. False: stopped.
+bool pause(Context& context, milliseconds interval, const std::optional<Clock::Monotonic>& deadline) {
+    if (deadline) {
+        const auto left = std::chrono::ceil<milliseconds>(*deadline - context.clock.monotonic());
+        interval = std::clamp(interval, milliseconds(0), std::max(left, milliseconds(0)));
+    }
+    return context.clock.sleep_for(interval, context.stop) && !context.stop.stop_requested();
+}
+
+// A job of which nothing was heard.
+JobDetails unknown(std::string_view id) {
+    JobDetails details;
+    details.submission_id = id;
+    return details;
+}
+
+std::optional<Clock::Monotonic> deadline_of(const WatchOptions& options, const Context& context) {
+    if (!options.timeout) return std::nullopt;
+    return context.clock.monotonic() + *options.timeout;
+}
+
+// While it lives no request takes longer than the watch may.
+class RequestLimit {
+public:
+    RequestLimit(JobBackend& backend, const std::optional<Clock::Monotonic>& deadline) : m_backend(backend) {
+        m_backend.set_deadline(deadline);
+    }
+    ~RequestLimit() { m_backend.set_deadline(std::nullopt); }
+    RequestLimit(const RequestLimit&) = delete;
+    RequestLimit& operator=(const RequestLimit&) = delete;
+
+private:
+    JobBackend& m_backend;
+};
+
+}  // namespace
+
+void print_status(Context& context, const JobDetails& details, bool whole_message) {
+    if (context.global.quiet) return;
+    std::string_view message = details.message;
+    // The excerpt that a failed job's message ends with is what the reader has just seen.
+    if (!whole_message)
+        message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
+    while (message.ends_with('\n')) message.remove_suffix(1);
+    context.terminal.err("[" + format_log_time(context.clock.wall()) + "] " + details.submission_id +
+                         " status=" + std::string(status_of(details)) + " " + std::string(message) + "\n");
+}
+
+Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context) {
+    Poller poller(backend, id, options, context);
+    StatusLines lines(context, options.whole_messages);
+    const auto deadline = deadline_of(options, context);
+    const RequestLimit limit(backend, deadline);
+    std::optional<JobDetails> last;
+    for (;;) {
+        GDNCTL_TRY_ASSIGN(auto now, poller.ask());
+        if (now) {
+            lines.show(*now);
+            if (is_terminal(now->state)) return Watched{std::move(*now), false};
+            last = std::move(now);
+        }
+        if (deadline && context.clock.monotonic() >= *deadline) {
+            return Watched{last.value_or(unknown(id)), true};
+        }
+        if (!pause(context, poller.delay(options.poll), deadline)) return tl::unexpected(stopped_error());
+    }
+}
+
+Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log, const WatchOptions& options,
+                           const std::function<void(std::string_view)>& sink, Context& context) {
+    Poller poller(backend, id, options, context);
+    StatusLines lines(context, options.whole_messages);
+    LogDrain drain(log, sink, context);
+    const FollowPace pace = backend.pace();
+    const auto deadline = deadline_of(options, context);
+    const RequestLimit limit(backend, deadline);
+    std::optional<JobDetails> last;
+    Clock::Monotonic asked;
+    for (;;) {
+        const Clock::Monotonic now = context.clock.monotonic();
+        const bool due = !last || last->state == JobState::pending || poller.failing() ||
+                         now - asked >= std::min(options.poll, pace.status);
+        if (due) {
+            asked = now;
+            GDNCTL_TRY_ASSIGN(auto details, poller.ask());
+            if (details) last = std::move(details);
+        }
+        // The state was read first: what a job wrote before it ended is in the log by now.
+        const bool ended = last && is_terminal(last->state);
+        if (ended) {
+            GDNCTL_TRY(drain.rest(deadline));
+        } else {
+            GDNCTL_TRY(drain.once(deadline));
+        }
+        GDNCTL_TRY(context.terminal.flush());
+        if (last) lines.show(*last);
+        if (ended) return Watched{std::move(*last), false};
+        const bool over = deadline && context.clock.monotonic() >= *deadline;
+        const bool left = options.leave_when_closed && context.terminal.out_closed();
+        if (over || left) return Watched{last.value_or(unknown(id)), over};
+        if (!pause(context, poller.delay(std::min(options.poll, pace.log)), deadline)) {
+            return tl::unexpected(stopped_error());
+        }
+    }
+}
+
+Result<JobOutput> read_output(JobBackend& backend, std::string_view id, std::optional<std::size_t> tail) {
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {tail}));
+    JobOutput output;
+    GDNCTL_TRY(log->pump([&](std::string_view bytes) {
+        output.feed(bytes);
+        return true;
+    }));
+    output.finish();
+    return output;
+}
+
+Status print_log(JobBackend& backend, std::string_view id, const LineRegex* grep, std::size_t tail,
+                 const LogFilter::Out& out, Context& context) {
+    const bool whole = grep != nullptr;
+    GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {whole ? std::nullopt : std::optional(tail)}));
+    LogFilter filter(grep, whole ? std::optional(tail) : std::nullopt, out);
+    GDNCTL_TRY(log->pump([&](std::string_view bytes) {
+        filter.feed(bytes);
+        return !context.terminal.out_closed() && !context.stop.stop_requested();
+    }));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    filter.finish();
+    return {};
+}
+
+LogFilter::Out log_printer(Context& context) {
+    return [&context](std::string_view bytes) {
+        if (context.global.json) {
+            context.terminal.err(bytes);
+        } else {
+            context.terminal.out(bytes);
+        }
+    };
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,52 @@
+// Following a job to its end: status lines, its log, time limits and interruption.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "jobs/log.h"
+#include "platform/context.h"
+#include "services/job/job.h"
+#include "services/job/output.h"
+
+namespace gdnctl {
+
+struct WatchOptions {
+    std::chrono::milliseconds poll{5000};
+    std::optional<std::chrono::milliseconds> timeout;
+    bool whole_messages = true;      // false: first line of a job's message only
+    bool leave_when_closed = false;  // nobody reads stdout any more: then the watch has no use
+    bool submitted = false;          // the job is known to have existed: not finding it is a loss, no mistake
+    JobDetails* last = nullptr;      // gets what was last heard of the job, whatever ends the watch
+};
+
+struct Watched {
+    JobDetails details;
+    bool timed_out = false;
+};
+
+// `[YYYY-mm-dd HH:MM:SS] <id> status=<S> <message>` on stderr.
+void print_status(Context& context, const JobDetails& details, bool whole_message);
+
+// Polls until the job has ended or the time is over; prints a status line on each change. Errors: interrupted,
+// terminated; remote_missing (never seen); infrastructure (the record vanished).
+Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context);
+
+// The same, and gives every byte of the log from `log` on to `sink` exactly once, the last before it returns.
+Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log, const WatchOptions& options,
+                           const std::function<void(std::string_view)>& sink, Context& context);
+
+// Reads the log from its start for what it tells: counts, metrics, signs of a bad node.
+Result<JobOutput> read_output(JobBackend& backend, std::string_view id, std::optional<std::size_t> tail);
+
+// Prints the log as it is now.
+Status print_log(JobBackend& backend, std::string_view id, const LineRegex* grep, std::size_t tail,
+                 const LogFilter::Out& out, Context& context);
+
+// Writes to stdout, or to stderr where stdout belongs to a JSON object.
+LogFilter::Out log_printer(Context& context);
+
+}  // namespace gdnctl

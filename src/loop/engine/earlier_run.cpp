@@ -1,0 +1,108 @@
+#include "loop/engine/earlier_run.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "core/log.h"
+#include "loop/engine/journal.h"
+#include "loop/engine/resume.h"
+#include "platform/fs.h"
+#include "platform/gzip.h"
+#include "platform/signals.h"
+#include "services/agent/agent.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
+    const Record* job = last_of(open_iteration(records), RecordType::job);
+    if (job == nullptr) return {};
+    const Record* stage = last_of(open_iteration(records), RecordType::stage);
+    if (stage != nullptr && stage > job) return {};
+    constexpr int k_unknown = static_cast<int>(ExitCode::remote_missing);  // it was not submitted any more
+    const std::string& id = job->word("job");
+    GDNCTL_TRY_ASSIGN(const ProcessResult ended, stop(id, job->word("cluster")));
+    if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    if (ended.ok()) {
+        log::warning("left by the run that was broken off: job {} does not run any more", id);
+    } else if (ended.end != ProcessResult::End::exited || ended.exit_code != k_unknown) {
+        log::warning("job {} of the run that was broken off may still be running: it could not be stopped", id);
+    }
+    return {};
+}
+
+Result<std::optional<BrokenOffRun>> broken_off_run(const fs::path& journal) {
+    const std::optional<BrokenOffRun> none;
+    const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
+    if (!text || !*text) return none;
+    const auto records = parse_records(**text, journal.string());
+    if (!records && records.error().kind == ErrorKind::config) return tl::unexpected(records.error());
+    if (!records || records->empty()) return none;
+    const auto open = open_iteration(*records);
+    if (open.empty()) return none;
+    return std::optional(BrokenOffRun{records->front().word("run"), open.front().iteration});
+}
+
+std::string BrokenOffRun::advice() const {
+    return fmt::format("run {} was broken off in iteration {}: --resume goes on with it, and puts what it left on refs",
+                       run, iteration);
+}
+
+std::string BrokenOffRun::farewell() const {
+    return fmt::format(
+        "run {} was broken off in iteration {}, and is not gone on with: what it kept is at "
+        "refs/gdnctl/{}/iter-{:03}/",
+        run, iteration, run, iteration);
+}
+
+Status look_at_earlier_run(const fs::path& journal, Clock& clock, const StopJob& stop) {
+    const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
+    if (!text || !*text) return {};
+    const auto records = parse_records(**text, journal.string());
+    if (!records || records->empty()) return {};
+    if (const std::string& id = records->front().word("loop_id"); !id.empty()) sweep_loop(id, clock);
+    const auto open = open_iteration(*records);
+    const Record* stash = last_of(open, RecordType::stashed);
+    const Record* restored = last_of(open, RecordType::restored);
+    if (stash != nullptr && !stash->word("commit").empty() && (restored == nullptr || restored < stash)) {
+        log::warning("the run before this one was broken off with uncommitted work in the stash {}",
+                     stash->word("commit"));
+        log::warning("hint: git stash apply {} brings it back; --resume would have done so", stash->word("commit"));
+    }
+    return stop_job_of(*records, stop);
+}
+
+std::string earlier_name(const fs::path& journal, const std::string& otherwise) {
+    const auto text = read_file_if_exists(journal, std::size_t{256} << 20);
+    if (!text || !*text) return otherwise;
+    const std::string_view line = std::string_view(**text).substr(0, (*text)->find('\n'));
+    const Json first = Json::parse(line, nullptr, false);
+    if (!first.is_object() || !first.contains("run") || !first["run"].is_string()) return otherwise;
+    const std::string name = first["run"].get<std::string>();
+    const bool plain =
+        !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+    return plain ? name : otherwise;
+}
+
+Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const fs::path& codex_home) {
+    std::error_code problem;
+    const std::string prefix = iteration_prefix(iteration);
+    std::vector<fs::path> large;
+    for (const auto& entry : fs::directory_iterator(artefacts.folder(), problem)) {
+        const std::string name = entry.path().filename().string();
+        const bool packs =
+            name.ends_with(".jsonl") || name.ends_with("-stderr.log") || name.ends_with("transcript.log");
+        if (name.starts_with(prefix) && packs) large.push_back(entry.path());
+    }
+    GDNCTL_TRY(gzip_in_place(large));
+    if (!codex_home.empty()) fs::remove_all(codex_home / "sessions", problem);  // its rollout was copied
+    return artefacts.prune(iteration, static_cast<int>(std::min<std::int64_t>(keep, 1'000'000))).map([](int) {});
+}
+
+}  // namespace gdnctl::loop

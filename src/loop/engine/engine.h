@@ -1,0 +1,202 @@
+// A run of the loop: takes the step that the journal asks for, again and again, until all iterations have ended or
+// something ends the run. What an undisturbed run does and what a resumed one does is the same code.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loop/engine/artefacts.h"
+#include "loop/engine/journal.h"
+#include "loop/engine/options.h"
+#include "loop/engine/outcome.h"
+#include "loop/engine/resume.h"
+#include "loop/engine/stage.h"
+#include "loop/engine/transaction.h"
+#include "platform/clock.h"
+#include "services/agent/agent.h"
+
+namespace gdnctl::loop {
+
+Budget budget_of(const LoopOptions& options);
+
+struct EngineSettings {
+    LoopOptions options;  // as --resilient left them
+    std::string run, loop_id;
+    Isolation isolation = Isolation::inplace;
+    std::string config = "{}";  // JSON text for the `run` record: what people want to know of it later
+    std::string perf_state;     // where the performance state is, relative to the log directory; empty: there is none
+    std::string prompt_template;
+    std::vector<std::string> directives;             // of the user: presets, files, inline, in this order; trimmed
+    std::map<std::string, std::string> environment;  // of the agent
+    AgentLimits limits;
+    Budget budget;
+    std::int64_t longest_wait_s = 21'600;    // for the model's provider, in one iteration
+    Policy protected_policy = Policy::fail;  // fail, count_failure
+    bool gates = false;                      // a change of logs alone is no change; there is a log commit
+    bool fail_if_no_win = false;
+    bool keep_background = false;
+    std::filesystem::path subfolder;  // of the tree, where the agent works; empty: its root
+};
+
+// What a run works with. Whatever is empty is not done.
+struct EngineParts {
+    Agent& agent;
+    Transactions& git;
+    const Artefacts& artefacts;
+    LoopJournal& journal;
+    Clock& clock;
+    std::stop_token stop = {};
+    std::span<const std::unique_ptr<Stage>> stages = {};  // in this order, cheap ones first
+
+    // Before an iteration's base is taken: sync-main. Its errors are errors of the iteration. `branch`: that of the
+    // run, where it is known; `records`: as below.
+    std::function<Status(const std::string& branch, std::span<const Record> records)> prepare = {};
+    // Directives after the user's, asked before every attempt, since what they say may change; trimmed.
+    std::vector<std::function<std::vector<std::string>(std::span<const Record>)>> directives = {};
+    // The log commit; nullopt: none for this iteration. `records` are the open iteration's.
+    std::function<Result<std::optional<LogEntry>>(int iteration, std::span<const Record> records)> log_entry = {};
+    std::function<std::int64_t()> held_ms = {};            // for how long a TPU has been held so far
+    std::function<void(std::string_view line)> show = {};  // lines of the agent, for people
+    std::function<void(const AgentEvent&)> on_event = {};
+    std::function<std::string(const AgentRequest&)> command = {};  // that will run, to be shown
+    std::function<Status(int iteration)> tidy = {};                // after an iteration
+    std::function<Status()> room = {};                             // error local_io: a disk is full
+    std::atomic<const char*>* doing = nullptr;                     // what a signal would end, see message::ending()
+};
+
+struct RunEnd {
+    std::string reason;  // "completed", "no-commit", "max-wall", ...
+    int iteration = 0;   // the last one that began
+    int rc = 0;
+};
+
+// The end by SIGINT or SIGTERM: `kind` is that of stopped_error().
+RunEnd end_by_signal(ErrorKind kind, int iteration);
+
+// What a journal says about the run that wrote it; for --resume.
+struct ResumePoint {
+    std::string run, loop_id;
+    Isolation isolation = Isolation::inplace;
+    std::set<std::string> trusted;
+};
+// nullopt: there is no run yet. Error conflict: the first record is not a run.
+Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records);
+
+// What the journal keeps of it.
+std::map<std::string, std::string> facts_of(const Candidate& candidate);
+
+class Engine {
+public:
+    Engine(EngineSettings settings, EngineParts parts);
+    // Runs to the end and says why it ended. `resumed`: the journal is that of a run that was broken off.
+    RunEnd run(bool resumed);
+    RunState state() const { return summarise(records(), m_total, stashes()); }
+
+private:
+    // What follows from an iteration's end, whatever happened in it.
+    struct Decision {
+        Outcome outcome = Outcome::accepted;
+        std::string verdict = "keep";  // keep, reject, park, none
+        std::string code;              // the reason that a run gives that ends here
+        std::string reason, sign;      // for people; the same for the same trouble
+        bool counted = false, promoted = false;
+        bool stops = false;
+        int rc = 0;
+    };
+    struct Course {
+        bool retry = false;
+        bool free = false;  // not against the retries
+        std::chrono::milliseconds pause{0};
+        bool ends_run = false;  // what comes after would meet the same
+    };
+
+    // ---- engine.cpp: the run
+    std::span<const Record> records() const { return m_parts.journal.records(); }
+    std::span<const Record> open() const { return open_iteration(records()); }
+    bool stashes() const;
+    bool clean_tree() const;  // in place, and the user's work is not in it
+    Status add(RecordType type, int iteration, std::map<std::string, std::string> text = {},
+               std::map<std::string, std::int64_t> number = {});
+    Status begin(bool resumed);
+    std::optional<RunEnd> end_before(const Step& step);
+    std::optional<RunEnd> asked_to_stop() const;
+    std::optional<RunEnd> end_of_budget() const;
+    std::optional<RunEnd> rest();
+    Status take(const Step& step);
+    std::optional<RunEnd> on_error(const Error& error);
+    RunEnd finish(RunEnd end);
+    int last_iteration() const;
+    int failures_in_a_row() const;
+    std::vector<PastIteration> past() const;  // of this session
+    Status sleep(std::chrono::milliseconds time) const;
+    Status room() const { return m_parts.room ? m_parts.room() : Status(); }
+
+    // ---- engine_tree.cpp: before the agent
+    Status set_aside(const Step& step);
+    void say_what_is_kept(int iteration) const;
+    Status refuse_dirty();
+    Status take_base(const Step& step);
+    Status put_away(const Step& step);
+    Status give_back(int iteration);  // the user's work, of an iteration that stays open
+    Status restore(const Step& step);
+    Base base() const;  // of the candidate, or of the iteration
+    Base first_base() const;
+
+    // ---- engine_attempt.cpp: the agent
+    Status run_attempt(int iteration, int attempt);
+    Result<AgentRequest> request_for(int iteration, int attempt);
+    Result<std::string> write_prompt(int iteration);
+    Result<Course> course_after(const AgentOutcome& outcome);
+    bool is_waited_out(const AgentOutcome& outcome) const;
+    Status break_off(int iteration, int attempt, const Error& error);
+    Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
+    Status wait_for_provider();
+
+    // ---- engine_judge.cpp: what comes of it
+    Status collect(int iteration);
+    Result<Candidate> candidate(int iteration);
+    Status judge(int iteration);
+    Result<Decision> decide(int iteration, const Candidate& candidate);
+    std::optional<Decision> without_stages(int iteration, const Candidate& candidate) const;
+    Result<Decision> through_stages(int iteration, const Candidate& candidate);
+    Status run_stage(Stage& stage, int iteration, const Candidate& candidate);
+    Decision after_stage(const Stage& stage, const Record& record) const;
+    Decision failed(Outcome outcome, Policy policy, std::string code, std::string reason, int rc) const;
+    Decision decided() const;
+    Status settle(const Step& step);
+    Result<std::string> land(const Step& step, const Candidate& candidate);
+    Result<GitLanding> log_commit(const Step& step);
+    Status write_log(const Step& step);
+    Status end_iteration(int iteration);
+    Status close(int iteration, const Decision& decision);
+    Status tidy(int iteration);
+    void set_doing(StepKind kind);
+    void set_doing(const char* doing);
+
+    EngineSettings m_settings;
+    EngineParts m_parts;
+    int m_total;
+    bool m_interrupted = false;
+    bool m_journal_failed = false;
+    bool m_rested = true;                     // nothing has run yet that a pause would have to follow
+    std::optional<Candidate> m_candidate;     // of the open iteration, while it is known
+    std::string m_log_number;                 // of the entry that log_commit() has made
+    std::optional<WallTime> m_provider_free;  // not before then, the provider says
+    std::int64_t m_held_before = 0;           // held_ms at the iteration's begin
+    Clock::Monotonic m_begun{};
+    std::int64_t m_wall_before_ms = 0;  // of the run's earlier sessions
+    std::mt19937 m_random{std::random_device{}()};
+};
+
+}  // namespace gdnctl::loop

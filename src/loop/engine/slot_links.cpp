@@ -1,0 +1,72 @@
+#include "loop/engine/slot_links.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "platform/fs.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// `place` lies in a folder that is proven to be inside the slot.
+Status put_link(const fs::path& place, const fs::path& target) {
+    std::error_code problem;
+    if (fs::is_symlink(fs::symlink_status(place, problem)) && fs::read_symlink(place, problem) == target) return {};
+    fs::remove_all(place, problem);  // of a link the link alone
+    if (!problem) fs::create_directories(place.parent_path(), problem);
+    if (!problem) fs::create_symlink(target, place, problem);
+    return problem ? Status(tl::unexpected(file_error(ErrorKind::local_io, "link", place, problem.value()))) : Status();
+}
+
+}  // namespace
+
+Result<std::string> slot_link(std::string_view given) {
+    const auto refused = [&](std::string_view why) {
+        return fail(ErrorKind::usage, fmt::format("--worktree-link {}: {}", given, why),
+                    "name an ignored path relative to the root of the repository, such as .venv");
+    };
+    if (given.empty() || given.find('\0') != std::string_view::npos) return refused("is no path");
+    if (given.front() == '/') return refused("is absolute");
+    fs::path path = fs::path(given).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    if (path.empty() || path == ".") return refused("is the repository itself");
+    if (*path.begin() == "..") return refused("leads out of the repository");
+    if (std::find(path.begin(), path.end(), fs::path(".git")) != path.end()) return refused("is git's own");
+    return path.string();
+}
+
+Status check_untracked(const GitCheckout& repository, const std::vector<std::string>& links) {
+    if (links.empty()) return {};
+    std::vector<std::string> names;
+    for (const auto& link : links) names.push_back("HEAD:" + link);
+    GDNCTL_TRY_ASSIGN(const auto files, repository.objects(names));
+    GDNCTL_TRY_ASSIGN(const auto sizes, repository.sizes(names));  // of folders, too
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        if (!files[i] && sizes[i] == 0) continue;
+        return fail(ErrorKind::usage, fmt::format("--worktree-link {}: git tracks it", links[i]),
+                    "only ignored paths can be linked: a worktree has the others itself");
+    }
+    return {};
+}
+
+Status make_links(const fs::path& slot, const fs::path& checkout, const std::vector<std::string>& links) {
+    for (const auto& link : links) {
+        const fs::path target = checkout / link;
+        std::error_code problem;
+        if (!fs::exists(target, problem)) continue;
+        const fs::path folder = fs::path(link).parent_path();
+        if (!folder.empty() && !join_inside(slot, folder.string())) {
+            log::warning("--worktree-link {}: {} leads out of the worktree: left out", link, folder.string());
+            continue;
+        }
+        GDNCTL_TRY(put_link(slot / link, target));
+    }
+    return {};
+}
+
+}  // namespace gdnctl::loop

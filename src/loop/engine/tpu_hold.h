@@ -1,0 +1,87 @@
+// --hold-dev-tpu: a development TPU that another program allocates and holds for as long as it runs.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/result.h"
+#include "loop/engine/held_tpu.h"
+#include "loop/engine/options.h"
+#include "platform/clock.h"
+#include "platform/process.h"
+
+namespace gdnctl::loop {
+
+struct HoldSettings {
+    HoldOptions options;
+    std::vector<std::string> allocator;  // its first words; the cluster and the rest are added
+    std::filesystem::path log;           // removed at the start
+    std::filesystem::path cwd;
+    std::map<std::string, std::string> environment;  // on top of ours
+    std::chrono::seconds reacquire_pause{30};        // between two attempts to get it again, at least
+};
+
+// The allocator's words for a cluster.
+std::vector<std::string> allocator_argv(const HoldSettings& settings, std::string_view cluster);
+// The clusters in the order in which they are tried, each once.
+std::vector<std::string> hold_clusters(const HoldOptions& options);
+
+// What the allocate log keeps: everything up to the line that says that the TPU is there, then one notice. Pure.
+class AllocateLog {
+public:
+    // What to write of this line, with newline; empty: nothing.
+    std::string take(std::string_view line);
+    bool ready() const { return m_ready; }
+
+private:
+    bool m_ready = false;
+};
+
+class TpuHold final : public HeldTpu {
+public:
+    TpuHold(HoldSettings settings, Process& process, Clock& clock, std::stop_token stop);
+    ~TpuHold() override;
+    TpuHold(const TpuHold&) = delete;
+    TpuHold& operator=(const TpuHold&) = delete;
+
+    // Tries cluster after cluster, pass after pass. Errors: usage (no allocator is known), infrastructure (none of them
+    // worked: cluster, attempt, log, its last lines), interrupted, terminated.
+    Status acquire();
+    // SIGINT, then SIGTERM, then SIGKILL; returns when it is gone.
+    void release();
+
+    bool active() const override;
+    std::string cluster() const override { return m_cluster; }
+    std::string name() const override { return m_settings.options.name; }
+    bool reacquire(std::string_view reason) override;
+    std::chrono::milliseconds held() const;  // all together
+
+private:
+    struct Child;
+    Status allocate(const std::string& cluster, int attempt);
+    Status wait_until_ready(const std::string& cluster, int attempt);
+    void end_child(std::chrono::milliseconds grace);
+    Error failure(const std::string& cluster, int attempt, std::string_view what) const;
+
+    HoldSettings m_settings;
+    Process& m_process;
+    Clock& m_clock;
+    std::stop_token m_stop;
+    std::unique_ptr<Child> m_child;
+    std::string m_cluster;
+    std::optional<Clock::Monotonic> m_since;  // it is held
+    std::chrono::milliseconds m_held{0};      // before that
+    std::optional<Clock::Monotonic> m_tried;  // to get it again
+};
+
+}  // namespace gdnctl::loop

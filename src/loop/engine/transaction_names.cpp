@@ -1,0 +1,146 @@
+// Other people's branches, tags and stashes: an agent that takes one away, or rewrites it, takes nothing with it.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "loop/engine/transaction.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+// A line each: "<object> <ref>", of a stash "<object> refs/stash <message>".
+std::string message_of(const std::vector<GitName>& names, const std::string& run) {
+    std::string text = fmt::format("Other branches, tags and stashes\n\nGdnctl-Run: {}\n\n", run);
+    for (const auto& name : names) {
+        text += fmt::format("{} {}{}{}\n", name.object, name.ref, name.said.empty() ? "" : " ", name.said);
+    }
+    return text;
+}
+
+std::vector<GitName> names_in(std::string_view commit) {
+    std::vector<GitName> names;
+    const auto from = commit.find("\nGdnctl-Run: ");
+    if (from == std::string_view::npos) return names;
+    for (const auto line : text::split(commit.substr(from + 1), '\n')) {
+        const auto object = line.find(' ');
+        if (object == std::string_view::npos || line.substr(object + 1).substr(0, 5) != "refs/") continue;
+        const auto ref = line.find(' ', object + 1);
+        names.push_back({std::string(line.substr(object + 1, ref - object - 1)), std::string(line.substr(0, object))});
+        if (ref != std::string_view::npos) names.back().said = line.substr(ref + 1);
+    }
+    return names;
+}
+
+// "the branch topic, which was at 0123456789ab"
+std::string text_of(const GitName& name) {
+    const std::string_view object = std::string_view(name.object).substr(0, 12);
+    if (name.ref == k_stash_ref) return fmt::format("the stash {} ({})", object, name.said);
+    std::string_view kind = "ref", rest = name.ref;
+    for (const auto& [prefix, word] : {std::pair("refs/heads/", "branch"), std::pair("refs/tags/", "tag")}) {
+        if (!rest.starts_with(prefix)) continue;
+        kind = word;
+        rest.remove_prefix(std::string_view(prefix).size());
+    }
+    return fmt::format("the {} {}, which was at {}", kind, rest, object);
+}
+
+std::string remedy_for(const GitName& name) {
+    if (name.ref == k_stash_ref) return "git stash store " + name.object;
+    return fmt::format("git update-ref {} {}", text::shell_quote(name.ref), name.object);
+}
+
+constexpr std::size_t k_most_said = 10;
+
+}  // namespace
+
+std::string Transactions::ref_of_names(std::string_view leaf) const {
+    return fmt::format("refs/gdnctl-others/{}/{}", m_settings.run, leaf);
+}
+
+// Of an earlier process of this run: the agent's work of then may be collected by this one.
+Status Transactions::recall_names() {
+    if (m_names) return {};
+    Names known;
+    if (m_resumed) {
+        GDNCTL_TRY_ASSIGN(const auto last, m_repository.resolve(ref_of_names("last")));
+        if (last) {
+            known.commit = *last;
+            GDNCTL_TRY_ASSIGN(const auto objects, m_repository.objects(std::span(&known.commit, 1)));
+            if (objects.front()) known.names = names_in(*objects.front());
+        }
+    }
+    m_names = std::move(known);
+    return {};
+}
+
+// What `now` has no more, or has elsewhere, with a history that lacks what was there.
+std::vector<Transactions::GoneName> Transactions::gone_since_last(const std::vector<GitName>& now) const {
+    // All stashes have one ref: each stands for itself.
+    const auto key_of = [](const GitName& name) { return name.ref == k_stash_ref ? name.object : name.ref; };
+    std::map<std::string, std::string> objects;
+    for (const auto& name : now) objects.emplace(key_of(name), name.object);
+    std::vector<GoneName> gone;
+    for (const auto& name : m_names->names) {
+        const auto at = objects.find(key_of(name));
+        if (at == objects.end()) {
+            gone.push_back({name, false});
+        } else if (at->second != name.object) {
+            // An error: one of the two is no commit, or is missing.
+            const auto further_on = m_repository.is_ancestor(name.object, at->second);
+            if (!further_on || !*further_on) gone.push_back({name, true});
+        }
+    }
+    return gone;
+}
+
+Status Transactions::look_at_names(int iteration, std::string_view branch) {
+    GDNCTL_TRY(recall_names());
+    GDNCTL_TRY_ASSIGN(auto now, m_repository.names());
+    // The run's own branch has a ref for each commit that it was at; what was set aside has one, too.
+    std::optional<std::string> own_stash;
+    const auto is_stash = [](const GitName& name) { return name.ref == k_stash_ref; };
+    if (!m_slot && std::any_of(now.begin(), now.end(), is_stash)) {
+        GDNCTL_TRY_ASSIGN(own_stash, m_repository.resolve(ref(iteration, "stash")));
+    }
+    std::erase_if(
+        now, [&](const GitName& name) { return name.ref == branch || (is_stash(name) && name.object == own_stash); });
+    if (now == m_names->names) return {};
+    GDNCTL_TRY(keep_gone(gone_since_last(now)));
+    Names next{std::move(now), {}};
+    GDNCTL_TRY_ASSIGN(next.commit, m_repository.gather(next.names, message_of(next.names, m_settings.run)));
+    GDNCTL_TRY(pin(ref_of_names("last"), next.commit));
+    m_names = std::move(next);
+    return {};
+}
+
+Status Transactions::keep_gone(const std::vector<GoneName>& gone) {
+    if (gone.empty()) return {};
+    const std::string name = ref_of_names(m_names->commit.substr(0, 12));
+    const Status kept = pin(name, m_names->commit);
+    if (!kept && kept.error().kind == ErrorKind::local_io) return kept;
+    for (std::size_t i = 0; i < gone.size(); ++i) {
+        const std::string text = fmt::format("{}: {}", gone[i].rewritten ? "rewritten" : "gone", text_of(gone[i].name));
+        m_gone.push_back(text);
+        if (i >= k_most_said) continue;
+        log::warning("{}", text);
+        log::warning("hint: {}", remedy_for(gone[i].name));
+    }
+    if (gone.size() > k_most_said) log::warning("and {} more", gone.size() - k_most_said);
+    if (kept) {
+        log::warning("if that was not you: they are kept at {}", name);
+    } else {
+        log::warning("they cannot be kept: {}", kept.error().text());
+    }
+    return {};
+}
+
+Status Transactions::leave_names() {
+    if (!m_names || m_names->commit.empty()) return {};
+    const GitRefUpdate away{ref_of_names("last"), std::string(k_no_object)};
+    return m_repository.update_refs(std::span(&away, 1));
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,140 @@
+#include "loop/gates/cluster_preflight.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
+#include "loop/gates/validation_ladder.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "services/cluster/cluster.h"
+
+namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::seconds k_longest_look{60};
+
+// Why jobs of this kind would wait for ever on each of these clusters; nullopt: one takes them, or does not say.
+std::optional<Error> nowhere_for(std::string_view option, const std::string& tpu,
+                                 const std::vector<ClusterFile>& files) {
+    if (tpu.empty()) return std::nullopt;
+    std::vector<std::string> offered;
+    for (const ClusterFile& file : files) {
+        const auto types = tpu_types(file);
+        if (types.empty() || (tpu == "auto" ? infer_tpu(file).has_value() : offers_tpu(file, tpu))) return std::nullopt;
+        offered.push_back(fmt::format("{} offers {}", file.cluster_name, text::join(types, ", ")));
+    }
+    if (offered.empty()) return std::nullopt;
+    return Error{ErrorKind::usage,
+                 fmt::format("no cluster offers {} {}: jobs would wait for ever", option, tpu),
+                 text::join(offered, "; "),
+                 {}};
+}
+
+// What a child that failed has to say.
+std::string words_of(const ProcessResult& result, const ProcessSpec& spec) {
+    for (const auto line : text::split(result.err, '\n')) {
+        std::string_view words = text::trim(line);
+        if (words.starts_with("[gdnctl] ")) words.remove_prefix(9);
+        if (!words.starts_with("error: ")) continue;
+        return std::string(words.substr(7));
+    }
+    return describe_end(result, spec);
+}
+
+// nullopt: it answers. Errors: interrupted.
+Result<std::optional<Error>> look_at(const ClusterPreflight& p, const std::string& name) {
+    ProcessSpec spec;
+    spec.argv = {p.self, "cluster", "check"};
+    if (!name.empty()) spec.argv.insert(spec.argv.end(), {"--cluster", name});
+    spec.argv.insert(spec.argv.end(), p.globals.begin(), p.globals.end());
+    spec.cwd = p.cwd;
+    spec.wall_limit = k_longest_look;
+    spec.stop = p.stop;
+    log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, p.process.run(spec));
+    if (p.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (result.ok()) return std::optional<Error>();
+    constexpr int k_usage = 2, k_auth = 5;
+    const bool exited = result.end == ProcessResult::End::exited;
+    const ErrorKind kind = exited && result.exit_code == k_usage  ? ErrorKind::usage
+                           : exited && result.exit_code == k_auth ? ErrorKind::authentication
+                                                                  : ErrorKind::infrastructure;
+    const std::string where = name.empty() ? "the usual cluster" : name;
+    return std::optional(Error{kind, where + ": " + words_of(result, spec), {}, {}});
+}
+
+}  // namespace
+
+Status check_cluster_files(const ValidationOptions& options, const Target& target, const fs::path& cwd) {
+    const fs::path root = find_repository_root(cwd).value_or(cwd);
+    std::vector<ClusterFile> files;
+    std::optional<Error> problem;
+    for (const auto& name : options.clusters) {
+        if (name == "local") return {};
+        const auto path = find_cluster_file(root, cwd, name);
+        auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(tl::unexpected(path.error()));
+        if (file) {
+            files.push_back(std::move(*file));
+        } else if (!problem) {
+            problem = file.error();
+        }
+    }
+    if (files.empty()) return problem ? Status(tl::unexpected(*problem)) : Status();
+    if (!options.cross_tpu_tests && options.mode != ValidationMode::profile_only) {
+        problem = nowhere_for("--validation-ray-tpu", options.tpu, files);
+        if (problem) return tl::unexpected(*problem);
+    }
+    const bool takes_settings = target.style == TargetStyle::levanter;
+    problem = takes_settings ? nowhere_for("--validation-profile-tpu", options.profile.tpu, files) : std::nullopt;
+    return problem ? Status(tl::unexpected(*problem)) : Status();
+}
+
+Status check_held_commands(const ClusterPreflight& p) {
+    for (const char* command : {"dev-tpu-test", "dev-tpu-profile"}) {
+        if (p.options.mode == ValidationMode::profile_only && command == std::string_view("dev-tpu-test")) continue;
+        ProcessSpec spec;
+        spec.argv = {p.self, command, "--help"};
+        spec.wall_limit = k_longest_look;
+        spec.stop = p.stop;
+        GDNCTL_TRY_ASSIGN(const ProcessResult result, p.process.run(spec));
+        if (p.stop.stop_requested()) return tl::unexpected(stopped_error());
+        if (result.ok()) continue;
+        return fail(ErrorKind::usage,
+                    fmt::format("this gdnctl has no {}, by which gates would use the held TPU", command),
+                    "leave out --hold-dev-tpu: jobs then go to Ray clusters; or leave out the gates");
+    }
+    return {};
+}
+
+Status check_clusters_answer(const ClusterPreflight& p) {
+    std::optional<Error> away, refused;
+    std::vector<std::string> said;
+    for (const std::string& name : gate_clusters(p.options, p.hold, {}, p.root)) {
+        if (name == "local") return {};
+        GDNCTL_TRY_ASSIGN(const std::optional<Error> error, look_at(p, name));
+        if (!error) return {};
+        said.push_back(error->message);
+        (error->kind == ErrorKind::infrastructure ? away : refused) = error;
+    }
+    if (said.empty()) return {};
+    Error error = away ? *away : *refused;
+    error.message = "no cluster that validation needs can be used: " + text::join(said, "; ");
+    if (away && p.patient) {
+        log::warning("{}; going on, as it may come back", error.message);
+        return {};
+    }
+    error.hint = away ? "gdnctl cluster check NAME says more; with --resilient a run begins all the same"
+                      : "gdnctl cluster check NAME says more";
+    return tl::unexpected(std::move(error));
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,113 @@
+// Tests and profiles of a tree as jobs: this program run as its own child, so that there is one way to submit. The
+// child prints a JSON object on stdout; its log goes to a file.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "loop/engine/outcome.h"
+#include "loop/gates/metrics.h"
+#include "loop/gates/validation_options.h"
+#include "platform/process.h"
+#include "target/target.h"
+
+namespace gdnctl::loop {
+
+enum class JobKind { tests, profile };
+std::string_view to_text(JobKind kind);  // "validation tests", "validation profile"
+
+// Where a job runs: a Ray cluster (or `local`; empty: wherever such a command goes by itself), or the held TPU.
+struct JobSite {
+    std::string cluster;
+    std::string dev_tpu;  // its name; empty: a cluster
+    std::string tpu;      // "auto", "v5p-8"; empty: not said
+};
+std::string to_text(const JobSite& site);
+
+struct JobOrder {
+    JobKind kind = JobKind::tests;
+    JobSite site;
+    std::filesystem::path tree;  // of the candidate
+    std::filesystem::path log;   // appended to
+    std::string profile_prefix;  // of a profile's name
+    std::string pytest_args;     // instead of the options'
+    std::stop_token stop{};
+    std::optional<CeChoice> ce{};  // instead of the options'
+};
+
+// How it ended. rc is the child's exit code.
+struct JobEnd {
+    int rc = 0;
+    JobReport report;  // empty fields where there was no report
+    Evidence evidence;
+    std::optional<Failure> failure;  // nullopt: it succeeded, and is evidence
+    bool retryable = false;          // elsewhere, or later
+    bool site_is_unknown = false;    // no such cluster: not to be asked again
+    std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
+    std::filesystem::path log;
+    std::string command;  // that ran there; the child's own words where that is not known
+    std::string busy;     // what disturbed a profile that ran on this machine; empty: nothing that is known of
+};
+
+class TargetJobs {
+public:
+    // `self`: this binary; `globals`: words that go with every child (--config, --target). All must outlive it.
+    TargetJobs(const Target& target, const ValidationOptions& options, std::string self,
+               std::vector<std::string> globals, Process& process)
+        : m_target(target),
+          m_options(options),
+          m_self(std::move(self)),
+          m_globals(std::move(globals)),
+          m_process(process) {}
+
+    // Puts the id of a job that is about to be submitted on record, so that one that outlives us can be stopped, and
+    // gives it. Without this the child names its jobs.
+    using Name = std::function<Result<std::string>(const JobOrder&)>;
+    void name_jobs_by(Name name) { m_name = std::move(name); }
+
+    // Asks, before a profile that may run on this machine, what would disturb it; empty: nothing.
+    void watch_machine_by(std::function<std::string()> busy) { m_busy = std::move(busy); }
+
+    // Submits and follows to the end; what is still running then is stopped, once. Errors: local_io, interrupted,
+    // terminated.
+    Result<JobEnd> run(const JobOrder& order);
+
+    const Target& target() const { return m_target; }
+    const ValidationOptions& options() const { return m_options; }
+    // Words of the child that `order` leads to, without the program and the globals.
+    std::vector<std::string> words(const JobOrder& order) const;
+
+private:
+    void stop_job(const JobOrder& order, const std::string& id);
+    void show_failure(const JobEnd& end) const;
+    const Target& m_target;
+    const ValidationOptions& m_options;
+    std::string m_self;
+    std::vector<std::string> m_globals;
+    Process& m_process;
+    Name m_name;
+    std::function<std::string()> m_busy;
+};
+
+// The command that ends a job, by the program `self`.
+ProcessSpec stop_command(const std::string& self, const std::string& id, const std::string& cluster,
+                         const std::vector<std::string>& globals);
+
+// What an ended job means. Pure.
+JobEnd judge_job(JobKind kind, int rc, JobReport report, Evidence evidence, std::string_view site,
+                 const TargetEvidence& expected, bool wants_tpu);
+
+// Names of clusters in infra/marin-*.yaml of the repository that offer this type, without those that contain one of the
+// words.
+std::vector<std::string> discover_clusters(const std::filesystem::path& root, std::string_view tpu,
+                                           const std::vector<std::string>& exclude);
+
+}  // namespace gdnctl::loop

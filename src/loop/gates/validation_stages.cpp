@@ -1,0 +1,368 @@
+#include "loop/gates/validation_stages.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "core/for_people.h"
+#include "core/log.h"
+#include "core/log_timed.h"
+#include "core/text.h"
+#include "loop/gates/flakes.h"
+#include "loop/perf/record.h"
+#include "platform/fs.h"
+#include "services/cluster/cluster.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr std::string_view k_usual_pytest = "-k ";
+constexpr std::size_t k_most_flakes = 3;  // more failures at once are no accident
+constexpr int k_reruns = 2;
+
+// "tests/test_gdn_layer.py::test_x[4]" -> "test_x": what -k understands.
+std::string test_name(const std::string& id) {
+    const std::size_t from = id.rfind("::");
+    const std::string name = from == std::string::npos ? id : id.substr(from + 2);
+    return name.substr(0, name.find('['));
+}
+
+std::vector<JobSite> sites_for(JobKind kind, const ValidationWorld& world) {
+    const ValidationOptions& options = world.jobs.options();
+    const std::string active = world.held != nullptr && world.held->active() ? world.held->cluster() : std::string();
+    std::vector<JobSite> sites;
+    const auto names = gate_clusters(options, world.hold, active, world.root);
+    for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
+    if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
+    for (const std::string& name : names) {
+        const auto path = find_cluster_file(world.root, world.root, name);
+        const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
+        if (!file) continue;
+        const auto meant = options.tpu == "auto" ? infer_tpu(*file) : Result<std::string>(options.tpu);
+        for (const std::string& type : tpu_types(*file)) {
+            const bool known = type.starts_with("v5") || type.starts_with("v6e");  // v5p, v5e (v5litepod), v6e
+            if (known && meant != type) sites.push_back({name, {}, type});
+        }
+    }
+    return sites;
+}
+
+LadderWorld ladder_world(const ValidationWorld& world, const StageContext& context,
+                         std::function<Result<JobEnd>(const JobSite&)> run) {
+    return {std::move(run), world.held, [&context] { return context.artefacts.stop_requested(); }, world.clock,
+            context.stop};
+}
+
+std::int64_t device_ms(const JobReport& report) { return report.backend == "local" ? 0 : report.duration_ms(); }
+
+void put_fact(StageResult& result, const char* name, const std::string& value) {
+    if (!value.empty()) result.facts[name] = value;
+}
+
+void put_job_facts(StageResult& result, const JobEnd& end) {
+    put_fact(result, "job", end.report.submission_id);
+    put_fact(result, "cluster", end.report.cluster);
+    put_fact(result, "log", end.log.filename().string());
+    put_fact(result, "command", end.command);
+}
+
+void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOptions& options) {
+    using Suite = TestSelection::Suite;
+    put_fact(result, "suites",
+             options.suite == Suite::both      ? "kernels,layer"
+             : options.suite == Suite::kernels ? "kernels"
+                                               : "layer");
+    if (const auto& counts = end.evidence.output.pytest()) {
+        result.facts["passed"] = std::to_string(counts->passed);
+        result.facts["failed"] = std::to_string(counts->failed + counts->errors);
+        result.facts["skipped"] = std::to_string(counts->skipped);
+    }
+    put_fact(result, "verdict", end.evidence.output.verdicts().overall);
+    const OracleFinding& oracle = end.evidence.oracle;
+    if (oracle.found()) put_fact(result, "oracle_item", oracle.item + ": " + oracle.verdict);
+    put_fact(result, "oracle_stage", oracle.stage);
+    put_fact(result, "oracle_where", oracle.where);
+    put_fact(result, "oracle_first_wrong_token", oracle.token);
+    // Measured, not assumed: everything was run, and what came out is evidence.
+    const bool whole = options.suite == Suite::both && options.pytest_args.empty();
+    result.facts["validation_tests_full_parity"] = whole && !end.failure ? "true" : "false";
+}
+
+// What the run says that it ran, beside what it was asked to.
+void put_setting_facts(StageResult& result, const ProfileSettings& asked, const ProfileReport& reported) {
+    const SettingWords words = setting_words(asked, reported);
+    for (const auto& [name, value] : words.requested) result.facts["requested." + name] = value;
+    for (const auto& [name, value] : words.effective) result.facts["effective." + name] = value;
+}
+
+bool is_interruption(const Error& error) {
+    return error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
+}
+
+void put_compared(CeCompare& compare, const Measurement& first, const Measurement& other) {
+    compare.backend_selected = other.ce_backend_selected;
+    compare.run_url = other.run_url;
+    compare.source = other.source;
+    compare.value = other.value;
+    compare.window_points = other.window_points;
+    compare.metrics = other.metrics;
+    if (!other.value) {
+        compare.failure = "no " + other.metric + " was measured";
+    } else if (first.value && is_same_source(first, other)) {
+        compare.delta_pct = delta_percent(*first.value, *other.value);
+    }
+}
+
+// "xla, pallas: 5.4 (+8.00%)"
+std::string compare_text(const CeCompare& compare) {
+    return fmt::format("{}, {}: {}{}", compare.implementation, compare.bwd_mode,
+                       compare.value ? number_for_people(*compare.value) : compare.failure,
+                       compare.delta_pct ? fmt::format(" ({:+.2f}%)", *compare.delta_pct) : "");
+}
+
+std::string hash_text(const std::string& bytes) {
+    const Fingerprint whole{{{"", bytes}}, {}};
+    return whole.key();
+}
+
+}  // namespace
+
+Policy policy_of_gate(ValidationPolicy policy) {
+    return policy == ValidationPolicy::fail            ? Policy::fail
+           : policy == ValidationPolicy::count_failure ? Policy::count_failure
+                                                       : Policy::go_on;
+}
+
+StageResult failed_stage(const JobEnd& end) {
+    StageResult result;
+    result.verdict = StageVerdict::fail;
+    result.outcome = end.failure->outcome == Outcome::timeout ? Outcome::rejected : end.failure->outcome;
+    result.sign = end.failure->sign;
+    result.reason = end.summary;
+    result.exit_status = end.rc == 0 ? 1 : end.rc;
+    result.tpu_ms = device_ms(end.report);
+    put_job_facts(result, end);
+    return result;
+}
+
+std::string profile_prefix(const ValidationOptions& options, int iteration) {
+    return fmt::format("{}_iter{:03d}", options.profile.run_name_prefix, iteration);
+}
+
+std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration) {
+    return fmt::format("{}_ce_{}_{}_iter{:03d}", options.profile.run_name_prefix, ce.implementation, ce.bwd_mode,
+                       iteration);
+}
+
+Result<StageResult> TestsStage::run(const StageContext& context) {
+    std::int64_t spent = 0;
+    JobSite last;
+    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, m_world),
+                  ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      last = site;
+                      JobOrder order{JobKind::tests,
+                                     site,
+                                     context.tree,
+                                     context.artefacts.unused(context.iteration, "validation-tests", ".log"),
+                                     {},
+                                     {},
+                                     context.stop};
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(order));
+                      spent += device_ms(end.report);
+                      return end;
+                  }));
+    const ValidationOptions& options = m_world.jobs.options();
+    GDNCTL_TRY_ASSIGN(JobEnd end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    bool flaky = false;
+    if (end.failure && end.failure->outcome == Outcome::test_fail) {
+        GDNCTL_TRY_ASSIGN(flaky, passes_alone(context, last, end));
+    }
+    StageResult result;
+    if (end.failure && !flaky) {
+        result = failed_stage(end);
+        log::write_as_it_is(log::Level::warning, k_gate_failed);
+    } else {
+        put_job_facts(result, end);
+        result.reason = end.summary;
+        if (flaky) {
+            result.outcome = Outcome::flaky;
+            result.reason += "; passed when run alone";
+            result.facts["flaky"] = text::join(end.evidence.failed_tests, " ");
+        }
+    }
+    put_test_facts(result, end, options);
+    result.tpu_ms = spent;
+    return result;
+}
+
+// Whether what failed passes by itself; each of them is written to the ledger of flakes.
+Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red) {
+    const auto& failed = red.evidence.failed_tests;
+    if (m_world.jobs.target().style != TargetStyle::levanter || failed.empty() || failed.size() > k_most_flakes) {
+        return false;
+    }
+    std::vector<std::string> names;
+    for (const std::string& id : failed) names.push_back(test_name(id));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    JobOrder order{JobKind::tests, site, context.tree, {}, {}, {}, context.stop};
+    order.pytest_args = std::string(k_usual_pytest) + text::shell_quote(text::join(names, " or "));
+    bool passed = false;
+    for (int rerun = 0; rerun < k_reruns; ++rerun) {
+        order.log = context.artefacts.unused(context.iteration, "validation-tests-alone", ".log");
+        GDNCTL_TRY_ASSIGN(const JobEnd end, m_world.jobs.run(order));
+        passed = !end.failure;
+        // The same test twice is no accident; trouble of the surroundings says nothing about it.
+        if (passed || !end.retryable) break;
+    }
+    for (const std::string& id : failed) {
+        GDNCTL_TRY(append_flake(context.artefacts.folder(),
+                                {id, context.run, context.iteration, passed, red.evidence.max_abs, std::nullopt, {}},
+                                m_world.clock.wall()));
+    }
+    return passed;
+}
+
+Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric) {
+    ProfileQuestion question{metric, jobs.options().profile, {}};
+    if (order.ce) {
+        question.settings.ce_implementation = order.ce->implementation;
+        question.settings.ce_bwd_mode = order.ce->bwd_mode;
+    }
+    if (jobs.target().style == TargetStyle::levanter) {
+        const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
+        question.asked["settings"] = text::shell_join(jobs.words(plain));
+    }
+    if (end.report.backend == "local") {
+        std::string host(256, '\0');
+        if (gethostname(host.data(), host.size() - 1) == 0) question.asked["machine"] = host.substr(0, host.find('\0'));
+    }
+    // What is installed on the device follows from it.
+    if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
+        question.asked["uv.lock"] = hash_text(**lock);
+    }
+    Measurement m = measurement_of(end.report, end.evidence, question);
+    m.busy = end.busy;
+    return m;
+}
+
+Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
+                                 const std::string& metric, RecordedMetrics* recorded) {
+    Measurement m = measured_by(end, order, jobs, metric);
+    if (recorded == nullptr) return m;
+    m.fingerprint.asked["aggregation"] = to_text(recorded->options());
+    GDNCTL_TRY(recorded->take(m, {m.run_url, order.profile_prefix, submitted, order.stop}));
+    return m;
+}
+
+Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored) {
+    Json out = measurement_json(stored.measurement);
+    out["site"] = {{"cluster", stored.site.cluster}, {"dev_tpu", stored.site.dev_tpu}, {"tpu", stored.site.tpu}};
+    return atomic_replace(path, gdnctl::to_text(out, 2) + "\n", 0600);
+}
+
+Result<StoredMeasurement> load_measurement(const std::filesystem::path& path) {
+    ReadOptions options;
+    options.missing = ErrorKind::bad_input;
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path, options));
+    GDNCTL_TRY_ASSIGN(const Json value, parse_json(text, path.string()));
+    if (!value.is_object() || value.value("schema", Json()) != Json("gdnctl.measurement/1")) {
+        return fail(ErrorKind::bad_input, path.string() + " is no measurement");
+    }
+    StoredMeasurement stored{parse_measurement(value), {}};
+    const auto word = [&value](const char* pointer) {
+        const Json::json_pointer at(pointer);
+        return value.contains(at) && value[at].is_string() ? value[at].get<std::string>() : std::string();
+    };
+    stored.site = {word("/site/cluster"), word("/site/dev_tpu"), word("/site/tpu")};
+    return stored;
+}
+
+Result<StageResult> ProfileStage::run(const StageContext& context) {
+    const ValidationOptions& options = m_world.jobs.options();
+    const std::string prefix = profile_prefix(options, context.iteration);
+    std::int64_t spent = 0;
+    JobOrder last;
+    WallTime submitted;
+    Ladder ladder(JobKind::profile, sites_for(JobKind::profile, m_world),
+                  ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      last = JobOrder{
+                          JobKind::profile, site,
+                          context.tree,     context.artefacts.unused(context.iteration, "validation-profile", ".log"),
+                          prefix,           {},
+                          context.stop};
+                      submitted = m_world.clock.wall();
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(last));
+                      spent += device_ms(end.report);
+                      return end;
+                  }));
+    GDNCTL_TRY_ASSIGN(const JobEnd end,
+                      ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    StageResult result;
+    if (end.failure) {
+        result = failed_stage(end);
+        log::write_as_it_is(log::Level::warning, k_gate_failed);
+    } else {
+        GDNCTL_TRY_ASSIGN(Measurement m, read_profile(end, last, submitted, m_world.jobs, m_metric, m_world.recorded));
+        GDNCTL_TRY(compare_ce(context, last.site, m, result));
+        GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
+        put_job_facts(result, end);
+        result.reason = m.value ? fmt::format("{}={}", m.metric, quantity(*m.value, runlog::unit_of(m.metric, nullptr)))
+                                : "no " + m.metric + " was printed";
+        if (m.value) result.facts["metric." + m.metric] = fmt::format("{:.9g}", *m.value);
+        if (m_world.recorded != nullptr) put_fact(result, "metric_source", m.source);
+        put_fact(result, "warnings", text::join(m.warnings, "; "));
+        put_fact(result, "busy", m.busy);
+        put_fact(result, "run_url", m.run_url);
+        put_fact(result, "ce_backend_selected", m.ce_backend_selected);
+        put_fact(result, "profile_architecture", m.profile_architecture);
+        if (!end.report.runs_as_written) put_setting_facts(result, options.profile, end.evidence.output.profile());
+    }
+    result.facts["profile_prefix"] = prefix;
+    result.tpu_ms += spent;
+    return result;
+}
+
+// Once more with another cross-entropy, where that is asked for. Whatever becomes of it, the candidate is judged by its
+// own profile alone.
+Status ProfileStage::compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result) {
+    const ValidationOptions& options = m_world.jobs.options();
+    const auto ce = ce_comparison(options);
+    if (!ce || m_world.jobs.target().style != TargetStyle::levanter) return {};
+    JobOrder order{JobKind::profile,
+                   site,
+                   context.tree,
+                   context.artefacts.unused(context.iteration, "validation-profile-ce", ".log"),
+                   ce_profile_prefix(options, *ce, context.iteration),
+                   {},
+                   context.stop,
+                   ce};
+    CeCompare compare;
+    compare.implementation = ce->implementation;
+    compare.bwd_mode = ce->bwd_mode;
+    compare.profile_prefix = order.profile_prefix;
+    const WallTime submitted = m_world.clock.wall();
+    const auto end = m_world.jobs.run(order);
+    if (!end && is_interruption(end.error())) return tl::unexpected(end.error());
+    if (end) result.tpu_ms += device_ms(end->report);
+    if (!end || end->failure) {
+        compare.failure = end ? end->summary : end.error().text();
+    } else {
+        GDNCTL_TRY_ASSIGN(const Measurement other,
+                          read_profile(*end, order, submitted, m_world.jobs, m_metric, m_world.recorded));
+        put_compared(compare, m, other);
+    }
+    if (!compare.failure.empty()) {
+        log::warning("no comparison with the cross-entropy {}, {}: {}", ce->implementation, ce->bwd_mode,
+                     compare.failure);
+    }
+    put_fact(result, "ce_ab_compare", compare_text(compare));
+    m.ce_ab_compare = std::move(compare);
+    return {};
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,84 @@
+// Tests and profile of a candidate as stages of an iteration, on the device that the target is about.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "loop/engine/held_tpu.h"
+#include "loop/engine/stage.h"
+#include "loop/gates/validation_jobs.h"
+#include "loop/gates/validation_ladder.h"
+#include "loop/gates/wandb_metric.h"
+
+namespace gdnctl::loop {
+
+inline constexpr std::string_view k_gate_failed =
+    "Iteration failed required TPU validation/profile gate. Use --validation-policy count-failure/continue to keep "
+    "looping.";
+
+// What both need. All must outlive the stages.
+struct ValidationWorld {
+    TargetJobs& jobs;
+    HeldTpu* held = nullptr;  // nullptr: none is held
+    Clock& clock;
+    HoldOptions hold;
+    std::filesystem::path root;           // of the repository: its cluster files
+    RecordedMetrics* recorded = nullptr;  // nullptr: profiles are recorded nowhere
+};
+
+Policy policy_of_gate(ValidationPolicy policy);
+
+// Tests; a test that fails is run again alone, and a candidate whose failures all pass then goes on (flakes.jsonl).
+class TestsStage final : public Stage {
+public:
+    explicit TestsStage(ValidationWorld world) : m_world(std::move(world)) {}
+    std::string_view name() const override { return "validation-tests"; }
+    Policy policy() const override { return policy_of_gate(m_world.jobs.options().policy); }
+    bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
+    Result<StageResult> run(const StageContext& context) override;
+
+private:
+    Result<bool> passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red);
+    ValidationWorld m_world;
+};
+
+// One profile; what it measured goes to iteration-NNN-measurement.json, for the performance stage.
+class ProfileStage final : public Stage {
+public:
+    ProfileStage(ValidationWorld world, std::string metric) : m_world(std::move(world)), m_metric(std::move(metric)) {}
+    std::string_view name() const override { return "validation-profile"; }
+    Policy policy() const override { return policy_of_gate(m_world.jobs.options().policy); }
+    bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
+    Result<StageResult> run(const StageContext& context) override;
+
+private:
+    Status compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result);
+    ValidationWorld m_world;
+    std::string m_metric;
+};
+
+// "gdn_loopgate_iter007"
+std::string profile_prefix(const ValidationOptions& options, int iteration);
+// "gdn_loopgate_ce_xla_pallas_iter007": contains no other prefix, and no other contains it.
+std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration);
+
+// What a profile of this order that ended well has measured.
+Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric);
+
+// The same with the numbers that the run of this order recorded, where it did. Errors: those of RecordedMetrics.
+Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
+                                 const std::string& metric, RecordedMetrics* recorded);
+
+// A measurement and where it was taken, as a file of the log directory.
+struct StoredMeasurement {
+    Measurement measurement;
+    JobSite site;
+};
+Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored);
+// Errors: local_io, bad_input (it is not there, or no measurement).
+Result<StoredMeasurement> load_measurement(const std::filesystem::path& path);
+
+// What a job that failed makes of the iteration.
+StageResult failed_stage(const JobEnd& end);
+
+}  // namespace gdnctl::loop

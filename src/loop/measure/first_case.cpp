@@ -1,0 +1,162 @@
+#include "loop/measure/first_case.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "loop/measure/oracle_finding.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr std::size_t k_longest_line = 200;
+constexpr std::size_t k_most_asserted = 3;
+constexpr std::string_view k_name_characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
+
+using Lines = std::vector<std::string_view>;
+
+std::string cut(std::string_view line) {
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
+    if (line.size() <= k_longest_line) return text::visible(text::repair_utf8(line));
+    return text::visible(text::repair_utf8(line.substr(0, k_longest_line))) + "…";
+}
+
+std::vector<std::string> of_oracle(const Lines& lines) {
+    OracleFindingReader reader;
+    for (const auto line : lines) reader.line(line);
+    return reader.finding().lines;
+}
+
+// "____ test_forward[128] ____" -> "test_forward[128]"; empty: another line.
+std::string_view test_of(std::string_view line) {
+    if (!line.starts_with("___") || !line.ends_with("___")) return {};
+    line = line.substr(std::min(line.find_first_not_of('_'), line.size()));
+    line = text::trim(line.substr(0, line.find_last_not_of('_') + 1));
+    return line;
+}
+
+// "tests/test_gdn.py:12: AssertionError"
+bool is_place(std::string_view line) {
+    const std::size_t colon = line.find(".py:");
+    if (colon == std::string_view::npos || line.find(' ') < colon) return false;
+    const std::string_view rest = line.substr(colon + 4);
+    return text::parse_int(rest.substr(0, rest.find(':'))).has_value();
+}
+
+std::vector<std::string> of_pytest(const Lines& lines) {
+    std::vector<std::string> out;
+    const auto first = std::find_if(lines.begin(), lines.end(), [](auto line) { return !test_of(line).empty(); });
+    std::size_t asserted = 0;
+    bool place = false, called = false;
+    for (auto at = first; at != lines.end(); ++at) {
+        if (at == first) {
+            out.push_back(cut(test_of(*at)));
+        } else if (at->starts_with("====") || at->starts_with("----") || !test_of(*at).empty()) {
+            break;
+        } else if (at->starts_with(">") && !called) {
+            called = true;
+            out.push_back(cut(*at));
+        } else if (at->starts_with("E ") && asserted < k_most_asserted) {
+            ++asserted;
+            out.push_back(cut(*at));
+        } else if (is_place(*at) && asserted > 0 && !place) {
+            place = true;
+            out.push_back(cut(*at));
+        }
+    }
+    if (!out.empty()) return out;
+    const auto summary =
+        std::find_if(lines.begin(), lines.end(), [](auto line) { return line.starts_with("FAILED "); });
+    if (summary != lines.end()) out.push_back(cut(*summary));
+    return out;
+}
+
+std::vector<std::string> some_from(const Lines& lines, Lines::const_iterator at) {
+    std::vector<std::string> out;
+    for (; at != lines.end() && out.size() < k_case_lines; ++at) {
+        if (!text::trim(*at).empty()) out.push_back(cut(*at));
+    }
+    return out;
+}
+
+std::vector<std::string> of_compiler(const Lines& lines) {
+    const auto error = std::find_if(lines.begin(), lines.end(), [](std::string_view line) {
+        const std::size_t at = line.find(": error: ");
+        return at != std::string_view::npos || line.find(": fatal error: ") != std::string_view::npos;
+    });
+    return error == lines.end() ? std::vector<std::string>() : some_from(lines, error);
+}
+
+// What was raised, and the frames next to it.
+std::vector<std::string> of_python(const Lines& lines) {
+    const auto begin = std::find_if(lines.rbegin(), lines.rend(),
+                                    [](auto line) { return line.starts_with("Traceback (most recent call last)"); });
+    if (begin == lines.rend()) return {};
+    std::vector<std::string> frames;
+    for (auto at = begin.base(); at != lines.end(); ++at) {
+        frames.push_back(cut(*at));
+        if (!at->empty() && at->front() != ' ') break;
+    }
+    if (frames.size() > k_case_lines) frames.erase(frames.begin(), frames.end() - k_case_lines);
+    return frames;
+}
+
+// What other runners of tests write about a test that failed. ctest says it at the end of a line.
+bool is_failed_test(std::string_view line) {
+    for (const std::string_view begin : {"--- FAIL", "not ok ", "[  FAILED  ] "}) {
+        if (line.starts_with(begin)) return true;
+    }
+    // unittest: "FAIL: test_a (tests.Shapes.test_a)"
+    if ((line.starts_with("FAIL: ") || line.starts_with("ERROR: ")) && line.ends_with(")")) return true;
+    if (line.starts_with("test ") && line.ends_with(" ... FAILED")) return true;  // Rust
+    return line.find("***Failed") != std::string_view::npos || line.find("***Exception") != std::string_view::npos ||
+           line.find("***Timeout") != std::string_view::npos || line.find("***Not Run") != std::string_view::npos;
+}
+
+std::vector<std::string> of_runners(const Lines& lines) {
+    const auto test = std::find_if(lines.begin(), lines.end(), [](auto line) {
+        return is_failed_test(text::trim(line.substr(0, k_longest_line * 2)));
+    });
+    return test == lines.end() ? std::vector<std::string>() : some_from(lines, test);
+}
+
+// "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: ..." without the frames that led there.
+std::vector<std::string> of_exception(const Lines& lines) {
+    const auto is_raised = [](std::string_view line) {
+        const std::string_view name = line.substr(0, line.find_first_not_of(k_name_characters));
+        const bool known = name.ends_with("Error") || name.ends_with("Exception");
+        return known && line.substr(name.size()).starts_with(": ");
+    };
+    const auto raised = std::find_if(lines.begin(), lines.end(), is_raised);
+    return raised == lines.end() ? std::vector<std::string>() : some_from(lines, raised);
+}
+
+std::vector<std::string> last_of_all(const Lines& lines) {
+    std::vector<std::string> out;
+    for (auto at = lines.rbegin(); at != lines.rend() && out.size() < k_case_lines; ++at) {
+        if (!text::trim(*at).empty()) out.push_back(cut(*at));
+    }
+    std::reverse(out.begin(), out.end());
+    return out;
+}
+
+}  // namespace
+
+FailingCase first_failing_case(std::string_view log) {
+    const Lines lines = text::split(log, '\n');
+    for (const auto find : {of_oracle, of_pytest, of_runners, of_compiler, of_python, of_exception}) {
+        if (auto found = find(lines); !found.empty()) return {std::move(found), true};
+    }
+    return {last_of_all(lines), false};
+}
+
+std::string failing_case_text(std::string_view what, const FailingCase& shown, std::string_view path) {
+    if (shown.lines.empty()) return fmt::format("{}; it printed nothing: {}", what, path);
+    std::string out = fmt::format("{}; the {}:\n", what, shown.found ? "first failing case" : "last lines");
+    for (const std::string& line : shown.lines) out += "  " + line + "\n";
+    return out + fmt::format("all of it: {}", path);
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,175 @@
+#include "loop/perf/policy_replay.h"
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "loop/perf/state.h"
+#include "platform/journal.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+bool is_judgement(PerfVerdict verdict) {
+    return verdict != PerfVerdict::aa_ok && verdict != PerfVerdict::baseline_shift &&
+           verdict != PerfVerdict::baseline && verdict != PerfVerdict::metric_missing;
+}
+
+std::string word_at(const Json& value, const char* field) {
+    const auto it = value.find(field);
+    return it != value.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+// Who was champion of which configuration while the records were written.
+class Lineage {
+public:
+    void add(PerfRecord record, std::string place, std::vector<ReplayCase>& into) {
+        const std::string key = record.measured.fingerprint.key();
+        const auto known = m_champions.find(key);
+        const bool crowned = record.decision == PerfVerdict::baseline || record.decision == PerfVerdict::promoted ||
+                             record.decision == PerfVerdict::promote_corrupt_champion ||
+                             record.decision == PerfVerdict::baseline_shift;
+        if (is_judgement(record.decision)) {
+            ReplayCase one;
+            one.place = std::move(place);
+            one.decided = to_text(record.decision);
+            if (known == m_champions.end()) {
+                one.skipped = "what it was compared with is not in this file";
+            } else {
+                one.champion = known->second;
+                compare_as_then(record, *one.champion);
+            }
+            one.record = record;
+            into.push_back(std::move(one));
+        }
+        if (crowned) m_champions[key] = std::move(record);
+    }
+
+private:
+    // With pairs the champion was measured anew: its value follows from the difference that was written down.
+    static void compare_as_then(const PerfRecord& record, PerfRecord& champion) {
+        if (!record.baseline_metrics.empty()) {
+            for (const auto& [name, value] : record.baseline_metrics) champion.measured.metrics[name] = value;
+        }
+        if (record.pairs && record.delta_vs_champion_pct && record.measured.value) {
+            const double share = 1.0 + *record.delta_vs_champion_pct / 100.0;
+            if (share > 0.0) champion.measured.value = *record.measured.value / share;
+        }
+    }
+    std::map<std::string, PerfRecord> m_champions;
+};
+
+// One line of the running log's records.
+ReplayCase log_case(const Json& line, std::string place, const std::string& metric) {
+    ReplayCase one;
+    one.place = std::move(place);
+    one.decided = word_at(line, "decision");
+    one.record.iteration = line.value("iteration", Json(0)).is_number_integer() ? line["iteration"].get<int>() : 0;
+    one.record.change_class = word_at(line, "change_class");
+    one.record.measured.metric = metric;
+    if (const auto it = line.find("commits");
+        it != line.end() && it->is_array() && !it->empty() && it->back().is_string()) {
+        one.record.commit = it->back().get<std::string>();
+    }
+    PerfRecord champion;
+    champion.measured.metric = metric;
+    const auto metrics = line.find("metrics");
+    if (metrics != line.end() && metrics->is_object()) {
+        for (const auto& [name, pair] : metrics->items()) {
+            if (!pair.is_object()) continue;
+            const Json before = pair.value("before", Json()), after = pair.value("after", Json());
+            if (before.is_number()) champion.measured.metrics[name] = before.get<double>();
+            if (after.is_number()) one.record.measured.metrics[name] = after.get<double>();
+        }
+    }
+    const auto value_in = [&metric](Measurement& m) {
+        const auto it = m.metrics.find(metric);
+        if (it != m.metrics.end()) m.value = it->second;
+    };
+    value_in(champion.measured);
+    value_in(one.record.measured);
+    const Json comparison = line.value("comparison", Json());
+    const std::string kind = comparison.is_object() ? word_at(comparison, "kind") : "";
+    if (!one.record.measured.value || !champion.measured.value) {
+        one.skipped = "no " + metric + " of both sides";
+    } else if (kind != "champion" && kind != "previous") {
+        one.skipped = "compared with " + (kind.empty() ? "something unknown" : "a " + kind) + ", not with a champion";
+    } else {
+        one.champion = std::move(champion);
+    }
+    return one;
+}
+
+// The recorded look by other thresholds. Where it would have gone on measuring, nothing is known: a tie.
+PairLook look_again(PairLook look, const PerfPolicy& policy) {
+    const double needed = std::max(std::log1p(policy.min_improvement_pct / 100.0), policy.noise_share * look.deviation);
+    look.verdict = look.low > needed                                            ? PairVerdict::keep
+                   : look.high < std::log1p(-policy.max_regression_pct / 100.0) ? PairVerdict::refuse
+                                                                                : PairVerdict::tie;
+    return look;
+}
+
+}  // namespace
+
+Result<std::vector<ReplayCase>> replay_cases(std::string_view text, std::string_view name, std::string_view metric) {
+    std::vector<ReplayCase> cases;
+    Lineage lineage;
+    if (const auto whole = parse_json(text, name); whole && whole->is_object() && whole->contains("history")) {
+        auto state = PerfState::parse(text, name);
+        if (!state) return fail(ErrorKind::bad_input, state.error().message);
+        std::size_t index = 0;
+        for (PerfRecord& record : state->history())
+            lineage.add(std::move(record), fmt::format("history[{}]", index++), cases);
+        return cases;
+    }
+    std::size_t number = 0;
+    auto lines = parse_journal(text);
+    if (!lines.torn.empty() && parse_json(lines.torn, name)) lines.records.push_back(std::exchange(lines.torn, {}));
+    if (lines.records.empty()) {
+        return fail(ErrorKind::bad_input, fmt::format("{}: no record is in it, nor a whole performance state", name),
+                    "perf_state.json of a loop, or one record a line");
+    }
+    if (!lines.torn.empty()) log::warning("{}: its last line is cut off, and left out", name);
+    for (const std::string& line : lines.records) {
+        const std::string place = fmt::format("line {}", ++number);
+        const auto value = parse_json(line, fmt::format("{}, {}", name, place));
+        if (!value)
+            return fail(ErrorKind::bad_input, value.error().text(), "a performance state, or one record a line");
+        if (!value->is_object()) return fail(ErrorKind::bad_input, fmt::format("{}, {}: no record", name, place));
+        if (word_at(*value, "schema") == "gdnctl.iteration/1") {
+            cases.push_back(log_case(*value, place, std::string(metric)));
+        } else if (parse_perf_verdict(word_at(*value, "decision"))) {
+            lineage.add(parse_record(*value), place, cases);
+        } else {
+            return fail(ErrorKind::bad_input,
+                        fmt::format("{}, {}: neither a record of the performance state nor one of "
+                                    "the running log",
+                                    name, place));
+        }
+    }
+    return cases;
+}
+
+Replayed replay(const ReplayCase& input, const PerfPolicy& policy, RegressionPolicy on_regression,
+                bool higher_is_better) {
+    Replayed out{input, {}, false};
+    if (!input.skipped.empty()) return out;
+    PerfQuestion question{policy,
+                          on_regression,
+                          higher_is_better,
+                          input.record.measured,
+                          input.champion ? &*input.champion : nullptr,
+                          input.record.change_class};
+    if (input.record.pairs) question.pairs = look_again(*input.record.pairs, policy);
+    out.decision = decide(question);
+    out.differs = !input.decided.empty() && input.decided != to_text(out.decision.verdict);
+    return out;
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,355 @@
+#include "loop/perf/review.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/for_people.h"
+#include "core/text.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr int k_aa_every = 10;
+constexpr int k_aa_runs = 3;
+constexpr int k_rejections_before_aa = 2;
+
+bool settles_base(PerfVerdict verdict) {
+    return verdict == PerfVerdict::aa_ok || verdict == PerfVerdict::baseline_shift || verdict == PerfVerdict::baseline;
+}
+
+class Reviewer {
+public:
+    Reviewer(const PerfState& state, const ReviewInput& input, const ReviewWorld& world)
+        : m_input(input),
+          m_world(world),
+          m_key(input.candidate.fingerprint.key()),
+          m_history(state.history(m_key)),
+          m_champion(state.champion(m_key)),
+          m_other_champions(state.champion_keys().size()) {}
+
+    Result<Review> run() {
+        if (!m_input.candidate.value) {
+            m_review.decision = decide(question(m_input.candidate, nullptr, std::nullopt));
+            return finished(m_input.candidate);
+        }
+        GDNCTL_TRY(prepare_champion());
+        GDNCTL_TRY(judge());
+        const bool third =
+            is_rejection(m_review.decision.verdict) && rejections_in_a_row(m_history) >= k_rejections_before_aa;
+        const bool alarm = m_review.decision.verdict == PerfVerdict::common_factor;
+        if (m_champion && !m_looked_at_base && (third || alarm)) {
+            // Pairs have measured the champion just now: against the same commit nothing else would come out.
+            const bool stands = paired() && m_champion->commit == m_input.base;
+            GDNCTL_TRY(look_at_base(
+                {alarm ? "several buckets changed by one factor" : "this would be the third refusal in a row"}));
+            if (alarm || (m_review.base_shifted && !stands)) GDNCTL_TRY(judge());
+        }
+        return finished(m_judged);
+    }
+
+private:
+    bool paired() const { return m_input.pairs > 1; }
+
+    PerfQuestion question(const Measurement& candidate, const PerfRecord* champion,
+                          std::optional<PairLook> pairs) const {
+        return {m_input.policy,
+                m_input.on_regression,
+                m_input.higher_is_better,
+                candidate,
+                champion,
+                m_input.change_class,
+                pairs,
+                m_input.unit,
+                m_lone_baseline,
+                m_base_is_known};
+    }
+
+    Result<Measurement> measured(const std::string& commit) {
+        ++m_review.runs;
+        GDNCTL_TRY_ASSIGN(Measurement m, m_world.measure(commit));
+        derive_budgets(m.metrics, m_input.upper_bound_step_ms);
+        if (!m.busy.empty() && !m_busy_said) m_world.say("the machine is busy: " + m.busy);
+        m_busy_said = m_busy_said || !m.busy.empty();
+        return m;
+    }
+
+    PerfRecord record_of(Measurement m, const std::string& commit, PerfVerdict decision) const {
+        PerfRecord record;
+        record.iteration = m_input.iteration;
+        record.commit = commit;
+        record.measured = std::move(m);
+        record.timestamp_unix = m_input.now_unix;
+        record.unit = m_input.unit;
+        record.decision = decision;
+        return record;
+    }
+
+    void crown(PerfRecord record) {
+        m_champion = record;
+        m_review.champion = std::move(record);
+    }
+
+    Status prepare_champion() {
+        if (!m_champion) {
+            if (m_other_champions > 0) {
+                m_world.say("no champion under these conditions: those of other configurations stay as they are");
+            }
+            if (!paired()) return {};
+            GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
+            if (!m.value) {
+                return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of HEAD was measured");
+            }
+            PerfRecord record = record_of(std::move(m), m_input.base, PerfVerdict::baseline);
+            PerfDecision baseline;
+            baseline.busy = record.measured.busy;
+            m_world.say(decision_text(question(record.measured, nullptr, std::nullopt), baseline, m_input.base));
+            m_review.before.push_back(record);
+            crown(std::move(record));
+            return {};
+        }
+        AaFacts facts;
+        std::string reference = m_champion->commit;
+        for (const PerfRecord& record : m_history) {
+            if (settles_base(record.decision)) {
+                facts.since_last = 0;
+            } else {
+                ++facts.since_last;
+            }
+            if (settles_base(record.decision) || record.decision == PerfVerdict::promoted) reference = record.commit;
+        }
+        if (reference != m_input.base) {
+            GDNCTL_TRY_ASSIGN(facts.base_differs, m_world.differs(reference, m_input.base));
+        }
+        // Pairs measure both sides anew.
+        facts.source_differs = !paired() && !is_same_source(m_champion->measured, m_input.candidate);
+        const auto reasons = aa_reasons(facts);
+        return reasons.empty() || !m_champion->measured.value ? Status() : look_at_base(reasons);
+    }
+
+    // A/A: HEAD as it is, against what the champion was.
+    Status look_at_base(const std::vector<std::string>& reasons) {
+        m_looked_at_base = true;
+        m_world.say("measuring HEAD unchanged (A/A): " + text::join(reasons, "; "));
+        std::vector<Measurement> runs;
+        for (int i = 0; i < k_aa_runs; ++i) {
+            GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
+            if (m.value) runs.push_back(std::move(m));
+        }
+        if (runs.empty()) {
+            return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of HEAD was measured");
+        }
+        const std::string source = runs.back().source;
+        std::erase_if(runs, [&](const Measurement& run) { return run.source != source; });
+        const Measurement now = merged(std::move(runs));
+        if (!is_same_source(m_champion->measured, now)) {
+            take_as_baseline(now);
+            return {};
+        }
+        const double before = *m_champion->measured.value;
+        const double delta = delta_percent(before, *now.value);
+        const double band = std::max(m_input.policy.max_regression_pct, spread_pct(now));
+        const bool shifted = std::abs(delta) > band;
+        // These are no pairs: what else the machine does may be all of the difference.
+        const bool untold = shifted && !now.busy.empty();
+        say_look(now, band,
+                 !shifted ? "the base is sound"
+                 : untold ? "the champion stays, as the machine was busy: " + now.busy
+                          : "the base has moved, HEAD is the new baseline");
+        if (untold) return {};
+        m_base_is_known = true;
+        PerfRecord record = record_of(now, m_input.base, shifted ? PerfVerdict::baseline_shift : PerfVerdict::aa_ok);
+        record.delta_vs_champion_pct = delta;
+        record.baseline_source = "champion";
+        m_review.before.push_back(record);
+        if (!shifted) return {};
+        m_review.base_shifted = true;
+        crown(std::move(record));
+        return {};
+    }
+
+    // Faster is a plus whichever way the metric counts, as in every other line.
+    void say_look(const Measurement& now, double band, const std::string& what_follows) const {
+        runlog::Gain gain;
+        gain.metric = m_input.candidate.metric;
+        gain.unit = m_input.unit;
+        gain.lower_is_better = !m_input.higher_is_better;
+        gain.before = m_champion->measured.value;
+        gain.after = now.value;
+        gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
+        const double percent = gain.factor ? runlog::factor_percent(*gain.factor) : 0.0;
+        m_world.say(fmt::format("HEAD unchanged: {} ({:+.2f}%, band {:.2f}%; {}): {}", runlog::compared_text(gain),
+                                percent, band, noise_text(now.points, m_input.unit), what_follows));
+    }
+
+    void take_as_baseline(const Measurement& now) {
+        m_base_is_known = true;
+        m_world.say(fmt::format("the number of HEAD is {} now, the champion's was {}: HEAD is the new baseline ({}){}",
+                                now.source, m_champion->measured.source, noise_text(now.points, m_input.unit),
+                                now.busy.empty() ? "" : "; the machine was busy: " + now.busy));
+        PerfRecord record = record_of(now, m_input.base, PerfVerdict::baseline);
+        m_review.before.push_back(record);
+        crown(std::move(record));
+    }
+
+    // Three deviations as the median distance shows them, of the champion's own points or of these.
+    double spread_pct(const Measurement& now) const {
+        constexpr double k_deviation_per_mad = 1.4826;
+        double widest = 0.0;
+        for (const Measurement* m : {&m_champion->measured, &now}) {
+            if (m->points.size() < 3 || median_of(m->points) == 0.0) continue;
+            widest = std::max(widest, 100.0 * mad_of(m->points) / std::abs(median_of(m->points)));
+        }
+        return 3.0 * k_deviation_per_mad * widest;
+    }
+
+    Status judge() {
+        if (paired() && m_champion && m_champion->measured.value) return judge_in_pairs();
+        m_judged = m_input.candidate;
+        derive_budgets(m_judged.metrics, m_input.upper_bound_step_ms);
+        m_review.measured_against = m_champion;
+        decide_on(std::nullopt);
+        return {};
+    }
+
+    void decide_on(const std::optional<PairLook>& look) {
+        PerfRecord* champion = m_review.measured_against ? &*m_review.measured_against : nullptr;
+        if (champion != nullptr) derive_budgets(champion->measured.metrics, m_input.upper_bound_step_ms);
+        const PerfQuestion q = question(m_judged, champion, look);
+        m_review.decision = decide(q);
+        m_review.record.pairs = look;
+        m_world.say(decision_text(q, m_review.decision, m_input.commit));
+    }
+
+    Status judge_in_pairs() {
+        const PerfPolicy& policy = m_input.policy;
+        const PairRule rule{policy.min_improvement_pct / 100.0, -policy.max_regression_pct / 100.0, policy.noise_share,
+                            m_input.pairs};
+        std::vector<Measurement> ours, theirs;
+        std::vector<double> d;
+        PairLook look;
+        while (look.verdict == PairVerdict::next) {
+            // AB, BA, AB, ...: what drifts from run to run hits both sides alike.
+            const bool champion_first = d.size() % 2 == 0;
+            for (const bool champion : {champion_first, !champion_first}) {
+                GDNCTL_TRY_ASSIGN(Measurement m, measured(champion ? m_champion->commit : m_input.commit));
+                if (!m.value || *m.value <= 0.0) return no_number(champion, std::move(m));
+                if (!ours.empty() || !theirs.empty()) {
+                    const Measurement& first = theirs.empty() ? ours.front() : theirs.front();
+                    if (!is_same_source(first, m)) return two_sources(first, m);
+                }
+                (champion ? theirs : ours).push_back(std::move(m));
+            }
+            d.push_back(pair_difference(*theirs.back().value, *ours.back().value, m_input.higher_is_better));
+            look = judge_pairs(d, rule);
+            m_world.say(pair_text(*theirs.back().value, *ours.back().value, d.size()));
+        }
+        m_lone_baseline = m_champion->measured.value;
+        m_review.measured_against = m_champion;
+        m_review.measured_against->measured = merged(std::move(theirs));
+        m_judged = merged(std::move(ours));
+        m_world.say(fmt::format("champion: {}; candidate: {}",
+                                noise_text(m_review.measured_against->measured.points, m_input.unit),
+                                noise_text(m_judged.points, m_input.unit)));
+        decide_on(look);
+        return {};
+    }
+
+    std::string pair_text(double champion, double candidate, std::size_t n) const {
+        runlog::Gain one;
+        one.unit = m_input.unit;
+        one.lower_is_better = !m_input.higher_is_better;
+        one.factor = runlog::speed_factor(champion, candidate, one.lower_is_better);
+        one.pairs = 1;
+        return fmt::format("pair {} of at most {}: champion {}, candidate {}, {}", n, m_input.pairs,
+                           quantity(champion, one.unit), quantity(candidate, one.unit), gain_text(one));
+    }
+
+    static Status two_sources(const Measurement& first, const Measurement& other) {
+        return fail(ErrorKind::infrastructure,
+                    fmt::format("the number of one run is {}, that of another {}: they make no pair", first.source,
+                                other.source),
+                    "W&B could not be asked for all of them; the warnings say why");
+    }
+
+    Status no_number(bool champion, Measurement m) {
+        if (champion) {
+            return fail(ErrorKind::infrastructure, "no " + m_input.candidate.metric + " of the champion was measured");
+        }
+        m.value.reset();
+        m_judged = std::move(m);
+        m_review.measured_against = m_champion;
+        decide_on(std::nullopt);
+        return {};
+    }
+
+    Review finished(Measurement judged) {
+        const PerfDecision& decision = m_review.decision;
+        // Of the candidate's own profile: those in turn have none.
+        if (!judged.ce_ab_compare) judged.ce_ab_compare = m_input.candidate.ce_ab_compare;
+        PerfRecord record = record_of(std::move(judged), m_input.commit, decision.verdict);
+        record.delta_vs_champion_pct = decision.delta_pct;
+        record.change_class = m_input.change_class;
+        record.gates = decision.gates;
+        record.pairs = m_review.record.pairs;
+        record.gain = decision.gain;
+        if (m_review.measured_against) {
+            record.baseline_source = "champion";
+            record.baseline_metrics = m_review.measured_against->measured.metrics;
+        }
+        if (decision.becomes_champion()) crown(record);
+        m_review.record = std::move(record);
+        return std::move(m_review);
+    }
+
+    const ReviewInput& m_input;
+    const ReviewWorld& m_world;
+    std::string m_key;
+    std::vector<PerfRecord> m_history;
+    std::optional<PerfRecord> m_champion;
+    std::size_t m_other_champions;
+    Measurement m_judged;
+    bool m_looked_at_base = false;  // A/A was measured
+    bool m_base_is_known = false;   // and told whether the base is where the champion was
+    bool m_busy_said = false;
+    std::optional<double> m_lone_baseline;
+    Review m_review;
+};
+
+}  // namespace
+
+Result<Review> review(const PerfState& state, const ReviewInput& input, const ReviewWorld& world) {
+    return Reviewer(state, input, world).run();
+}
+
+int apply_review(PerfState& state, const Review& review) {
+    const std::string key = review.record.measured.fingerprint.key();
+    int suspects = 0;
+    for (const PerfRecord& record : review.before) {
+        if (record.decision == PerfVerdict::baseline_shift) suspects += state.mark_suspects(key);
+        state.append(record);
+    }
+    state.append(review.record);
+    if (review.champion) state.set_champion(*review.champion);
+    return suspects;
+}
+
+std::vector<std::string> aa_reasons(const AaFacts& facts) {
+    std::vector<std::string> reasons;
+    if (facts.base_differs) reasons.emplace_back("HEAD differs from the champion in what is measured");
+    if (facts.since_last >= k_aa_every) {
+        reasons.push_back(fmt::format("{} candidates were judged since the last time", facts.since_last));
+    }
+    if (facts.source_differs) reasons.emplace_back("the champion's number is of another kind");
+    return reasons;
+}
+
+int rejections_in_a_row(const std::vector<PerfRecord>& history) {
+    int n = 0;
+    for (auto it = history.rbegin(); it != history.rend() && is_rejection(it->decision); ++it) ++n;
+    return n;
+}
+
+}  // namespace gdnctl::loop

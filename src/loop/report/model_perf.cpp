@@ -1,0 +1,211 @@
+// What perf_state.json says, as far as people want to see it.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "loop/report/model.h"
+#include "platform/fs.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+using Value = nlohmann::json;
+
+std::string view_word(const Value& object, const char* key) {
+    const auto at = object.find(key);
+    return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
+std::optional<double> double_at(const Value& object, const char* key) {
+    const auto at = object.find(key);
+    if (at == object.end() || !at->is_number()) return std::nullopt;
+    const auto value = at->get<double>();
+    return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+std::int64_t whole_at(const Value& object, const char* key) {
+    const auto at = object.find(key);
+    return at != object.end() && at->is_number_integer() ? at->get<std::int64_t>() : 0;
+}
+
+const Value* list_at(const Value& object, const char* key) {
+    const auto at = object.find(key);
+    return at != object.end() && at->is_array() ? &*at : nullptr;
+}
+
+std::optional<PairsView> pairs_at(const Value& record) {
+    const auto at = record.find("pairs");
+    if (at == record.end() || !at->is_object()) return std::nullopt;
+    PairsView pairs;
+    pairs.n = whole_at(*at, "n");
+    pairs.gain_pct = double_at(*at, "gain_pct").value_or(0);
+    pairs.low_pct = double_at(*at, "low_pct").value_or(0);
+    pairs.high_pct = double_at(*at, "high_pct").value_or(0);
+    pairs.deviation_pct = double_at(*at, "deviation_pct").value_or(0);
+    pairs.verdict = view_word(*at, "verdict");
+    return pairs;
+}
+
+// A state of an earlier version has the difference of the values, and what the pairs told. Which way is better was not
+// written down: a gain that goes with a smaller value tells, else the name does, as only times have a unit in it.
+std::optional<runlog::Gain> gain_at(const Value& record, const MeasuredView& view) {
+    if (const auto own = record.find("gain"); own != record.end() && own->is_object()) {
+        return runlog::parse_gain(Json(*own));
+    }
+    if (!view.value || !view.delta_pct || *view.delta_pct <= -100 || view.decision == "aa_ok") return std::nullopt;
+    runlog::Gain gain;
+    gain.metric = view.metric;
+    gain.unit = view.unit;
+    const double sides = view.pairs ? view.pairs->gain_pct * *view.delta_pct : 0;
+    gain.lower_is_better = sides == 0 ? !gain.unit.empty() : sides < 0;
+    gain.before = *view.value / (1 + *view.delta_pct / 100);
+    gain.after = view.value;
+    gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
+    if (!view.pairs || view.pairs->n <= 0) return gain;
+    gain.pairs = view.pairs->n;
+    gain.factor = 1 + view.pairs->gain_pct / 100;
+    gain.low = 1 + view.pairs->low_pct / 100;
+    gain.high = 1 + view.pairs->high_pct / 100;
+    return gain;
+}
+
+void read_gate_list(const Value& record, MeasuredView& view) {
+    if (const Value* gates = list_at(record, "gates")) {
+        for (const Value& gate : *gates) {
+            if (!gate.is_object()) continue;
+            const std::string numbers = view_word(gate, "numbers");
+            const std::string reason = view_word(gate, "reason");
+            GateView one{view_word(gate, "id"), view_word(gate, "result")};
+            one.words = numbers + (numbers.empty() || reason.empty() ? "" : "; ") + reason;
+            view.gates.push_back(std::move(one));
+        }
+        return;
+    }
+    // The recipe's program keeps the reasons of those that fired, and nothing of the others.
+    if (const Value* reasons = list_at(record, "control_gate_reasons")) {
+        for (const Value& reason : *reasons) {
+            if (!reason.is_string()) continue;
+            GateView one{"gate", "fail"};
+            one.words = reason.get<std::string>();
+            view.gates.push_back(std::move(one));
+        }
+    }
+}
+
+MeasuredView measured_view(const Value& record) {
+    MeasuredView view;
+    view.iteration = static_cast<int>(std::clamp<std::int64_t>(whole_at(record, "iteration"), 0, 1'000'000'000));
+    view.commit = view_word(record, "commit");
+    view.metric = view_word(record, "metric");
+    view.unit = view_word(record, "metric_unit");
+    if (view.unit.empty()) view.unit = runlog::unit_of(view.metric, nullptr);
+    view.source = view_word(record, "metric_source");
+    view.decision = view_word(record, "decision");
+    view.run_url = view_word(record, "run_url");
+    view.key = view_word(record, "fingerprint_key");
+    view.value = double_at(record, "metric_value");
+    view.delta_pct = double_at(record, "delta_vs_champion_pct");
+    if (const Value* points = list_at(record, "points")) {
+        for (const Value& point : *points) {
+            if (point.is_number()) view.points.push_back(point.get<double>());
+        }
+    }
+    if (view.source.starts_with("wandb-history-")) view.window_points = whole_at(record, "metric_points");
+    view.pairs = pairs_at(record);
+    view.gain = gain_at(record, view);
+    read_gate_list(record, view);
+    view.timestamp_unix = whole_at(record, "timestamp_unix");
+    const auto suspect = record.find("suspect");
+    view.suspect = suspect != record.end() && suspect->is_boolean() && suspect->get<bool>();
+    return view;
+}
+
+double middle(std::vector<double> values) {
+    const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), at, values.end());
+    if (values.size() % 2 == 1) return *at;
+    return (*at + *std::max_element(values.begin(), at)) / 2;
+}
+
+}  // namespace
+
+bool MeasuredView::became_champion() const {
+    return decision == "baseline" || decision == "promoted" || decision == "promote_corrupt_champion" ||
+           decision == "baseline_shift";
+}
+
+const MeasuredView* MeasuredRun::of(const IterationView& iteration) const {
+    const auto began = parse_iso8601(iteration.started);
+    const auto ended = parse_iso8601(iteration.finished);
+    const MeasuredView* in_time = nullptr;
+    for (auto at = history.rbegin(); at != history.rend(); ++at) {
+        if (at->iteration != iteration.number) continue;
+        const bool whole = at->commit.size() >= 12 && !iteration.head.empty();
+        if (whole && iteration.head.starts_with(at->commit.substr(0, 40))) return &*at;
+        const WallTime time{std::chrono::seconds(at->timestamp_unix)};
+        const bool own = began && time >= *began && (!ended || time <= *ended + std::chrono::seconds(1));
+        // Measured in it, but not of its candidate: the base, unchanged.
+        const bool other = whole && !at->decision.empty() && (at->decision == "aa_ok" || at->became_champion());
+        if (in_time == nullptr && own && !other) in_time = &*at;
+    }
+    return in_time;
+}
+
+std::optional<double> MeasuredRun::noise_pct() const {
+    std::vector<double> spreads;
+    for (const MeasuredView& one : history) {
+        const bool same = !champion || one.key == champion->key;
+        if (same && one.pairs && one.pairs->n >= 3 && one.pairs->deviation_pct > 0) {
+            spreads.push_back(one.pairs->deviation_pct);
+        }
+    }
+    if (!spreads.empty()) return middle(std::move(spreads));
+    if (!champion || champion->points.size() < 3) return std::nullopt;
+    const double median = middle(champion->points);
+    if (median == 0) return std::nullopt;
+    std::vector<double> distances;
+    distances.reserve(champion->points.size());
+    for (const double point : champion->points) distances.push_back(std::abs(point - median));
+    constexpr double k_deviation_of_mad = 1.4826;  // of a normal distribution
+    return 100 * k_deviation_of_mad * middle(std::move(distances)) / std::abs(median);
+}
+
+Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name) {
+    const Value root = Value::parse(text, nullptr, false);
+    if (!root.is_object()) {
+        return fail(ErrorKind::config, fmt::format("{}: the performance state is no JSON object", name),
+                    "mend it, or move it away to start without a champion");
+    }
+    MeasuredRun run;
+    if (const auto champion = root.find("champion"); champion != root.end() && champion->is_object()) {
+        run.champion = measured_view(*champion);
+    }
+    if (const Value* history = list_at(root, "history")) {
+        for (const Value& record : *history) {
+            if (record.is_object()) run.history.push_back(measured_view(record));
+        }
+    }
+    return run;
+}
+
+Result<std::optional<MeasuredRun>> read_measured(const std::filesystem::path& log_dir,
+                                                 std::span<const Record> records) {
+    std::filesystem::path path = log_dir / k_perf_state;
+    for (const Record& record : records) {
+        const bool of_session = record.type == RecordType::run || record.type == RecordType::resume;
+        if (of_session && !record.word("perf_state").empty()) path = log_dir / record.word("perf_state");
+    }
+    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(path));
+    if (!text) return std::optional<MeasuredRun>();
+    GDNCTL_TRY_ASSIGN(MeasuredRun run, parse_measured(*text, path.string()));
+    return std::optional(std::move(run));
+}
+
+Result<std::optional<MeasuredRun>> read_measured(const LoadedRun& run) {
+    return read_measured(run.log_dir, *run.records);
+}
+
+}  // namespace gdnctl::loop

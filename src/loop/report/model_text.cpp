@@ -1,0 +1,105 @@
+// What is shown of texts that others wrote, and who holds a log directory.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "core/redact.h"
+#include "core/text.h"
+#include "loop/report/model.h"
+#include "platform/descendants.h"
+#include "platform/fd.h"
+#include "platform/fs.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+// Bytes of the code point that begins with `lead`, in valid UTF-8.
+std::size_t length_of(char lead) {
+    const auto byte = static_cast<unsigned char>(lead);
+    if (byte < 0x80U) return 1;
+    if (byte < 0xE0U) return 2;
+    return byte < 0xF0U ? 3 : 4;
+}
+
+char32_t decoded(std::string_view bytes) {
+    constexpr unsigned char k_lead_bits[] = {0x7F, 0x1F, 0x0F, 0x07};
+    char32_t value = static_cast<unsigned char>(bytes[0]) & k_lead_bits[bytes.size() - 1];
+    for (std::size_t i = 1; i < bytes.size(); ++i) {
+        value = (value << 6U) | (static_cast<unsigned char>(bytes[i]) & 0x3FU);
+    }
+    return value;
+}
+
+bool turns_direction(char32_t c) {
+    return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0x200E || c == 0x200F;
+}
+
+std::string shown_point(std::string_view bytes) {
+    const char32_t c = decoded(bytes);
+    if (c == '\n') return "\\n";
+    if (c == '\r') return "\\r";
+    if (c == '\t') return "\\t";
+    const auto number = static_cast<std::uint32_t>(c);
+    if (c < 0x20 || (c >= 0x7F && c < 0xA0)) return fmt::format("\\x{:02x}", number);
+    if (turns_direction(c) || c == 0x2028 || c == 0x2029) return fmt::format("\\u{:04x}", number);
+    return std::string(bytes);
+}
+
+}  // namespace
+
+std::string shown(std::string_view text, std::size_t columns) {
+    const std::string safe = redact(text::repair_utf8(text));
+    std::string line;
+    std::size_t points = 0;
+    std::size_t room_for_dots = 0;  // bytes of `line` that leave a column for the dots
+    for (std::size_t at = 0; at < safe.size();) {
+        const std::size_t length = std::min(length_of(safe[at]), safe.size() - at);
+        const std::string point = shown_point(std::string_view(safe).substr(at, length));
+        const std::size_t width = point.size() > length ? point.size() : 1;  // an escape is as wide as it is long
+        if (points + width > columns) return line.substr(0, room_for_dots) + "…";
+        if (points + width <= columns - 1) room_for_dots = line.size() + point.size();
+        points += width;
+        line += point;
+        at += length;
+    }
+    return line;
+}
+
+std::string shown(std::string_view text) { return shown(text, std::string::npos); }
+
+std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : "unknown"; }
+
+std::string grouped(std::int64_t number) {
+    std::string digits = fmt::format("{}", number);
+    const std::ptrdiff_t first = number < 0 ? 1 : 0;
+    for (auto at = std::ssize(digits) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+    return digits;
+}
+
+std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
+    const auto lock = log_dir / "codex-loop.lock";
+    const auto holder = read_file_if_exists(lock, 64);
+    if (!holder || !*holder || text::trim(**holder).empty()) return std::nullopt;  // none, or it let go
+    RunningLoop loop;
+    loop.pid = text::parse_int(text::trim(**holder)).value_or(0);
+    const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
+    const auto who = text && *text ? nlohmann::json::parse(**text, nullptr, false) : nlohmann::json();
+    const auto number = [&](const char* key) {
+        return who.is_object() && who.contains(key) && who[key].is_number_integer() ? who[key].get<std::int64_t>() : 0;
+    };
+    if (who.is_object() && number("pid") == loop.pid) {
+        if (who.contains("started_at") && who["started_at"].is_string()) loop.since = who["started_at"];
+        const ProcessId id{static_cast<pid_t>(loop.pid), static_cast<std::uint64_t>(number("start_ticks"))};
+        if (is_running(id)) return loop;
+    }
+    // The holder died without letting go, or lives where its process cannot be seen (a container): the lock itself
+    // knows. A loop that dies leaves its name, so this is asked for dead ones, and not while one starts.
+    const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+    if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return std::nullopt;
+    return loop;
+}
+
+}  // namespace gdnctl::loop
