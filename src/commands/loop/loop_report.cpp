@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/loop/loop_common.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "loop/report/data.h"
