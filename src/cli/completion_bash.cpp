@@ -61,7 +61,7 @@ _gdnctl_offer() { # KIND [WORDS]
     words) COMPREPLY=($(compgen -W "${*:2}" -- "$cur"));;
     file) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur"));;
     directory) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur"));;
-    ask) COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" __complete "$2" 2>/dev/null)" -- "$cur"));;
+    ask) COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" __complete "$2" -- "${words[@]}" 2>/dev/null)" -- "$cur"));;
   esac
   # `src:` goes on with a path.
   case "${#COMPREPLY[@]} ${COMPREPLY[0]}" in '1 '*:) compopt -o nospace 2>/dev/null;; esac

@@ -22,7 +22,7 @@ std::string fish_values(const std::vector<std::string>& choices, Complete kind) 
     if (kind == Complete::directory) return " -x -a '(__fish_complete_directories)'";
     const std::string_view word = completion_word(kind);
     if (word.empty()) return " -x";
-    return fmt::format(" -x -a '(gdnctl __complete {} 2>/dev/null)'", word);
+    return fmt::format(" -x -a '(gdnctl __complete {} -- (commandline -opc) 2>/dev/null)'", word);
 }
 
 std::string option_lines(std::string_view condition, const Args& args) {

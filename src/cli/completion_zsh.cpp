@@ -70,7 +70,7 @@ std::string described_word(std::string_view word, std::string_view help) {
 constexpr std::string_view k_zsh_engine = R"sh(
 _gdnctl_ask() { # [options for compadd, which _arguments puts in] KIND
   local -a values
-  values=(${(f)"$(_call_program values gdnctl __complete $argv[-1] 2>/dev/null)"})
+  values=(${(f)"$(_call_program values gdnctl __complete $argv[-1] -- ${(q)words} 2>/dev/null)"})
   compadd "${(@)argv[1,-2]}" -a values
 }
 

@@ -43,6 +43,7 @@ struct HttpRequest {
     std::filesystem::path to_file;                   // written as it comes (not atomic; the caller renames)
     std::function<bool(std::string_view)> on_chunk;  // false: enough; the answer counts as complete
     std::size_t body_limit = 8u << 20;               // for HttpResponse::body; more is bad_input
+    bool decoded = false;                            // of an HttpPool: offers compression, and undoes it
     std::chrono::milliseconds connect_timeout{5000};
     std::chrono::milliseconds first_byte_timeout{15000};  // of waiting, once the request is sent
     std::chrono::milliseconds total_timeout{0};           // 0: none

@@ -44,11 +44,12 @@ void Transfer::set_fixed_options() {
     // 7.87: do not wait for a resolver thread when a transfer is given up. Older ones wait, which is only slower.
     (m_api.curl_easy_setopt)(m_easy, CURLOPT_QUICK_EXIT, 1L);
     const bool to_memory = m_request.to_file.empty() && !m_request.on_chunk && m_receiver == nullptr;
-    if (m_receiver != nullptr) {
+    if (m_receiver != nullptr && !m_request.decoded) {
         // One connection a transfer: parallel streams of HTTP/2 would share one connection's window.
         set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     }
-    if (to_memory) set(CURLOPT_ACCEPT_ENCODING, "");  // all that libcurl can undo; files and callbacks get raw bytes
+    if (to_memory || m_request.decoded)
+        set(CURLOPT_ACCEPT_ENCODING, "");  // all that libcurl can undo; files and callbacks get raw bytes
     if (!to_memory) set(CURLOPT_BUFFERSIZE, 256L << 10);
 }
 
@@ -120,6 +121,7 @@ Status Transfer::set_headers() {
         if (!m_hop.with_credentials && is_credential_header(name)) continue;
         GDNCTL_TRY(add_header(name, value));
     }
+    if (m_receiver != nullptr && !m_request.decoded) GDNCTL_TRY(add_header("Accept-Encoding", "identity"));
     if (m_hop.with_credentials) {
         for (const auto& [name, value] : m_request.secret_headers) GDNCTL_TRY(add_header(name, value));
     }

@@ -109,6 +109,14 @@ test_types_of_repositories_and_paths_of_downloads() {
   for word in run1 run1/plugins run1/plugins/a.trace.json.gz; do has_offer $word; done
   offers gdnctl hf-download-trace --path-prefix '' >"$WORK/offers"
   ! grep -q CACHEDIR "$WORK/offers" || fail 'a record is offered'
+  mkdir other && touch other/here.trace.json
+  for equals in '' =; do
+    offers gdnctl hf-download-trace --output-dir $equals other --path-prefix '' >"$WORK/offers"
+    has_offer here.trace.json
+    lacks_offer run1
+  done
+  offers gdnctl wandb-download-trace --output-dir none --path-prefix '' >"$WORK/offers"
+  lacks_offer run1
   offers gdnctl hf-download-trace --output-dir .pro >"$WORK/offers"
   has_offer .profiles
 }
@@ -196,6 +204,9 @@ test_fish_script_is_read_by_fish_and_completes() {
   grep -q '^builtin:chunk' "$WORK/out" || fail "builtin:chunk is not offered"
   PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl lint-log --rule L001=w"'
   grep -q '^L001=warning' "$WORK/out" || fail "L001=warning is not offered"
+  mkdir other && touch other/here.trace.json
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl hf-download-trace --output-dir other --path-prefix he"'
+  grep -q '^here.trace.json' "$WORK/out" || fail "here.trace.json is not offered"
 }
 
 test_every_option_of_every_command_is_in_every_script() {

@@ -61,6 +61,11 @@ test_a_cut_body_is_continued() {
   fresh && fault '{"on": "cdn", "do": {"cut": 0}}'
   expect 4 fetch --retries 2
   asked '.server == "cdn"' 3
+  # Bytes that come begin the count of retries anew, but not the time that all of them may take.
+  fresh && fault '{"on": "cdn", "do": {"cut": 1}}'
+  expect 4 timeout 60 "$GDNCTL" hf-download-trace --repo-id o/r --retry-max-time 3
+  err_has 'later than --retry-max-time allows'
+  [ "$(requests '.server == "cdn"')" -gt 6 ] || fail 'the count did not begin anew'
 }
 test_stalls() {
   two
@@ -162,7 +167,15 @@ test_a_fake_that_is_no_hub() {
   err_has 'listing'
   fault '{"on": "tree", "do": {"status": 200, "body": "          ", "repeat": 6815744}}' && expect 4 fetch
   err_has 'larger than 64 MiB'
+  fault '{"on": "tree", "do": {"bomb": 65}}' && expect 4 fetch
+  err_has 'larger than 64 MiB'
   absent .
+}
+test_listings_are_compressed_and_files_are_not() {
+  two
+  setup '{"gzip_api": 1}' && good
+  asked '(.path | startswith("/api/")) and (.accepted // "" | contains("gzip"))' 2
+  asked '(.path | startswith("/api/") | not) and .accepted != "identity"' 0
 }
 test_odd_entries_of_a_listing() {
   two
@@ -195,6 +208,10 @@ test_who_may_and_who_may_not() {
   HF_HUB_DISABLE_IMPLICIT_TOKEN=1 expect 6 fetch --output-dir d
   expect 6 fetch --no-token --output-dir d
   no_secret
+  for two in "--token $TOKEN --no-token" "--token $TOKEN --token-file ../token" '--token-file ../token --no-token'; do
+    expect 2 fetch $two
+    err_has 'only one of --token, --token-file and --no-token'
+  done
   HF_TOKEN=$'a b' expect 5 fetch
   HF_TOKEN=$'hf_abcdefgh\nx' expect 5 fetch
   err_has '$HF_TOKEN'

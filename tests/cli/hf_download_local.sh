@@ -59,6 +59,16 @@ test_two_at_once_in_one_folder() {
   same 1.trace.json.gz 2.trace.json.gz 3.trace.json.gz 4.trace.json.gz
   asked '.server == "cdn"' 4
 }
+# Each looks at all files first: what the other has fetched since then is not fetched again.
+test_two_at_once_and_many_files() {
+  hub_up
+  for i in $(seq 60); do random_file $i.trace.json.gz 3000; done
+  fault '{"on": "cdn", "do": {"slow": 0.02}}'
+  launch "$GDNCTL" hf-download-trace --repo-id o/r
+  expect_also=$("$GDNCTL" hf-download-trace --repo-id o/r 2>&1) || fail "the second: $expect_also"
+  wait $pid || fail 'the first'
+  asked '.server == "cdn"' 60
+}
 test_the_official_client_s_lock_is_waited_for() {
   hub_up && random_file a.trace.json.gz 1000
   local lock=.profiles/hf/.cache/huggingface/download/a.trace.json.gz.lock

@@ -209,6 +209,8 @@ test_renamed() {
 test_offline_and_the_hub_s_cache() {
   hub_up && traces
   expect 4 fetch --offline
+  expect 4 fetch --offline --revision $COMMIT
+  err_has 'no listing'
   local c=$HOME/.cache/huggingface/hub/datasets--o--r sha
   sha=0187f3b09d66cef7911083ad49f890f5a6589589
   mkdir -p "$c/blobs" "$c/refs" "$c/snapshots/$COMMIT/run1"
@@ -220,8 +222,16 @@ test_offline_and_the_hub_s_cache() {
   asked 'true' 0
   expect 0 fetch --path-prefix run1 --output-dir online
   asked '.path | contains("profile.json")' 0
+  CACHES=$HOME/.cache HF_HOME='${CACHES}/huggingface' expect 0 fetch --offline --output-dir home
+  HOMES='x$HOMES' HF_HOME='$HOMES' expect 4 timeout 10 "$GDNCTL" hf-download-trace --repo-id o/r --offline --output-dir loop
+  # Its name alone is no proof of what a blob is.
+  printf '{"b":1}\n' >"$c/blobs/$sha" && expect 0 fetch --path-prefix run1/profile.json --output-dir wrong
+  cmp "$R/run1/profile.json" wrong/run1/profile.json || fail 'a wrong blob was copied'
+  rm "$c/blobs/$sha" && mkfifo "$c/blobs/$sha"
+  expect 0 timeout 20 "$GDNCTL" hf-download-trace --repo-id o/r --path-prefix run1/profile.json --output-dir pipe
+  rm "$c/blobs/$sha" && cp "$R/run1/profile.json" "$c/blobs/$sha" && forget
   HF_HUB_OFFLINE=1 expect 0 fetch
-  asked '.path | contains("resolve")' 3
+  asked '.path | contains("resolve")' 0
 }
 test_validate_trace() {
   hub_up && traces
@@ -238,6 +248,12 @@ test_an_empty_file_and_odd_names() {
   for name in 'a b/c%d#e?f+[x]' 'ü/ñ' 'weird but valid/name.txt'; do mkdir -p "$R/$(dirname "$name")"; echo "$name" >"$R/$name"; done
   expect 0 fetch --include '*'
   same empty.trace.json 'a b/c%d#e?f+[x]' 'ü/ñ' 'weird but valid/name.txt'
+  # The longest name, and one that leaves no room for its record.
+  local long=$(printf 'x%.0s' $(seq 235))
+  rm -r .profiles && echo long >"$R/$long.trace.json" && expect 0 fetch --pattern xxx && same "$long.trace.json"
+  forget && expect 0 fetch --pattern xxx && asked '.path | contains("/resolve/")' 0
+  rm -r .profiles && echo long >"$R/${long}y.trace.json" && forget && expect 8 fetch --pattern xxx && asked '.path | contains("/resolve/")' 0
+  err_has 'longer than 246 bytes'
 }
 test_progress_is_for_a_terminal_only() {
   hub_up && traces

@@ -113,6 +113,8 @@ test_a_run_without_a_profile() {
   expect 3 fetch
   err_has 'it has: model'
   err_has 'trainer.log_dir: gs://marin-us/ttl=30d/xprof/r1'
+  expect 3 fetch --json
+  jq -e '.error.message | contains("trainer.log_dir: gs://marin-us/ttl=30d/xprof/r1")' "$WORK/out" >/dev/null || fail 'the place is not in the JSON'
   a_run r2 && expect 3 "$GDNCTL" wandb-download-trace e/p/r2 && err_has 'no artifacts'
   artifact art1 jax_profile 0 '["v0"]' 2026-03-10T10:00:00Z ', "state": "PENDING"' && expect 3 fetch
 }

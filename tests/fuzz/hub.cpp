@@ -12,6 +12,7 @@
 #include "services/hub/hf/tree.h"
 #include "services/hub/transfer/fnmatch.h"
 #include "services/hub/transfer/layout.h"
+#include "services/hub/transfer/part_file.h"
 #include "services/hub/transfer/rate_limit.h"
 #include "services/hub/transfer/safe_path.h"
 #include "services/hub/transfer/selection.h"
@@ -72,6 +73,18 @@ void globs(std::string_view input) {
     (void)latest_sessions({std::string(input.substr(0, cut)), std::string(path)});
 }
 
+// The note beside a partial file: whoever can write into the folder can write it.
+void note(std::string_view input) {
+    constexpr std::int64_t k_size = 100, k_there = 80;
+    std::int64_t end = 0;
+    const std::vector<Span> spans = parse_spans(input, k_size, k_there);
+    for (const Span& span : spans) {
+        require(span.begin == end && span.begin <= span.at && span.at <= span.end && span.at <= k_there);
+        end = span.end;
+    }
+    require(spans.empty() || end == k_size);
+}
+
 void trace(std::string_view input) {
     TraceJsonCheck whole, pieces;
     const bool fed = whole.feed(input).has_value() && whole.finish().has_value();
@@ -107,6 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         case 'n': names(input); break;
         case 'g': globs(input); break;
         case 't': trace(input); break;
+        case 'p': note(input); break;
         case 'w': wandb_answer(input); break;
         default:
             (void)next_link(input);

@@ -9,11 +9,12 @@ WORLD/cdn_port and one JSON line a request to WORLD/requests.jsonl: server (hub 
   lfs (suffixes), cdn (the address of another CDN), redirect_host ("default": the Hub's own name, "same": ours, absolute), warning
   (X-HF-Warning of every answer of the API), no_head_length, many (so many more entries in a listing), entries (more entries of a listing), sizes
   {path: size claimed}, digests {path: hash claimed}, once (a CDN address works once), odd_etag, xet (LFS entries have xetHash),
-and rules: a list of faults {on: revision|tree|paths-info|resolve|cache|cdn, path: part of the path, times: how often, after: how many
+  gzip_api (answers of the API are compressed for who accepts that),
+and rules: a list of faults {on: revision|tree|paths-info|resolve|cache|cdn, path: part of the path, range: part of the range, times: how often, after: how many
 go well before, do: {status, headers, body | cut | stall | flip | extra | ignore_range | range_start | range_total | to_the_end |
-gzip | chunked | pointer | no_length | redirect}}. It is a proxy, too: for whoever asks it for http://any.host/..., it is that host.
+gzip | chunked | pointer | no_length | redirect | bomb (MiB of blanks, compressed)}}. It is a proxy, too: for whoever asks it for http://any.host/..., it is that host.
 """
-import email.utils, hashlib, http.server, json, os, ssl, sys, threading, time, urllib.parse
+import email.utils, gzip, hashlib, http.server, json, os, ssl, sys, threading, time, urllib.parse
 
 WORLD = sys.argv[1]
 COMMIT = "c0ffee" + "0" * 34
@@ -59,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         split = urllib.parse.urlsplit(self.path)
         line = {"server": self.server.kind, "method": self.command, "path": split.path, "query": split.query,
                 "range": self.headers.get("Range"), "auth": "Authorization" in self.headers, "status": status,
-                "agent": self.headers.get("User-Agent", ""), "asked": self.asked}
+                "agent": self.headers.get("User-Agent", ""), "accepted": self.headers.get("Accept-Encoding"), "asked": self.asked}
         with LOCK, open(os.path.join(WORLD, "requests.jsonl"), "a", encoding="utf-8") as f:
             f.write(json.dumps(line) + "\n")
 
@@ -70,6 +71,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         warned = {"X-HF-Warning": setup()["warning"]} if "warning" in setup() and self.path.startswith("/api/") else {}
         given = dict(headers, **warned)
+        if setup().get("gzip_api") and self.path.startswith("/api/") and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body)
+            given["Content-Encoding"] = "gzip"
         for name, value in given.items():
             self.send_header(name, value)
         if "Content-Length" not in given:
@@ -81,6 +85,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def fault(self, on):
         for i, rule in enumerate(setup().get("rules", [])):
             if rule["on"] != on or rule.get("path", "") not in urllib.parse.unquote(self.path):
+                continue
+            if rule.get("range", "") not in self.headers.get("Range", ""):
                 continue
             with LOCK:
                 # A later setup.json may get the inode of an earlier one.
@@ -104,6 +110,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "drop" in do:
             self.note(0)
             self.connection.shutdown(2)
+            return True
+        if "bomb" in do:
+            self.reply(200, gzip.compress(b" " * (do["bomb"] << 20)), {"Content-Encoding": "gzip", "Content-Type": "application/json"})
             return True
         if "status" in do:
             headers = {k: v.replace("{date}", email.utils.formatdate(time.time() + 1, usegmt=True)) for k, v in do.get("headers", {}).items()}

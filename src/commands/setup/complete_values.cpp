@@ -101,12 +101,22 @@ std::vector<std::string> iterations(const Context& context) {
     return names;
 }
 
-// Files and folders below the usual output folders, as the repository names them.
-std::vector<std::string> downloads(const std::filesystem::path& cwd) {
+// The output folder of the download that is being typed.
+std::filesystem::path output_folder(const std::vector<std::string>& line) {
+    constexpr std::string_view k_option = "--output-dir";
+    for (std::size_t i = line.size(); i-- > 0;) {
+        if (line[i] == k_option && i + 1 < line.size()) return line[i + 1];
+        if (line[i].starts_with(k_option) && line[i][k_option.size()] == '=')
+            return line[i].substr(k_option.size() + 1);
+    }
+    return ".profiles/hf";
+}
+
+// The files and folders there, as the repository names them.
+std::vector<std::string> downloads(const std::filesystem::path& root) {
     constexpr std::size_t k_most = 1000;
     std::vector<std::string> paths;
     std::error_code ignored;
-    const std::filesystem::path root = cwd / ".profiles" / "hf";
     for (std::filesystem::recursive_directory_iterator it(root, ignored), end; it != end && paths.size() < k_most;
          it.increment(ignored)) {
         const std::string name = it->path().filename().string();
@@ -136,6 +146,7 @@ void describe(cli::Args& args, Options& options) {
     args.about("Prints the values that a completion script offers, one a line.");
     args.example("gdnctl __complete target");
     args.positional(options.kind, k_kinds, {.name = "KIND", .help = "what is being completed"});
+    args.positional(options.line, {.name = "WORD", .help = "words of the command line so far, after `--`"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -154,7 +165,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "prompt" || options.kind == "preset" || options.kind == "document") {
         values = document_names(context, options.kind);
     }
-    if (options.kind == "download") values = downloads(context.cwd);
+    if (options.kind == "download") values = downloads(context.cwd / output_folder(options.line));
     for (const std::string& value : values) context.terminal.out(value + "\n");
     return ExitCode::ok;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/args.h"
 #include "platform/context.h"
@@ -10,6 +11,7 @@ namespace gdnctl::commands::complete_values {
 
 struct Options {
     std::string kind;
+    std::vector<std::string> line;  // the words before the cursor, and perhaps the one at it
 };
 
 void describe(cli::Args& args, Options& options);

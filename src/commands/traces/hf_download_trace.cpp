@@ -50,6 +50,17 @@ Outcome<hub::RepoTarget> target_of(const Options& options, const hub::HfPlaces& 
     return std::move(*parsed);
 }
 
+Outcome<hub::HfToken> token_of(const Options& options, const Context& context) {
+    if (int{options.token.has_value()} + int{options.token_file.has_value()} + int{options.no_token} > 1) {
+        return tl::unexpected(usage("only one of --token, --token-file and --no-token can be given"));
+    }
+    hub::TokenOptions given{options.token, std::nullopt, options.no_token};
+    if (options.token_file) given.token_file = context.cwd / *options.token_file;
+    auto found = hub::find_hf_token(context.env, given);
+    if (!found) return tl::unexpected(hub::failure_of(found.error()));
+    return std::move(*found);
+}
+
 Status check_token_way(const hub::HfPlaces& places, const hub::HfToken& token, bool insecure) {
     const auto url = hub::parse_url(places.endpoint);
     if (token.value.empty() || insecure || url->scheme == "https" || hub::is_loopback(*url)) return {};
@@ -109,11 +120,9 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
     if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
     if (const Status ok = check_download_options(options.download); !ok)
         return tl::unexpected(hub::failure_of(ok.error()));
-    hub::TokenOptions token{options.token, std::nullopt, options.no_token};
-    if (options.token_file) token.token_file = context.cwd / *options.token_file;
-    const auto found = hub::find_hf_token(context.env, token);
-    if (!found) return tl::unexpected(hub::failure_of(found.error()));
-    world.token = *found;
+    auto token = token_of(options, context);
+    if (!token) return tl::unexpected(std::move(token).error());
+    world.token = std::move(*token);
     const bool offline = options.offline || world.places.offline;
     if (!offline) {
         Status ready = check_token_way(world.places, world.token, options.download.insecure_http);

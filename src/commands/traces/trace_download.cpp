@@ -31,12 +31,13 @@ Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& repor
     for (hub::Wanted& file : report.files) {
         if (options.flat) file.local = file.path.substr(file.path.rfind('/') + 1);
         names.push_back(file.local);
-        const auto why = hub::why_unsafe(file.local);
+        std::optional<std::string_view> why = hub::why_unsafe(file.local);
+        if (!why && !hub::has_room_for_records(file.local)) why = "its name is longer than 246 bytes";
         if (!why) continue;
         return tl::unexpected(Failure{
             ErrorKind::local_io,
             fmt::format("{} cannot be written as '{}': {}", hub::shown(file.path), hub::shown(file.local), *why),
-            "leave out --flat, or leave the file out with --exclude",
+            options.flat ? "leave out --flat, or exclude the file with --exclude" : "exclude the file with --exclude",
             0,
             {}});
     }

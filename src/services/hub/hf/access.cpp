@@ -17,19 +17,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "~" and "$NAME" as a shell would read them.
-std::string expanded(const Env& env, std::string path) {
-    if (path == "~" || path.starts_with("~/")) path.replace(0, 1, env.get("HOME").value_or(""));
-    for (std::size_t at = path.find('$'); at != std::string::npos; at = path.find('$', at + 1)) {
-        const bool braced = at + 1 < path.size() && path[at + 1] == '{';
+// "~" and "$NAME" as a shell would read them. A value is not expanded again.
+std::string expanded(const Env& env, std::string_view path) {
+    std::string text;
+    if (path == "~" || path.starts_with("~/")) {
+        text = env.get("HOME").value_or("");
+        path.remove_prefix(1);
+    }
+    for (std::size_t at = path.find('$'); at != std::string_view::npos; at = path.find('$')) {
+        const bool braced = path.substr(at + 1).starts_with('{');
         const std::size_t from = at + (braced ? 2 : 1);
         std::size_t end = from;
         while (end < path.size() && (std::isalnum(static_cast<unsigned char>(path[end])) != 0 || path[end] == '_'))
             ++end;
-        const auto value = env.get(std::string_view(path).substr(from, end - from));
-        if (value) path.replace(at, end - at + (braced ? 1 : 0), *value);
+        const bool closed = !braced || path.substr(end).starts_with('}');
+        const auto value = closed ? env.get(path.substr(from, end - from)) : std::nullopt;
+        const std::size_t past = value ? end + (braced ? 1 : 0) : at + 1;
+        text += value ? std::string(path.substr(0, at)) + *value : std::string(path.substr(0, past));
+        path.remove_prefix(past);
     }
-    return path;
+    return text + std::string(path);
 }
 
 std::string value_of(const Env& env, std::string_view name) { return expanded(env, env.get(name).value_or("")); }

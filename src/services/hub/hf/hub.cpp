@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::size_t k_sha1_digits = 40;
 constexpr std::size_t k_most_others = 5000;
-constexpr std::size_t k_most_kept = 100'000;  // entries of a full listing; a larger one is not recorded
+constexpr std::size_t k_most_kept = 50'000;  // entries of a full listing; a larger one is not recorded
 constexpr std::size_t k_most_pages = 10'000;
-constexpr std::size_t k_longest_tree = std::size_t{64} << 20;
+constexpr std::size_t k_longest_tree = std::size_t{16} << 20;
 constexpr std::int64_t k_largest_file = 50'000'000'000;  // over plain HTTP
 constexpr int k_ok = 200;
 
@@ -221,7 +221,16 @@ Outcome<HfListing> HfRepo::list(const Selection& selection) {
     m_commit = std::move(*commit);
     HfListing listing;
     listing.commit = m_commit;
-    if (!take_known_tree(listing, selection) && m_wire != nullptr) {
+    const bool known = take_known_tree(listing, selection);
+    if (!known && m_wire == nullptr) {
+        return tl::unexpected(
+            Failure{ErrorKind::infrastructure,
+                    fmt::format("offline, and no listing of '{}' at {} is on this machine", m_target.id, m_commit),
+                    "run the command once without --offline",
+                    0,
+                    {}});
+    }
+    if (!known) {
         bool missing = false;
         const std::string& prefix = selection.prefix();
         auto read = read_pages(listing, selection, prefix, missing);

@@ -44,7 +44,7 @@ std::optional<std::vector<TreeFile>> HubCache::tree(std::string_view commit) con
     return parse_tree_file(**text);
 }
 
-std::vector<TreeFile> HubCache::snapshot(std::string_view commit) const {
+std::optional<std::vector<TreeFile>> HubCache::snapshot(std::string_view commit) const {
     std::vector<TreeFile> files;
     const fs::path root = m_folder / "snapshots" / commit;
     std::error_code error;
@@ -68,7 +68,7 @@ std::vector<TreeFile> HubCache::snapshot(std::string_view commit) const {
         }
         files.push_back(std::move(file));
     }
-    return files;
+    return files.empty() ? std::nullopt : std::optional(std::move(files));
 }
 
 }  // namespace gdnctl::hub

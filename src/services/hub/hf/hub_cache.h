@@ -22,8 +22,8 @@ public:
     std::optional<std::string> commit_of(std::string_view revision) const;
     // All files of a commit, by its kept listing. nullopt: none is kept.
     std::optional<std::vector<TreeFile>> tree(std::string_view commit) const;
-    // Those files of a commit that are here, by its snapshot folder.
-    std::vector<TreeFile> snapshot(std::string_view commit) const;
+    // Those files of a commit that are here, by its snapshot folder. nullopt: there are none.
+    std::optional<std::vector<TreeFile>> snapshot(std::string_view commit) const;
 
 private:
     std::filesystem::path m_folder;

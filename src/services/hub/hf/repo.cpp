@@ -139,6 +139,7 @@ std::optional<std::vector<std::string>> segments_of(const Url& url, std::string_
         while (below.ends_with('/')) below.remove_suffix(1);
         if (!path.starts_with(below)) return std::nullopt;
         path.remove_prefix(below.size());
+        if (!path.empty() && !path.starts_with('/')) return std::nullopt;
     } else if (url.host != "huggingface.co" && url.host != "hf.co") {
         return std::nullopt;
     }

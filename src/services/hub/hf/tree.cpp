@@ -95,7 +95,9 @@ Result<std::vector<TreeFile>> parse_tree_page(std::string_view json) {
 
 std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>& files) {
     // By hand: an ordered Json looks through all its keys for each new one.
+    constexpr std::size_t k_usual_entry = 128;
     std::string text = "{\n \"format_version\": 1,\n \"files\": {";
+    text.reserve(files.size() * k_usual_entry);
     bool first = true;
     for (const auto& [path, file] : files) {
         if (file.bad_xet_hash || !text::is_valid_utf8(path)) return std::nullopt;
@@ -112,32 +114,49 @@ std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>&
     return text;
 }
 
+namespace {
+
+std::optional<TreeFile> record_of(std::string path, const nlohmann::json& entry) {
+    const auto blob = string_at(entry, "blob_id");
+    const auto size = size_at(entry, "size");
+    if (!blob || !is_hex(*blob, k_sha1_digits) || !size) return std::nullopt;
+    TreeFile file;
+    file.path = std::move(path);
+    file.blob_id = *blob;
+    file.size = *size;
+    if (const auto sha256 = string_at(entry, "lfs_sha256")) {
+        const auto content = size_at(entry, "lfs_size");
+        if (!is_hex(*sha256, k_sha256_digits) || !content) return std::nullopt;
+        file.lfs_sha256 = *sha256;
+        file.lfs_size = *content;
+        file.size = *content;
+    }
+    file.xet_hash = string_at(entry, "xet_hash");
+    return file;
+}
+
+}  // namespace
+
 std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json) {
-    const auto tree = nlohmann::json::parse(json, nullptr, false);  // sorted keys: quick to fill
-    if (!tree.is_object()) return std::nullopt;
+    std::vector<TreeFile> files;
+    bool sound = true;
+    std::string section, path;
+    // A record may have a hundred thousand entries: each is taken when it is whole, and not kept as JSON.
+    const auto take = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+        using Event = nlohmann::json::parse_event_t;
+        if (event == Event::key && depth == 1) section = value.get<std::string>();
+        if (event == Event::key && depth == 2) path = value.get<std::string>();
+        if (section != "files" || depth != 2 || event == Event::key || event == Event::object_start) return true;
+        auto file = event == Event::object_end ? record_of(path, value) : std::nullopt;
+        sound = sound && file;
+        if (file) files.push_back(std::move(*file));
+        return false;
+    };
+    const auto tree = nlohmann::json::parse(json, take, false);
+    if (!sound || !tree.is_object()) return std::nullopt;
     const auto version = tree.find("format_version");
     const auto entries = tree.find("files");
     if (version == tree.end() || *version != 1 || entries == tree.end() || !entries->is_object()) return std::nullopt;
-    std::vector<TreeFile> files;
-    for (const auto& [path, entry] : entries->items()) {
-        if (!entry.is_object()) return std::nullopt;
-        const auto blob = string_at(entry, "blob_id");
-        const auto size = size_at(entry, "size");
-        if (!blob || !is_hex(*blob, k_sha1_digits) || !size) return std::nullopt;
-        TreeFile file;
-        file.path = path;
-        file.blob_id = *blob;
-        file.size = *size;
-        if (const auto sha256 = string_at(entry, "lfs_sha256")) {
-            const auto content = size_at(entry, "lfs_size");
-            if (!is_hex(*sha256, k_sha256_digits) || !content) return std::nullopt;
-            file.lfs_sha256 = *sha256;
-            file.lfs_size = *content;
-            file.size = *content;
-        }
-        file.xet_hash = string_at(entry, "xet_hash");
-        files.push_back(std::move(file));
-    }
     return files;
 }
 

@@ -108,7 +108,7 @@ Outcome<bool> Downloader::is_there(const Wanted& file) {
 
 Outcome<bool> Downloader::copy_blob(const Wanted& file) {
     if (file.blob.empty()) return false;
-    const UniqueFd source(::open(file.blob.c_str(), O_RDONLY | O_CLOEXEC));
+    const UniqueFd source(::open(file.blob.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // of a pipe, too
     if (!source.valid()) return false;
     auto same = has_content(file, source);
     if (!same || !*same || m_options.dry_run) return same;

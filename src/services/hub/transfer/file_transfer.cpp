@@ -77,7 +77,6 @@ void FileTransfer::poll() {
 void FileTransfer::try_lock() {
     const Clock::Monotonic now = m_wire.clock().monotonic();
     if (::flock(m_lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        m_waited = true;
         m_next_look = now + k_lock_poll;
         if (now - m_said >= k_lock_word) {
             m_said = now;
@@ -85,11 +84,10 @@ void FileTransfer::try_lock() {
         }
         return;
     }
-    if (m_waited) {  // the other one may have done it
-        FileResult found = m_owner.look_at(m_file);
-        if (found.status == FileStatus::failed) return fail(*found.failure);
-        if (found.status != FileStatus::skipped) return finish(found.status);
-    }
+    // Another process may have fetched it since we looked.
+    FileResult found = m_owner.look_at(m_file);
+    if (found.failure) return fail(*std::move(found.failure));
+    if (found.status != FileStatus::skipped) return finish(found.status);
     open_part();
 }
 
@@ -178,8 +176,7 @@ bool FileTransfer::on_body(std::string_view bytes) {
     m_offset += static_cast<std::int64_t>(bytes.size());
     if (m_offset > m_most) {  // progress: failures before it no longer count
         m_most = m_offset;
-        m_tries.retries = 0;
-        m_tries.since.reset();
+        m_tries.progress(m_wire.clock());
     }
     return true;
 }

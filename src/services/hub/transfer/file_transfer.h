@@ -60,7 +60,6 @@ private:
     FileResult& m_result;
     State m_state = State::locking;
     Clock::Monotonic m_begun, m_next_look, m_said;
-    bool m_waited = false;
     const int m_connections;
     UniqueFd m_lock;
     PartFile m_part;

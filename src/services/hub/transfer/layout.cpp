@@ -53,6 +53,12 @@ std::vector<unsigned char> bytes_of(std::string_view hex) {
 
 }  // namespace
 
+bool has_room_for_records(std::string_view local) {
+    constexpr std::size_t k_longest_name = 255;
+    const std::string_view name = local.substr(local.rfind('/') + 1);
+    return name.size() + std::string_view(".metadata").size() <= k_longest_name;
+}
+
 std::string metadata_path(std::string_view local) { return record(local, ".metadata"); }
 std::string lock_path(std::string_view local) { return record(local, ".lock"); }
 std::string tree_path(std::string_view commit) { return fmt::format("{}/trees/{}.json", k_records, commit); }

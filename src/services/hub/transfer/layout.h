@@ -13,6 +13,8 @@ namespace gdnctl::hub {
 
 inline constexpr std::string_view k_records = ".cache/huggingface";
 
+// Whether a file's name leaves room for those of its records.
+bool has_room_for_records(std::string_view local);
 std::string metadata_path(std::string_view local);
 std::string lock_path(std::string_view local);
 std::string tree_path(std::string_view commit);

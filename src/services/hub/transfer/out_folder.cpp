@@ -1,5 +1,6 @@
 #include "services/hub/transfer/out_folder.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -126,7 +127,10 @@ Outcome<std::optional<std::string>> OutFolder::read(std::string_view relative, s
 }
 
 Outcome<void> OutFolder::replace(std::string_view relative, std::string_view bytes) {
-    const std::string temporary = fmt::format("{}.{}.tmp", relative, ::getpid());
+    constexpr std::size_t k_name_room = 200;  // of 255, so that the rest fits too
+    const std::size_t name_at = relative.rfind('/') + 1;
+    const std::string_view start = relative.substr(0, std::min(relative.size(), name_at + k_name_room));
+    const std::string temporary = fmt::format("{}.{}.tmp", start, ::getpid());
     remove(temporary);
     {
         auto fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL);

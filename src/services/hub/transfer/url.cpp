@@ -112,12 +112,13 @@ std::string without_queries(std::string_view text) {
         const std::size_t at = std::min(text.find("http://"), text.find("https://"));
         if (at == std::string_view::npos) break;
         const std::size_t end = std::min(text.size(), text.find_first_of(" \t\r\n\"'<>`", at));
-        const std::string_view url = text.substr(at, end - at);
+        std::string_view url = text.substr(at, end - at);
+        while (url.ends_with(':') || url.ends_with(',')) url.remove_suffix(1);  // of the sentence around it
         const std::size_t query = url.find('?');
         kept += text.substr(0, at);
         kept += url.substr(0, query);
         if (query != std::string_view::npos) kept += "?...";
-        text.remove_prefix(end);
+        text.remove_prefix(at + url.size());
     }
     kept += text;
     return kept;

@@ -80,13 +80,19 @@ Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& lo
     return hop;
 }
 
+// The retries begin anew, but not the time: a server that dies after each byte would never be given up.
+void Tries::progress(Clock& clock) {
+    if (since) earlier += std::chrono::duration_cast<milliseconds>(clock.monotonic() - *since);
+    since.reset();
+    retries = 0;
+}
+
 HttpRequest Wire::request_for(const Hop& hop, std::string method, HttpHeaders headers) const {
     HttpRequest request;
     request.method = std::move(method);
     request.url = hop.url.text();
     request.headers = m_realm.headers;
     request.headers.insert(request.headers.end(), headers.begin(), headers.end());
-    request.headers.emplace_back("Accept-Encoding", "identity");  // what is compressed stays so
     const bool with_token = hop.with_token && !m_realm.authorization.empty();
     if (with_token) request.secret_headers.emplace_back("Authorization", m_realm.authorization);
     request.connect_timeout = m_policy.connect_timeout;
@@ -113,7 +119,7 @@ tl::expected<milliseconds, std::string> Wire::wait_before_retry(Tries& tries, in
     if (headers != nullptr) {
         if (const auto asked = asked_wait(*headers, m_clock.wall())) wait = std::max(wait, *asked);
     }
-    const auto left = m_policy.max_time - std::chrono::duration_cast<milliseconds>(now - *tries.since);
+    const auto left = m_policy.max_time - tries.earlier - std::chrono::duration_cast<milliseconds>(now - *tries.since);
     if (wait > left) {
         return tl::unexpected(
             fmt::format("the next try would be in {}, later than --retry-max-time allows", format_duration(wait)));
@@ -132,6 +138,7 @@ Outcome<WireAnswer> Wire::exchange(const Hop& hop, const Question& question, Htt
     HttpRequest request = request_for(hop, question.method, question.headers);
     request.body = question.body;
     request.total_timeout = k_api_time;
+    request.decoded = question.method != "HEAD";  // a listing is long and has few words
     if (const Status started = m_pool.start(std::move(request), collector); !started) {
         return tl::unexpected(failure_of(started.error()));
     }

@@ -41,16 +41,18 @@ Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& lo
 
 struct RetryPolicy {
     int retries = 5;
-    std::chrono::milliseconds max_time{900'000};  // of all waiting for one thing
+    std::chrono::milliseconds max_time{900'000};  // of all time without progress, for one thing
     std::chrono::milliseconds connect_timeout{10'000};
     std::chrono::milliseconds stall_timeout{30'000};
 };
 
-// How often one thing was tried, and since when.
+// How often one thing was tried again, and for how long.
 struct Tries {
-    int retries = 0;  // since bytes last came
-    int attempts = 0;
-    std::optional<Clock::Monotonic> since;
+    int retries = 0;                        // since bytes last came
+    std::optional<Clock::Monotonic> since;  // of the first failure after that
+    std::chrono::milliseconds earlier{0};   // spent before that
+
+    void progress(Clock& clock);
 };
 
 struct WireAnswer {

@@ -21,6 +21,7 @@ constexpr int k_artifacts_a_page = 100;
 constexpr int k_urls_a_page = 5000;
 constexpr std::size_t k_md5_digits = 32;
 constexpr std::size_t k_most_places = 5;
+constexpr int k_deepest_config = 100;
 constexpr std::string_view k_committed = "COMMITTED";
 
 constexpr std::string_view k_run_artifacts =
@@ -123,18 +124,19 @@ std::string hex_of_base64(std::string_view text) {
     return hex;
 }
 
-void collect_places(const Json& value, const std::string& at, std::vector<std::string>& places) {
-    if (value.is_object()) {
+void collect_places(const Json& value, const std::string& at, std::vector<std::string>& places, int depth = 0) {
+    if (value.is_object() && depth < k_deepest_config) {
         for (const auto& [key, inner] : value.items()) {
             // Each entry of a configuration may be wrapped in {"value": ...}.
-            collect_places(inner, key == "value" ? at : at.empty() ? key : at + "." + key, places);
+            collect_places(inner, key == "value" ? at : at.empty() ? key : at + "." + key, places, depth + 1);
         }
         return;
     }
-    const bool about = at.ends_with("log_dir") || at.find("profiler") != std::string::npos;
-    if (!about || !value.is_string() || places.size() >= k_most_places) return;
+    if (!value.is_string() || places.size() >= k_most_places) return;
     const auto text = value.get<std::string>();
-    if (text.find('/') != std::string::npos) places.push_back(fmt::format("{}: {}", at, hub::shown(text)));
+    const bool is_path = text.find('/') != std::string::npos;
+    const bool about = at.ends_with("log_dir") ? !text.empty() : is_path && at.find("profiler") != std::string::npos;
+    if (about) places.push_back(fmt::format("{}: {}", at, hub::shown(text)));
 }
 
 bool is_profile(const Artifact& artifact) { return artifact.type == k_profile_type && artifact.state == k_committed; }

@@ -117,9 +117,10 @@ Outcome<Artifact> RunArtifacts::of_run(const std::optional<std::string>& alias) 
     if (chosen) return std::move(*chosen);
     Failure failure = hub::failure_of(chosen.error());
     if (failure.kind != ErrorKind::nothing_done) return tl::unexpected(std::move(failure));
-    failure.hint = "newer levanter writes profiles to a bucket and leaves no artifact";
+    failure.hint = "newer versions of levanter write profiles to a bucket and log no artifact";
     if (const auto body = ask(config_question(m_path))) {
-        for (const std::string& place : parse_profile_places(*body)) failure.hint += "\n  its config has " + place;
+        const auto places = parse_profile_places(*body);
+        if (!places.empty()) failure.message += fmt::format("; its config has {}", fmt::join(places, ", "));
     }
     return tl::unexpected(std::move(failure));
 }

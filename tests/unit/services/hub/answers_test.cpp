@@ -52,7 +52,14 @@ TEST_CASE("tree: the record of a full listing, byte for byte") {
     const auto read = parse_tree_file(*text);
     REQUIRE(read);
     CHECK(read->size() == 2);
-    CHECK_FALSE(parse_tree_file(R"({"format_version":2,"files":{}})"));
+    for (const char* bad :
+         {R"({"format_version":2,"files":{}})", R"({"format_version":1,"files":[]})",
+          R"({"format_version":1,"files":{"a":1}})", R"({"format_version":1,"files":{"a":[]}})",
+          R"({"format_version":1,"files":{"a":{"size":1}}})", R"({"files":{}})", R"({"format_version":1)"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(parse_tree_file(bad));
+    }
+    CHECK(parse_tree_file(R"({"files":{},"format_version":1,"more":{"a":{"b":1}}})")->empty());
     files["z"].bad_xet_hash = true;
     CHECK_FALSE(tree_file_text(files));
     CHECK(tree_file_text({}) == "{\n \"format_version\": 1,\n \"files\": {}\n}");

@@ -115,6 +115,8 @@ TEST_CASE("layout: names and records as the official client has them") {
     CHECK(part_path("a/b/profile.json", "E", ".1") ==
           ".cache/huggingface/download/a/b/d3AEddYxCKLStU_XBd8tue8dHZ0=.E.1.gdnctl.part");
     CHECK(sidecar_path("x.gdnctl.part") == "x.gdnctl.json");
+    CHECK(has_room_for_records("a/" + std::string(246, 'x')));
+    CHECK_FALSE(has_room_for_records(std::string(247, 'x')));
     CHECK(python_time(1712656091.123) == "1712656091.123");
     CHECK(python_time(1.7e9) == "1700000000.0");
     CHECK(metadata_text({"c", "e", 1712656091.5}) == "c\ne\n1712656091.5\n");
@@ -139,6 +141,7 @@ TEST_CASE("url: parts, encoding, and what may be shown") {
     CHECK(percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
     CHECK(percent_decode("%41%2f") == "A/");
     CHECK(without_queries("see https://h/p?sig=1&x=2 and http://g?y") == "see https://h/p?... and http://g?...");
+    CHECK(without_queries("https://h/p?sig=1: refused, https://h, no") == "https://h/p?...: refused, https://h, no");
 }
 
 TEST_CASE("selection: newest sessions by time and by steps") {

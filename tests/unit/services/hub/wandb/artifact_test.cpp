@@ -97,6 +97,11 @@ TEST_CASE("wandb artifacts: where a configuration says that profiles are") {
     CHECK(places == std::vector<std::string>{"trainer.log_dir: gs://b/logs", "trainer.profiler.path: gs://b/x"});
     CHECK(parse_profile_places("nonsense").empty());
     CHECK(parse_profile_places(R"({"data":{"project":{"run":{"config":null}}}})").empty());
+    // No depth of it is too much.
+    std::string deep;
+    for (int i = 0; i < 200'000; ++i) deep += R"({\"value\":)";
+    deep += "1" + std::string(200'000, '}');
+    CHECK(parse_profile_places(R"({"data":{"project":{"run":{"config":")" + deep + R"("}}}})").empty());
 }
 
 }  // namespace gdnctl::wandb
