@@ -1,9 +1,11 @@
-"""downloads.py GDNCTL [ROUNDS]: hf-download-trace beside `hf download` and curl, from a fake Hub with nginx as its CDN.
+"""downloads.py GDNCTL [ROUNDS [FOLDER]]: hf-download-trace beside `hf download` and curl, from a fake Hub with nginx as its CDN.
 
 nginx also answers for the addresses of files, so that no subject waits for the fake's Python but for the listing. Every round runs each subject once, in turn, so that what else the machine does hits all of them; printed are medians over the
 rounds (5) and medians of the ratios within a round. All subjects make the same requests: an address from the Hub, then the
 file from the CDN. `hf` is left out where tests/conformance/hub.sh has not installed it, nginx where it is missing (the
-fake Hub then serves the files, which costs every subject the same).
+fake Hub then serves the files, which costs every subject the same). Everything lies in FOLDER (build/bench); in /dev/shm no
+disk is measured. What a round has written stays until all rounds are over, unless it is large: ext4 looks at every inode
+that was deleted lately when it creates a file.
 """
 import hashlib
 import json
@@ -153,20 +155,24 @@ def curl(world, names, out):
     return ["curl", "-q", "-sSfL", "-Z", "--parallel-max", "8", "-K", config]
 
 
-def compare(title, world, subjects, reference):
+def compare(title, world, subjects, reference, keep=False):
     """subjects: {name: a function of the output folder that gives the command}."""
     print(title)
     seconds = {name: [] for name in subjects}
+    kept = tempfile.mkdtemp(dir=world.folder)
     for turn in range(ROUNDS + 1):  # the first warms the caches up, of files too
         for name, words in subjects.items():
-            with tempfile.TemporaryDirectory(dir=world.folder) as home:
-                out = home + "/out"
-                taken = run(words(out), environment(world, home))
-                with_files = sum(len([f for f in files if not f.startswith(".gdnctl")]) for at, _, files in os.walk(out) if "/.cache" not in at)
-                if with_files != len(os.listdir(world.repo)):
-                    sys.exit(f"{name} has {with_files} files")
+            home = tempfile.mkdtemp(dir=kept)
+            out = home + "/out"
+            taken = run(words(out), environment(world, home))
+            with_files = sum(len([f for f in files if not f.startswith(".gdnctl")]) for at, _, files in os.walk(out) if "/.cache" not in at)
+            if with_files != len(os.listdir(world.repo)):
+                sys.exit(f"{name} has {with_files} files")
             if turn:
                 seconds[name].append(taken)
+            if not keep:
+                shutil.rmtree(home)
+    shutil.rmtree(kept)
     for name in subjects:
         ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[reference]))
         print(f"  {name:<22} median {statistics.median(seconds[name]):7.3f} s  x {ratio:5.2f} of {reference}  min {min(seconds[name]):7.3f} s")
@@ -177,7 +183,7 @@ def small(world):
     names = [f"{i:03}.trace.json.gz" for i in range(200)]
     world.files({name: 100_000 for name in names})
     subjects = {"gdnctl": ours, **official(), "curl -Z, 8 at a time": lambda out: curl(world, names, out)}
-    compare("200 files of 100 KB", world, subjects, "hf 2.4.0" if "hf 2.4.0" in subjects else "gdnctl")
+    compare("200 files of 100 KB", world, subjects, "hf 2.4.0" if "hf 2.4.0" in subjects else "gdnctl", keep=True)
 
 
 def large(world):
@@ -263,7 +269,7 @@ def first_request(world):
 def main():
     if re.search(rb"__asan_init", open(GDNCTL, "rb").read()):
         sys.exit("a build with AddressSanitizer says nothing about time")
-    at = os.path.join(ROOT, "build/bench")
+    at = sys.argv[3] if len(sys.argv) > 3 else os.path.join(ROOT, "build/bench")
     os.makedirs(at, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=at) as folder:
         world = World(folder)

@@ -56,6 +56,9 @@ test_other_ways_to_name_it() {
   [ -s "out/$S/host.xplane.pb" ] || fail 'no xplane'
   expect 6 fetch --alias nope && err_has 'v0'
   expect 6 fetch --artifact nope:v3
+  for bad in '' :v1 run-r1-profiler: a/b:v1; do expect 2 fetch --artifact "$bad"; done
+  expect 2 fetch --artifact run-r1-profiler:v0 --alias v1
+  err_has 'already names an alias'
   for bad in r1 e/p e/p/ a/b/c/d https://wandb.ai/e/p '' e/p/..; do expect 2 "$GDNCTL" wandb-download-trace "$bad"; done
 }
 test_pages() {

@@ -155,6 +155,7 @@ bool FileTransfer::on_head(int status, const HttpHeaders& headers) {
 }
 
 bool FileTransfer::on_body(std::string_view bytes) {
+    if (m_local) return false;
     if (!delivers(m_status)) {
         m_error_body += bytes.substr(0, k_error_body - std::min(k_error_body, m_error_body.size()));
         return m_error_body.size() < k_error_body;
@@ -165,7 +166,7 @@ bool FileTransfer::on_body(std::string_view bytes) {
         return false;
     }
     m_result.bytes_transferred += static_cast<std::int64_t>(bytes.size());
-    if (auto written = m_part.write(bytes, m_offset); !written) {
+    if (auto written = m_writer.add(bytes, m_offset); !written) {
         m_local = std::move(written).error();
         return false;
     }
@@ -182,7 +183,7 @@ bool FileTransfer::on_body(std::string_view bytes) {
 }
 
 void FileTransfer::on_end(const HttpEnd& end) {
-    if (m_local) return fail(*m_local);
+    if (!flush()) return fail(*m_local);
     if (m_too_long) return mismatch(fmt::format("the server sent more than the {} bytes that it has", m_file.size));
     if (m_bad_range) return refused_range();
     if (end.error) {
@@ -257,6 +258,7 @@ void FileTransfer::body_ended() {
 }
 
 void FileTransfer::verify() {
+    if (!flush()) return fail(*m_local);
     if (auto cut = m_part.cut(m_file.size); !cut) return fail(std::move(cut).error());
     if (m_owner.m_options.verify && m_file.digest.kind != Digest::Kind::none) {
         const auto hex = m_digester->hex();
@@ -301,7 +303,8 @@ void FileTransfer::finish(FileStatus status) {
 }
 
 void FileTransfer::fail(Failure failure) {
-    if (!m_tails.empty()) note_parts();
+    m_tails.flush();
+    if (flush() && !m_tails.empty()) note_parts();
     m_tails.cancel();
     const bool stopped = kind_word(failure.kind) == "interrupted";
     m_result.failure = std::move(failure);

@@ -36,6 +36,7 @@ private:
     void try_lock();
     void open_part();
     Outcome<void> resume_part();
+    bool flush();
     void note_parts();
     void look_at_tails();
     void start_tails();
@@ -63,6 +64,7 @@ private:
     const int m_connections;
     UniqueFd m_lock;
     PartFile m_part;
+    BlockWriter m_writer{m_part};
     TailRanges m_tails{m_wire, m_part};
     std::int64_t m_offset = 0;  // bytes of the file that have come and are hashed
     std::int64_t m_end = 0;     // what is asked for goes up to here, where the tails begin

@@ -43,8 +43,15 @@ Outcome<void> FileTransfer::resume_part() {
     return {};
 }
 
+// False: m_local says why not. What was hashed and is not on disk must never be published.
+bool FileTransfer::flush() {
+    if (auto written = m_writer.flush(); !written && !m_local) m_local = std::move(written).error();
+    return !m_local;
+}
+
 // For whoever finds the partial file, which is us after a kill.
 void FileTransfer::note_parts() {
+    if (!flush()) return;  // a note must not claim what is not on disk
     std::vector<Span> spans = m_tails.spans();
     spans.insert(spans.begin(), {0, std::min(m_offset, m_end), m_end});
     m_part.note(spans);

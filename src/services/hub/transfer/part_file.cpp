@@ -20,6 +20,7 @@ namespace gdnctl::hub {
 namespace {
 
 constexpr std::int64_t k_worth_a_note = std::int64_t{1} << 20;
+constexpr std::size_t k_block = std::size_t{256} << 10;
 constexpr std::size_t k_longest_note = std::size_t{64} << 10;
 
 }  // namespace
@@ -92,21 +93,32 @@ Outcome<void> PartFile::cut(std::int64_t size) {
     return tl::unexpected(local_failure("write", m_folder.whole(m_file.local), errno));
 }
 
-void PartFile::note(const std::vector<Span>& spans) const {
+void PartFile::note(const std::vector<Span>& spans) {
     if (m_file.size < k_worth_a_note) return;
     Json note;
-    note["commit"] = m_commit;
-    note["path"] = m_file.path;
-    note["hash"] = m_file.digest.hex;
-    note["size"] = m_file.size;
-    note["pid"] = ::getpid();
     if (spans.size() > 1) {
         Json list = Json::array();
         for (const Span& span : spans) list.push_back(Json::array({span.begin, span.at, span.end}));
         note["spans"] = std::move(list);
     }
-    auto written = m_folder.replace(sidecar_path(m_path), to_text(note) + "\n");
-    if (!written) log::debug("{}", written.error().message);
+    note["commit"] = m_commit;
+    note["path"] = m_file.path;
+    note["hash"] = m_file.digest.hex;
+    note["size"] = m_file.size;
+    note["pid"] = ::getpid();
+    std::string text = to_text(note) + "\n";
+    // What changes lies in the first page, which a kill cannot tear: a new file each time would cost more than the
+    // bytes it is about.
+    if (text.size() < m_note_size) text.insert(text.size() - 1, m_note_size - text.size(), ' ');
+    if (m_note.valid() && ::pwrite(m_note.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
+        m_note_size = text.size();
+        return;
+    }
+    m_note.reset();
+    auto written = m_folder.replace(sidecar_path(m_path), text);
+    if (!written) return log::debug("{}", written.error().message);
+    m_note_size = text.size();
+    if (auto fd = m_folder.open_file(sidecar_path(m_path), O_WRONLY)) m_note = std::move(*fd);
 }
 
 void PartFile::close() {
@@ -114,11 +126,26 @@ void PartFile::close() {
     const bool empty = m_fd.valid() && ::fstat(m_fd.get(), &facts) == 0 && facts.st_size == 0;
     if (empty || (m_fd.valid() && !m_is_shared)) remove();
     m_fd.reset();
+    m_note.reset();
 }
 
 void PartFile::remove() {
+    m_note.reset();
+    m_note_size = 0;
     m_folder.remove(m_path);
     m_folder.remove(sidecar_path(m_path));
+}
+
+Outcome<void> BlockWriter::add(std::string_view bytes, std::int64_t at) {
+    if (m_bytes.empty()) m_at = at;
+    m_bytes += bytes;
+    return m_bytes.size() < k_block ? Outcome<void>() : flush();
+}
+
+Outcome<void> BlockWriter::flush() {
+    auto written = m_file.write(m_bytes, m_at);
+    m_bytes.clear();
+    return written;
 }
 
 }  // namespace gdnctl::hub

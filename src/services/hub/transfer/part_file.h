@@ -35,7 +35,7 @@ public:
     Outcome<void> write(std::string_view bytes, std::int64_t at);
     Outcome<void> cut(std::int64_t size);
     // Says what the file is. `spans`: which parts of it have come, where it has several; otherwise its length says it.
-    void note(const std::vector<Span>& spans) const;
+    void note(const std::vector<Span>& spans);
     // Lets go of it. A file that nobody can go on from is removed.
     void close();
     void remove();
@@ -48,8 +48,27 @@ private:
     const Wanted& m_file;
     const std::string m_commit;
     std::string m_path;
-    UniqueFd m_fd;
+    UniqueFd m_fd, m_note;
+    std::size_t m_note_size = 0;
     bool m_is_shared = true;  // the next run may continue it
+};
+
+// Bytes that come one after the other, written in blocks: libcurl gives 16 KB at a time, and a call of the system for
+// each takes longer than their hash.
+class BlockWriter {
+public:
+    explicit BlockWriter(PartFile& file) : m_file(file) {}
+
+    // `at`: where the first of them goes, behind those that came before.
+    Outcome<void> add(std::string_view bytes, std::int64_t at);
+    Outcome<void> flush();
+    void discard() { m_bytes.clear(); }
+    std::int64_t held() const { return static_cast<std::int64_t>(m_bytes.size()); }
+
+private:
+    PartFile& m_file;
+    std::string m_bytes;
+    std::int64_t m_at = 0;
 };
 
 }  // namespace gdnctl::hub

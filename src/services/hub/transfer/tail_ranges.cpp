@@ -54,8 +54,15 @@ void TailRanges::start(const Hop& hop, std::int64_t size) {
     }
 }
 
+void TailRanges::flush() {
+    for (const auto& part : m_parts) (void)part->flush();
+}
+
 void TailRanges::drop() {
-    for (auto& part : m_parts) m_dropped.push_back(std::move(part));
+    for (auto& part : m_parts) {
+        part->writer.discard();
+        m_dropped.push_back(std::move(part));
+    }
     m_parts.clear();
 }
 
@@ -87,18 +94,34 @@ bool TailRanges::Part::on_head(int status, const HttpHeaders& headers) {
 bool TailRanges::Part::on_body(std::string_view bytes) {
     const auto& kept = owner.m_parts;
     const bool wanted = std::any_of(kept.begin(), kept.end(), [this](const auto& part) { return part.get() == this; });
-    if (!wanted || static_cast<std::int64_t>(bytes.size()) > span.end - span.at) return false;
-    if (auto written = owner.m_part.write(bytes, span.at); !written) {
+    const std::int64_t at = span.at + writer.held();
+    const auto count = static_cast<std::int64_t>(bytes.size());
+    if (!wanted || count > span.end - at) return false;
+    auto written = writer.add(bytes, at);
+    if (written && at + count == span.end) written = writer.flush();
+    return took(at + count, std::move(written));
+}
+
+// What is no longer held is on disk, up to `end`. False: it is not.
+bool TailRanges::Part::took(std::int64_t end, Outcome<void> written) {
+    if (!written) {
         owner.m_failure = std::move(written).error();
         return false;
     }
-    span.at += static_cast<std::int64_t>(bytes.size());
-    owner.m_arrived += static_cast<std::int64_t>(bytes.size());
+    const std::int64_t on_disk = end - writer.held();
+    owner.m_arrived += on_disk - span.at;
+    span.at = on_disk;
     return true;
+}
+
+bool TailRanges::Part::flush() {
+    const std::int64_t end = span.at + writer.held();
+    return took(end, writer.flush());
 }
 
 void TailRanges::Part::on_end(const HttpEnd& end) {
     active = false;
+    (void)flush();
     if (!span.whole())
         log::debug("a part of a file stops at byte {}{}", span.at, end.error ? ": " + end.error->text() : "");
 }

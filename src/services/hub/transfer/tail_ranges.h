@@ -32,6 +32,8 @@ public:
     // Asks `hop`, the address that serves the first part, for each part that is not whole and was not asked for yet.
     // Not from a receiver's calls, as cancel().
     void start(const Hop& hop, std::int64_t size);
+    // What has come goes to the disk.
+    void flush();
     // No more is taken from any of them.
     void drop();
     void cancel();
@@ -51,13 +53,17 @@ public:
 
 private:
     struct Part final : HttpReceiver {
-        Part(TailRanges& its_owner, const Span& its_span) : owner(its_owner), span(its_span) {}
+        Part(TailRanges& its_owner, const Span& its_span)
+            : owner(its_owner), span(its_span), writer(its_owner.m_part) {}
         bool on_head(int status, const HttpHeaders& headers) override;
         bool on_body(std::string_view bytes) override;
         void on_end(const HttpEnd& end) override;
+        bool flush();
+        bool took(std::int64_t end, Outcome<void> written);
 
         TailRanges& owner;
-        Span span;
+        Span span;  // of what is on disk
+        BlockWriter writer;
         bool asked = false, active = false;
     };
 

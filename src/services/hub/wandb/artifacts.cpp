@@ -127,6 +127,18 @@ Outcome<Artifact> RunArtifacts::of_run(const std::optional<std::string>& alias) 
 
 Outcome<Artifact> RunArtifacts::find(const std::optional<std::string>& name, const std::optional<std::string>& alias) {
     if (!name) return of_run(alias);
+    const std::size_t colon = name->find(':');
+    if (colon == 0 || name->empty() || colon == name->size() - 1 || name->find('/') != std::string::npos) {
+        return tl::unexpected(Failure{ErrorKind::usage,
+                                      fmt::format("'{}' is not the name of an artifact", hub::shown(*name)),
+                                      "give --artifact NAME or NAME:ALIAS, for instance run-RUN-profiler:v0",
+                                      0,
+                                      {}});
+    }
+    if (colon != std::string::npos && alias) {
+        return tl::unexpected(
+            Failure{ErrorKind::usage, "--artifact already names an alias", "leave out --alias", 0, {}});
+    }
     const std::string full = name->find(':') != std::string::npos ? *name : *name + ":" + alias.value_or("latest");
     auto body = ask(artifact_question(m_path, full));
     if (!body) return tl::unexpected(std::move(body).error());
