@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,8 @@ namespace gdnctl::cli {
 
 namespace {
 
+constexpr std::string_view k_folder = "docs/reference/";  // where the page lies
+
 // Headings become anchors this way on the usual hosts.
 std::string anchor(std::string_view heading) {
     std::string id = text::to_lower(heading);
@@ -19,11 +22,10 @@ std::string anchor(std::string_view heading) {
     return id;
 }
 
-// Inside a table cell.
-std::string cell(std::string_view text) {
+// On one line, and no tag.
+std::string plain(std::string_view text) {
     std::string out;
     for (const char c : text) {
-        if (c == '|') out += '\\';
         if (c == '<') {
             out += "&lt;";
         } else {
@@ -33,46 +35,50 @@ std::string cell(std::string_view text) {
     return out;
 }
 
-std::string row(std::string_view code, std::string_view text) {
-    return fmt::format("| `{}` | {} |\n", code, cell(text));
+std::string item(std::string_view code, std::string_view text) {
+    return fmt::format("- `{}`: {}\n", code, plain(text));
 }
 
-std::string option_table(const Args& args, std::string_view group) {
-    std::string out = "| option | meaning |\n|---|---|\n";
+std::string option_list(const Args& args, std::string_view group) {
+    std::string out;
     for (const OptionDef& option : args.options()) {
         if (option.group != group) continue;
-        std::string text = cell(option_text(option));
+        out += item(option_label(option), option_text(option));
         for (std::size_t i = 0; i < option.choices.size(); ++i) {
             if (i >= option.choice_help.size() || option.choice_help[i].empty()) continue;
-            text += fmt::format("<br>`{}`: {}", cell(option.choices[i]), cell(option.choice_help[i]));
+            out += "  " + item(option.choices[i], option.choice_help[i]);
         }
-        out += fmt::format("| `{}` | {} |\n", cell(option_label(option)), text);
     }
     return out;
 }
 
-std::string argument_table(const Args& args) {
-    std::string out = "| argument | meaning |\n|---|---|\n";
+std::string argument_list(const Args& args) {
+    std::string out;
     const auto add = [&](const PositionalDef& def, const std::string& name) {
         out +=
-            row(name, def.choices.empty() ? def.help : fmt::format("{}: {}", def.help, text::join(def.choices, ", ")));
+            item(name, def.choices.empty() ? def.help : fmt::format("{}: {}", def.help, text::join(def.choices, ", ")));
     };
     for (const PositionalDef& def : args.positionals()) add(def, def.name);
     if (const auto& def = args.trailing_def()) add(*def, "-- " + def->name);
     return out;
 }
 
-std::string exit_code_table(const std::vector<ExitRow>& rows) {
-    std::string out = "\n| exit code | meaning |\n|---|---|\n";
-    for (const ExitRow& exit : rows) out += row(exit.codes, exit.text);
-    return out;
+std::string exit_code_list(const std::vector<ExitRow>& rows, const std::vector<ExitRow>& common = {}) {
+    std::string out;
+    for (const ExitRow& exit : rows) {
+        const auto same = [&](const ExitRow& one) { return one.codes == exit.codes && one.text == exit.text; };
+        if (std::none_of(common.begin(), common.end(), same)) out += item(exit.codes, exit.text);
+    }
+    return out.empty() ? out : "\n**Exit codes**\n" + out;
 }
 
 std::string see_also(const std::vector<std::string>& names) {
     std::vector<std::string> links;
     for (const std::string& name : names) {
-        if (name.starts_with("docs/")) {
-            links.push_back(fmt::format("[{}]({})", name, name.substr(5)));
+        if (name.starts_with(k_folder)) {
+            links.push_back(fmt::format("[{}]({})", name, name.substr(k_folder.size())));
+        } else if (name.starts_with("docs/")) {
+            links.push_back(fmt::format("[{}](../{})", name, name.substr(5)));
         } else {
             links.push_back(fmt::format("[gdnctl {}](#gdnctl-{})", name, anchor(name)));
         }
@@ -80,8 +86,16 @@ std::string see_also(const std::vector<std::string>& names) {
     return links.empty() ? std::string() : "\nSee also: " + text::join(links, ", ") + "\n";
 }
 
-std::string section(const Described& one) {
-    std::string out = fmt::format("\n## gdnctl {}\n\n{}.\n\n```\n{}\n```\n", one.command->name, one.command->summary,
+// The options of a group, or the command that has the same ones. `shown` holds what was printed before.
+std::string option_group(const Described& one, const std::string& group, std::map<std::string, std::string>& shown) {
+    const std::string list = option_list(one.args, group);
+    const auto [first, added] = shown.emplace(group + list, std::string(one.command->name));
+    if (added) return fmt::format("\n**{}**\n{}", group, list);
+    return fmt::format("\n**{}**: as for [gdnctl {}](#gdnctl-{}).\n", group, first->second, anchor(first->second));
+}
+
+std::string section(const Described& one, const Table& table, std::map<std::string, std::string>& shown) {
+    std::string out = fmt::format("\n## gdnctl {}\n\n{}: `{}`\n", one.command->name, one.command->summary,
                                   synopsis(one.command->name, one.args));
     for (const std::string& paragraph : one.args.paragraphs()) out += '\n' + paragraph + '\n';
     if (!one.args.examples().empty()) {
@@ -92,17 +106,19 @@ std::string section(const Described& one) {
         }
         out += "```\n";
     }
-    if (!one.args.positionals().empty() || one.args.trailing_def()) out += '\n' + argument_table(one.args);
+    if (!one.args.positionals().empty() || one.args.trailing_def()) out += '\n' + argument_list(one.args);
     for (const std::string& group : option_groups(one.args)) {
-        out += fmt::format("\n{}\n\n{}", group == "Options" ? "" : "**" + group + "**", option_table(one.args, group));
+        out += option_group(one, group, shown);
     }
-    return out + exit_code_table(exit_codes(one.args)) + see_also(one.args.see_also_names());
+    return out + exit_code_list(exit_codes(one.args), exit_codes(table, {})) + see_also(one.args.see_also_names());
 }
 
 std::string group_text(const Group& group, const Table& table) {
     std::string out;
     if (!group.example.empty()) out += fmt::format("\n```sh\n# {}\n{}\n```\n", group.example_text, group.example);
-    return out + exit_code_table(exit_codes(table, group.name)) + see_also(see_also_names(group));
+    const auto common = exit_codes(table, {});
+    return out + exit_code_list(exit_codes(table, group.name), group.name.empty() ? std::vector<ExitRow>() : common) +
+           see_also(see_also_names(group));
 }
 
 // Before the first of its commands.
@@ -120,8 +136,9 @@ ReferenceFile markdown_reference(const Table& table) {
     const auto all = describe_all(table);
     std::string out =
         "# Command line reference\n\n"
-        "This page is generated from the descriptions that the program itself uses (`gdnctl __docs markdown`).\n"
-        "Every command also takes the [global options](#global-options).\n";
+        "This page is generated from the help (`gdnctl __docs markdown`). Every command also takes the\n"
+        "[global options](#global-options). A command lists only the exit codes that mean something else than in\n"
+        "[the common list](#gdnctl).\n";
     for (const std::string_view group : command_groups(table)) {
         out += fmt::format("\n**{}**\n\n", group);
         for (const Described& one : all->commands) {
@@ -131,8 +148,9 @@ ReferenceFile markdown_reference(const Table& table) {
         }
     }
     out += "\n## Global options\n";
-    for (const std::string& group : option_groups(all->globals)) out += '\n' + option_table(all->globals, group);
+    for (const std::string& group : option_groups(all->globals)) out += '\n' + option_list(all->globals, group);
     out += "\n## gdnctl\n\n" + std::string(table.group("").purpose) + ".\n" + group_text(table.group(""), table);
+    std::map<std::string, std::string> shown;
     std::vector<std::string> groups = group_names(*all);
     for (const Described& one : all->commands) {
         const std::string first(one.command->name.substr(0, one.command->name.find(' ')));
@@ -140,7 +158,7 @@ ReferenceFile markdown_reference(const Table& table) {
             out += group_section(first, table);
             groups.erase(at);
         }
-        out += section(one);
+        out += section(one, table, shown);
     }
     // An empty heading leaves two empty lines behind.
     for (std::size_t at = 0; (at = out.find("\n\n\n", at)) != std::string::npos;) out.erase(at, 1);

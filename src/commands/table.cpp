@@ -151,7 +151,7 @@ constexpr cli::Group k_groups[] = {
      "tests, measures and records the hill-climb on Gated DeltaNet kernels",
      "gdnctl ray-test --cluster local",
      "judge the target on this machine",
-     {"doctor", "docs/cli-reference.md", "docs/jobs.md"}},
+     {"doctor", "docs/reference/cli-reference.md", "docs/jobs.md"}},
     {"cluster",
      "which clusters there are, and whether they answer",
      "gdnctl cluster check us-central1",

@@ -1,4 +1,4 @@
-// What a job's log told, in the JSON of the commands that print it (docs/jobs.md).
+// What a job's log told, in the JSON of the commands that print it (docs/reference/json.md).
 #pragma once
 
 #include <optional>

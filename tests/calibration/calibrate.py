@@ -6,7 +6,7 @@
 Every variant is honest arithmetic on inputs of `gdnctl oracle`: chunk lengths from 1 to 256, other orders of summation
 (recurrence, fused recurrence, chunked form), bf16 inputs, bf16 and three-pass bf16 operands (declared), strong decay,
 correlated and identical keys, up to 32768 tokens and 256 dimensions. Gradients are those of our chunked backward on the
-same inputs, and those that levanter and transformers gave for tests/fixtures/oracle. Prints the tables of docs/oracle.md;
+same inputs, and those that levanter and transformers gave for tests/fixtures/oracle. Prints the tables of docs/reference/oracle-methods.md;
 exit status 1 when a variant is not OK.
 """
 import json

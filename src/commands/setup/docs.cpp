@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 2> k_formats = {"markdown", "man"};
 
 void describe(cli::Args& args, Options& options) {
     args.about("Writes the pages that are generated from the commands' own descriptions.");
-    args.example("gdnctl __docs markdown --out docs", "writes docs/cli-reference.md");
+    args.example("gdnctl __docs markdown --out docs/reference", "writes docs/reference/cli-reference.md");
     args.example("gdnctl __docs man --out build/man", "one page a command");
     args.positional(options.format, k_formats, {.name = "FORMAT", .help = "what to write"});
     args.option(options.out, {.names = "--out",

@@ -18,7 +18,7 @@
 
 namespace gdnctl::loop {
 
-// What the JSON object of ray-test or ray-profile says (docs/jobs.md).
+// What the JSON object of ray-test or ray-profile says (docs/reference/json.md).
 struct JobReport {
     std::string submission_id, backend, cluster, status, failure_class, message, target, entrypoint, tpu;
     std::optional<std::int64_t> driver_exit_code, start_ms, end_ms;

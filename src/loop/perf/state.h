@@ -17,7 +17,7 @@
 
 namespace gdnctl::loop {
 
-// Field names are the recipe's (docs/performance-policy.md).
+// Field names are the recipe's (docs/reference/loop.md).
 Json record_json(const PerfRecord& record);
 // What is missing or of another type stays empty: a champion without a number is none to compare with.
 PerfRecord parse_record(const Json& value);

@@ -1,4 +1,5 @@
-// Checks of a running log. Pure: bytes, facts and options in, findings out. Rules and formats: docs/running-log.md.
+// Checks of a running log. Pure: bytes, facts and options in, findings out. Rules and formats:
+// docs/reference/lint-rules.md.
 #pragma once
 
 #include <array>

@@ -29,7 +29,7 @@ Status add_rule_option(LintOptions& options, std::string_view text) {
             ids.emplace_back(info.name);
         }
         std::string hint = suggestion(id, ids);
-        if (hint.empty()) hint = "docs/running-log.md lists the rules";
+        if (hint.empty()) hint = "docs/reference/lint-rules.md lists the rules";
         return fail(ErrorKind::usage, fmt::format("unknown rule `{}`", id), std::move(hint));
     }
     const auto severity = parse_severity(value);

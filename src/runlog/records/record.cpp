@@ -153,7 +153,7 @@ const char* name_of(Shape shape) {
 
 tl::unexpected<Error> bad(std::string_view what, std::string_view field, std::string_view needs) {
     return fail(ErrorKind::bad_input, fmt::format("{}: field `{}` is not {}", what, field, needs),
-                "docs/running-log.md describes the record");
+                "docs/reference/log-records.md describes the record");
 }
 
 // An id stands in an HTML comment and in commit trailers.

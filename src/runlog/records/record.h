@@ -1,5 +1,5 @@
 // The record of one iteration (schema gdnctl.iteration/1): the source of truth of a running log. The Markdown entry is
-// rendered from it, gates and summaries read it. docs/running-log.md describes every field.
+// rendered from it, gates and summaries read it. docs/reference/log-records.md describes every field.
 //
 // A record is a JSON object whose fields are reached by pointer ("/idea/hypothesis"), not a C++ struct: fields that
 // this version does not know are kept as they are. Absent is null or missing, never 0.

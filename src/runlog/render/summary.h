@@ -32,7 +32,7 @@ Objective choose_objective(const std::vector<Json>& history, const Objective& wa
 // Whether the iteration became, or set, the standing best.
 bool is_champion(const Json& record);
 
-// gdnctl.log-summary/1 without the log's path; docs/running-log.md describes it.
+// gdnctl.log-summary/1 without the log's path; docs/reference/json.md describes it.
 Json summarize(const std::vector<Json>& history, const Objective& objective);
 std::string summary_text(const Json& summary);
 

@@ -132,7 +132,7 @@ struct NotCompared {
 
 // A known mistake under which the dump becomes right.
 struct Hint {
-    std::string stage;       // one word of docs/oracle.md, "Stages"
+    std::string stage;       // one word of docs/oracle.md, "Find the fault"
     std::string text;        // "matches if the scale is missing"
     double improvement = 1;  // how many times smaller the error is under it
 };

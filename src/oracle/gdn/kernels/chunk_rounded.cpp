@@ -1,6 +1,6 @@
 // The chunked form with operands rounded as a matrix unit rounds them, each stage one function with the name that
-// docs/oracle.md gives it; where the contract says so, the state is rounded to bf16 after each chunk. Slow; the fast
-// one for plain fp32 is in simd/chunk_body.h.
+// docs/reference/oracle-methods.md gives it; where the contract says so, the state is rounded to bf16 after each chunk.
+// Slow; the fast one for plain fp32 is in simd/chunk_body.h.
 //
 // Rows i, j = 0..C-1 of one chunk, S = state at its start, c_i = g_0 + ... + g_i:
 //   Gam_ij = exp(c_i - c_j) for i >= j      the difference first, then exp

@@ -1,4 +1,4 @@
-// Names as in docs/oracle.md, "Mathematics". Plain loops: it runs only where a clip matters.
+// Names as in docs/reference/oracle-methods.md, "Mathematics". Plain loops: it runs only where a clip matters.
 #include "oracle/gdn/kernels/clipped.h"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ struct ChunkOptions {
     Storage storage = Storage::f32;  // other than f32 with matmul f32 only
 };
 
-// Chunked form in fp32 with forward substitution (no inverse); see docs/oracle.md, "Chunked form".
+// Chunked form in fp32 with forward substitution (no inverse); see docs/reference/oracle-methods.md, "Chunked form".
 GdnOutputs run_chunk32(const GdnProblem& problem, const GdnContract& contract, const ChunkOptions& options, int threads,
                        Isa isa = best_isa());
 

@@ -1,4 +1,4 @@
-// One chunk of the chunked backward of docs/oracle.md, term by term.
+// One chunk of the chunked backward of docs/reference/oracle-methods.md, term by term.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace gdnctl::oracle {
 
-// The terms of docs/oracle.md, "chunked backward", in the order of the formulas there.
+// The terms of docs/reference/oracle-methods.md, "Chunked backward", in the order of the formulas there.
 enum class BackwardTerm {
     dU_intra,    // P^T dO
     dU_state,    // e^(c_last - c) K D
