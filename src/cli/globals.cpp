@@ -19,7 +19,7 @@ constexpr std::string_view k_group = "Global options";
 void describe_globals(Args& args, GlobalFlags& flags) {
     args.flag(flags.common.json, {.names = "--json", .help = "write one JSON object to stdout", .group = k_group});
     args.flag(flags.common.quiet, {.names = "-q,--quiet", .help = "warnings and errors only", .group = k_group});
-    args.count(flags.common.verbose, {.names = "-v,--verbose", .help = "say more", .group = k_group});
+    args.count(flags.common.verbose, {.names = "-v,--verbose", .help = "show more detail", .group = k_group});
     args.option<ColorMode>(flags.color, k_color_modes,
                            {.names = "--color",
                             .value = "WHEN",
@@ -34,13 +34,13 @@ void describe_globals(Args& args, GlobalFlags& flags) {
                  .complete = Complete::file});
     args.option(flags.common.target, {.names = "--target",
                                       .value = "NAME",
-                                      .help = "what is being optimised: a table [targets.NAME], or a built-in one",
+                                      .help = "target to optimise: a [targets.NAME] table, or a built-in one",
                                       .group = k_group,
                                       .default_text = "from the configuration, else detected",
                                       .complete = Complete::target});
     args.option(flags.directory, {.names = "-C",
                                   .value = "DIR",
-                                  .help = "work as if started in DIR",
+                                  .help = "run as if started in DIR",
                                   .group = k_group,
                                   .complete = Complete::directory});
     args.flag(flags.help, {.names = "-h,--help", .help = "show this help", .group = k_group});

@@ -128,10 +128,10 @@ constexpr cli::Command k_table[] = {
                                                          Tier::none)
         .without_config(),
     cli::make<&init_marin::describe, &init_marin::run>(
-        "init marin", "Setup", "put prompt, presets and script into a Marin checkout", Tier::none)
+        "init marin", "Setup", "install prompt, presets and script into a Marin checkout", Tier::none)
         .without_config(),
-    cli::make<&doctor::describe, &doctor::run>("doctor", "Setup", "show what is missing and the command that mends it",
-                                               Tier::process)
+    cli::make<&doctor::describe, &doctor::run>(
+        "doctor", "Setup", "check your setup and show how to install what is missing", Tier::process)
         .without_config(),
     cli::make<&completion::describe, &completion::run>("completion", "Setup", "print a completion script for a shell",
                                                        Tier::none)
@@ -148,7 +148,7 @@ constexpr cli::Command k_table[] = {
 
 constexpr cli::Group k_groups[] = {
     {"",
-     "tests, measures and records the hill-climb on Gated DeltaNet kernels",
+     "test, time and optimise Gated DeltaNet kernels",
      "gdnctl ray-test --cluster local",
      "judge the target on this machine",
      {"doctor", "docs/reference/cli-reference.md", "docs/jobs.md"}},
@@ -178,14 +178,14 @@ constexpr cli::Group k_groups[] = {
      "what the second of five iterations would be told",
      {"docs/prompts.md"}},
     {"init",
-     "puts what a checkout needs in place",
+     "installs what a checkout needs",
      "gdnctl init marin --dry-run",
      "what would be written, as a diff",
      {"doctor", "docs/prompts.md"}},
     {"config",
-     "shows and starts the configuration",
+     "shows and creates the configuration",
      "gdnctl config show",
-     "what is in force here, and why",
+     "which settings are in force here, and why",
      {"doctor", "docs/configuration.md"}},
 };
 

@@ -124,7 +124,7 @@ test_google_login_must_give_a_token() {
   PATH=$WORK/bin expect 0 "$GDNCTL" doctor
   grep -qE '^ok +gcloud' "$WORK/out" || fail "the program is there"
   grep -qE '^absent +Google login +ERROR: .*active account' "$WORK/out" || fail "no login: $(cat "$WORK/out")"
-  out_has 'to mend it: gcloud auth login'
+  out_has 'to fix it: gcloud auth login'
   gcloud 'exit 0'
   PATH=$WORK/bin expect 0 "$GDNCTL" doctor
   grep -qE '^absent +Google login' "$WORK/out" || fail "an empty token is none"

@@ -16,14 +16,13 @@ constexpr std::array<std::string_view, 3> k_shells = {"bash", "zsh", "fish"};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Prints a script that completes commands, options and values: closed sets, files, targets, clusters and the "
-        "jobs of this machine.");
+        "Prints a script that completes commands, options and values: fixed choices, files, targets, clusters and "
+        "local jobs.");
     args.example("source <(gdnctl completion bash)", "in this shell");
-    args.example("gdnctl completion bash > ~/.local/share/bash-completion/completions/gdnctl",
-                 "for every shell to come");
-    args.example("gdnctl completion zsh > ~/.zfunc/_gdnctl", "~/.zfunc being in fpath");
+    args.example("gdnctl completion bash > ~/.local/share/bash-completion/completions/gdnctl", "for all new shells");
+    args.example("gdnctl completion zsh > ~/.zfunc/_gdnctl", "with ~/.zfunc in fpath");
     args.example("gdnctl completion fish > ~/.config/fish/completions/gdnctl.fish");
-    args.positional(options.shell, k_shells, {.name = "SHELL", .help = "the shell that reads the script"});
+    args.positional(options.shell, k_shells, {.name = "SHELL", .help = "shell to print the script for"});
     args.see_also("doctor");
 }
 

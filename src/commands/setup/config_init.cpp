@@ -14,11 +14,11 @@ namespace gdnctl::commands::config_init {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Writes a gdnctl.toml into the working directory in which every key is explained and commented out, so that "
-        "nothing changes until a line is made live.");
+        "Writes a gdnctl.toml to the working directory, with every key explained and commented out. Nothing changes "
+        "until you uncomment a line.");
     args.example("gdnctl config init");
-    args.example("gdnctl -C ~/kernels config init --force", "replaces the one that is there");
-    args.flag(options.force, {.names = "--force", .help = "replace a file that exists"});
+    args.example("gdnctl -C ~/kernels config init --force", "replace the existing file");
+    args.flag(options.force, {.names = "--force", .help = "replace an existing file"});
     args.flag(options.user, {.names = "--user", .help = "write the user's config.toml instead"});
     args.exit_code(static_cast<int>(ExitCode::conflict), "the file exists and --force is not given");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be written");

@@ -83,11 +83,11 @@ void print_text(const std::vector<Row>& rows, const std::string& target, bool ta
 
 void describe(cli::Args& args, Options& /*options*/) {
     args.about(
-        "Prints every value that is in force with the place it comes from: an option, a variable of the environment, a "
-        "file and its line, or the built-in default. An option wins over the environment, the environment over the "
-        "gdnctl.toml found upward from the working directory, and that over the user's config.toml.");
-    args.about("All tables [targets.NAME] are checked, also those that are not selected.");
-    args.example("gdnctl config show", "what is in force here, and why");
+        "Prints each setting and where it comes from: an option, an environment variable, a file and its line, or the "
+        "built-in default. Options win over the environment. After that come the gdnctl.toml found upward from the "
+        "working directory and the user's config.toml.");
+    args.about("All [targets.NAME] tables are checked, even those that are not selected.");
+    args.example("gdnctl config show", "which settings are in force here, and why");
     args.example("gdnctl --target cpu-gdn config show --json", "the same as gdnctl.config-show/1");
     args.exit_code(static_cast<int>(ExitCode::local_io), "a configuration file cannot be read");
     args.see_also("config init");

@@ -46,7 +46,7 @@ void print_text(const std::vector<Check>& checks, Terminal& terminal) {
                                        check.name, redact(check.detail));
         if (!check.ok) {
             line += fmt::format("{:25}{}, for: {}\n", "", need_word(check.need), check.purpose);
-            line += fmt::format("{:25}to mend it: {}\n", "", check.fix);
+            line += fmt::format("{:25}to fix it: {}\n", "", check.fix);
         }
         terminal.out(line);
     }
@@ -71,13 +71,13 @@ Json to_json(const std::vector<Check>& checks, bool ok) {
 
 void describe(cli::Args& args, Options& /*options*/) {
     args.about(
-        "Looks at everything that gdnctl uses here: programs, libraries, folders, configuration and keys. What is not "
-        "there is shown with the command that mends it. Keys are never shown, only whether they are set.");
-    args.about("Only what is marked required decides the exit code; an absent optional part limits what can be done.");
+        "Checks your setup: programs, libraries, folders, configuration and keys. Each missing item shows what it is "
+        "for and how to install it. Keys are never shown, only whether they are set.");
+    args.about("Only required items affect the exit code. A missing optional item limits what you can do.");
     args.example("gdnctl doctor");
     args.example("gdnctl doctor --json", "the same as gdnctl.doctor/1");
-    args.exit_code(0, "all that is required is there");
-    args.exit_code(1, "something that is required is missing");
+    args.exit_code(0, "everything required is there");
+    args.exit_code(1, "something required is missing");
     args.see_also("config show");
     args.see_also("docs/configuration.md");
 }
@@ -91,7 +91,7 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
         context.terminal.out(to_text(to_json(checks, ok), 2) + "\n");
     } else {
         print_text(checks, context.terminal);
-        if (!ok) log::warning("something that is required is missing");
+        if (!ok) log::warning("something required is missing");
     }
     return ok ? ExitCode::ok : ExitCode::check_failed;
 }

@@ -25,17 +25,17 @@ extern const std::string_view k_marin_shim;  // marin_shim.cpp.in
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Puts into scripts/gdn of a Marin checkout what the recipe's commands expect there: gdnctl.py, a script of ten "
-        "lines that runs this program, so that `uv run python scripts/gdn/gdnctl.py ...` works as written; the "
-        "iteration prompt; and the directive presets. Shows everything as a diff.");
+        "Installs what the recipe's commands expect in scripts/gdn of a Marin checkout: gdnctl.py, a short script that "
+        "runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration prompt, and "
+        "the directive presets. Shows all changes as a diff.");
     args.about(
-        "What is there already and equal is left alone. A file that differs is kept, and the exit code says so, unless "
-        "--force is given; files that are missing are written in any case. Nothing is committed.");
+        "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force. "
+        "Missing files are always written. Nothing is committed.");
     args.flag(options.dry_run, {.names = "--dry-run", .help = "write nothing, only show what would change"});
-    args.flag(options.force, {.names = "--force", .help = "replace files that differ, too"});
+    args.flag(options.force, {.names = "--force", .help = "replace files that differ"});
     args.example("gdnctl init marin --dry-run", "what would be written, as a diff");
     args.example("gdnctl -C ~/marin init marin");
-    args.exit_code(static_cast<int>(ExitCode::usage), "not inside a git repository, or it is no Marin checkout");
+    args.exit_code(static_cast<int>(ExitCode::usage), "not inside a git repository, or not a Marin checkout");
     args.exit_code(static_cast<int>(ExitCode::conflict), "a file that differs was kept");
     args.exit_code(static_cast<int>(ExitCode::local_io),
                    "a file cannot be read or written, or leads out of the checkout");
