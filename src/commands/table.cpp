@@ -63,10 +63,10 @@ constexpr cli::Command k_table[] = {
     cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
     cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
     cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http),
-    cli::make<&cluster_list::describe, &cluster_list::run>("cluster list", "Jobs",
-                                                           "list the clusters that can be named", Tier::none),
+    cli::make<&cluster_list::describe, &cluster_list::run>("cluster list", "Jobs", "list the available clusters",
+                                                           Tier::none),
     cli::make<&cluster_check::describe, &cluster_check::run>(
-        "cluster check", "Jobs", "show what would be used of a cluster, and whether it answers", Tier::http),
+        "cluster check", "Jobs", "show how a cluster is reached, and whether it answers", Tier::http),
     cli::make<&hf_download_trace::describe, &hf_download_trace::run>(
         "hf-download-trace", "Traces", "download traces from the Hugging Face Hub", Tier::http)
         .without_config(),
@@ -150,10 +150,10 @@ constexpr cli::Group k_groups[] = {
     {"",
      "test, time and optimise Gated DeltaNet kernels",
      "gdnctl ray-test --cluster local",
-     "judge the target on this machine",
+     "test the target on this machine",
      {"doctor", "docs/reference/cli-reference.md", "docs/jobs.md"}},
     {"cluster",
-     "which clusters there are, and whether they answer",
+     "list clusters and check whether they answer",
      "gdnctl cluster check us-central1",
      "cluster file, dashboard and token, and what the dashboard says",
      {"ray-test", "ray-list", "docs/ray.md"}},

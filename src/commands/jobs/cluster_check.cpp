@@ -143,16 +143,15 @@ Json json_of(const Report& r) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Shows what a job command with these options would use: cluster file, dashboard and token, each with where it "
-        "comes from (never the token itself). Then asks the dashboard: version, session, authentication, TPU in use "
-        "and "
-        "what is queued. The tunnel that this takes is closed again.");
+        "Shows what a job command with these options would use: cluster file, dashboard and token, and where each "
+        "comes from (never the token itself). Then asks the dashboard for its version, session, authentication, TPUs "
+        "in use and queue. A tunnel opened for this is closed again.");
     args.positional(options.name,
                     {.name = "NAME", .help = "the same as --cluster NAME", .complete = cli::Complete::cluster});
     describe_place(args, options.place);
     args.exit_code(0, "the dashboard answers and takes the token; or jobs run on this machine");
-    args.exit_code(4, "nobody answers, or not a Ray dashboard");
-    args.example("gdnctl cluster check", "what is used when nothing is named");
+    args.exit_code(4, "no answer, or not a Ray dashboard");
+    args.example("gdnctl cluster check", "what is used by default");
     args.example("gdnctl cluster check us-central1");
     args.example("gdnctl cluster check --ray-address http://127.0.0.1:8265 --json");
     args.see_also("cluster list");

@@ -54,8 +54,8 @@ Json json_of(const Row& row) {
 
 void describe(cli::Args& args, Options&) {
     args.about(
-        "Lists the clusters that --cluster can name: infra/marin-NAME.yaml of the repository. Nothing is contacted. "
-        "TPU is what `--tpu auto` means there, TYPES what the cluster offers. `local`, this machine, is always there.");
+        "Lists the clusters that --cluster accepts: infra/marin-NAME.yaml of the repository, and `local`, this "
+        "machine. Nothing is contacted. TPU is what `--tpu auto` stands for, TYPES what the cluster offers.");
     args.example("gdnctl cluster list");
     args.see_also("cluster check");
 }

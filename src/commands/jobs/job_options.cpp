@@ -13,25 +13,24 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
                                   .value = "NAME",
                                   .help = "cluster to use; `local` is this machine",
                                   .group = "Cluster",
-                                  .default_text = "us-central1 where its file exists, else local",
+                                  .default_text = "us-central1 if its file exists, else local",
                                   .complete = cli::Complete::cluster});
     args.option(options.cluster_config, {.names = "--cluster-config",
                                          .value = "FILE",
                                          .help = "cluster file (YAML) to use instead of a name",
                                          .group = "Cluster",
                                          .complete = cli::Complete::file});
-    args.option(
-        options.ray_address,
-        {.names = "--ray-address", .value = "URL", .help = "dashboard to talk to directly", .group = "Cluster"});
+    args.option(options.ray_address,
+                {.names = "--ray-address", .value = "URL", .help = "dashboard to use directly", .group = "Cluster"});
     args.flag(options.allow_plaintext_token, {.names = "--allow-plaintext-token",
-                                              .help = "send the token in clear text to another machine",
+                                              .help = "allow sending the token to another machine over plain http",
                                               .group = "Cluster"});
     args.flag(options.no_local, {.names = "--no-local",
                                  .help = "fail instead of running on this machine (also GDNCTL_NO_LOCAL=1)",
                                  .group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
-    args.exit_code(5, "the cluster refused the token, or there is none to be had");
-    args.exit_code(8, "the state folder, a job's record in it, or a file cannot be used");
+    args.exit_code(5, "the cluster refused the token, or no token was found");
+    args.exit_code(8, "the state directory, a job's record or a file is unusable");
     args.check([&options]() -> Status {
         if (options.cluster && options.cluster_config) {
             return fail(ErrorKind::usage, "--cluster and --cluster-config both name a cluster: leave out one");
@@ -44,7 +43,7 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
 }
 
 void describe_submit(cli::Args& args, SubmitOptions& options) {
-    args.flag(options.no_wait, {.names = "--no-wait", .help = "return when the job is submitted, and print its id"});
+    args.flag(options.no_wait, {.names = "--no-wait", .help = "print the job's id and return without waiting"});
     args.option(options.submission_id, {.names = "--submission-id",
                                         .value = "ID",
                                         .help = "id of the job; must be new",
@@ -55,13 +54,13 @@ void describe_submit(cli::Args& args, SubmitOptions& options) {
         {.names = "-e,--env", .value = "KEY=VALUE", .help = "environment variable of the job", .group = "Submission"});
     args.option(options.working_dir, {.names = "--working-dir",
                                       .value = "PATH|URI|none",
-                                      .help = "folder whose files the job gets a copy of",
+                                      .help = "folder to copy for the job",
                                       .group = "Submission",
                                       .default_text = "the repository",
                                       .complete = cli::Complete::directory});
-    args.flag(options.keep_workdir, {.names = "--keep-workdir",
-                                     .help = "leave the job's copy of the working directory in place",
-                                     .group = "Submission"});
+    args.flag(
+        options.keep_workdir,
+        {.names = "--keep-workdir", .help = "keep the job's copy of the working directory", .group = "Submission"});
     args.option(options.pip_requirements, {.names = "--pip-requirements",
                                            .value = "FILE",
                                            .help = "packages for the job; not on the local backend",
@@ -72,18 +71,18 @@ void describe_submit(cli::Args& args, SubmitOptions& options) {
                                    .group = "Submission"});
     args.option(options.resubmit, {.names = "--resubmit",
                                    .value = "N",
-                                   .help = "submit again, up to N times, what the cluster's own faults have ended",
+                                   .help = "resubmit up to N times if the job fails because of the cluster",
                                    .group = "Submission"});
     args.option(options.timeout_s, {.names = "--timeout",
                                     .value = "SECONDS",
-                                    .help = "give up after this time; the job goes on, unless --auto-stop",
+                                    .help = "give up after this time; the job keeps running, unless --auto-stop",
                                     .group = "Submission"});
     args.flag(options.auto_stop, {.names = "--auto-stop",
-                                  .help = "stop the job when this command is interrupted or runs out of time",
+                                  .help = "stop the job if this command is interrupted or times out",
                                   .group = "Submission"});
-    args.exit_code(1, "the job failed by its own fault");
+    args.exit_code(1, "the job failed");
     args.exit_code(3, "the job was stopped");
-    args.exit_code(124, "--timeout (the job goes on), or the target's time limit (the job is stopped)");
+    args.exit_code(124, "--timeout (the job keeps running), or the target's time limit (the job is stopped)");
     args.exit_code(130, "interrupted by SIGINT / SIGTERM; the job goes on, unless --auto-stop");
     args.check([&options]() -> Status {
         if (options.resubmit < 0) return fail(ErrorKind::usage, "--resubmit wants 0 or more");

@@ -85,11 +85,12 @@ std::string table_of(const std::vector<JobDetails>& jobs, const Clock& clock) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Lists jobs, the newest first. Times are local, with their offset from UTC; the duration counts from the "
+        "Lists jobs, newest first. Times are local, with their offset from UTC; the duration counts from the "
         "submission.");
-    args.flag(options.mine, {.names = "--mine", .help = "only jobs that this user submitted"});
-    args.option(options.status, k_states, {.names = "--status", .value = "STATUS", .help = "only jobs in this state"});
-    args.option(options.limit, {.names = "--limit", .value = "N", .help = "at most so many jobs"});
+    args.flag(options.mine, {.names = "--mine", .help = "list only your own jobs"});
+    args.option(options.status, k_states,
+                {.names = "--status", .value = "STATUS", .help = "list only jobs in this state"});
+    args.option(options.limit, {.names = "--limit", .value = "N", .help = "list at most N jobs"});
     describe_place(args, options.place);
     args.example("gdnctl ray-list --cluster local --status RUNNING");
     args.see_also("ray-wait");

@@ -40,10 +40,10 @@ void describe(cli::Args& args, Options& options) {
     args.about("Prints the end of a job's log, byte for byte, on stdout.");
     args.positional(options.id,
                     {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
-    args.option(options.tail, {.names = "--tail", .value = "N", .help = "last lines to print"});
+    args.option(options.tail, {.names = "--tail", .value = "N", .help = "print the last N lines"});
     args.option(options.grep,
-                {.names = "--grep", .value = "REGEX", .help = "only lines that match (RE2); then --tail"});
-    args.flag(options.follow, {.names = "-f,--follow", .help = "go on with what comes until the job has ended"});
+                {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
+    args.flag(options.follow, {.names = "-f,--follow", .help = "keep printing until the job has ended"});
     describe_place(args, options.place);
     args.exit_code(0, "the log was printed, however the job ended");
     args.exit_code(6, "no such job");

@@ -30,8 +30,8 @@ const std::array<Word, 5> k_ce = {{{"auto", "auto"},
                                    {"pallas_gpu", "pallas_gpu"}}};
 const std::array<Word, 2> k_ce_backward = {{{"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
 constexpr std::array<cli::Choice<bool>, 2> k_driver = {
-    {{"head", false, "no resources for the driver: it asks for the TPU itself"},
-     {"tpu", true, "the driver runs on the TPU host"}}};
+    {{"head", false, "reserve nothing for the driver; the run asks for the TPU itself"},
+     {"tpu", true, "run the driver on the TPU host"}}};
 
 void describe_model(cli::Args& args, ProfileSettings& s) {
     args.option(s.size, k_sizes, {.names = "--size", .value = "SIZE", .help = "model size", .group = "Run"});
@@ -43,29 +43,29 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
     args.option(
         s.batch_size,
         {.names = "--batch-size", .value = "N", .help = "sequences per step", .group = "Run", .default_text = "8"});
-    args.option(s.chunk_size, {.names = "--chunk-size", .value = "N", .help = "chunk of the kernel", .group = "Run"});
+    args.option(s.chunk_size,
+                {.names = "--chunk-size", .value = "N", .help = "chunk length of the kernel", .group = "Run"});
     args.option(s.segment_size,
-                {.names = "--segment-size", .value = "N", .help = "segment of the kernel", .group = "Run"});
-    args.option(s.gdn_layers_per_block, {.names = "--gdn-layers-per-block",
-                                         .value = "N",
-                                         .help = "GDN layers in each block of layers",
-                                         .group = "Run"});
+                {.names = "--segment-size", .value = "N", .help = "segment length of the kernel", .group = "Run"});
+    args.option(s.gdn_layers_per_block,
+                {.names = "--gdn-layers-per-block", .value = "N", .help = "GDN layers per block", .group = "Run"});
     args.option(s.gdn_block_size,
-                {.names = "--gdn-block-size", .value = "N", .help = "layers in a block", .group = "Run"});
+                {.names = "--gdn-block-size", .value = "N", .help = "layers per block", .group = "Run"});
     args.flag(s.all_transformer,
               {.names = "--all-transformer", .help = "control run with attention layers only", .group = "Run"});
     args.option(
         s.ce_implementation, k_ce,
         {.names = "--ce-implementation", .value = "NAME", .help = "fused cross-entropy to use", .group = "Run"});
-    args.option(s.ce_bwd_mode, k_ce_backward,
-                {.names = "--ce-bwd-mode", .value = "MODE", .help = "its backward pass", .group = "Run"});
+    args.option(
+        s.ce_bwd_mode, k_ce_backward,
+        {.names = "--ce-bwd-mode", .value = "MODE", .help = "backward pass of the cross-entropy", .group = "Run"});
     args.option(s.run_name_prefix,
-                {.names = "--run-name-prefix", .value = "TEXT", .help = "start of the run's name", .group = "Run"});
+                {.names = "--run-name-prefix", .value = "TEXT", .help = "prefix of the run's name", .group = "Run"});
     args.option(s.wandb_mode, k_wandb,
-                {.names = "--wandb-mode", .value = "MODE", .help = "how the run reports", .group = "Run"});
+                {.names = "--wandb-mode", .value = "MODE", .help = "W&B mode of the run", .group = "Run"});
     args.flag(s.dry_run,
               {.names = "--dry-run",
-               .help = "submit a run that only shows what it would do; where the target has none, show the request",
+               .help = "submit a run that only shows what it would do; if the target has none, show the request",
                .group = "Run"});
 }
 
@@ -141,18 +141,18 @@ Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place,
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. On the local "
-        "backend the job outlives this command, as ray-test says.");
+        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
+        "keeps running after this command, as with ray-test.");
     args.option(options.settings.tpu,
                 {.names = "--tpu", .value = "TYPE", .help = "accelerator that the run uses, such as v5p-8"});
     args.option(options.driver_on_tpu, k_driver,
                 {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
     describe_model(args, options.settings);
     args.option(options.profile_env,
-                {.names = "--profile-env", .value = "KEY=VALUE", .help = "rarer setting of the run", .group = "Run"});
+                {.names = "--profile-env", .value = "KEY=VALUE", .help = "another setting of the run", .group = "Run"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
-    args.exit_code(8, "the state folder or a file cannot be used, or a link of the tree leads out of it");
+    args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
     args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
                  "a short profiled run");
     args.example("gdnctl ray-profile --cluster local --target mine", "the profile of a target of your own");

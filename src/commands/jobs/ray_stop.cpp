@@ -41,14 +41,13 @@ Result<JobDetails> wait_for_end(JobBackend& backend, const std::string& id, Cont
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Asks a job to stop: SIGTERM to all its processes, SIGKILL after 3 seconds (RAY_JOB_STOP_WAIT_TIME_S in the "
-        "job's environment). A local job that still waits is stopped at once; a cluster lets it start first, which "
-        "this and "
-        "later commands watch for.");
+        "job's environment). A local job that is still waiting stops at once. A cluster starts it first; this and "
+        "later commands then stop it.");
     args.positional(options.id,
                     {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
     args.flag(options.wait, {.names = "--wait", .help = "return when the job has ended"});
     describe_place(args, options.place);
-    args.exit_code(0, "the job will stop, or had ended already");
+    args.exit_code(0, "the job will stop, or had already ended");
     args.exit_code(6, "no such job");
     args.example("gdnctl ray-stop --cluster local ID --wait");
     args.see_also("ray-wait");

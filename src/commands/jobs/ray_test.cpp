@@ -116,27 +116,27 @@ Result<ExitCode> finish(const Options& options, const Target& target, const TpuC
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Submits the target's correctness test as a job, follows its log, and ends with the job's verdict. On the "
-        "local backend the job survives this command, a closed terminal and Ctrl-C, but not a reboot, nor a login "
-        "manager that ends the processes of users who log out.");
+        "Submits the target's correctness test as a job, follows its log, and exits with the job's status. A local job "
+        "keeps running if you press Ctrl-C or close the terminal. It does not survive a reboot, or a login manager "
+        "that kills the processes of users who log out.");
     args.option(options.tpu, {.names = "--tpu",
                               .value = "TYPE",
-                              .help = "accelerator to ask for, such as v5p-8; auto: the cluster's own, none on local"});
+                              .help = "accelerator to request, such as v5p-8; auto: the cluster's own, none on local"});
     args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
     args.option(options.pytest_args,
-                {.names = "--pytest-args", .value = "WORDS", .help = "more pytest arguments, quoted as for a shell"});
+                {.names = "--pytest-args", .value = "WORDS", .help = "extra pytest arguments, quoted as for a shell"});
     args.flag(options.dry_run,
               {.names = "--dry-run",
                .help = "show the package, the environment (names only) and the request; submit nothing"});
-    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run on which JAX finds no TPU"});
+    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run in which JAX finds no TPU"});
     args.option(options.require_passed,
-                {.names = "--require-passed", .value = "N", .help = "fail unless at least so many tests passed"});
+                {.names = "--require-passed", .value = "N", .help = "fail unless at least N tests passed"});
     args.option(options.max_skipped,
-                {.names = "--max-skipped", .value = "N", .help = "fail if more tests than that were skipped"});
+                {.names = "--max-skipped", .value = "N", .help = "fail if more than N tests were skipped"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
-    args.exit_code(8, "the state folder or a file cannot be used, or a link of the tree leads out of it");
-    args.example("gdnctl ray-test --cluster local", "judge the target on this machine");
+    args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
+    args.example("gdnctl ray-test --cluster local", "test the target on this machine");
     args.example("gdnctl ray-test --cluster us-central1 --tpu auto --tests both", "both suites on a cluster's TPU");
     args.example("gdnctl ray-test --cluster local --no-wait", "submit only");
     args.see_also("ray-wait");

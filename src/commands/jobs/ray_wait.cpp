@@ -124,27 +124,27 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Waits for a job and returns what its end means. Status lines go to stderr, the log to stdout (to stderr with "
+        "Waits for a job and exits with its status. Status lines go to stderr, the log to stdout (to stderr with "
         "--json). Ctrl-C and --timeout leave the job running.");
     args.positional(options.id,
                     {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
     args.option(
         options.match,
         {.names = "--match", .value = "REGEX", .help = "wait for the newest job whose id matches, instead of ID"});
-    args.option(options.poll_s, {.names = "--poll", .value = "SECONDS", .help = "time between two looks"});
+    args.option(options.poll_s, {.names = "--poll", .value = "SECONDS", .help = "polling interval"});
     args.option(options.timeout_s, {.names = "--timeout", .value = "SECONDS", .help = "give up after this time"});
-    args.flag(options.show_logs, {.names = "--show-logs", .help = "print the log when the job has ended"});
-    args.option(options.tail, {.names = "--tail", .value = "N", .help = "last lines of the log to print"});
+    args.flag(options.show_logs, {.names = "--show-logs", .help = "print the log after the job has ended"});
+    args.option(options.tail, {.names = "--tail", .value = "N", .help = "print the last N lines of the log"});
     args.option(options.grep,
-                {.names = "--grep", .value = "REGEX", .help = "only lines that match (RE2); then --tail"});
-    args.flag(options.compat_exit,
-              {.names = "--compat-exit", .help = "exit 0 for any end, 1 for an unknown job, 2 for the time limit"});
+                {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
+    args.flag(options.compat_exit, {.names = "--compat-exit",
+                                    .help = "exit with 0 for any end, 1 for an unknown job, 2 for the time limit"});
     describe_place(args, options.place);
     args.exit_code(0, "the job succeeded");
-    args.exit_code(1, "the job failed by its own fault");
+    args.exit_code(1, "the job failed");
     args.exit_code(3, "the job was stopped");
     args.exit_code(6, "no such job");
-    args.exit_code(124, "--timeout; the job goes on");
+    args.exit_code(124, "--timeout; the job keeps running");
     args.example("gdnctl ray-wait --cluster local gdnctl-test-me-20260310T165307-0a1b2c3d --show-logs --tail 400");
     args.example("gdnctl ray-wait --match '^gdnctl-test-' --timeout 600", "the newest test job");
     args.see_also("ray-logs");

@@ -113,7 +113,7 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
         {.names = "--validation-tests", .value = "SUITE", .help = "pytest suites to run", .group = k_validation});
     args.option(o.pytest_args, {.names = "--validation-pytest-args",
                                 .value = "WORDS",
-                                .help = "more pytest arguments, quoted as for a shell",
+                                .help = "extra pytest arguments, quoted as for a shell",
                                 .group = k_validation});
     describe_where(args, o);
 }
@@ -127,7 +127,7 @@ void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
     args.option(o.profile.ce_bwd_mode, k_gate_ce_backward,
                 {.names = "--validation-profile-ce-bwd-mode",
                  .value = "MODE",
-                 .help = "its backward pass",
+                 .help = "backward pass of the cross-entropy",
                  .group = k_profile});
     args.option(o.ce_compare_implementation, k_gate_ce,
                 {.names = "--validation-profile-ce-compare-implementation",
@@ -160,10 +160,10 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                                .help = "sequences per step",
                                .group = k_profile,
                                .default_text = "8"});
-    number(s.chunk_size, "--validation-profile-chunk-size", "chunk of the kernel");
-    number(s.segment_size, "--validation-profile-segment-size", "segment of the kernel");
-    number(s.gdn_layers_per_block, "--validation-profile-gdn-layers-per-block", "GDN layers in each block of layers");
-    number(s.gdn_block_size, "--validation-profile-gdn-block-size", "layers in a block");
+    number(s.chunk_size, "--validation-profile-chunk-size", "chunk length of the kernel");
+    number(s.segment_size, "--validation-profile-segment-size", "segment length of the kernel");
+    number(s.gdn_layers_per_block, "--validation-profile-gdn-layers-per-block", "GDN layers per block");
+    number(s.gdn_block_size, "--validation-profile-gdn-block-size", "layers per block");
     args.flag(s.all_transformer, {.names = "--validation-profile-all-transformer",
                                   .help = "control run with attention layers only",
                                   .group = k_profile});
@@ -172,7 +172,7 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                           .group = k_profile});
     args.option(o.profile_env, {.names = "--validation-profile-env",
                                 .value = "KEY=VALUE",
-                                .help = "rarer setting of the run",
+                                .help = "another setting of the run",
                                 .group = k_profile});
     args.option(o.marin_prefix, {.names = "--validation-profile-marin-prefix",
                                  .value = "URL",
@@ -182,12 +182,12 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
     describe_cross_entropy(args, o);
     args.option(s.run_name_prefix, {.names = "--validation-profile-run-name-prefix",
                                     .value = "TEXT",
-                                    .help = "start of the run's name; _iterNNN follows",
+                                    .help = "prefix of the run's name; _iterNNN follows",
                                     .group = k_profile});
     args.option(s.wandb_mode, k_gate_wandb,
                 {.names = "--validation-profile-wandb-mode",
                  .value = "MODE",
-                 .help = "how the run reports",
+                 .help = "W&B mode of the run",
                  .group = k_profile});
 }
 
