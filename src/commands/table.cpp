@@ -84,7 +84,7 @@ constexpr cli::Command k_table[] = {
     cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                            Tier::none),
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
-        "oracle selftest", "Oracle", "see whether the oracle tells right from wrong here", Tier::none),
+        "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none),
     cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
                                                        "run unattended iterations of a coding agent", Tier::http)
         .with_last_word(&codex_loop::never_ran),
@@ -158,7 +158,7 @@ constexpr cli::Group k_groups[] = {
      "cluster file, dashboard and token, and what the dashboard says",
      {"ray-test", "ray-list", "docs/ray.md"}},
     {"oracle",
-     "judges and times kernels against the exact result",
+     "judge and time kernels against the exact result",
      "gdnctl oracle verify gdn --kernel src:kernel.c",
      "a kernel of your own on every case",
      {"ray-test", "docs/oracle.md", "docs/writing-a-kernel.md"}},

@@ -18,15 +18,15 @@ namespace gdnctl::commands::oracle_bench {
 namespace {
 
 constexpr std::array<cli::Choice<IsaChoice>, 4> k_isas = {{
-    {"best", IsaChoice::best, "the widest that this processor has"},
-    {"scalar", IsaChoice::scalar, "what every processor has"},
+    {"best", IsaChoice::best, "the widest of this processor"},
+    {"scalar", IsaChoice::scalar, "works on every processor"},
     {"avx2", IsaChoice::avx2, "AVX2 and FMA; OpenBLAS is held to its Haswell kernels"},
     {"avx512", IsaChoice::avx512, "AVX-512"},
 }};
 
 constexpr std::array<cli::Choice<DTypeChoice>, 2> k_dtypes = {{
     {"f32", DTypeChoice::f32, "single precision"},
-    {"bf16", DTypeChoice::bf16, "computed with in fp32; gates, beta and states stay fp32"},
+    {"bf16", DTypeChoice::bf16, "stored as bf16, computed in fp32; gates, beta and states stay fp32"},
 }};
 
 oracle::Isa isa_of(IsaChoice choice) {
@@ -43,14 +43,10 @@ oracle::Isa isa_of(IsaChoice choice) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Times a kernel and its peers in turn, round after round, beside OpenBLAS' matrix product and bare "
-        "multiply-adds "
-        "on the same threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The "
-        "outputs "
-        "of the timed runs are judged: a wrong result has no time. Without --kernel our forward, backward and decode "
-        "are "
-        "timed in one run. Kernels of others get other inputs in every run. Without libopenblas sgemm is not "
-        "measured.");
+        "Times a kernel and its peers in turn, beside OpenBLAS' matrix product and bare multiply-adds on the same "
+        "threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The outputs of the "
+        "timed runs are judged: a wrong result has no time. Without --kernel, our forward, backward and decode are "
+        "timed in one run. Your own kernels get new inputs in every run. Without libopenblas, sgemm is not measured.");
     oracle_gdn::describe_op(args, options.op);
     static const std::string k_kernel_help =
         "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
@@ -69,14 +65,16 @@ void describe(cli::Args& args, Options& options) {
     oracle_gdn::describe_threads(args, options.threads);
     args.option(options.isa, std::span<const cli::Choice<IsaChoice>>(k_isas),
                 {.names = "--isa", .value = "ISA", .help = "instruction set to use"});
-    args.option(options.rounds, {.names = "--rounds", .value = "N", .help = "rounds; times are over these"});
-    args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs a round, of which the least counts"});
-    args.flag(options.phases, {.names = "--phases",
-                               .help = "show how long each phase of our kernels takes, and what bounds it: arithmetic, "
-                                       "memory or packing"});
+    args.option(options.rounds,
+                {.names = "--rounds", .value = "N", .help = "number of rounds; times are taken over all of them"});
+    args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs per round, of which the fastest counts"});
+    args.flag(
+        options.phases,
+        {.names = "--phases",
+         .help = "show how long each phase of our kernels takes, and what limits it: arithmetic, memory or packing"});
     args.flag(options.sweep, {.names = "--sweep",
                               .help = "time the kernels on twelve shapes (or --shape), on one thread and on all, and "
-                                      "mark what is more than 15 % below what docs/benchmarks.md promises"});
+                                      "mark results more than 15 % below docs/benchmarks.md"});
     describe_limits(args, options.limits);
     args.check([&options]() -> Status {
         if (options.rounds < 1 || options.runs < 1)
@@ -88,16 +86,16 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
     args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients alone");
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
-                 "64 sequences, 64 tokens one by one, against moving the states");
-    args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "where its time goes");
+                 "decode 64 sequences token by token, compared with moving the states");
+    args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "show where its time goes");
     args.example("gdnctl oracle bench gdn --sweep --peer builtin:chunk --rounds 3 --runs 3", "on many shapes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
-    args.exit_code(3, "this processor has no such instruction set");
+    args.exit_code(3, "this processor lacks the instruction set");
     args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
-    args.exit_code(9, "not enough memory; a source does not compile, or a library is no kernel");
-    args.exit_code(124, "a kernel met --time-limit");
+    args.exit_code(9, "not enough memory; a source does not compile, or a library is not a kernel");
+    args.exit_code(124, "a kernel reached --time-limit");
     args.see_also("oracle verify");
 }
 

@@ -12,12 +12,11 @@ namespace gdnctl::commands::oracle_cases {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Lists the named cases that `oracle verify` runs and `oracle run --case` writes: shapes of known test suites, "
-        "inputs on which kernels break, goldens whose results come from elsewhere, a covering array of conditions and "
-        "contract fields (`crossed`), and steps for kernels that decode. The same case has the same bytes on every "
-        "machine.");
+        "Lists the cases that `oracle verify` runs and `oracle run --case` writes: shapes of known test suites, inputs "
+        "that break kernels, goldens with results from other programs, a covering array of conditions and contract "
+        "fields (`crossed`), and steps for kernels that decode. A case has the same bytes on every machine.");
     oracle_gdn::describe_op(args, options.op);
-    args.example("gdnctl oracle cases gdn", "what there is, and what is special about each");
+    args.example("gdnctl oracle cases gdn", "list the cases and what is special about each");
     args.example("gdnctl oracle cases gdn --json", "the same as gdnctl.oracle-cases/1");
     args.see_also("oracle run");
     args.see_also("oracle verify");

@@ -45,17 +45,17 @@ void describe_examples(cli::Args& args) {
     args.example(
         "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
         "--heatmap --html page.html",
-        "where it is wrong, in the terminal and as a page");
+        "show where it is wrong, in the terminal and as a page");
     args.example("gdnctl oracle compare gdn --flashinfer dataset --definition gdn_decode_qk4_v8_d128_k_last",
-                 "a dataset's solutions, one trace line for each workload");
+                 "run a dataset's solutions, one trace line per workload");
     args.exit_code(1,
                    "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
-    args.exit_code(3, "the dataset holds no workload of the definition");
+    args.exit_code(3, "the dataset has no workload of the definition");
     args.exit_code(8, "a page or trace file cannot be written");
     args.exit_code(9,
                    "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
                    "that does not compile or is not in C");
-    args.exit_code(124, "a solution met --time-limit");
+    args.exit_code(124, "a solution reached --time-limit");
     args.see_also("oracle run");
     args.see_also("oracle verify");
 }
@@ -64,22 +64,21 @@ void describe_examples(cli::Args& args) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Judges tensors that a kernel wrote. The truth is the recurrence in fp64 on the inputs as dumped; the error is "
-        "given in units of what honest arithmetic is off by on these very inputs: up to 4 times is OK, up to 30 "
+        "Judges tensors that a kernel wrote, by the fp64 recurrence on the dumped inputs. Errors are shown as "
+        "multiples of the rounding error that a correct kernel makes on the same inputs: up to 4 times is OK, up to 30 "
         "SUSPECT, beyond that WRONG. Inputs on which the exact result explodes are UNSTABLE_INPUT, and a dump without "
         "out and final_state is NO_DATA, never OK.");
     args.about(
-        "A contract says what the tensors mean. Its fields are taken from the named contract, then from the string "
-        "metadata of the inputs file, then from --set; every verdict prints them with their origins. Gradients are "
-        "judged where the dump holds them and the inputs (or the dump) hold d_out or d_final_state; what is missing is "
-        "said.");
+        "A contract says what the tensors mean. Its fields come from the named contract, then from the string metadata "
+        "of the inputs file, then from --set; every verdict prints them with their origins. Gradients are judged if "
+        "the dump has them and the inputs (or the dump) have d_out or d_final_state; the output names what is "
+        "missing.");
     args.about(
-        "For a dump that is wrong, heads, chunks and the first wrong token are named, the stage of the computation, "
-        "and "
-        "each known mistake under which the dump would be right.");
+        "For a wrong dump, the output names heads, chunks and the first wrong token, the stage of the computation, and "
+        "each known mistake that reproduces the dump.");
     args.about(
-        "With --flashinfer, no dump is judged but every solution in C of a FlashInfer-Bench dataset, on every workload "
-        "of its definition: FlashInfer-Bench's own status and speedup go into a trace line, our verdict beside them.");
+        "With --flashinfer, every solution in C of a FlashInfer-Bench dataset is judged instead, on every workload of "
+        "its definition. A trace line records FlashInfer-Bench's own status and speedup, and our verdict.");
     oracle_gdn::describe_op_or_layer(args, options.op);
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
@@ -107,7 +106,7 @@ void describe(cli::Args& args, Options& options) {
                                .complete = cli::Complete::file});
     oracle_flashinfer::describe(args, options.flashinfer);
     args.flag(options.no_hints, {.names = "--no-hints",
-                                 .help = "do not look for the mistake that explains a wrong dump",
+                                 .help = "do not search for the mistake that explains a wrong dump",
                                  .group = "Judgement"});
     describe_examples(args);
 }

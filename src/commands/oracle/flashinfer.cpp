@@ -318,12 +318,12 @@ void describe(cli::Args& args, Options& o) {
                          .group = k_group,
                          .default_text = "with --definition $FIB_DATASET_PATH, or ~/.cache/flashinfer_bench/dataset",
                          .complete = cli::Complete::directory});
-    static const std::string k_definition_help =
-        "only this one of " + text::join(oracle::flashinfer::gdn_definition_names(), ", ");
+    static const std::string k_definition_help = "one definition (default: all that have workloads): " +
+                                                 text::join(oracle::flashinfer::gdn_definition_names(), ", ");
     args.option(o.definition, {.names = "--definition", .value = "NAME", .help = k_definition_help, .group = k_group});
     args.option(o.solution, {.names = "--solution",
                              .value = "NAME",
-                             .help = "only this solution of the dataset",
+                             .help = "run only this solution of the dataset",
                              .group = k_group,
                              .default_text = "all that are in C, else builtin:fused"});
     args.option(o.kernel, {.names = "--kernel",
@@ -337,9 +337,9 @@ void describe(cli::Args& args, Options& o) {
                            .group = k_group,
                            .default_text = "ROOT/traces/AUTHOR/gdn/DEFINITION.jsonl",
                            .complete = cli::Complete::file});
-    args.flag(o.resume, {.names = "--resume",
-                         .help = "leave out workloads that the trace file has a trace of this solution for",
-                         .group = k_group});
+    args.flag(
+        o.resume,
+        {.names = "--resume", .help = "skip workloads that already have a trace of this solution", .group = k_group});
     args.option(o.warmup_runs,
                 {.names = "--warmup-runs", .value = "N", .help = "untimed runs before each trial", .group = k_group});
     args.option(o.iterations,

@@ -18,7 +18,7 @@ void describe_op_or_layer(cli::Args& args, std::string& op) {
 
 void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_contract_help =
-        "what the implementation means by its tensors: " + text::join(oracle::contract_names(), ", ");
+        "contract that says what the tensors mean: " + text::join(oracle::contract_names(), ", ");
     static const std::string k_set_help =
         "change one contract field: " + text::join(oracle::contract_field_names(), ", ");
     args.option(options.contract, {.names = "--contract",
@@ -43,9 +43,9 @@ void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::opti
                        .group = "Judgement"});
     args.option(atol,
                 {.names = "--atol", .value = "A", .help = "the absolute part of that rule", .group = "Judgement"});
-    args.flag(budget, {.names = "--budget",
-                       .help = "judge by what honest arithmetic is off by on these inputs (the default)",
-                       .group = "Judgement"});
+    args.flag(
+        budget,
+        {.names = "--budget", .help = "judge by the error budget of these inputs (the default)", .group = "Judgement"});
     args.check([&rtol, &atol, &budget]() -> Status {
         if (rtol.has_value() != atol.has_value()) {
             return fail(ErrorKind::usage, "--rtol and --atol go together", "give both, or neither for the budget");

@@ -7,13 +7,14 @@
 namespace gdnctl::commands {
 
 void describe_limits(cli::Args& args, LimitOptions& options) {
-    args.option(options.time_limit_s, {.names = "--time-limit",
-                                       .value = "SECONDS",
-                                       .help = "of one call of a lib: or src: kernel, or one run of a cmd: kernel",
-                                       .group = "Limits"});
+    args.option(options.time_limit_s,
+                {.names = "--time-limit",
+                 .value = "SECONDS",
+                 .help = "limit of one call of a lib: or src: kernel, or one run of a cmd: kernel",
+                 .group = "Limits"});
     args.option(options.memory_limit_mib, {.names = "--memory-limit",
                                            .value = "MIB",
-                                           .help = "memory that such a kernel may use besides its tensors",
+                                           .help = "memory that the kernel may use besides its tensors",
                                            .group = "Limits"});
     args.check([&options]() -> Status {
         constexpr double k_longest_s = 1e6;

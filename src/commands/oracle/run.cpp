@@ -23,7 +23,7 @@ namespace gdnctl::commands::oracle_run {
 namespace {
 
 constexpr std::array<cli::Choice<Method>, 4> k_methods = {{
-    {"recurrent64", Method::recurrent64, "the truth: fp64 recurrence, written as float64"},
+    {"recurrent64", Method::recurrent64, "fp64 recurrence, the exact result, written as float64"},
     {"chunk", Method::chunk, "chunked form in fp32"},
     {"fused", Method::fused, "recurrence in fp32, fused: the fastest"},
     {"recurrent32", Method::recurrent32, "recurrence in fp32"},
@@ -246,9 +246,9 @@ Status finish(const Options& options, const oracle::ResolvedContract& contract, 
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Generates inputs (or reads them), computes the operator and writes inputs and results into one file. Its "
-        "metadata holds every option and the resolved contract, so that the file can be judged or made again. The same "
-        "seed gives the same inputs on every machine.");
+        "Generates or reads inputs, computes the operator, and writes inputs and results to one file. Its metadata "
+        "holds all options and the resolved contract, so that you can judge or recreate it. The same seed gives the "
+        "same inputs on every machine.");
     args.about(
         "gdn-layer is the layer between its projections: causal convolution and SiLU, gates, operator, gated RMSNorm. "
         "It "
@@ -258,16 +258,13 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
                 {.names = "--method", .value = "METHOD", .help = "how to compute"});
     args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
-    args.flag(
-        options.backward,
-        {.names = "--backward",
-         .help = "gradients too: exact for recurrent64, else by the chunked fp32 backward; d_out and d_final_state "
-                 "are generated if not given"});
-    args.flag(options.parts,
-              {.names = "--parts", .help = "gdn-layer: also what lies between, conv_out, g, beta and core_out"});
-    args.option(
-        options.stream,
-        {.names = "--stream", .value = "TOKENS", .help = "gdn-layer: so many tokens at a time, states handed on"});
+    args.flag(options.backward, {.names = "--backward",
+                                 .help = "also write gradients: exact for recurrent64, else by the chunked fp32 "
+                                         "backward; d_out and d_final_state are generated if not given"});
+    args.flag(options.parts, {.names = "--parts", .help = "gdn-layer: also write conv_out, g, beta and core_out"});
+    args.option(options.stream, {.names = "--stream",
+                                 .value = "TOKENS",
+                                 .help = "gdn-layer: compute N tokens at a time, passing on the states"});
     args.option(options.out, {.names = "--out",
                               .value = "FILE",
                               .help = "where to write (.safetensors or .npz)",

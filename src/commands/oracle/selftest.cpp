@@ -77,25 +77,22 @@ Json report_json(const std::string& op, const oracle::SelftestReport& report) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Says whether the oracle on this machine tells right from wrong. Mutants of a chunked kernel, forward and "
-        "backward, spoilt at one point each (in all heads, in one head, or in one chunk of one head), must be caught "
-        "and localised; honest "
-        "variants (other chunk lengths, orders of summation, kernels and instruction sets, on every generated case) "
-        "must all be OK. Faults that no hint knows, and steps of another kernel spoilt in every one of some ways, are "
-        "counted apart. "
-        "Takes about a minute and a half.");
+        "Checks that the oracle tells right from wrong on this machine. It plants one fault at a time in a chunked "
+        "kernel, forward and backward (in all heads, in one head, or in one chunk of one head). Each must be found and "
+        "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
+        "generated case) must all be OK. Faults that no hint knows, and faults in every step of another kernel, are "
+        "counted separately. Takes about a minute and a half.");
     args.positional(options.op, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet), which is the default"});
     args.check([&options]() -> Status {
         if (!options.op || *options.op == "gdn") return {};
         return fail(ErrorKind::usage, fmt::format("operator '{}' is not known", *options.op), "known: gdn");
     });
     args.flag(options.every_step,
-              {.names = "--every-step",
-               .help = "spoil each step of the other kernel in each way and everywhere: some ten minutes"});
+              {.names = "--every-step", .help = "try all faults in all steps of the other kernel (about ten minutes)"});
     oracle_gdn::describe_threads(args, options.threads);
     args.example("gdnctl oracle selftest", "run it");
     args.example("gdnctl oracle selftest --json", "the same as gdnctl.oracle-selftest/1");
-    args.exit_code(1, "a mutant was missed, an honest variant flagged, or too many places or stages were wrong");
+    args.exit_code(1, "a fault was missed, a correct variant flagged, or too many places or stages were wrong");
     args.see_also("oracle compare");
     args.see_also("oracle verify");
 }

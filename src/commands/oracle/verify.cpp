@@ -31,10 +31,10 @@ using oracle::KernelFault;
 using oracle::Verdict;
 
 constexpr std::array<cli::Choice<StoredAs>, 4> k_dtypes = {{
-    {"case", StoredAs::as_listed, "as each case has them: fp32 but for a few"},
+    {"case", StoredAs::as_listed, "as each case says: fp32, with a few exceptions"},
     {"f32", StoredAs::f32, "single precision"},
-    {"bf16", StoredAs::bf16, "bfloat16; a loaded kernel that does not take it gets the same values in fp32"},
-    {"f16", StoredAs::f16, "half precision, likewise; cases that do not fit into it are left out"},
+    {"bf16", StoredAs::bf16, "bfloat16; a loaded kernel without bf16 support gets the same values in fp32"},
+    {"f16", StoredAs::f16, "half precision, likewise; cases whose values do not fit are skipped"},
 }};
 
 std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size_t>(dtype)].name; }
@@ -302,13 +302,12 @@ Status check(const Options& options) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Runs a kernel on every generated case and judges what it returns. A kernel that is not built in runs in a "
-        "process of its own, without network; it gets fresh arrays between pages that it must not touch, is asked "
-        "three times, and its outputs are poisoned before each call. What it has of forward, backward (gradients of "
-        "every case) and decode (steps of 1 to 8 tokens, in place and not) is judged; cases of what it has not are "
-        "skipped and counted. With --vectors, recorded outputs of real implementations are judged too: each "
-        "NAME.*.outputs.safetensors against NAME.inputs.safetensors beside it. "
-        "The last line is the verdict over all.");
+        "Runs a kernel on every generated case and judges its results. A kernel that is not built in runs in a child "
+        "process without network. Each call gets new arrays between inaccessible pages, with poisoned outputs, and "
+        "each case runs three times. Forward, backward (gradients of every case) and decode (steps of 1 to 8 tokens, "
+        "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
+        "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
+        "NAME.inputs.safetensors beside it. The last line is the overall verdict.");
     oracle_gdn::describe_op(args, options.op);
     args.option(options.kernel, {.names = "--kernel",
                                  .value = "KERNEL",
@@ -321,18 +320,17 @@ void describe(cli::Args& args, Options& options) {
                                   .complete = cli::Complete::directory});
     args.option(options.cases, {.names = "--case",
                                 .value = "NAME",
-                                .help = "only this case, vector or relation",
+                                .help = "run only this case, vector or relation",
                                 .complete = cli::Complete::oracle_case});
     args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
                 {.names = "--dtype",
                  .value = "DTYPE",
                  .help = "how q, k and v of the generated cases, and the outputs, are stored"});
-    args.option(options.seed,
-                {.names = "--seed",
-                 .value = "N",
-                 .help = "generate all inputs from this seed; `random`: from one that nobody knows before",
-                 .default_text = "each case has its own"});
-    args.flag(options.slow, {.names = "--slow", .help = "also judge 65,537 tokens, which takes seconds"});
+    args.option(options.seed, {.names = "--seed",
+                               .value = "N",
+                               .help = "generate all inputs from this seed; `random`: from a new random one",
+                               .default_text = "each case has its own"});
+    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes seconds)"});
     args.flag(options.metamorphic, {.names = "--metamorphic",
                                     .help = "check relations between the kernel's own results, without any reference"});
     args.check([&options] { return check(options); });
@@ -343,17 +341,18 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "a kernel of your own (docs/writing-a-kernel.md)");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
-    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random", "inputs that it cannot have seen");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random",
+                 "inputs that the kernel cannot have seen");
     args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
     args.exit_code(1,
-                   "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, took too much memory, wrote "
-                   "beside its arrays, left outputs unwritten, or depends on more than its inputs");
+                   "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, used too much memory, wrote "
+                   "outside its arrays, left outputs unwritten, or depends on more than its inputs");
     args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
     args.exit_code(9,
-                   "a vector cannot be read or judged; the source does not compile, the library is no kernel, or a "
+                   "a vector cannot be read or judged; the source does not compile, the library is not a kernel, or a "
                    "program's outputs have the wrong shape");
-    args.exit_code(124, "the kernel met --time-limit");
+    args.exit_code(124, "the kernel reached --time-limit");
     args.see_also("oracle cases");
     args.see_also("oracle compare");
 }
