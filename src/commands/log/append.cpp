@@ -23,11 +23,11 @@ constexpr std::string_view k_outcomes[] = {"accepted", "rejected",  "no-op", "in
                                            "oom",      "test-fail", "flaky", "timeout", "agent-error"};
 
 constexpr std::array k_comparisons = {
-    cli::Choice<runlog::Comparison>{"champion", runlog::Comparison::champion, "the standing best and this"},
-    cli::Choice<runlog::Comparison>{"previous", runlog::Comparison::previous, "the iteration before and this"},
-    cli::Choice<runlog::Comparison>{"control", runlog::Comparison::control, "a control and this"},
+    cli::Choice<runlog::Comparison>{"champion", runlog::Comparison::champion, "the champion and this iteration"},
+    cli::Choice<runlog::Comparison>{"previous", runlog::Comparison::previous, "the previous iteration and this one"},
+    cli::Choice<runlog::Comparison>{"control", runlog::Comparison::control, "a control run and this iteration"},
     cli::Choice<runlog::Comparison>{"ab", runlog::Comparison::ab, "two variants"},
-    cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown, "not said: nothing is decided by them"}};
+    cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown, "not stated: the numbers decide nothing"}};
 
 bool says_nothing(const Options& options) {
     const auto blank = [](const std::string& value) { return text::trim(value).empty(); };
@@ -177,11 +177,11 @@ void describe_use(cli::Args& args) {
     args.example(
         "gdnctl log append --title \"Larger chunk\" --change \"chunk 64 -> 128\" --commit HEAD \\\n    "
         "--metric step_duration_ms=167.09:159.42 --comparison champion");
-    args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or a file that is no running log");
+    args.exit_code(static_cast<int>(ExitCode::usage), "nothing to append, or the file is not a running log");
     args.exit_code(static_cast<int>(ExitCode::conflict),
-                   "another writer holds the log, it has an unresolved merge, or the record's number is taken");
+                   "another writer has locked the log, it has an unresolved merge, or the record's number is taken");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
-    args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is no job and no record");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is neither a job nor a record");
     args.see_also("log init");
     args.see_also("log render");
     args.see_also("lint-log");
@@ -192,12 +192,12 @@ void describe_use(cli::Args& args) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Appends an iteration: its record to the records beside the log, and the entry rendered from it to the log. "
-        "The number continues from the last entry. Both files are written or neither; what a killed writer left out is "
-        "written by the next one. Texts are made public: secrets are masked, home directories become `~/`.");
+        "The number continues from the last entry. Either both files are written or neither; if a writer was killed, "
+        "the next one completes its entry. Secrets are masked, and home directories become `~/`.");
     describe_log_file(args, options.log_file);
     args.option(options.from_job, {.names = "--from-job",
                                    .value = "FILE",
-                                   .help = "what a job command printed with --json; - is standard input; repeatable",
+                                   .help = "--json output of a job command; - is standard input",
                                    .complete = cli::Complete::file});
     args.option(options.record, {.names = "--record",
                                  .value = "FILE",
@@ -205,15 +205,14 @@ void describe(cli::Args& args, Options& options) {
                                  .complete = cli::Complete::file});
     args.option(options.title, {.names = "--title", .value = "TEXT", .help = "title of the entry"});
     args.option(options.goal, {.names = "--goal", .value = "TEXT", .help = "goal (experiment logs)"});
-    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "what was expected, and why"});
-    args.option(options.changes,
-                {.names = "--change", .value = "TEXT", .help = "one thing that was changed; repeatable"});
+    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "expected result, and why"});
+    args.option(options.changes, {.names = "--change", .value = "TEXT", .help = "one change that was made"});
     args.option(options.commit, {.names = "--commit",
                                  .value = "COMMIT",
                                  .help = "a sha or revision, `none (REASON)`, `this commit` or `pending`",
                                  .default_text = "by the outcome"});
     args.option(options.starting_commit,
-                {.names = "--starting-commit", .value = "SHA", .help = "where it started from"});
+                {.names = "--starting-commit", .value = "SHA", .help = "commit that the iteration started from"});
     args.option(options.decision,
                 {.names = "--decision", .value = "WORD", .help = "promoted, regression, low-impact, ..."});
     args.option(options.outcome,
@@ -225,13 +224,13 @@ void describe(cli::Args& args, Options& options) {
                  .complete = cli::Complete::outcome});
     args.option(options.change_class, {.names = "--change-class", .value = "TEXT", .help = "class of the change"});
     args.option(options.slot, {.names = "--slot", .value = "TEXT", .help = "coverage slot"});
-    args.option(
-        options.metrics,
-        {.names = "--metric", .value = "KEY=VALUE", .help = "a number (KEY=VALUE or KEY=BEFORE:AFTER); repeatable"});
+    args.option(options.metrics,
+                {.names = "--metric", .value = "KEY=VALUE", .help = "a number: KEY=VALUE or KEY=BEFORE:AFTER"});
     args.option(options.comparison, std::span<const cli::Choice<runlog::Comparison>>(k_comparisons),
-                {.names = "--comparison", .value = "KIND", .help = "what the numbers before and after are of"});
+                {.names = "--comparison", .value = "KIND", .help = "what BEFORE and AFTER compare"});
     args.option(options.assessment, {.names = "--assessment", .value = "TEXT", .help = "what the numbers say"});
-    args.option(options.interpretation, {.names = "--interpretation", .value = "TEXT", .help = "why; repeatable"});
+    args.option(options.interpretation,
+                {.names = "--interpretation", .value = "TEXT", .help = "why the numbers are as they are"});
     args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
     args.check([&options] { return check_options(options); });
     describe_use(args);

@@ -9,10 +9,10 @@ namespace gdnctl::commands::log_context {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Prints what a prompt needs of a long log, in Markdown and in no more than --bytes bytes: the champion, counts "
-        "of outcomes, the latest iterations, and a line for each earlier one as long as there is room.");
+        "Prints a Markdown summary of a long log for a prompt, in at most --bytes bytes: the champion, counts of "
+        "outcomes, the latest iterations, and as many lines for earlier ones as fit.");
     describe_log_file(args, options.log_file);
-    args.option(options.bytes, {.names = "--bytes", .value = "N", .help = "most bytes to print"});
+    args.option(options.bytes, {.names = "--bytes", .value = "N", .help = "print at most N bytes"});
     args.check([&options]() -> Status {
         if (options.bytes >= 64 && options.bytes <= (std::int64_t{1} << 30)) return {};
         return fail(ErrorKind::usage, "--bytes: less than 64 or more than 1 GiB");

@@ -15,12 +15,10 @@ namespace gdnctl::commands::log_import {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Reads the hand-written entries of a log into records (source \"import\", with a confidence for each field). "
-        "The "
-        "log itself is not changed: its entries stay as they were written. An entry that changed since an earlier "
-        "import "
-        "gets a new record in place of the old one; the others are left alone.");
+        "The log itself does not change. An entry that changed since an earlier import gets a new record that replaces "
+        "the old one.");
     describe_log_file(args, options.log_file);
-    args.flag(options.dry_run, {.names = "--dry-run", .help = "write nothing; say what would be imported"});
+    args.flag(options.dry_run, {.names = "--dry-run", .help = "write nothing; show what would be imported"});
     args.example("gdnctl log import --dry-run --json", "print the records");
     args.example("gdnctl log import && gdnctl log render --check");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "the log has no hand-written entry");

@@ -20,8 +20,8 @@ constexpr cli::Choice<runlog::Template> k_styles[] = {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Makes a new running log: title, goal, loop contract, the entry template in a code fence, and an empty "
-        "list of iterations. Folders above it are made where they are missing. A file that exists is never touched.");
+        "Creates a running log: title, goal, loop contract, the entry template in a code fence, and an empty list of "
+        "iterations. Missing folders are created. An existing file is never touched.");
     describe_log_file(args, options.log_file);
     args.option(options.style, k_styles, {.names = "--template", .value = "STYLE", .help = "style of the log"});
     args.example("gdnctl log init", "the log of the selected target");

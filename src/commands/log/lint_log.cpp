@@ -312,34 +312,37 @@ cli::OptionSpec group(std::string_view names, std::string_view value, std::strin
 void describe_what(cli::Args& args, Options& options) {
     args.option(options.log_file, group("--log-file", "PATH", "the log to check", "What", Complete::file));
     args.option(options.scope, std::span<const cli::Choice<Scope>>(k_scopes),
-                group("--scope", "SCOPE", "which entries", "What"));
-    args.option(options.since, group("--since", "REV", "only entries added or changed since this revision", "What"));
+                group("--scope", "SCOPE", "entries to check", "What"));
+    args.option(options.since,
+                group("--since", "REV", "check only entries added or changed since this revision", "What"));
     args.option(options.log_template, std::span<const cli::Choice<runlog::TemplateChoice>>(k_templates),
                 group("--template", "KIND", "the log's template", "What"));
     args.option(options.records,
-                group("--records", "FILE", "the log's records, if not beside it", "What", Complete::file));
-    args.option(options.repo,
-                group("--repo", "DIR", "the repository whose history counts", "What", Complete::directory));
-    args.flag(options.no_git, group("--no-git", {}, "ask no history", "What"));
+                group("--records", "FILE", "records file, if not beside the log", "What", Complete::file));
+    args.option(options.repo, group("--repo", "DIR", "repository to look up history in", "What", Complete::directory));
+    args.flag(options.no_git, group("--no-git", {}, "do not read history", "What"));
 }
 
 void describe_rules_and_output(cli::Args& args, Options& options) {
     args.flag(options.allow_pending, group("--allow-pending", {}, "accept `Commit: (pending)`", "Rules"));
     args.flag(options.allow_this_commit,
               group("--allow-this-commit", {}, "accept `Commit: this commit` anywhere", "Rules"));
-    args.flag(options.allow_non_monotonic, group("--allow-non-monotonic", {}, "accept any order of numbers", "Rules"));
-    args.flag(options.strict, group("--strict", {}, "every warning is an error", "Rules"));
-    args.option(options.rules, group("--rule", "ID=SEVERITY", "off, note, warning or error for one rule", "Rules",
+    args.flag(options.allow_non_monotonic,
+              group("--allow-non-monotonic", {}, "accept iteration numbers in any order", "Rules"));
+    args.flag(options.strict, group("--strict", {}, "treat warnings as errors", "Rules"));
+    args.option(options.rules, group("--rule", "ID=SEVERITY", "set one rule to off, note, warning or error", "Rules",
                                      Complete::lint_rule));
-    args.option(options.rules_file, group("--rules-file", "FILE", "lines of the same shape", "Rules", Complete::file));
+    args.option(options.rules_file,
+                group("--rules-file", "FILE", "read such lines from a file", "Rules", Complete::file));
 
     args.flag(options.fix, group("--fix", {}, "apply the safe fixes", "Fixes"));
-    args.flag(options.fix_unsafe, group("--fix-unsafe", {}, "apply the unsafe ones too", "Fixes"));
-    args.flag(options.diff, group("--diff", {}, "show what --fix would change, and change nothing", "Fixes"));
+    args.flag(options.fix_unsafe, group("--fix-unsafe", {}, "also apply fixes that change what the log says", "Fixes"));
+    args.flag(options.diff, group("--diff", {}, "print what --fix would change as a diff; write nothing", "Fixes"));
 
     args.option(options.format, std::span<const cli::Choice<Format>>(k_formats),
-                group("--format", "FORMAT", "how findings are printed", "Output"));
-    args.option(options.output, group("--output", "FILE", "write them there instead", "Output", Complete::file));
+                group("--format", "FORMAT", "output format", "Output"));
+    args.option(options.output,
+                group("--output", "FILE", "write findings to this file instead", "Output", Complete::file));
 }
 
 }  // namespace
@@ -347,11 +350,10 @@ void describe_rules_and_output(cli::Args& args, Options& options) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Checks the running log: commit values, numbering, required fields, dates, numbers and their arithmetic, test "
-        "evidence, secrets. Only errors fail; `--strict` makes every warning one. Without --log-file the target's log "
-        "is "
-        "checked, found from the root of the repository around the working directory.");
+        "evidence, secrets. Only errors fail; `--strict` turns warnings into errors. Without --log-file, it checks the "
+        "target's log, below the root of the repository around the working directory.");
     args.about(
-        "`this commit` is accepted and looked up in the git history. Machine formats show paths relative to the "
+        "`this commit` is accepted, and resolved from the git history. Machine formats show paths relative to the "
         "repository.");
     describe_what(args, options);
     describe_rules_and_output(args, options);
@@ -360,9 +362,9 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl lint-log", "the last entry of the target's log");
     args.example("gdnctl lint-log --scope all --strict", "everything, warnings included");
     args.example("gdnctl lint-log --since origin/main --format github", "a pull request, with annotations");
-    args.example("gdnctl lint-log --diff", "what --fix would do");
+    args.example("gdnctl lint-log --diff", "show what --fix would do");
     args.exit_code(1, "at least one finding of severity error");
-    args.exit_code(2, "usage, or a log that is missing, unreadable or too large, or damaged records");
+    args.exit_code(2, "usage error; the log is missing, unreadable or too large; or damaged records");
     args.exit_code(7, "--fix: the log changed while it was checked");
     args.exit_code(8, "--fix or --output: the file cannot be written");
     args.see_also("log append");

@@ -16,13 +16,13 @@ namespace gdnctl::commands::log_new {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Starts an iteration: reserves the next number, writes an empty record beside the log "
-        "(iteration-NNN-record.json) and prints the entry's skeleton. Fill in the record and hand it to "
-        "`gdnctl log append --record`, or write the entry by hand from the skeleton.");
+        "(iteration-NNN-record.json) and prints the entry's skeleton. Fill in the record and pass it to `gdnctl log "
+        "append --record`, or write the entry by hand from the skeleton.");
     describe_log_file(args, options.log_file);
     args.option(options.title, {.names = "--title", .value = "TEXT", .help = "title of the entry"});
-    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "what is expected, and why"});
+    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "expected result, and why"});
     args.example("gdnctl log new --title \"Fuse the gate into the chunk kernel\"");
-    args.exit_code(static_cast<int>(ExitCode::conflict), "another writer holds the log");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "another writer has locked the log");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the record cannot be written");
     args.see_also("log append");
 }

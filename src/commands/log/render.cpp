@@ -13,17 +13,17 @@ namespace gdnctl::commands::log_render {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Writes the entries of the records into the log: missing ones where their number belongs, stale ones in place. "
-        "Text outside the `<!-- gdnctl:begin ... -->` markers is never touched, and neither is a generated entry that "
-        "was changed by hand unless --force is given.");
+        "Writes the entries of the records to the log: missing ones in order of their numbers, stale ones in place. "
+        "Text outside the `<!-- gdnctl:begin ... -->` markers is never touched. A generated entry that was edited by "
+        "hand is replaced only with --force.");
     describe_log_file(args, options.log_file);
     args.flag(options.check,
-              {.names = "--check", .help = "write nothing; exit 1 if the log is not what the records give"});
-    args.flag(options.force, {.names = "--force", .help = "overwrite generated entries that were changed by hand"});
+              {.names = "--check", .help = "write nothing; exit with 1 if the log does not match the records"});
+    args.flag(options.force, {.names = "--force", .help = "overwrite generated entries that were edited by hand"});
     args.example("gdnctl log render --check", "in CI");
     args.example("gdnctl log render", "after a merge of the records");
-    args.exit_code(static_cast<int>(ExitCode::check_failed), "--check: the log is not what the records give");
-    args.exit_code(static_cast<int>(ExitCode::conflict), "something is left that only a person can decide");
+    args.exit_code(static_cast<int>(ExitCode::check_failed), "--check: the log does not match the records");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "something is left for you to decide");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
     args.see_also("log append");

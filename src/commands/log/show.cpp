@@ -16,8 +16,8 @@ namespace gdnctl::commands::log_show {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Prints one iteration: the entry as it stands in the log, or, with --json, its record. An entry that has no "
-        "record is shown as an import would read it.");
+        "Prints one iteration: its entry in the log or, with --json, its record. An entry without a record is shown as "
+        "an import would read it.");
     describe_log_file(args, options.log_file);
     args.positional(
         options.iteration,

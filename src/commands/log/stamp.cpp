@@ -17,18 +17,18 @@ namespace gdnctl::commands::log_stamp {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Puts a commit into the last entry if that entry says `Commit: this commit` or `Commit: (pending)`; any other "
-        "value is left alone. An entry that was rendered from a record gets a corrected record and is rendered again. "
-        "With --record only that iteration is stamped, wherever it stands.");
+        "Writes a commit into the last entry if that entry says `Commit: this commit` or `Commit: (pending)`; any "
+        "other value is left alone. An entry that was rendered from a record gets a corrected record and is rendered "
+        "again. --record stamps that iteration instead.");
     args.about(
-        "The log is a tracked file: stamping after the commit leaves the tree dirty, and a later `git revert` of that "
-        "commit then refuses. Commit the stamped log by itself.");
+        "The log is a tracked file. Stamping it after the commit leaves the tree dirty, and `git revert` of that "
+        "commit then fails. Commit the stamped log separately.");
     describe_log_file(args, options.log_file);
     args.option(options.commit, {.names = "--commit", .value = "SHA", .help = "the commit", .required = true});
     args.option(options.record, {.names = "--record", .value = "ID", .help = "stamp the entry of this record"});
     args.example("gdnctl log stamp --commit \"$(git rev-parse HEAD)\"");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "nothing to stamp; the file is untouched");
-    args.exit_code(static_cast<int>(ExitCode::conflict), "the generated entry was changed by hand");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "the generated entry was edited by hand");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
     args.see_also("log append");
 }

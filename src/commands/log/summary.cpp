@@ -9,9 +9,9 @@ namespace gdnctl::commands::log_summary {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Sums up a log: the champions in order, the best gain of each coverage slot, and how often iterations failed "
-        "and "
-        "why. Numbers come from the records; entries without a record are read as an import would read them.");
+        "Summarises a log: the champions in order, the best gain of each coverage slot, and how often iterations "
+        "failed and why. Numbers come from the records; entries without a record are read as an import would read "
+        "them.");
     describe_log_file(args, options.log_file);
     args.example("gdnctl log summary");
     args.example("gdnctl log summary --json | jq .failures");
