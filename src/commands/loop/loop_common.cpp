@@ -31,7 +31,7 @@ void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir) {
                           .help = "log directory of the loop",
                           .default_text = loop::k_usual_log_dir,
                           .complete = cli::Complete::directory});
-    args.exit_code(static_cast<int>(ExitCode::remote_missing), "no loop has run there");
+    args.exit_code(static_cast<int>(ExitCode::remote_missing), "the directory contains no run");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged");
 }
 

@@ -162,10 +162,10 @@ Result<const IterationView*> chosen(const loop::LoadedRun& run, const std::strin
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Says why an iteration of a loop was kept or refused: the decision, every stage it went through with each gate "
-        "and its number, what was measured against the champion, the agent's attempts, the cost, where its commits "
-        "are, and which files in the log directory show it.");
-    args.positional(options.iteration, {.name = "N", .help = "number of the iteration, or `last`"});
+        "Explains why an iteration was kept or rejected: the decision, every stage with each gate and its number, the "
+        "measurements against the champion, the agent's attempts, the cost, where its commits are, and the files in "
+        "the log directory that show it.");
+    args.positional(options.iteration, {.name = "N", .help = "iteration number, or `last`"});
     describe_loop_dir(args, options.log_dir);
     args.check([&options]() -> Status {
         const auto number = text::parse_int(options.iteration);
@@ -174,7 +174,8 @@ void describe(cli::Args& args, Options& options) {
     });
     args.example("gdnctl loop-explain 7");
     args.example("gdnctl loop-explain last --json | jq '.stages[] | select(.verdict == \"fail\")'");
-    args.exit_code(static_cast<int>(ExitCode::remote_missing), "no loop has run there, or it has no such iteration");
+    args.exit_code(static_cast<int>(ExitCode::remote_missing),
+                   "the directory contains no run, or it has no such iteration");
     args.see_also("loop-status");
     args.see_also("docs/loop-reports.md");
 }

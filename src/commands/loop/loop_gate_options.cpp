@@ -27,11 +27,11 @@ constexpr std::array<cli::Choice<loop::PerfMode>, 3> k_perf_modes = {
      {"required", loop::PerfMode::required, "always; needs validation"},
      {"off", loop::PerfMode::off, "no candidate is judged by its speed"}}};
 constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
-    {{"revert-count-failure", RegressionPolicy::revert_count_failure, "take it back and count a failure"},
-     {"revert-continue", RegressionPolicy::revert_continue, "take it back and go on"},
+    {{"revert-count-failure", RegressionPolicy::revert_count_failure, "remove it and count a failure"},
+     {"revert-continue", RegressionPolicy::revert_continue, "remove it and continue"},
      {"fail", RegressionPolicy::fail, "stop the loop"},
      {"count-failure", RegressionPolicy::count_failure, "as revert-count-failure, but a missing metric stops the loop"},
-     {"continue", RegressionPolicy::go_on, "keep it, and go on"}}};
+     {"continue", RegressionPolicy::go_on, "keep it and continue"}}};
 constexpr std::array<cli::Choice<loop::MetricAggregation>, 2> k_aggregations = {
     {{"history-window", loop::MetricAggregation::history_window, "of its steps from --perf-history-step-start to -end"},
      {"summary", loop::MetricAggregation::summary, "its last step"}}};
@@ -249,22 +249,24 @@ void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
     args.option(o.policy_file, {.names = "--perf-policy-file",
                                 .value = "PATH",
-                                .help = "policy laid over the target's `gates` and the built-in one",
+                                .help = "policy file; overrides the target's `gates` and the built-in policy",
                                 .group = k_performance,
                                 .complete = cli::Complete::file});
     args.option(o.regression_policy, k_regression_policies,
                 {.names = "--perf-regression-policy",
                  .value = "POLICY",
-                 .help = "what becomes of a candidate that is refused",
+                 .help = "what to do with a candidate that is rejected",
                  .group = k_performance});
     const auto share = [&args](std::optional<double>& value, std::string_view names, std::string_view help,
                                std::string_view usual) {
         args.option(value,
                     {.names = names, .value = "PCT", .help = help, .group = k_performance, .default_text = usual});
     };
-    share(o.min_improvement_pct, "--perf-min-improvement-pct", "least gain of a new champion", "0.25");
-    share(o.max_regression_pct, "--perf-max-regression-pct", "loss that is still no regression", "1.0");
-    share(o.override_pct, "--perf-gate-override-pct", "a gain of so much passes without gates", "5.0");
+    share(o.min_improvement_pct, "--perf-min-improvement-pct", "smallest gain, in percent, that makes a new champion",
+          "0.25");
+    share(o.max_regression_pct, "--perf-max-regression-pct", "largest loss, in percent, that is not a regression",
+          "1.0");
+    share(o.override_pct, "--perf-gate-override-pct", "skip the gates for a gain of this many percent", "5.0");
     for (const loop::LimitOption& limit : loop::limit_options()) {
         args.option(o.limits[std::string(limit.limit)], {.names = limit.option,
                                                          .value = "MS",

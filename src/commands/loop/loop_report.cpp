@@ -20,16 +20,15 @@ using namespace loop::report;
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Tells a run as a report, in Markdown: champions and noise, outcomes, failures by class, cost, ideas that were "
-        "refused again and again, slots, flaky tests, and every iteration with its reason.");
+        "Prints a report of a run in Markdown: champions and noise, outcomes, failures by class, cost, ideas that "
+        "failed repeatedly, slots, flaky tests, and every iteration with its reason.");
     args.about(
-        "--html writes a page instead that a browser opens without a network, light or dark as the reader's system is: "
-        "the metric over the iterations with champions and noise band, the outcomes in time, the cost, the failures, "
-        "and each iteration's evidence.");
+        "--html writes a self-contained page instead, light or dark like your system: the metric over the iterations "
+        "with champions and noise band, outcomes over time, cost, failures, and the evidence for each iteration.");
     describe_loop_dir(args, options.log_dir);
     args.option(options.html, {.names = "--html",
                                .value = "PATH",
-                               .help = "write the report as a page there",
+                               .help = "write the report to this file as an HTML page",
                                .complete = cli::Complete::file});
     args.check([&options]() -> Status {
         if (options.html && options.html->empty()) return fail(ErrorKind::usage, "--html: an empty path");
@@ -37,7 +36,7 @@ void describe(cli::Args& args, Options& options) {
     });
     args.example("gdnctl loop-report > report.md");
     args.example("gdnctl loop-report --html report.html");
-    args.exit_code(static_cast<int>(ExitCode::bad_input), "ledger or coverage.json cannot be read as such");
+    args.exit_code(static_cast<int>(ExitCode::bad_input), "ledger or coverage.json is malformed");
     args.see_also("loop-explain");
     args.see_also("docs/loop-reports.md");
 }

@@ -96,18 +96,17 @@ Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Shows how a loop stands: whether it runs and as which process, the iteration under way, outcomes, cost, and "
-        "the latest iterations with the reasons. Everything is read from the journal in the log directory; nothing is "
-        "written and a loop at work is not disturbed.");
+        "Shows the state of a loop: whether it is running and as which process, the current iteration, outcomes, cost, "
+        "and the latest iterations with reasons. It only reads the journal in the log directory, and does not disturb "
+        "a running loop.");
     args.about(
-        "A state.json that does not parse is exit code 2: look at it before anything is done about it. "
-        "--rebuild-state then makes it again from the journal and keeps what was there as state.json.bak.");
+        "If state.json cannot be parsed, the exit code is 2. --rebuild-state rebuilds it from the journal and keeps "
+        "the old file as state.json.bak.");
     describe_loop_dir(args, options.log_dir);
     args.flag(options.watch, {.names = "--watch",
-                              .help = "go on until the loop ends: redrawn on a terminal, else a line "
-                                      "for each thing that happens"});
-    args.flag(options.rebuild_state, {.names = "--rebuild-state",
-                                      .help = "replace state.json by what the journal says; no loop may be running"});
+                              .help = "follow the loop until it ends: redrawn on a terminal, else one line per event"});
+    args.flag(options.rebuild_state,
+              {.names = "--rebuild-state", .help = "rebuild state.json from the journal; no loop may be running"});
     args.check([&options]() -> Status {
         if (options.watch && options.rebuild_state)
             return fail(ErrorKind::usage, "--rebuild-state and --watch exclude each other");
@@ -116,7 +115,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl loop-status --watch");
     args.example("gdnctl loop-status --json | jq .outcomes");
     args.exit_code(static_cast<int>(ExitCode::usage),
-                   "usage or configuration error; state.json, or the journal's version, cannot be understood");
+                   "usage or configuration error; state.json or the journal's version cannot be read");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged; --rebuild-state while a loop runs");
     args.see_also("docs/loop-reports.md");
 }

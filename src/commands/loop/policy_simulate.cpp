@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<cli::Choice<loop::NoiseShape>, 3> k_shapes = {
     {{"normal", loop::NoiseShape::normal},
      {"heavy", loop::NoiseShape::heavy, "one pair in twenty is five times as noisy"},
-     {"drift", loop::NoiseShape::drift, "the device slows down all the while"}}};
+     {"drift", loop::NoiseShape::drift, "the device keeps slowing down"}}};
 
 Result<std::vector<double>> numbers(const std::vector<std::string>& given, std::vector<double> usual,
                                     const char* option, double least) {
@@ -54,9 +54,9 @@ std::string table_text(const std::vector<Cell>& cells) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Says how often pairs of profiles lead to the right decision when the truth is known: invented measurements go "
-        "through the rule that codex-loop uses. A true gain of 0 that is promoted is a false promotion. NOISE is the "
-        "standard deviation of one pair's difference, as the loop prints it for your device.");
+        "Shows how often pairs of profiles lead to the right decision, by passing simulated measurements through the "
+        "rule that codex-loop uses. A promotion with a true gain of 0 is a false one. NOISE is the standard deviation "
+        "of one pair's difference, as the loop prints it for your device.");
     args.option(
         options.noise,
         {.names = "--noise-pct", .value = "PCT", .help = "spread of one pair", .default_text = "0.1, 0.3, 1, 3, 10"});
@@ -66,10 +66,10 @@ void describe(cli::Args& args, Options& options) {
                                .default_text = "0, 0.5, 1, 2, 3, 5"});
     args.option(options.shape, k_shapes, {.names = "--shape", .value = "SHAPE", .help = "kind of noise"});
     args.option(options.pairs, {.names = "--perf-pairs", .value = "N", .help = "most pairs: 3, 5 or 9"});
-    args.option(options.trials, {.names = "--trials", .value = "N", .help = "candidates a row"});
-    args.option(options.seed, {.names = "--seed", .value = "N", .help = "the same seed gives the same table"});
+    args.option(options.trials, {.names = "--trials", .value = "N", .help = "candidates per row"});
+    args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed; the same one gives the same table"});
     describe_perf_policy(args, options.perf);
-    args.example("gdnctl policy simulate --noise-pct 0.8 --gain-pct 1", "is a gain of 1 % to be found on this device?");
+    args.example("gdnctl policy simulate --noise-pct 0.8 --gain-pct 1", "can a gain of 1 % be found on this device?");
     args.example("gdnctl policy simulate --perf-pairs 3", "with three pairs at most");
     args.see_also("policy show");
     args.check([&options]() -> Status {

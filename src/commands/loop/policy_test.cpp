@@ -58,26 +58,25 @@ std::string case_text(const Judged& one) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Judges recorded measurements anew by the policy in force here, or another one, and says where it would have "
-        "decided otherwise. Each record is compared with what it was compared with then. Files: perf_state.json of a "
-        "loop, or one record a line, of that state or of the running log (*.records.jsonl).");
+        "Applies the policy in force here, or another one, to recorded measurements, and shows which decisions would "
+        "change. Each record is compared with the same champion as before. Files: perf_state.json of a loop, or files "
+        "with one record per line (*.records.jsonl of the running log).");
     args.positional(options.files, {.name = "FILE", .help = "records", .complete = cli::Complete::file});
     args.option(options.metric, {.names = "--perf-metric",
                                  .value = "NAME",
-                                 .help = "number to judge records of the running log by",
+                                 .help = "metric for records of the running log",
                                  .group = "Performance",
                                  .default_text = "the target's, else throughput/mfu"});
     args.flag(options.lower,
-              {.names = "--lower-is-better", .help = "whatever the target says of its metric", .group = "Performance"});
-    args.flag(
-        options.higher,
-        {.names = "--higher-is-better", .help = "whatever the target says of its metric", .group = "Performance"});
+              {.names = "--lower-is-better", .help = "override the target's metric", .group = "Performance"});
+    args.flag(options.higher,
+              {.names = "--higher-is-better", .help = "override the target's metric", .group = "Performance"});
     describe_perf_policy(args, options.perf);
-    args.exit_code(0, "every decision would be the same");
-    args.exit_code(1, "at least one would be another");
-    args.exit_code(9, "a file holds no such records");
+    args.exit_code(0, "no decision would change");
+    args.exit_code(1, "at least one decision would change");
+    args.exit_code(9, "a file contains no such records");
     args.example("gdnctl policy test .agents/logs/gdn_codex_loop/perf_state.json --perf-max-regression-pct 2",
-                 "what a wider band would have kept");
+                 "show what a wider band would have kept");
     args.example("gdnctl policy test perf_state.json --perf-policy-file policy.json --json | jq .differences");
     args.see_also("policy show");
     args.see_also("policy simulate");

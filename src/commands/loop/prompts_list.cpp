@@ -16,9 +16,8 @@ namespace fs = std::filesystem;
 
 void describe(cli::Args& args, Options&) {
     args.about(
-        "Lists the iteration prompts and the directive presets that have a name here: those of the repository, then "
-        "the "
-        "copies in this program. `*` marks the prompt that a loop takes when it is told none.");
+        "Lists the iteration prompts and directive presets: those of the repository, then the copies in gdnctl. `*` "
+        "marks the default prompt of a loop.");
     args.example("gdnctl prompts list");
     args.example("gdnctl prompts list --json | jq -r '.documents[] | select(.slot == \"H\").name'");
     args.see_also("prompts show");

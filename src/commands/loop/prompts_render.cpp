@@ -42,15 +42,14 @@ Status check(const Options& options) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Prints, to the byte, the prompt that codex-loop writes for an iteration: the template with its placeholders "
-        "replaced, then the session directives in the loop's order: the target's presets, --directive-preset, "
-        "--directive-file, --directive. What the loop adds by itself (a held dev TPU, the state of the climb) is not "
-        "in it.");
+        "Prints the exact prompt that codex-loop writes for an iteration: the template with its placeholders replaced, "
+        "then the session directives in order: the target's presets, --directive-preset, --directive-file, "
+        "--directive. What the loop adds itself (a held dev TPU, the state of the climb) is not included.");
     args.positional(options.name, {.name = "NAME",
-                                   .help = "a prompt of `prompts list`, or the path of a file; absent: the loop's own",
+                                   .help = "name from `prompts list`, or a file (default: the loop's own prompt)",
                                    .complete = cli::Complete::prompt});
-    args.option(options.iteration, {.names = "--iteration", .value = "N", .help = "number of the iteration"});
-    args.option(options.total, {.names = "--total", .value = "N", .help = "how many the run has"});
+    args.option(options.iteration, {.names = "--iteration", .value = "N", .help = "iteration number"});
+    args.option(options.total, {.names = "--total", .value = "N", .help = "iterations of the run"});
     args.option(options.head_sha, {.names = "--head-sha",
                                    .value = "SHA",
                                    .help = "commit that the iteration starts from",
@@ -63,7 +62,7 @@ void describe(cli::Args& args, Options& options) {
                                           .help = "add a file, relative to the repository root",
                                           .complete = cli::Complete::file});
     args.option(options.directives, {.names = "--directive", .value = "TEXT", .help = "add a text"});
-    args.example("gdnctl prompts render --iteration 2 --total 5", "what the second of five iterations would be told");
+    args.example("gdnctl prompts render --iteration 2 --total 5", "the prompt of the second of five iterations");
     args.example("gdnctl prompts render marin --directive-preset triangular-inversion >prompt.txt");
     args.check([&options] { return check(options); });
     args.exit_code(static_cast<int>(ExitCode::usage), "no such prompt, preset or file; or an empty directive file");

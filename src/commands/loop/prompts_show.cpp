@@ -17,13 +17,12 @@ namespace gdnctl::commands::prompts_show {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Prints one prompt or directive preset as an agent gets it: a prompt with its placeholders, a directive "
-        "without "
-        "its front matter. --json adds what the front matter says and where the text comes from.");
+        "without its front matter. --json adds the front matter and the origin of the text.");
     args.positional(options.name,
-                    {.name = "NAME", .help = "as `prompts list` has it", .complete = cli::Complete::document});
+                    {.name = "NAME", .help = "name from `prompts list`", .complete = cli::Complete::document});
     args.example("gdnctl prompts show triangular-inversion");
-    args.example("gdnctl prompts show marin >scripts/gdn/codex_iteration_prompt.md", "a copy to change");
-    args.exit_code(static_cast<int>(ExitCode::usage), "there is no prompt and no directive of that name");
+    args.example("gdnctl prompts show marin >scripts/gdn/codex_iteration_prompt.md", "make a copy to change");
+    args.exit_code(static_cast<int>(ExitCode::usage), "no prompt or directive has that name");
     args.see_also("prompts list");
     args.see_also("prompts render");
     args.see_also("docs/prompts.md");

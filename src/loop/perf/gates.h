@@ -52,7 +52,7 @@ struct PerfPolicy {
     std::string name = "default";
     double min_improvement_pct = 0.25;
     double max_regression_pct = 1.0;
-    double override_pct = 5.0;  // a gain of so much passes without gates
+    double override_pct = 5.0;  // skip the gates for a gain of this many percent
     // A gain has to be beyond this share of the spread of a pair, too (see PairRule::noise_share).
     double noise_share = 0.4;
     Hold hold = Hold::automatic;
