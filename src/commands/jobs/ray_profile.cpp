@@ -144,7 +144,7 @@ void describe(cli::Args& args, Options& options) {
         "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
         "keeps running after this command, as with ray-test.");
     args.option(options.settings.tpu,
-                {.names = "--tpu", .value = "TYPE", .help = "accelerator that the run uses, such as v5p-8"});
+                {.names = "--tpu", .value = "TYPE", .help = "accelerator for the run, such as v5p-8"});
     args.option(options.driver_on_tpu, k_driver,
                 {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
     describe_model(args, options.settings);

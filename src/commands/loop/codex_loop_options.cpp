@@ -12,44 +12,44 @@ using namespace loop;
 
 constexpr std::array<cli::Choice<Policy>, 3> k_policies = {
     {{"fail", Policy::fail, "stop"},
-     {"count-failure", Policy::count_failure, "count it against --max-failures and go on"},
+     {"count-failure", Policy::count_failure, "count it against --max-failures and continue"},
      {"continue", Policy::go_on, "go on"}}};
 constexpr std::array<cli::Choice<Policy>, 2> k_protected = {
     {{"fail", Policy::fail, "stop with exit code 7"}, {"count-failure", Policy::count_failure, "go on"}}};
 constexpr std::array<cli::Choice<IdeaChoice>, 4> k_ideas = {
     {{"auto", IdeaChoice::automatic, "warn with gates, else off"},
      {"off", IdeaChoice::off, "nothing is said"},
-     {"warn", IdeaChoice::warn, "say so, and go on"},
-     {"block", IdeaChoice::block, "refuse it before it is tested, unless the agent's report gives a new argument"}}};
+     {"warn", IdeaChoice::warn, "warn and continue"},
+     {"block", IdeaChoice::block, "reject it before it is tested, unless the agent's report gives a new argument"}}};
 constexpr std::array<cli::Choice<DirtyPolicy>, 2> k_dirty = {
-    {{"fail", DirtyPolicy::fail, "an error of the iteration"},
-     {"stash", DirtyPolicy::stash, "set uncommitted work aside until the iteration has ended"}}};
+    {{"fail", DirtyPolicy::fail, "fail the iteration"},
+     {"stash", DirtyPolicy::stash, "stash uncommitted work until the iteration has ended"}}};
 constexpr std::array<cli::Choice<StashRestorePolicy>, 2> k_restore = {
-    {{"warn-keep", StashRestorePolicy::warn_keep, "keep the stash and go on"},
-     {"fail", StashRestorePolicy::fail, "an error of the iteration"}}};
+    {{"warn-keep", StashRestorePolicy::warn_keep, "keep the stash and continue"},
+     {"fail", StashRestorePolicy::fail, "fail the iteration"}}};
 constexpr std::array<cli::Choice<HoldPolicy>, 2> k_hold = {
     {{"required", HoldPolicy::required, "stop without one"},
-     {"best-effort", HoldPolicy::best_effort, "go on without one"}}};
+     {"best-effort", HoldPolicy::best_effort, "continue without one"}}};
 constexpr std::array<cli::Choice<ConflictPolicy>, 2> k_conflicts = {
-    {{"fail", ConflictPolicy::fail, "an error of the iteration"},
-     {"skip", ConflictPolicy::skip, "go on without the merge"}}};
+    {{"fail", ConflictPolicy::fail, "fail the iteration"},
+     {"skip", ConflictPolicy::skip, "continue without the merge"}}};
 constexpr std::array<cli::Choice<SyncPolicy>, 3> k_sync = {
     {{"off", SyncPolicy::off}, {"once", SyncPolicy::once}, {"each-iteration", SyncPolicy::each_iteration}}};
 constexpr std::array<cli::Choice<AgentKind>, 2> k_agents = {
     {{"codex", AgentKind::codex, "the Codex CLI"},
      {"command", AgentKind::command, "any program that reads the prompt on standard input and edits the tree"}}};
 constexpr std::array<cli::Choice<IsolationChoice>, 3> k_isolations = {
-    {{"auto", IsolationChoice::automatic, "in place, and in a worktree as soon as there is a gate or a budget"},
-     {"worktree", IsolationChoice::worktree, "in a checkout of its own; only accepted work moves the branch"},
+    {{"auto", IsolationChoice::automatic, "worktree with a gate or a budget, else in place"},
+     {"worktree", IsolationChoice::worktree, "in a separate checkout; only accepted work moves the branch"},
      {"inplace", IsolationChoice::inplace, "in the checkout itself"}}};
 
 constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
     {{"auto", StampMode::automatic, "commit with validation or performance, else off"},
      {"commit", StampMode::commit, "entry and commit in a commit of their own"},
-     {"next-entry", StampMode::next_entry, "the same, but an entry of the agent's own is stamped with the next entry"},
-     {"notes", StampMode::notes, "in refs/notes/gdnctl alone: log and branch stay as they are"},
+     {"next-entry", StampMode::next_entry, "the same, but the agent's own entry is stamped with the next one"},
+     {"notes", StampMode::notes, "in refs/notes/gdnctl only; log and branch do not change"},
      {"off", StampMode::off, "no entry, no stamp"},
-     {"inplace", StampMode::inplace, "the agent's entry is stamped in the checkout, which is dirty then"}}};
+     {"inplace", StampMode::inplace, "stamp the agent's entry in the checkout, which is then dirty"}}};
 
 void describe_agent(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
@@ -59,12 +59,13 @@ void describe_agent(cli::Args& args, Options& options) {
                                   .value = "CMD",
                                   .help = "shell command line of --agent command",
                                   .group = k_group});
-    args.option(
-        o.agent_env,
-        {.names = "--agent-env", .value = "NAME", .help = "a further variable that the agent gets", .group = k_group});
+    args.option(o.agent_env, {.names = "--agent-env",
+                              .value = "NAME",
+                              .help = "pass this environment variable to the agent",
+                              .group = k_group});
     args.option(options.model, {.names = "--model",
                                 .value = "NAME",
-                                .help = "model; an empty one: the agent's own choice",
+                                .help = "model; empty: the agent's own choice",
                                 .group = k_group,
                                 .default_text = LoopOptions{}.model});
     args.option(o.codex_bin, {.names = "--codex-bin",
@@ -79,7 +80,7 @@ void describe_agent(cli::Args& args, Options& options) {
                 {.names = "--codex-profile", .value = "NAME", .help = "profile of codex", .group = k_group});
     args.flag(o.search, {.names = "--search", .help = "let the agent search the web", .group = k_group});
     args.flag(o.codex_ephemeral, {.names = "--codex-ephemeral|--no-codex-ephemeral",
-                                  .help = "codex keeps no sessions (no token counts of failed attempts then)",
+                                  .help = "let codex keep no sessions (failed attempts then have no token counts)",
                                   .group = k_group});
     args.flag(o.strict_preflight,
               {.names = "--strict-preflight", .help = "refuse a model that codex does not know", .group = k_group});
@@ -90,35 +91,35 @@ void describe_limits(cli::Args& args, Options& options) {
     constexpr const char* k_group = "Agent";
     args.option(o.codex_timeout_s, {.names = "--codex-timeout-seconds",
                                     .value = "S",
-                                    .help = "end an attempt that takes longer; 0: no limit",
+                                    .help = "stop an attempt after S seconds (0: no limit)",
                                     .group = k_group});
     args.option(o.codex_idle_timeout_s, {.names = "--codex-idle-timeout-seconds",
                                          .value = "S",
-                                         .help = "end an attempt that shows no sign of life for so long; 0: no limit",
+                                         .help = "stop an attempt after S seconds without activity (0: no limit)",
                                          .group = k_group});
     args.option(o.codex_busy_timeout_s, {.names = "--codex-busy-timeout-seconds",
                                          .value = "S",
-                                         .help = "the same while a command of the agent runs; 0: no limit",
+                                         .help = "the same while a command of the agent is running (0: no limit)",
                                          .group = k_group});
     args.option(o.codex_max_tokens, {.names = "--codex-max-tokens",
                                      .value = "N",
-                                     .help = "end an attempt that used so many tokens; 0: no limit",
+                                     .help = "stop an attempt after N tokens (0: no limit)",
                                      .group = k_group});
-    args.option(o.codex_max_compactions,
-                {.names = "--codex-max-compactions",
-                 .value = "N",
-                 .help = "end an attempt that summarised its context more often; negative: no limit",
-                 .group = k_group});
+    args.option(o.codex_max_compactions, {.names = "--codex-max-compactions",
+                                          .value = "N",
+                                          .help = "stop an attempt after N context summaries (negative: no limit)",
+                                          .group = k_group});
     args.option(o.codex_max_requests, {.names = "--codex-max-requests",
                                        .value = "N",
-                                       .help = "end an attempt that asked the model more often; 0: no limit",
+                                       .help = "stop an attempt after N model requests (0: no limit)",
                                        .group = k_group});
     args.option(o.codex_max_wait_s, {.names = "--codex-max-wait",
                                      .value = "S",
-                                     .help = "how long an iteration may wait for the model's provider",
+                                     .help = "longest wait for the model's provider per iteration, in seconds",
                                      .group = k_group});
-    args.flag(o.keep_background,
-              {.names = "--keep-background", .help = "spare what a successful attempt left running", .group = k_group});
+    args.flag(o.keep_background, {.names = "--keep-background",
+                                  .help = "do not end background processes of a successful attempt",
+                                  .group = k_group});
     args.flag(o.show_file_updates,
               {.names = "--show-file-updates", .help = "show the diffs that the agent prints", .group = k_group});
 }
@@ -132,19 +133,20 @@ void describe_prompt(cli::Args& args, Options& options) {
                                 .group = k_group,
                                 .default_text = "the target's",
                                 .complete = cli::Complete::file});
-    args.option(
-        o.directives,
-        {.names = "--directive", .value = "TEXT", .help = "guidance for this run, after the prompt", .group = k_group});
+    args.option(o.directives, {.names = "--directive",
+                               .value = "TEXT",
+                               .help = "add guidance for this run after the prompt",
+                               .group = k_group});
     args.option(o.directive_files, {.names = "--directive-file",
                                     .value = "PATH",
-                                    .help = "the same from a file",
+                                    .help = "add guidance from a file",
                                     .group = k_group,
                                     .complete = cli::Complete::file});
     args.option(o.directive_presets,
-                {.names = "--directive-preset", .value = "NAME", .help = "the same by name", .group = k_group});
+                {.names = "--directive-preset", .value = "NAME", .help = "add a preset by name", .group = k_group});
     args.option(o.self_command, {.names = "--self-command",
                                  .value = "WORDS",
-                                 .help = "how directives call this program",
+                                 .help = "how directives call gdnctl",
                                  .group = k_group,
                                  .default_text = "as it was called"});
 }
@@ -154,47 +156,48 @@ void describe_checks(cli::Args& args, Options& options) {
     constexpr const char* k_group = "Checks and failures";
     args.option(o.post_checks, {.names = "--post-check",
                                 .value = "CMD",
-                                .help = "command that must succeed after each iteration",
+                                .help = "run CMD after each iteration; it must succeed",
                                 .group = k_group});
     args.option(o.post_check_policy, k_policies,
                 {.names = "--post-check-policy", .value = "POLICY", .help = "when one fails", .group = k_group});
-    args.option(o.post_check_retries,
-                {.names = "--post-check-retries", .value = "N", .help = "repeats of each", .group = k_group});
+    args.option(
+        o.post_check_retries,
+        {.names = "--post-check-retries", .value = "N", .help = "retries of each post-check", .group = k_group});
     args.option(o.post_check_timeout_s, {.names = "--post-check-timeout",
                                          .value = "SECONDS",
-                                         .help = "one that runs longer has failed; 0: no limit",
+                                         .help = "limit of a post-check, which then fails (0: no limit)",
                                          .group = k_group});
     args.option(o.no_commit_policy, k_policies,
                 {.names = "--no-commit-policy", .value = "POLICY", .help = "without a new commit", .group = k_group});
     args.flag(o.allow_no_commit,
-              {.names = "--allow-no-commit", .help = "an iteration without commit is fine", .group = k_group});
+              {.names = "--allow-no-commit", .help = "accept iterations without a commit", .group = k_group});
     args.option(o.iteration_error_policy, k_policies,
                 {.names = "--iteration-error-policy",
                  .value = "POLICY",
-                 .help = "when an iteration itself fails: a dirty tree, git",
+                 .help = "what to do if the iteration itself fails: dirty tree, git",
                  .group = k_group});
     args.option(o.protected_policy, k_protected,
                 {.names = "--protected-policy",
                  .value = "POLICY",
-                 .help = "when an iteration changes files that are protected",
+                 .help = "what to do if an iteration changes protected files",
                  .group = k_group});
     args.option(o.idea_policy, k_ideas,
                 {.names = "--idea-policy",
                  .value = "POLICY",
-                 .help = "when an idea comes back that was refused twice",
+                 .help = "what to do with an idea that was refused twice",
                  .group = k_group});
     args.option(o.max_failures, {.names = "--max-failures",
                                  .value = "N",
-                                 .help = "stop after more counted failures; negative: never",
+                                 .help = "stop after more than N counted failures (negative: never)",
                                  .group = k_group});
     args.option(o.codex_retries, {.names = "--codex-retries",
                                   .value = "N",
-                                  .help = "repeats of a failed attempt within an iteration",
+                                  .help = "retries of a failed attempt within an iteration",
                                   .group = k_group});
     args.option(o.retry_sleep_seconds,
-                {.names = "--retry-sleep-seconds", .value = "S", .help = "pause before a repeat", .group = k_group});
+                {.names = "--retry-sleep-seconds", .value = "S", .help = "pause before a retry", .group = k_group});
     args.flag(o.resilient, {.names = "--resilient",
-                            .help = "go on through failures: rewrites the policies and shows what it rewrites",
+                            .help = "continue after failures: relaxes the policies, and shows which",
                             .group = k_group});
 }
 
@@ -211,15 +214,15 @@ void describe_tree(cli::Args& args, Options& options) {
                 {.names = "--isolation", .value = "WHERE", .help = "where iterations change files", .group = k_group});
     args.option(o.worktree_links, {.names = "--worktree-link",
                                    .value = "PATH",
-                                   .help = "ignored path that a worktree gets a link to, such as .venv",
+                                   .help = "link this ignored path into the worktree, such as .venv",
                                    .group = k_group});
-    args.flag(o.allow_dirty, {.names = "--allow-dirty", .help = "do not ask for a clean tree", .group = k_group});
+    args.flag(o.allow_dirty, {.names = "--allow-dirty", .help = "do not require a clean tree", .group = k_group});
     args.option(o.dirty_policy, k_dirty,
                 {.names = "--dirty-policy", .value = "POLICY", .help = "with uncommitted work", .group = k_group});
     args.option(o.stash_restore_policy, k_restore,
                 {.names = "--stash-restore-policy",
                  .value = "POLICY",
-                 .help = "when uncommitted work does not fit any more",
+                 .help = "what to do if stashed work cannot be restored",
                  .group = k_group});
     args.option(
         o.sync.policy, k_sync,
@@ -230,7 +233,7 @@ void describe_tree(cli::Args& args, Options& options) {
     args.option(o.sync_main_conflict_policy, k_conflicts,
                 {.names = "--sync-main-conflict-policy",
                  .value = "POLICY",
-                 .help = "when the merge conflicts",
+                 .help = "what to do if the merge conflicts",
                  .group = k_group});
 }
 
@@ -239,7 +242,7 @@ void describe_run(cli::Args& args, Options& options) {
     constexpr const char* k_group = "Run";
     args.option(o.iterations, {.names = "--iterations",
                                .value = "N",
-                               .help = "iterations; with --resume the run's total",
+                               .help = "number of iterations; with --resume, the run's total",
                                .group = k_group,
                                .required = true});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
@@ -248,56 +251,58 @@ void describe_run(cli::Args& args, Options& options) {
                                   .group = k_group});
     args.option(o.log_dir, {.names = "--log-dir",
                             .value = "PATH",
-                            .help = "journal, prompts, transcripts",
+                            .help = "folder for journal, prompts and transcripts",
                             .group = k_group,
                             .complete = cli::Complete::directory});
     args.option(o.log_file, {.names = "--hillclimb-log-file",
                              .value = "PATH",
-                             .help = "running log that iterations get an entry in, with gates",
+                             .help = "running log that gets an entry per iteration, with gates",
                              .group = k_group,
                              .default_text = "the target's log",
                              .complete = cli::Complete::file});
     args.option(o.stamp_mode, k_stamps,
                 {.names = "--stamp-mode",
                  .value = "MODE",
-                 .help = "where an iteration's entry in the running log, and its commit, are put",
+                 .help = "where to record an iteration's log entry and its commit",
                  .group = k_group});
     args.option(o.keep_iterations, {.names = "--keep-iterations",
                                     .value = "N",
-                                    .help = "keep the files of that many iterations in the log directory",
+                                    .help = "keep the files of the last N iterations in the log directory",
                                     .group = k_group});
-    args.flag(o.resume, {.names = "--resume", .help = "go on with the run in the log directory", .group = k_group});
+    args.flag(o.resume, {.names = "--resume", .help = "continue the run in the log directory", .group = k_group});
     args.option(options.max_wall, {.names = "--max-wall",
                                    .value = "TIME",
-                                   .help = "begin no iteration after that time (90m, 8h, 7d; plain: seconds)",
+                                   .help = "start no iteration after this time (90m, 8h, 7d; plain: seconds)",
                                    .group = k_group});
-    args.option(
-        o.max_tokens,
-        {.names = "--max-tokens", .value = "N", .help = "begin no iteration after so many tokens", .group = k_group});
+    args.option(o.max_tokens,
+                {.names = "--max-tokens", .value = "N", .help = "start no iteration after N tokens", .group = k_group});
     args.option(o.max_tpu_minutes, {.names = "--max-tpu-minutes",
                                     .value = "N",
-                                    .help = "begin no iteration after so many minutes on a TPU",
+                                    .help = "start no iteration after N minutes on a TPU",
                                     .group = k_group});
     args.option(o.plateau, {.names = "--plateau",
                             .value = "K",
-                            .help = "stop after so many iterations without a new champion",
+                            .help = "stop after K iterations without a new champion",
                             .group = k_group});
     args.flag(o.fail_if_no_win,
-              {.names = "--fail-if-no-win", .help = "exit code 3 when nothing was accepted", .group = k_group});
-    args.flag(options.dry_run,
-              {.names = "--dry-run", .help = "show command line, prompt and plan; do nothing", .group = k_group});
+              {.names = "--fail-if-no-win", .help = "exit with 3 if nothing was accepted", .group = k_group});
+    args.flag(options.dry_run, {.names = "--dry-run",
+                                .help = "show the agent's command line, the prompt and the plan; do nothing",
+                                .group = k_group});
 }
 
 void describe_hold(cli::Args& args, Options& options) {
     HoldOptions& h = options.loop.hold;
     constexpr const char* k_group = "Held development TPU";
     args.flag(h.on, {.names = "--hold-dev-tpu", .help = "hold a dev TPU for the whole run", .group = k_group});
-    args.option(
-        h.policy, k_hold,
-        {.names = "--hold-dev-tpu-policy", .value = "POLICY", .help = "when none is to be had", .group = k_group});
+    args.option(h.policy, k_hold,
+                {.names = "--hold-dev-tpu-policy",
+                 .value = "POLICY",
+                 .help = "what to do if no TPU is available",
+                 .group = k_group});
     args.option(options.allocator, {.names = "--dev-tpu-allocator",
                                     .value = "CMD",
-                                    .help = "program that allocates and holds one",
+                                    .help = "program that allocates and holds the TPU",
                                     .group = k_group,
                                     .default_text = "dev_tpu_allocator in gdnctl.toml"});
     args.option(h.cluster, {.names = "--dev-tpu-cluster", .value = "NAME", .help = "its cluster", .group = k_group});
@@ -305,11 +310,12 @@ void describe_hold(cli::Args& args, Options& options) {
                 {.names = "--dev-tpu-fallback-cluster", .value = "NAME", .help = "tried after that", .group = k_group});
     args.option(h.name, {.names = "--dev-tpu-name", .value = "NAME", .help = "its name", .group = k_group});
     args.option(h.type, {.names = "--dev-tpu-type", .value = "TYPE", .help = "such as v5p-8", .group = k_group});
-    args.option(h.sync_path,
-                {.names = "--dev-tpu-sync-path", .value = "PATH", .help = "what is copied there", .group = k_group});
+    args.option(
+        h.sync_path,
+        {.names = "--dev-tpu-sync-path", .value = "PATH", .help = "folder to copy to the TPU", .group = k_group});
     args.option(h.ready_timeout_s, {.names = "--dev-tpu-ready-timeout",
                                     .value = "S",
-                                    .help = "how long an allocation may take",
+                                    .help = "limit of an allocation, in seconds",
                                     .group = k_group});
     args.option(
         h.allocate_attempts,
@@ -319,7 +325,7 @@ void describe_hold(cli::Args& args, Options& options) {
         {.names = "--dev-tpu-allocate-retry-sleep", .value = "S", .help = "pause between passes", .group = k_group});
     args.option(h.stop_timeout_s, {.names = "--dev-tpu-stop-timeout",
                                    .value = "S",
-                                   .help = "how long a release may take before it is forced",
+                                   .help = "limit of a release before it is forced, in seconds",
                                    .group = k_group});
     args.option(h.allocate_log, {.names = "--dev-tpu-allocate-log",
                                  .value = "PATH",
@@ -334,12 +340,12 @@ void describe_hold(cli::Args& args, Options& options) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Runs unattended iterations of a coding agent on the repository. Each one is a transaction: the agent gets a "
-        "prompt, changes code and commits; what it leaves is pinned, checked and kept or taken back. Every step is in "
-        "a journal first, so that --resume goes on after a crash, a reboot or a full disk.");
+        "Runs unattended iterations of a coding agent on the repository. In each, the agent gets a prompt, changes "
+        "code and commits; gdnctl stores its work on a ref, checks it, and keeps or rejects it. Every step is "
+        "journalled first, so --resume continues after a crash, a reboot or a full disk.");
     args.about(
-        "A file STOP in the log directory ends the run after the iteration that is under way; Ctrl-C ends it at once, "
-        "with the agent's work kept and the dev TPU released. The last line on standard error says why a run ended.");
+        "A file STOP in the log directory ends the run after the current iteration. Ctrl-C ends it at once, keeps the "
+        "agent's work and releases the dev TPU. The last line on stderr says why the run ended.");
     describe_run(args, options);
     describe_agent(args, options);
     describe_limits(args, options);
@@ -348,23 +354,23 @@ void describe(cli::Args& args, Options& options) {
     describe_tree(args, options);
     describe_hold(args, options);
     describe_gates(args, options.gates);
-    args.exit_code(0, "all iterations have run, or a budget or STOP ended the run");
-    args.exit_code(1, "a check failed (its own status where it has one), or a required dev TPU was not to be had");
+    args.exit_code(0, "all iterations ran, or a budget or STOP ended the run");
+    args.exit_code(1, "a check failed (with its own status if it has one), or a required dev TPU was not available");
     args.exit_code(2, "usage or configuration error, or an iteration failed by itself");
     args.exit_code(3, "no new commit, or nothing accepted with --fail-if-no-win");
-    args.exit_code(4,
-                   "no cluster that gates need answers, or the same trouble of the surroundings three times in a row");
-    args.exit_code(5, "a cluster that gates need refuses the token");
-    args.exit_code(7, "another loop is at work, or a protected file was changed");
-    args.exit_code(124, "the agent met a limit of time (any other status: the agent's or the check's own)");
+    args.exit_code(4, "no cluster answers, or the same infrastructure failure three times in a row");
+    args.exit_code(5, "a cluster refuses the token");
+    args.exit_code(7, "another loop is running, or a protected file was changed");
+    args.exit_code(124, "the agent reached a time limit (any other status: the agent's or the check's own)");
     args.exit_code(130, "stopped by a signal, after cleaning up");
     args.example("gdnctl codex-loop --iterations 5 --resilient --directive-preset triangular-inversion",
-                 "five iterations that go on through failures");
-    args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\"", "with a check after each");
+                 "run five iterations, continuing after failures");
+    args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\"",
+                 "run a check after each iteration");
     args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\" --resume",
-                 "the same command again: go on where the run was broken off");
+                 "the same command again: continue an interrupted run");
     args.example("gdnctl codex-loop --iterations 1 --agent command --agent-command ./my-agent.sh",
-                 "with a program of your own as the agent, committed (or named by an absolute path)");
+                 "use your own program as the agent (committed, or an absolute path)");
     args.see_also("lint-log");
     args.see_also("ray-test");
     args.see_also("docs/codex-loop.md");

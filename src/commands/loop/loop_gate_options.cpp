@@ -18,14 +18,14 @@ constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
      {"off", ValidationMode::off, "nothing"}}};
 constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
     {{"fail", ValidationPolicy::fail, "stop the loop"},
-     {"count-failure", ValidationPolicy::count_failure, "count it, and go on within --max-failures"},
+     {"count-failure", ValidationPolicy::count_failure, "count it and continue, up to --max-failures"},
      {"continue", ValidationPolicy::go_on, "go on"}}};
 constexpr std::array<cli::Choice<Suite>, 3> k_gate_suites = {
     {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
 constexpr std::array<cli::Choice<loop::PerfMode>, 3> k_perf_modes = {
     {{"auto", loop::PerfMode::automatic, "with validation"},
      {"required", loop::PerfMode::required, "always; needs validation"},
-     {"off", loop::PerfMode::off, "no candidate is judged by its speed"}}};
+     {"off", loop::PerfMode::off, "do not judge by speed"}}};
 constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
     {{"revert-count-failure", RegressionPolicy::revert_count_failure, "remove it and count a failure"},
      {"revert-continue", RegressionPolicy::revert_continue, "remove it and continue"},
@@ -33,7 +33,8 @@ constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
      {"count-failure", RegressionPolicy::count_failure, "as revert-count-failure, but a missing metric stops the loop"},
      {"continue", RegressionPolicy::go_on, "keep it and continue"}}};
 constexpr std::array<cli::Choice<loop::MetricAggregation>, 2> k_aggregations = {
-    {{"history-window", loop::MetricAggregation::history_window, "of its steps from --perf-history-step-start to -end"},
+    {{"history-window", loop::MetricAggregation::history_window,
+      "average over its steps from --perf-history-step-start to -end"},
      {"summary", loop::MetricAggregation::summary, "its last step"}}};
 constexpr std::array<cli::Choice<loop::WindowAverage>, 2> k_averages = {
     {{"median", loop::WindowAverage::median}, {"mean", loop::WindowAverage::mean}}};
@@ -54,23 +55,25 @@ constexpr std::string_view k_profile = "Validation profile";
 constexpr std::string_view k_performance = "Performance";
 
 void describe_where(cli::Args& args, loop::ValidationOptions& o) {
-    args.option(o.clusters, {.names = "--validation-ray-cluster",
-                             .value = "NAME",
-                             .help = "cluster to validate on, `local` is this machine; the next one is tried after "
-                                     "trouble",
-                             .group = k_validation,
-                             .complete = cli::Complete::cluster});
+    args.option(
+        o.clusters,
+        {.names = "--validation-ray-cluster",
+         .value = "NAME",
+         .help =
+             "cluster to validate on (`local`: this machine); the next one is tried after an infrastructure failure",
+         .group = k_validation,
+         .complete = cli::Complete::cluster});
     args.flag(o.cluster_auto, {.names = "--validation-ray-cluster-auto|--no-validation-ray-cluster-auto",
-                               .help = "all clusters of the repository that offer the TPU type",
+                               .help = "use all clusters of the repository that offer the TPU type",
                                .group = k_validation});
     args.option(o.cluster_exclude, {.names = "--validation-ray-cluster-exclude",
                                     .value = "TEXT",
-                                    .help = "leave out discovered clusters with this in their names",
+                                    .help = "skip discovered clusters with TEXT in their names",
                                     .group = k_validation,
                                     .default_text = "vllm, big-run"});
     args.flag(o.cross_tpu_tests,
               {.names = "--validation-cross-tpu-test-fallback|--no-validation-cross-tpu-test-fallback",
-               .help = "tests also on any other v5p, v5e or v6e of these clusters; profiles never",
+               .help = "also run tests (never profiles) on any other v5p, v5e or v6e of these clusters",
                .group = k_validation});
     args.option(o.tpu, {.names = "--validation-ray-tpu",
                         .value = "TYPE",
@@ -85,28 +88,28 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
     args.option(o.policy, k_gate_policies,
                 {.names = "--validation-policy",
                  .value = "POLICY",
-                 .help = "what becomes of an iteration whose tests or profile fail",
+                 .help = "what to do with an iteration whose tests or profile fail",
                  .group = k_validation});
-    args.option(o.max_attempts,
-                {.names = "--validation-max-attempts",
-                 .value = "N",
-                 .help = "passes over all places, after trouble that is not the candidate's; -1: up to 30",
-                 .group = k_validation});
-    args.option(
-        o.retry_sleep_s,
-        {.names = "--validation-retry-sleep", .value = "SECONDS", .help = "pause between them", .group = k_validation});
+    args.option(o.max_attempts, {.names = "--validation-max-attempts",
+                                 .value = "N",
+                                 .help = "passes over all clusters after infrastructure failures (-1: up to 30)",
+                                 .group = k_validation});
+    args.option(o.retry_sleep_s, {.names = "--validation-retry-sleep",
+                                  .value = "SECONDS",
+                                  .help = "pause between passes, in seconds",
+                                  .group = k_validation});
     args.option(o.test_timeout_s, {.names = "--validation-ray-test-timeout",
                                    .value = "SECONDS",
-                                   .help = "limit of one run of the tests; the job is stopped then",
+                                   .help = "limit of a test job, which is then stopped",
                                    .group = k_validation});
     args.option(o.profile_timeout_s, {.names = "--validation-ray-profile-timeout",
                                       .value = "SECONDS",
-                                      .help = "limit of one profile",
+                                      .help = "limit of a profile job",
                                       .group = k_validation});
     args.option(o.log_tail, {.names = "--validation-ray-log-tail",
                              .value = "N",
-                             .help = "search so many last lines of a failed job's log for the first failing case, and "
-                                     "show that in six lines (0: show nothing)",
+                             .help = "search the last N lines of a failed job's log for the first failing case, and "
+                                     "show six lines of it (0: show nothing)",
                              .group = k_validation});
     args.option(
         o.suite, k_gate_suites,
@@ -129,15 +132,16 @@ void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
                  .value = "MODE",
                  .help = "backward pass of the cross-entropy",
                  .group = k_profile});
-    args.option(o.ce_compare_implementation, k_gate_ce,
-                {.names = "--validation-profile-ce-compare-implementation",
-                 .value = "NAME",
-                 .help = "profile each candidate once more, with this one, for the record; auto: no second profile",
-                 .group = k_profile});
+    args.option(
+        o.ce_compare_implementation, k_gate_ce,
+        {.names = "--validation-profile-ce-compare-implementation",
+         .value = "NAME",
+         .help = "also profile each candidate with this implementation, for the record (auto: no second profile)",
+         .group = k_profile});
     args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
                 {.names = "--validation-profile-ce-bwd-compare-mode",
                  .value = "MODE",
-                 .help = "likewise with this backward pass",
+                 .help = "the same with this backward pass",
                  .group = k_profile});
 }
 
@@ -146,10 +150,9 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
     const auto number = [&args](auto& value, std::string_view names, std::string_view help) {
         args.option(value, {.names = names, .value = "N", .help = help, .group = k_profile});
     };
-    args.option(s.tpu, {.names = "--validation-profile-tpu",
-                        .value = "TYPE",
-                        .help = "accelerator that the run uses",
-                        .group = k_profile});
+    args.option(
+        s.tpu,
+        {.names = "--validation-profile-tpu", .value = "TYPE", .help = "accelerator for the run", .group = k_profile});
     args.option(s.size, k_gate_sizes,
                 {.names = "--validation-profile-size", .value = "SIZE", .help = "model size", .group = k_profile});
     number(s.num_steps, "--validation-profile-num-steps", "training steps");
@@ -176,7 +179,7 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                                 .group = k_profile});
     args.option(o.marin_prefix, {.names = "--validation-profile-marin-prefix",
                                  .value = "URL",
-                                 .help = "bucket of a profile on the held TPU",
+                                 .help = "bucket for a profile on the held TPU",
                                  .group = k_profile,
                                  .default_text = "that of its region"});
     describe_cross_entropy(args, o);
@@ -192,26 +195,27 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
 }
 
 void describe_perf(cli::Args& args, loop::PerfOptions& o) {
-    args.option(
-        o.mode, k_perf_modes,
-        {.names = "--perf-mode", .value = "MODE", .help = "judge candidates by their speed", .group = k_performance});
+    args.option(o.mode, k_perf_modes,
+                {.names = "--perf-mode",
+                 .value = "MODE",
+                 .help = "whether candidates are judged by speed",
+                 .group = k_performance});
     args.option(o.state_file, {.names = "--perf-state-file",
                                .value = "PATH",
-                               .help = "champions and measurements",
+                               .help = "file for champions and measurements",
                                .group = k_performance,
                                .default_text = "perf_state.json of the log directory",
                                .complete = cli::Complete::file});
     args.option(o.metric, {.names = "--perf-metric",
                            .value = "NAME",
-                           .help = "number of the profile to judge by",
+                           .help = "metric of the profile to judge by",
                            .group = k_performance,
                            .default_text = "the target's, else throughput/mfu"});
-    args.option(o.pairs,
-                {.names = "--perf-pairs",
-                 .value = "N",
-                 .help = "most pairs of profiles, champion and candidate in turns: 3, 5 or 9; 1: the candidate's "
-                         "one profile against the champion's recorded value",
-                 .group = k_performance});
+    args.option(o.pairs, {.names = "--perf-pairs",
+                          .value = "N",
+                          .help = "most pairs of profiles (champion and candidate in turns): 3, 5 or 9; 1: compare one "
+                                  "profile with the champion's recorded value",
+                          .group = k_performance});
     args.option(o.upper_bound_step_ms, {.names = "--perf-upper-bound-step-ms",
                                         .value = "MS",
                                         .help = "step of the control run with attention layers only",
@@ -222,26 +226,26 @@ void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
     args.option(o.aggregation, k_aggregations,
                 {.names = "--perf-aggregation",
                  .value = "KIND",
-                 .help = "what stands for a run that is recorded at W&B",
+                 .help = "value to use for a run recorded at W&B",
                  .group = k_performance});
     args.option(o.average, k_averages,
                 {.names = "--perf-history-aggregation",
                  .value = "AVERAGE",
-                 .help = "of the numbers in the window",
+                 .help = "average to use in the window",
                  .group = k_performance});
     const auto number = [&args](std::int64_t& value, std::string_view names, std::string_view help) {
         args.option(value, {.names = names, .value = "N", .help = help, .group = k_performance});
     };
     number(o.step_start, "--perf-history-step-start", "first step of the window");
     number(o.step_end, "--perf-history-step-end", "its last step");
-    number(o.min_points, "--perf-history-min-points", "with fewer numbers in it the run's last step is taken");
+    number(o.min_points, "--perf-history-min-points", "use the run's last step if the window has fewer values");
     args.option(o.entity, {.names = "--perf-wandb-entity",
                            .value = "NAME",
-                           .help = "where at W&B a run is looked for whose output does not name it",
+                           .help = "W&B entity to search if the output does not name the run",
                            .group = k_performance});
     args.option(
         o.project,
-        {.names = "--perf-wandb-project", .value = "NAME", .help = "the project there", .group = k_performance});
+        {.names = "--perf-wandb-project", .value = "NAME", .help = "W&B project to search", .group = k_performance});
 }
 
 }  // namespace
@@ -281,7 +285,7 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices) {
     args.option(v.mode, k_validation_modes,
                 {.names = "--validation-mode",
                  .value = "MODE",
-                 .help = "what each candidate has to pass on the target's device",
+                 .help = "what each candidate must pass on the target's device",
                  .group = k_validation});
     describe_validation(args, v);
     describe_profile(args, v);
