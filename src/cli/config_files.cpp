@@ -61,7 +61,8 @@ Status add_file(LoadedConfig& loaded, const fs::path& path, const fs::path& cwd,
     const std::string shown = shown_path(path, cwd);
     const auto text = read_file(path, {.limit = k_file_limit, .missing = ErrorKind::config});
     if (!text && text.error().kind == ErrorKind::bad_input) {  // too large
-        return fail(ErrorKind::config, text.error().message, "is it the right file? --config names another");
+        return fail(ErrorKind::config, text.error().message,
+                    "check that this is the right file; --config selects another one");
     }
     if (!text) return tl::unexpected(text.error());
     GDNCTL_TRY_ASSIGN(const ConfigTable table, parse_toml(*text, {kind, shown, 0}));
@@ -105,7 +106,7 @@ Result<LoadedConfig> load_config(const Env& env, const ConfigRequest& request) {
     if (request.file) {
         const fs::path file = (request.cwd / *request.file).lexically_normal();
         if (!fs::exists(file, ignored)) {
-            return fail(ErrorKind::usage, fmt::format("the file of --config does not exist: {}", *request.file));
+            return fail(ErrorKind::usage, fmt::format("--config: no such file: {}", *request.file));
         }
         GDNCTL_TRY(add_file(loaded, file, request.cwd, Kind::project_file));
     } else if (const auto project = find_project_config(request.cwd)) {

@@ -40,7 +40,7 @@ Result<ConfigValue> convert(const toml::node& node, const ConfigOrigin& file) {
             break;
         }
         default:
-            return fail(ErrorKind::config, result.origin.text() + ": dates and times have no use here",
+            return fail(ErrorKind::config, result.origin.text() + ": dates and times are not supported here",
                         "write it as a string, in quotes");
     }
     return result;

@@ -58,7 +58,7 @@ std::filesystem::path state_directory(const Env& env) {
 Result<std::filesystem::path> working_directory(const std::optional<std::string>& wanted) {
     std::error_code problem;
     auto here = std::filesystem::current_path(problem);
-    if (problem) return fail(ErrorKind::local_io, "the working directory is gone: " + problem.message());
+    if (problem) return fail(ErrorKind::local_io, "the working directory no longer exists: " + problem.message());
     if (!wanted) return here;
     const auto there = (here / *wanted).lexically_normal();
     if (wanted->empty() || !std::filesystem::is_directory(there, problem)) {

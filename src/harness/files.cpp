@@ -59,7 +59,7 @@ Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& 
     for (const ZipMember& member : archive.members()) {
         constexpr std::string_view k_suffix = ".npy";
         if (!std::string_view(member.name).ends_with(k_suffix)) {
-            return fail(ErrorKind::bad_input, fmt::format("{}: member '{}' is no .npy array", what, member.name));
+            return fail(ErrorKind::bad_input, fmt::format("{}: member '{}' is not a .npy array", what, member.name));
         }
         GDNCTL_TRY_ASSIGN(const std::string content, archive.read(member, k_max_file));
         const std::string name = member.name.substr(0, member.name.size() - k_suffix.size());
@@ -132,7 +132,7 @@ Result<oracle::TensorFile> read(const Context& context, const std::vector<std::s
             for (auto& entry : entries) {
                 if (all.any_name([&](std::string_view name) { return name == entry.name; })) {
                     return fail(ErrorKind::bad_input,
-                                fmt::format("{}: tensor '{}' is in another file too", path, entry.name));
+                                fmt::format("{}: tensor '{}' is also in another file", path, entry.name));
                 }
                 to.push_back(std::move(entry));
             }

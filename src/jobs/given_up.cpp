@@ -64,7 +64,7 @@ std::vector<std::string> open_ids(const JobBackend& backend, const Context& cont
 
 void remember_given_up(const JobBackend& backend, std::string_view id, Context& context) {
     const Status written = append(record_of(backend, id, "given_up", context), context);
-    if (!written) log::warning("job {} is not remembered as given up: {}", id, written.error().text());
+    if (!written) log::warning("cannot record job {} as given up: {}", id, written.error().text());
 }
 
 void see_to_given_up(JobBackend& backend, Context& context) {

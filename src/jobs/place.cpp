@@ -165,7 +165,7 @@ Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const Place
     if (!place.local) return open_ray(place, context);
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
-                    options.no_local ? "leave out --no-local to run on this machine"
+                    options.no_local ? "drop --no-local to run on this machine"
                                      : "unset GDNCTL_NO_LOCAL to run on this machine");
     }
     if (place.by_default) log::info("no cluster at hand: using the local backend (this host, no TPU)");

@@ -40,7 +40,9 @@ void remember(const JobRequest& request, const JobPlace& place, const std::strin
         return journal.append(to_text(record));
     };
     const Status written = append();
-    if (!written) log::warning("the job runs, but it is not in the list of submissions: {}", written.error().text());
+    if (!written)
+        log::warning("the job is running, but could not be added to the list of submissions: {}",
+                     written.error().text());
 }
 
 // Never the values: they may be secrets.
@@ -48,7 +50,7 @@ void show_environment(const JobRequest& request, const JobBackend& backend) {
     if (request.env.empty()) return;
     log::info("environment of the job: {}", text::join(names_of(request.env), " "));
     if (backend.name() == "local") return;
-    log::info("whoever has the cluster's token can read the values; --no-secrets leaves the secrets out");
+    log::info("anyone with the cluster's token can read the values; --no-secrets leaves out secrets");
 }
 
 // After an interruption or the time limit. What became of a job that was stopped; nullopt: it goes on.
@@ -224,8 +226,8 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
 
 void show_next_commands(const JobBackend& backend, std::string_view id) {
     const std::string words = cluster_words(backend) + (id.starts_with('-') ? " -- " : " ") + text::shell_quote(id);
-    log::info("the job goes on; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words, words,
-              words);
+    log::info("the job keeps running; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words,
+              words, words);
 }
 
 bool is_interruption(const Error& error) {
@@ -256,7 +258,7 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
         if (!lost || again >= options.resubmit) return run;
         report_end(run);
         renew_identity(request, plan.kind, context);
-        log::warning("submitting it again, as {} ({} of {})", request.submission_id, again + 1, options.resubmit);
+        log::warning("resubmitting it as {} ({} of {})", request.submission_id, again + 1, options.resubmit);
     }
 }
 
@@ -268,7 +270,7 @@ void report_end(const JobRun& run) {
     log::error("job {} {} ({}{})", d.submission_id, status_of(d),
                d.error_type.value_or(std::string(to_text(run.verdict.failure))), code);
     if (run.verdict.failure == FailureClass::infra_suspect) {
-        log::warning("the log has signs of a bad accelerator node: try again before you blame the change");
+        log::warning("the log shows signs of a bad accelerator node: run again before you blame the change");
     }
 }
 

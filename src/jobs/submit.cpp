@@ -43,8 +43,8 @@ Result<std::vector<std::string>> read_requirements(const fs::path& path) {
         line = text::trim(line.substr(0, line.starts_with('#') ? 0 : line.find(" #")));
         if (line.empty()) continue;
         if (line.ends_with('\\') || line.starts_with('-')) {
-            return fail(ErrorKind::usage,
-                        path.string() + ": only plain requirements travel with a job, not '" + std::string(line) + "'");
+            return fail(ErrorKind::usage, path.string() + ": only plain requirements can be sent with a job, not '" +
+                                              std::string(line) + "'");
         }
         lines.emplace_back(line);
     }
@@ -64,9 +64,9 @@ Status check_workdir(const JobPlan& plan, const WorkingTree& tree) {
     const auto first = std::lower_bound(tree.files.begin(), tree.files.end(), prefix);
     if (first != tree.files.end() && first->starts_with(prefix)) return {};
     return fail(ErrorKind::config,
-                fmt::format("target '{}': its {} runs in {}, which is no folder with files in {}", plan.target,
+                fmt::format("target '{}': its {} runs in {}, which is not a folder with files in {}", plan.target,
                             plan.kind, folder, tree.root.string()),
-                "correct its workdir in gdnctl.toml, or -C into the repository that is meant");
+                "correct its workdir in gdnctl.toml, or pass -C with the right repository");
 }
 
 }  // namespace

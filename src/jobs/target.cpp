@@ -28,17 +28,17 @@ Status check_embedded_kernel(const Target& target, Context& context) {
         if (const auto file = tracked_kernel(*root, context)) reason = *file + " is a kernel, but no target names it";
     }
     if (reason.empty()) return {};
-    return fail(ErrorKind::usage, reason + ": the job would take the example kernel of gdnctl, not yours",
-                fmt::format("add `target = \"NAME\"` and [targets.NAME] to gdnctl.toml, or pass `--target {}` to take "
-                            "the example",
-                            target.name));
+    return fail(
+        ErrorKind::usage, reason + ": the job would use gdnctl's example kernel, not yours",
+        fmt::format(
+            "add `target = \"NAME\"` and [targets.NAME] to gdnctl.toml, or pass `--target {}` to use the example",
+            target.name));
 }
 
 Result<Target> target_at(const Place& place, Target target, const Context& context) {
     if (!place.local || !uses_files(target)) return target;
     if (!has_c_compiler(context.env)) {
-        log::warning("no C compiler here: the job takes a kernel of this binary instead of {}",
-                     target.files.front().first);
+        log::warning("no C compiler found: the job uses a built-in kernel instead of {}", target.files.front().first);
         return target;
     }
     const auto folder = context.state_dir / "targets" / target.name;
@@ -48,7 +48,7 @@ Result<Target> target_at(const Place& place, Target target, const Context& conte
     for (const auto& [name, content] : target.files) {
         const auto path = folder / name;
         if (!std::filesystem::exists(path, problem)) GDNCTL_TRY(atomic_replace(path, content));
-        log::info("kernel: {} (change it as you like)", path.string());
+        log::info("kernel: {} (edit it as you like)", path.string());
     }
     return with_files_in(std::move(target), folder);
 }

@@ -16,7 +16,7 @@ Result<std::string> resolve(const std::string& wanted, const Place& place, const
     if (!place.file) {
         if (as_written) return std::string();
         return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
-                    "name the accelerator, such as --tpu v5p-8");
+                    "name the accelerator, for example --tpu v5p-8");
     }
     auto type = infer_tpu(*place.file);
     if (!type && as_written) return std::string();
@@ -40,7 +40,7 @@ Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, cons
     }
     if (place.file && !place.file->node_types.empty() && !offers_tpu(*place.file, choice.type)) {
         const auto types = tpu_types(*place.file);
-        log::warning("no node type of {} offers {}: the job may wait for ever{}", place.cluster, choice.type,
+        log::warning("no node type of {} offers {}: the job may wait forever{}", place.cluster, choice.type,
                      types.empty() ? std::string() : "; it has " + text::join(types, ", "));
     }
     return choice;

@@ -157,7 +157,7 @@ private:
         constexpr std::size_t k_most = 100'000;
         if (m_linked.size() > k_most) {
             return fail(ErrorKind::usage, fmt::format("the working directory has links to more than {} files", k_most),
-                        "keep links to large folders out with .gitignore, such as " + name);
+                        "exclude links to large folders with .gitignore, such as " + name);
         }
         bool any = m_linked.size() > before;
         for (const Link& inner : m_links) {
@@ -184,7 +184,7 @@ private:
 Result<WorkingTree> list_working_tree(const fs::path& root, Context& context) {
     std::error_code ignored;
     if (!fs::is_directory(root, ignored)) {
-        return fail(ErrorKind::usage, "--working-dir is no folder: " + root.string());
+        return fail(ErrorKind::usage, "--working-dir: not a folder: " + root.string());
     }
     TreeLister lister(root, context);
     WorkingTree tree{root, {}};
@@ -194,7 +194,7 @@ Result<WorkingTree> list_working_tree(const fs::path& root, Context& context) {
     for (std::size_t i = 0; i < std::min(left_out.size(), k_named); ++i) {
         log::warning("not in the job's working directory: {}", left_out[i]);
     }
-    if (left_out.size() > k_named) log::warning("{} more are not in it", left_out.size() - k_named);
+    if (left_out.size() > k_named) log::warning("{} more are missing from it", left_out.size() - k_named);
     return tree;
 }
 

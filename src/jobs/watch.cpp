@@ -158,7 +158,7 @@ public:
         if (m_last == looks) return;
         m_last = looks;
         print_status(m_context, now, m_whole);
-        if (!is_known(now.state)) log::warning("gdnctl does not know the state {}", text::visible(status_of(now)));
+        if (!is_known(now.state)) log::warning("unknown job state {}", text::visible(status_of(now)));
     }
 
 private:

@@ -71,7 +71,7 @@ test_config_option_and_variable_name_the_file() {
   GDNCTL_CONFIG=a.toml expect 0 "$GDNCTL" config show
   out_has 'cluster = "a"  # a.toml:1'
   expect 2 "$GDNCTL" --config b.toml config show
-  err_has 'error: the file of --config does not exist: b.toml'
+  err_has 'error: --config: no such file: b.toml'
 }
 
 test_show_masks_secrets() {

@@ -46,7 +46,7 @@ test_a_file_that_differs_is_kept_and_the_others_are_written() {
   expect 7 "$GDNCTL" init marin
   [ "$(cat scripts/gdn/gdnctl.py)" = 'print("mine")' ] || fail 'it was overwritten'
   err_has 'scripts/gdn/gdnctl.py: kept, it differs'
-  err_has '--force replaces'
+  err_has 'then pass --force'
   out_has '-print("mine")'
   [ -f scripts/gdn/session_directives/matmul-batching.md ] || fail 'the others were not written'
   expect 7 "$GDNCTL" init marin --dry-run --json
@@ -62,7 +62,7 @@ test_refuses_elsewhere() {
   err_has 'not inside a git repository'
   git init -q .
   expect 2 "$GDNCTL" init marin
-  err_has 'is no Marin checkout'
+  err_has 'is not a Marin checkout'
   [ ! -e scripts ] || fail 'something was written'
 }
 test_leads_nowhere_outside_of_the_checkout() {

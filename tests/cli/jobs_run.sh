@@ -246,7 +246,7 @@ test_a_folder_that_is_not_there_is_exit_2_and_no_job() {
   git init -q
   printf 'target = "t"\n[targets.t.test]\nargv = ["true"]\nworkdir = "nosuch"\n' >gdnctl.toml
   expect 2 "$GDNCTL" ray-test --cluster local
-  err_has "target 't': its test runs in nosuch, which is no folder with files in"
+  err_has "target 't': its test runs in nosuch, which is not a folder with files in"
   mkdir nosuch  # git knows no empty folders, so the job would not find it
   expect 2 "$GDNCTL" ray-test --cluster local
   touch nosuch/file

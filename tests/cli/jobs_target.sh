@@ -26,13 +26,13 @@ test_the_default_target_has_a_kernel_in_any_folder() {
   # What the user made of it stays, and is what a job judges.
   echo 'int broken(' >"$kernel"
   expect 1 "$GDNCTL" ray-test --cluster local
-  err_has "kernel: $kernel (change it as you like)"
+  err_has "kernel: $kernel (edit it as you like)"
   out_has 'BUILD_FAILED'
   [ "$(cat "$kernel")" = 'int broken(' ] || fail "it was replaced"
   expect 1 "$GDNCTL" ray-profile --cluster local
   out_has 'BUILD_FAILED'
   CC=/nowhere/cc expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
-  err_has 'no C compiler here'
+  err_has 'no C compiler found'
   out_has 'oracle verify gdn --kernel builtin:chunk'
   rm -r "$XDG_STATE_HOME/gdnctl/targets" && : >"$XDG_STATE_HOME/gdnctl/targets"
   expect 8 "$GDNCTL" ray-test --cluster local --dry-run
@@ -164,7 +164,7 @@ CASES
   jq -e '.message | contains("gdnctl: failed step: install torch (exit status 9)")' "$WORK/out" >/dev/null || fail "no word of the step"
   mv lib/levanter lib/elsewhere
   expect 2 env -u VIRTUAL_ENV "$GDNCTL" ray-test --cluster local --json
-  err_has "its test runs in lib/levanter, which is no folder"
+  err_has "its test runs in lib/levanter, which is not a folder"
   mv lib/elsewhere lib/levanter
   rm "$HOME/bin/uv"
   expect 1 "$GDNCTL" ray-test --cluster local --json

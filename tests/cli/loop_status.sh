@@ -121,7 +121,7 @@ test_a_state_that_does_not_parse_is_exit_2_and_rebuilt_only_when_asked() {
   err_has '--rebuild-state'
   [ "$(cat logs/state.json)" = '{"half' ] || fail "it was changed"
   expect 0 "$GDNCTL" loop-status --log-dir logs --rebuild-state
-  err_has 'made again from the'
+  err_has 'rebuilt state.json from'
   out_has 'ended      3:'
   [ "$(cat logs/state.json.bak)" = '{"half' ] || fail "what was there is lost"
   python3 -c 'import json; s = json.load(open("logs/state.json")); assert (s["iterations_ended"], s["promotions"], s["journal_records"]) == (3, 1, len(open("logs/journal.jsonl").readlines())), s' || fail "$(cat logs/state.json)"

@@ -254,7 +254,7 @@ SH
         fail "a program that dies in its backward pass"
     expect 124 bench --kernel 'cmd:sleep 30;' --time-limit 0.3
     expect 2 bench --kernel cmd:
-    err_has 'cmd: names no command'
+    err_has 'cmd: no command given'
     [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR"
 }
 

@@ -104,7 +104,7 @@ test_tolerances_instead_of_the_budget() {
     expect 1 base --rtol 0 --atol 1e-12
     out_has 'are outside rtol 0 and atol 1e-12'
     expect 2 base --rtol 1e-4
-    err_has '--rtol and --atol go together'
+    err_has '--rtol and --atol must be given together'
     expect 2 base --rtol 1e-4 --atol 1e-4 --budget
 }
 

@@ -269,7 +269,7 @@ test_a_solution_that_is_not_c() {
     err_has "did you mean 'other'?"
     echo '[]' >ds/solutions/nothing.json
     expect 0 evaluate --definition "$DECODE"
-    err_has 'solutions/nothing.json is no solution: left out'
+    err_has 'solutions/nothing.json is not a solution: skipped'
     err_lacks 'other.json is no solution'
     echo '{"name": "bad", "definition": "'$DECODE'"}' >ds/solutions/bad.json
     expect 9 evaluate --definition "$DECODE"
@@ -279,7 +279,7 @@ test_a_solution_that_is_not_c() {
 test_definitions() {
     dataset
     expect 2 evaluate --definition gdn_decode_qk4_v8_d128_klast
-    err_has "definition 'gdn_decode_qk4_v8_d128_klast' is not known"
+    err_has "unknown definition 'gdn_decode_qk4_v8_d128_klast'"
     err_has "did you mean '$DECODE'?"
     file=ds/definitions/gdn/$DECODE.json
     edit "$file" '.axes.num_v_heads.value = 16'
@@ -322,16 +322,16 @@ test_workloads_that_do_not_fit() {
     err_has "$blob: Git LFS pointer, not data"
     rm "$file"
     expect 3 evaluate --definition "$PREFILL"
-    err_has "holds no workload of $PREFILL"
+    err_has "has no workload of $PREFILL"
 }
 
 test_usage() {
     expect 2 "$GDNCTL" oracle compare gdn --flashinfer none
-    err_has 'is no folder'
+    err_has 'is not a folder'
     expect 2 "$GDNCTL" oracle compare gdn --flashinfer . --inputs a --outputs b
-    err_has '--flashinfer and --definition exclude --inputs and --outputs'
+    err_has '--flashinfer and --definition cannot be combined with --inputs and --outputs'
     expect 2 "$GDNCTL" oracle compare gdn --definition $DECODE --inputs a --outputs b
-    err_has '--flashinfer and --definition exclude --inputs and --outputs'
+    err_has '--flashinfer and --definition cannot be combined with --inputs and --outputs'
     expect 2 "$GDNCTL" oracle compare gdn --solution s --inputs a --outputs b
     err_has 'need --flashinfer or --definition'
     expect 2 "$GDNCTL" oracle compare gdn --outputs b
@@ -340,7 +340,7 @@ test_usage() {
     expect 2 evaluate --kernel builtin:recurrent64
     err_has 'cannot be timed'
     expect 2 evaluate --kernel builtin:fused --solution x
-    err_has '--solution excludes --kernel'
+    err_has '--solution and --kernel cannot be combined'
     expect 2 evaluate --iterations 0
 }
 

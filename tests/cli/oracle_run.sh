@@ -158,7 +158,7 @@ test_metadata_says_what_was_written() {
     expect 0 run --inputs x.safetensors --out y.safetensors
     grep -aq '"dtype":"f64"' y.safetensors || fail "no dtype of given inputs"
     expect 2 run --case g1 --dtype bf16 --out x.safetensors
-    err_has '--seed and --dtype do not go with the golden case g1'
+    err_has '--seed and --dtype cannot be combined with the golden case g1'
     expect 2 run --case g1 --seed 3 --out x.safetensors
 }
 

@@ -8,7 +8,7 @@ test_help_says_what_it_does() {
 
 test_another_operator_is_a_usage_error() {
     expect 2 "$GDNCTL" oracle selftest softmax
-    err_has "operator 'softmax' is not known"
+    err_has "unknown operator 'softmax'"
     expect 2 "$GDNCTL" oracle selftest gdn --threads 9999
 }
 

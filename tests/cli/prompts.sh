@@ -76,7 +76,7 @@ test_render_says_what_nothing_replaces() {
   printf '{{OTHER}} {{OTHER}} {{ITERATION}}\n' >p.md
   expect 0 "$GDNCTL" prompts render p.md
   [ "$(cat "$WORK/out")" = '{{OTHER}} {{OTHER}} 1' ] || fail 'another prompt'
-  [ "$(grep -c 'nothing replaces {{OTHER}}' "$WORK/err")" = 1 ] || fail 'not said once'
+  [ "$(grep -c 'unknown placeholder {{OTHER}}' "$WORK/err")" = 1 ] || fail 'not said once'
 }
 
 test_render_refuses_what_it_cannot_do() {
@@ -97,7 +97,7 @@ test_render_refuses_what_it_cannot_do() {
   expect 2 "$GDNCTL" prompts render p.md --iteration 0
   expect 2 "$GDNCTL" prompts render p.md --head-sha abc
   expect 2 "$GDNCTL" prompts render cpu-gdn
-  err_has '--head-sha gives the commit'
+  err_has 'pass the commit with --head-sha'
   out_empty
 }
 

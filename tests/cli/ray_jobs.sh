@@ -51,7 +51,7 @@ test_an_id_that_is_listed_can_be_used() {
     out_has "log of $id"
     expect 0 "$GDNCTL" ray-wait $RAY --timeout 5 -- "$id"
     expect 0 "$GDNCTL" ray-stop $RAY -- "$id"
-    err_has "Job $id had ended already (SUCCEEDED)"
+    err_has "Job $id had already ended (SUCCEEDED)"
   done
   expect 6 "$GDNCTL" ray-wait $RAY no.such:job
   for id in '' latest; do expect 2 "$GDNCTL" ray-wait $RAY "$id"; done
@@ -75,7 +75,7 @@ test_states_of_a_newer_server_are_shown_as_they_are() {
   out_has '"submission_id":"new","status":"RESTARTING"'
   expect 124 "$GDNCTL" ray-wait $RAY new --timeout 0.5 --poll 0.1
   err_has 'status=RESTARTING'
-  err_has 'gdnctl does not know the state RESTARTING'
+  err_has 'unknown job state RESTARTING'
   expect 4 "$GDNCTL" ray-wait $RAY over --json
   out_has '"status":"CANCELLED"'
 }
@@ -117,7 +117,7 @@ test_interrupt_leaves_the_job_running_and_auto_stop_stops_it() {
   kill -INT "$pid"
   wait "$pid"
   [ $? = 130 ] || fail "not 130"
-  err_has 'the job goes on; next:'
+  err_has 'the job keeps running; next:'
   [ "$(asked 'POST /api/jobs/one/stop')" = 0 ] || fail "stopped"
   launch "$GDNCTL" ray-test $RAY --working-dir none --submission-id two --auto-stop
   for _ in $(seq 200); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done

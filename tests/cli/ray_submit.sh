@@ -92,7 +92,7 @@ test_the_accelerator_of_a_cluster() {
   has_posted 'p[-1]["entrypoint_resources"]' "{'TPU': 4, 'TPU-v5p-8-head': 1}"
   out_has '"tpu":"v5p-8","entrypoint":"sh -c true","env_names":["GIT_COMMIT"],"resources":{"TPU":4.0,"TPU-v5p-8-head":1.0},"settings":null}'
   expect 124 "$GDNCTL" "${at[@]}" --tpu v6e-8 --timeout 0.5
-  err_has 'no node type of us-central1 offers v6e-8: the job may wait for ever; it has v5p-8'
+  err_has 'no node type of us-central1 offers v6e-8: the job may wait forever; it has v5p-8'
   expect 2 "$GDNCTL" "${at[@]}" --tpu v5litepod-3
   err_has 'Ray gives a job 1, 2, 4 or 8'
   expect 2 "$GDNCTL" "${at[@]}" --tpu v5p-128
@@ -175,12 +175,12 @@ test_submitted_again_after_a_fault_of_the_cluster() {
   wait_for grep -q 'Job submitted with ID' "$WORK/e"
   first=$(sed -n 's/.*Job submitted with ID: //p' "$WORK/e")
   control "{\"set\": [\"$first\", {\"status\": \"FAILED\", \"error_type\": \"JOB_SUPERVISOR_ACTOR_DIED\", \"message\": \"Job supervisor actor died: gone\", \"end_time\": 1}]}"
-  wait_for grep -q 'submitting it again' "$WORK/e"
+  wait_for grep -q 'resubmitting it' "$WORK/e"
   control '{"capacity": {"CPU": 2}}'
   wait $client || fail "exit $?: $(cat "$WORK/e")"
   has_posted 'len(p)' 2
   has_posted 'p[0]["submission_id"] == p[1]["submission_id"] or p[0]["metadata"]["nonce"] == p[1]["metadata"]["nonce"]' False
-  grep -q 'submitting it again, as gdnctl-test-.* (1 of 1)' "$WORK/e" || fail "$(cat "$WORK/e")"
+  grep -q 'resubmitting it as gdnctl-test-.* (1 of 1)' "$WORK/e" || fail "$(cat "$WORK/e")"
   target '"exit 3"'
   expect 1 "$GDNCTL" ray-test --ray-address "$URL" --resubmit 5
   has_posted 'len(p)' 3

@@ -158,10 +158,10 @@ void describe(cli::Args& args, Options& options) {
     args.check([&options]() -> Status {
         const bool twice = options.name && options.place.cluster && options.name != options.place.cluster;
         if (twice || (options.name && options.place.cluster_config)) {
-            return fail(ErrorKind::usage, "two clusters are named: leave out one");
+            return fail(ErrorKind::usage, "two clusters are given: drop one of them");
         }
         if (options.name == "local" && options.place.ray_address) {
-            return fail(ErrorKind::usage, "`local` is this machine: leave out --ray-address");
+            return fail(ErrorKind::usage, "`local` is this machine: drop --ray-address");
         }
         return {};
     });

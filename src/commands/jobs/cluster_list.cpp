@@ -63,7 +63,7 @@ void describe(cli::Args& args, Options&) {
 Result<ExitCode> run(const Options&, Context& context) {
     const auto root = project_root(context);
     const auto place = choose_place({}, context);
-    if (!place) log::warning("what the configuration names cannot be used: {}", place.error().text());
+    if (!place) log::warning("the configured cluster cannot be used: {}", place.error().text());
     std::vector<Row> rows;
     for (const std::string& name : cluster_names(root)) {
         const auto path = find_cluster_file(root, root, name);

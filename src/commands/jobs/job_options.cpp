@@ -33,10 +33,10 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
     args.exit_code(8, "the state directory, a job's record or a file is unusable");
     args.check([&options]() -> Status {
         if (options.cluster && options.cluster_config) {
-            return fail(ErrorKind::usage, "--cluster and --cluster-config both name a cluster: leave out one");
+            return fail(ErrorKind::usage, "--cluster and --cluster-config both select a cluster: drop one of them");
         }
         if (options.cluster == "local" && options.ray_address) {
-            return fail(ErrorKind::usage, "--cluster local is this machine: leave out --ray-address");
+            return fail(ErrorKind::usage, "--cluster local is this machine: drop --ray-address");
         }
         return {};
     });
@@ -85,12 +85,12 @@ void describe_submit(cli::Args& args, SubmitOptions& options) {
     args.exit_code(124, "--timeout (the job keeps running), or the target's time limit (the job is stopped)");
     args.exit_code(130, "interrupted by SIGINT / SIGTERM; the job goes on, unless --auto-stop");
     args.check([&options]() -> Status {
-        if (options.resubmit < 0) return fail(ErrorKind::usage, "--resubmit wants 0 or more");
+        if (options.resubmit < 0) return fail(ErrorKind::usage, "--resubmit: expected 0 or more");
         if (options.timeout_s && !(*options.timeout_s >= 0 && *options.timeout_s <= k_longest_s)) {
-            return fail(ErrorKind::usage, "--timeout wants 0 to 1e9 seconds");
+            return fail(ErrorKind::usage, "--timeout: expected 0 to 1e9 seconds");
         }
         if (options.no_wait && (options.resubmit > 0 || options.timeout_s)) {
-            return fail(ErrorKind::usage, "--resubmit and --timeout need the job's end: leave out --no-wait");
+            return fail(ErrorKind::usage, "--resubmit and --timeout wait for the job's end: drop --no-wait");
         }
         return {};
     });

@@ -97,7 +97,7 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("ray-logs");
     args.see_also("ray-stop");
     args.check([&options]() -> Status {
-        if (options.limit < 1) return fail(ErrorKind::usage, "--limit wants 1 or more");
+        if (options.limit < 1) return fail(ErrorKind::usage, "--limit: expected 1 or more");
         return {};
     });
 }

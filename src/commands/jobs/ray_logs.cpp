@@ -52,7 +52,7 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("ray-wait");
     args.see_also("ray-list");
     args.check([&options]() -> Status {
-        if (options.tail < 0) return fail(ErrorKind::usage, "--tail wants 0 or more");
+        if (options.tail < 0) return fail(ErrorKind::usage, "--tail: expected 0 or more");
         return {};
     });
 }

@@ -132,7 +132,7 @@ Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place,
     GDNCTL_TRY_ASSIGN(TpuChoice tpu, choose_tpu(options.settings.tpu, place, target));
     if (tpu.type.empty() && target.style == TargetStyle::levanter && !place.local) {
         return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
-                    "name the accelerator, such as --tpu v5p-8");
+                    "name the accelerator, for example --tpu v5p-8");
     }
     return tpu;
 }
@@ -163,9 +163,9 @@ void describe(cli::Args& args, Options& options) {
         for (const std::int64_t n :
              {s.num_steps, s.profile_num_steps, s.batch_size.value_or(1), s.chunk_size.value_or(1),
               s.segment_size.value_or(1), s.gdn_layers_per_block.value_or(1), s.gdn_block_size.value_or(1)}) {
-            if (n < 1) return fail(ErrorKind::usage, "steps, batch and block sizes want 1 or more");
+            if (n < 1) return fail(ErrorKind::usage, "steps, batch and block sizes must be at least 1");
         }
-        if (s.profile_start_step < 0) return fail(ErrorKind::usage, "--profile-start-step wants 0 or more");
+        if (s.profile_start_step < 0) return fail(ErrorKind::usage, "--profile-start-step: expected 0 or more");
         return {};
     });
 }

@@ -18,7 +18,7 @@ namespace {
 // A job that waits is not stopped before it has started.
 void remember_unless_over(const JobBackend& backend, const JobDetails& details, Context& context) {
     if (details.state != JobState::pending) return;
-    log::info("job {} still waits: it is stopped when it starts, by this machine's next gdnctl command on the cluster",
+    log::info("job {} is still waiting; this machine's next gdnctl command on the cluster stops it when it starts",
               details.submission_id);
     remember_given_up(backend, details.submission_id, context);
 }
@@ -62,7 +62,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (stopped) {
         log::info("Job {} stop requested", options.id);
     } else {
-        log::info("Job {} had ended already ({})", options.id, status_of(details));
+        log::info("Job {} had already ended ({})", options.id, status_of(details));
     }
     if (!is_terminal(details.state)) {
         if (!options.wait) {

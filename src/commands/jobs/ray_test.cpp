@@ -56,7 +56,7 @@ void show_results(const Target& target, const JobOutput& output) {
         log::info("tests: {}", counts_text(*counts));
         const std::int64_t allowed = target.test->evidence.skipped_max.value_or(0);
         if (counts->skipped > allowed) {
-            log::warning("{} tests were skipped: a missing package (torch, transformers) looks like green",
+            log::warning("{} tests were skipped: a missing package (torch, transformers) can look like a pass",
                          counts->skipped);
         }
     }
@@ -144,10 +144,10 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("ray-stop");
     args.check([&options]() -> Status {
         if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
-            return fail(ErrorKind::usage, "--require-passed and --max-skipped want 0 or more");
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped: expected 0 or more");
         }
         if (options.submit.no_wait && (options.require_passed || options.max_skipped)) {
-            return fail(ErrorKind::usage, "--require-passed and --max-skipped need the job's end: leave out --no-wait");
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped wait for the job's end: drop --no-wait");
         }
         return {};
     });
@@ -157,7 +157,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
     if (target.style != TargetStyle::levanter && (options.require_passed || options.max_skipped)) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
-                    "leave out --require-passed and --max-skipped: its test is judged by its exit status");
+                    "drop --require-passed and --max-skipped: the test is judged by its exit status");
     }
     GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));

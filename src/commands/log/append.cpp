@@ -63,7 +63,7 @@ Result<Json> read_json(const std::string& name, const Context& context) {
     const std::string place = standard_input ? "standard input" : name;
     if (text::trim(*text).empty()) {
         return fail(ErrorKind::bad_input, place + " is empty",
-                    "what should have written it failed: see its own message");
+                    "the command that should have written it failed: see its message");
     }
     return parse_json(*text, place);
 }
@@ -77,7 +77,7 @@ Status add_metric(Json& record, const std::string& item) {
     const auto first = text::parse_double(values.substr(0, colon));
     const auto second = colon == std::string_view::npos ? std::nullopt : text::parse_double(values.substr(colon + 1));
     if (name.empty() || !first || (colon != std::string_view::npos && !second)) {
-        return fail(ErrorKind::usage, fmt::format("--metric: neither KEY=VALUE nor KEY=BEFORE:AFTER: {}", item));
+        return fail(ErrorKind::usage, fmt::format("--metric: expected KEY=VALUE or KEY=BEFORE:AFTER: {}", item));
     }
     const auto key = runlog::metric_key(name);
     record[key ? "metrics" : "extra_metrics"][key.value_or(name)] = {
@@ -142,7 +142,7 @@ Status apply_options(const Options& options, Json& record, CommitFacts* facts) {
 
 void report(const std::filesystem::path& path, const Json& record, const runlog::Appended& appended, Context& context) {
     for (const auto& message : appended.repaired)
-        log::info("left out by an interrupted command, written now: {}", message);
+        log::info("completed the entry of an interrupted command: {}", message);
     for (const auto& message : appended.warnings) log::warning("{}", message);
     const std::string iteration = runlog::iteration_of(record).text();
     if (!context.global.json) {

@@ -41,7 +41,7 @@ Result<fs::path> log_path(const std::optional<std::string>& log_file, const Cont
     const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
     GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
     if (target.log.empty()) {
-        return fail(ErrorKind::config, fmt::format("target `{}` names no running log", target.name),
+        return fail(ErrorKind::config, fmt::format("target `{}` has no running log", target.name),
                     fmt::format("give --log-file, or set `log` in [targets.{}]", target.name));
     }
     return behind_links(root / target.log);

@@ -15,7 +15,7 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.bytes, {.names = "--bytes", .value = "N", .help = "print at most N bytes"});
     args.check([&options]() -> Status {
         if (options.bytes >= 64 && options.bytes <= (std::int64_t{1} << 30)) return {};
-        return fail(ErrorKind::usage, "--bytes: less than 64 or more than 1 GiB");
+        return fail(ErrorKind::usage, "--bytes: expected 64 bytes to 1 GiB");
     });
     args.example("gdnctl log context --bytes 4096");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");

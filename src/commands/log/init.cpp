@@ -40,7 +40,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto lock, FileLock::acquire_folder(path.parent_path(), writer_wait(context)));
     if (std::filesystem::exists(std::filesystem::symlink_status(path, problem))) {
         return fail(ErrorKind::conflict, fmt::format("{} exists already", path.string()),
-                    "`gdnctl log append` adds to it; --log-file names another one");
+                    "use `gdnctl log append` to add to it, or --log-file to name another one");
     }
     GDNCTL_TRY(atomic_replace(path, runlog::log_head(options.style)));
     if (context.global.json) {

@@ -150,7 +150,7 @@ private:
 Result<std::string> text_since(const std::string& revision, const Place& place, History& history) {
     CommitFacts* facts = history.facts();
     if (history.problem()) return tl::unexpected(*history.problem());
-    if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, and there is none here");
+    if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, which is missing here");
     GDNCTL_TRY_ASSIGN(const auto commit, facts->resolve(revision));
     if (!commit) return fail(ErrorKind::usage, fmt::format("unknown revision: {}", revision));
     GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.history));
@@ -182,7 +182,7 @@ void add_step_summary(const LintReport& report, const Place& place, const Contex
     const auto size = fs::file_size(*path, problem);
     constexpr std::uintmax_t limit = 1u << 20;  // of one step; more is not shown at all
     if (!problem && size + summary.size() > limit) {
-        log::warning("the step summary is full, the findings are not added to it");
+        log::warning("the step summary is full; the findings were not added");
         return;
     }
     std::ofstream out(*path, std::ios::app | std::ios::binary);
@@ -235,10 +235,10 @@ Status print_report(const Options& options, Context& context, const Place& place
 
 Status check_combination(const Options& options) {
     if (options.diff && options.format != Format::text) {
-        return fail(ErrorKind::usage, "--diff prints a diff: it does not go with --format");
+        return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --format");
     }
     if (options.no_git && options.since)
-        return fail(ErrorKind::usage, "--since needs git: it does not go with --no-git");
+        return fail(ErrorKind::usage, "--since needs git and cannot be combined with --no-git");
     return {};
 }
 
@@ -373,7 +373,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json && options.diff)
-        return fail(ErrorKind::usage, "--diff prints a diff: it does not go with --json");
+        return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --json");
     const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
     GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
     GDNCTL_TRY_ASSIGN(const LintOptions lint, lint_options(options, context, target));

@@ -58,7 +58,7 @@ void report(const std::filesystem::path& path, const runlog::Placement& placemen
             log::warning("{}", difference.message);
         }
     }
-    if (placement.differences.empty()) log::info("{} is what its {} records give", path.string(), records);
+    if (placement.differences.empty()) log::info("{} matches its {} records", path.string(), records);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Result<std::vector<std::string>> allocator_words(const Options& options, const C
     GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("dev_tpu_allocator"));
     const std::string line = options.allocator.value_or(configured.value_or(""));
     auto words = text::shell_split(line);
-    if (!words) return fail(ErrorKind::usage, "--dev-tpu-allocator: a quote is not closed: " + line);
+    if (!words) return fail(ErrorKind::usage, "--dev-tpu-allocator: unclosed quote: " + line);
     return std::move(*words);
 }
 

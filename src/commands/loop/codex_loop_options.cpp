@@ -377,7 +377,8 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("docs/agents.md");
     args.check([&options]() -> Status {
         if (options.max_wall && !parse_span(*options.max_wall)) {
-            return fail(ErrorKind::usage, "--max-wall: neither seconds nor 90m, 8h, 7d: " + *options.max_wall);
+            return fail(ErrorKind::usage,
+                        "--max-wall: expected seconds, or a time such as 90m, 8h or 7d: " + *options.max_wall);
         }
         return {};
     });

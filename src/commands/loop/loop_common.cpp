@@ -20,7 +20,7 @@ bool is_folder(const fs::path& path) {
 
 tl::unexpected<Error> no_run(const fs::path& where) {
     return fail(ErrorKind::remote_missing, fmt::format("no run of codex-loop in {}", where.string()),
-                "`gdnctl codex-loop` starts one; --log-dir names another place");
+                "start one with `gdnctl codex-loop`, or name another directory with --log-dir");
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ Result<const IterationView*> chosen(const loop::LoadedRun& run, const std::strin
     if (found != nullptr) return found;
     return fail(
         ErrorKind::remote_missing, fmt::format("run {} has no iteration {}", shown(run.view.run), shown(word, 40)),
-        fmt::format("it has 1 to {}; earlier runs lie in {}", all.back().number, (run.log_dir / "previous").string()));
+        fmt::format("it has 1 to {}; earlier runs are in {}", all.back().number, (run.log_dir / "previous").string()));
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ void describe(cli::Args& args, Options& options) {
     args.check([&options]() -> Status {
         const auto number = text::parse_int(options.iteration);
         if (options.iteration == "last" || (number && *number > 0)) return {};
-        return fail(ErrorKind::usage, "N is a number from 1 on, or `last`: " + options.iteration);
+        return fail(ErrorKind::usage, "N must be a number from 1, or `last`: " + options.iteration);
     });
     args.example("gdnctl loop-explain 7");
     args.example("gdnctl loop-explain last --json | jq '.stages[] | select(.verdict == \"fail\")'");

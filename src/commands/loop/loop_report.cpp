@@ -31,7 +31,7 @@ void describe(cli::Args& args, Options& options) {
                                .help = "write the report to this file as an HTML page",
                                .complete = cli::Complete::file});
     args.check([&options]() -> Status {
-        if (options.html && options.html->empty()) return fail(ErrorKind::usage, "--html: an empty path");
+        if (options.html && options.html->empty()) return fail(ErrorKind::usage, "--html: the path is empty");
         return {};
     });
     args.example("gdnctl loop-report > report.md");

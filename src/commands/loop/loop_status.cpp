@@ -58,7 +58,7 @@ Status print_events(const loop::LoadedRun& run, std::size_t from, Terminal& term
 std::optional<loop::MeasuredRun> measured_by(const loop::LoadedRun& run) {
     auto measured = loop::read_measured(run);
     if (measured) return std::move(*measured);
-    log::warning("gains are left out: {}", measured.error().text());
+    log::warning("gains are not shown: {}", measured.error().text());
     return std::nullopt;
 }
 
@@ -109,7 +109,7 @@ void describe(cli::Args& args, Options& options) {
               {.names = "--rebuild-state", .help = "rebuild state.json from the journal; no loop may be running"});
     args.check([&options]() -> Status {
         if (options.watch && options.rebuild_state)
-            return fail(ErrorKind::usage, "--rebuild-state and --watch exclude each other");
+            return fail(ErrorKind::usage, "--rebuild-state and --watch cannot be combined");
         return {};
     });
     args.example("gdnctl loop-status --watch");
@@ -122,14 +122,13 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     if (options.watch && context.global.json) {
-        return fail(ErrorKind::usage, "--watch prints text as it comes, --json one object: give one of them");
+        return fail(ErrorKind::usage, "--watch and --json cannot be combined");
     }
     GDNCTL_TRY_ASSIGN(const fs::path log_dir, loop_dir(options.log_dir, context));
     GDNCTL_TRY_ASSIGN(loop::LoadedRun run, loop::load_run(log_dir));
     if (options.rebuild_state) {
         GDNCTL_TRY(loop::rebuild_state(run));
-        log::info("state.json made again from the {} records of the journal; what was there is state.json.bak",
-                  run.view.records);
+        log::info("rebuilt state.json from {} journal records; the old file is state.json.bak", run.view.records);
     }
     GDNCTL_TRY(loop::check_state(log_dir));
     if (options.watch) return watch(std::move(run), context);

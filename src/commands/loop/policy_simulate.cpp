@@ -26,7 +26,8 @@ Result<std::vector<double>> numbers(const std::vector<std::string>& given, std::
     for (const std::string& word : given) {
         const auto value = text::parse_double(word);
         if (!value || *value < least || *value > 100.0) {
-            return fail(ErrorKind::usage, fmt::format("{} wants a percentage, {} to 100: {}", option, least, word));
+            return fail(ErrorKind::usage,
+                        fmt::format("{}: expected a percentage from {} to 100: {}", option, least, word));
         }
         out.push_back(*value);
     }
@@ -77,7 +78,7 @@ void describe(cli::Args& args, Options& options) {
             return fail(ErrorKind::usage, "--perf-pairs must be 3, 5 or 9.");
         }
         if (options.trials < 1 || options.trials > 10'000'000 || options.seed < 0) {
-            return fail(ErrorKind::usage, "--trials wants 1 to 10000000, --seed 0 or more");
+            return fail(ErrorKind::usage, "--trials: expected 1 to 10000000; --seed: expected 0 or more");
         }
         return {};
     });

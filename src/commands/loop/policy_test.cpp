@@ -81,9 +81,9 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("policy show");
     args.see_also("policy simulate");
     args.check([&options]() -> Status {
-        if (options.files.empty()) return fail(ErrorKind::usage, "no FILE is named", "such as perf_state.json");
+        if (options.files.empty()) return fail(ErrorKind::usage, "no FILE given", "such as perf_state.json");
         if (options.lower && options.higher) {
-            return fail(ErrorKind::usage, "--lower-is-better and --higher-is-better: leave out one");
+            return fail(ErrorKind::usage, "--lower-is-better and --higher-is-better cannot be combined");
         }
         return {};
     });

@@ -29,10 +29,10 @@ bool is_commit_id(std::string_view word) {
 
 Status check(const Options& options) {
     if (options.iteration < 1 || options.total < 1) {
-        return fail(ErrorKind::usage, "--iteration and --total count from 1");
+        return fail(ErrorKind::usage, "--iteration and --total start at 1");
     }
     if (options.head_sha && !is_commit_id(*options.head_sha)) {
-        return fail(ErrorKind::usage, fmt::format("--head-sha is not a whole commit id: {}", *options.head_sha),
+        return fail(ErrorKind::usage, fmt::format("--head-sha: not a full commit id: {}", *options.head_sha),
                     "`git rev-parse HEAD` prints one");
     }
     return {};
@@ -87,7 +87,7 @@ Result<std::string> head_of(const Options& options, const fs::path& root, Contex
     auto checkout = GitCheckout::open(root, context.process, context.clock);
     if (!checkout) {
         Error error = std::move(checkout).error();
-        error.hint = "--head-sha gives the commit that the prompt names";
+        error.hint = "pass the commit with --head-sha";
         return tl::unexpected(std::move(error));
     }
     GDNCTL_TRY_ASSIGN(const GitHead head, checkout->head());
@@ -109,7 +109,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         GDNCTL_TRY_ASSIGN(facts.head_sha, head_of(options, root, context));
     }
     for (const auto& left : loop::unknown_placeholders(prompt.text)) {
-        log::warning("nothing replaces {} in the prompt", left);
+        log::warning("unknown placeholder {} in the prompt", left);
     }
     const std::string text = loop::assemble_prompt(prompt.text, facts, directives);
     if (context.global.json) {

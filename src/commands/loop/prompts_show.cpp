@@ -37,7 +37,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         for (const auto& document : all) names.push_back(document.name);
         const auto near = text::nearest(options.name, names);
         return fail(
-            ErrorKind::usage, fmt::format("no prompt and no directive is called `{}`", options.name),
+            ErrorKind::usage, fmt::format("no prompt or directive is called `{}`", options.name),
             near ? fmt::format("did you mean `{}`?", *near) : fmt::format("there are: {}", text::join(names, ", ")));
     }
     if (context.global.json) {

@@ -25,7 +25,8 @@ void describe_files_check(cli::Args& args, const Options& options) {
     args.check([&options]() -> Status {
         const bool dataset = oracle_flashinfer::wanted(options.flashinfer);
         if (dataset && !(options.inputs.empty() && options.outputs.empty())) {
-            return fail(ErrorKind::usage, "--flashinfer and --definition exclude --inputs and --outputs");
+            return fail(ErrorKind::usage,
+                        "--flashinfer and --definition cannot be combined with --inputs and --outputs");
         }
         if (!dataset && options.inputs.empty()) {
             return fail(ErrorKind::usage, "--inputs is required", "give the dump: --inputs FILE --outputs FILE");

@@ -62,7 +62,7 @@ public:
         }
         if (m_plans.empty()) {
             return fail(ErrorKind::nothing_done,
-                        fmt::format("{} holds no workload of {}", m_dataset.root().string(),
+                        fmt::format("{} has no workload of {}", m_dataset.root().string(),
                                     m_options.definition.value_or("a Gated DeltaNet definition")),
                         "workloads are lines of ROOT/workloads/**/*.jsonl");
         }
@@ -105,7 +105,7 @@ private:
             }
         }
         if (plan.solutions.empty() && !m_options.solution) {
-            log::info("no solution of {} can be run here: evaluating {}", name, k_default_kernel);
+            log::info("no solution of {} can run here: evaluating {}", name, k_default_kernel);
         }
         return {};
     }
@@ -116,7 +116,7 @@ private:
         if (found) return {};
         const auto near = text::nearest(*m_options.solution, m_known);
         return fail(ErrorKind::usage,
-                    fmt::format("{} holds no solution '{}' of {}", m_dataset.root().string(), *m_options.solution,
+                    fmt::format("{} has no solution '{}' of {}", m_dataset.root().string(), *m_options.solution,
                                 m_options.definition.value_or("GDN")),
                     near ? fmt::format("did you mean '{}'?", *near) : "");
     }
@@ -353,15 +353,15 @@ void describe(cli::Args& args, Options& o) {
             return fail(ErrorKind::usage,
                         "--solution, --kernel, --traces and --resume need --flashinfer or --definition");
         }
-        if (o.solution && o.kernel) return fail(ErrorKind::usage, "--solution excludes --kernel");
+        if (o.solution && o.kernel) return fail(ErrorKind::usage, "--solution and --kernel cannot be combined");
         if (o.warmup_runs < 0 || o.iterations < 1 || o.num_trials < 1) {
             return fail(ErrorKind::usage, "--iterations and --num-trials must be at least 1, --warmup-runs 0");
         }
         if (o.definition && oracle::flashinfer::find_gdn_definition(*o.definition) == nullptr) {
             const auto near = text::nearest(*o.definition, oracle::flashinfer::gdn_definition_names());
-            return fail(ErrorKind::usage, fmt::format("definition '{}' is not known", *o.definition),
-                        near ? fmt::format("did you mean '{}'?", *near)
-                             : "gdnctl oracle compare --help lists the nine that are");
+            return fail(
+                ErrorKind::usage, fmt::format("unknown definition '{}'", *o.definition),
+                near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle compare --help lists all nine");
         }
         return {};
     });

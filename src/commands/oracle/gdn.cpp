@@ -48,9 +48,10 @@ void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::opti
         {.names = "--budget", .help = "judge by the error budget of these inputs (the default)", .group = "Judgement"});
     args.check([&rtol, &atol, &budget]() -> Status {
         if (rtol.has_value() != atol.has_value()) {
-            return fail(ErrorKind::usage, "--rtol and --atol go together", "give both, or neither for the budget");
+            return fail(ErrorKind::usage, "--rtol and --atol must be given together",
+                        "give both, or neither for the budget");
         }
-        if (rtol && budget) return fail(ErrorKind::usage, "--budget excludes --rtol and --atol");
+        if (rtol && budget) return fail(ErrorKind::usage, "--budget cannot be combined with --rtol and --atol");
         if (rtol && (*rtol < 0 || *atol < 0)) return fail(ErrorKind::usage, "--rtol and --atol must not be negative");
         return {};
     });

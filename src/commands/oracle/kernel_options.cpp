@@ -19,10 +19,10 @@ void describe_limits(cli::Args& args, LimitOptions& options) {
     args.check([&options]() -> Status {
         constexpr double k_longest_s = 1e6;
         if (!(options.time_limit_s > 0 && options.time_limit_s <= k_longest_s)) {
-            return fail(ErrorKind::usage, "--time-limit wants more than 0 and at most 1e6 seconds");
+            return fail(ErrorKind::usage, "--time-limit: expected more than 0 and at most 1e6 seconds");
         }
         if (options.memory_limit_mib < 1 || options.memory_limit_mib > (std::int64_t{1} << 30U)) {
-            return fail(ErrorKind::usage, "--memory-limit wants 1 MiB or more");
+            return fail(ErrorKind::usage, "--memory-limit: expected 1 MiB or more");
         }
         return {};
     });
@@ -37,7 +37,7 @@ Status check_seed(const std::optional<std::string>& given) {
     if (!given || *given == "random") return {};
     const auto number = text::parse_int(*given);
     if (number && *number >= 0) return {};
-    return fail(ErrorKind::usage, fmt::format("--seed {}: not a number from 0 on, and not `random`", *given));
+    return fail(ErrorKind::usage, fmt::format("--seed {}: expected a non-negative integer or `random`", *given));
 }
 
 std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given) {

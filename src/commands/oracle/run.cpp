@@ -48,12 +48,13 @@ Result<oracle::TensorFile> generate(const Options& options) {
         const oracle::GdnCase* found = oracle::find_gdn_case(*options.case_name);
         if (found == nullptr) {
             const auto near = text::nearest(*options.case_name, oracle::gdn_case_names());
-            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", *options.case_name),
+            return fail(ErrorKind::usage, fmt::format("unknown case '{}'", *options.case_name),
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
         }
         c = *found;
         if (c.set == "golden" && (options.seed || options.dtype != InputDType::f32)) {
-            return fail(ErrorKind::usage, fmt::format("--seed and --dtype do not go with the golden case {}", c.name),
+            return fail(ErrorKind::usage,
+                        fmt::format("--seed and --dtype cannot be combined with the golden case {}", c.name),
                         "its inputs are formulas in float64");
         }
     } else {
@@ -184,9 +185,9 @@ Status check_layer(const Options& o) {
         if (o.parts || o.stream) return fail(ErrorKind::usage, "--parts and --stream are for gdn-layer");
         return {};
     }
-    if (o.case_name) return fail(ErrorKind::usage, "--case: the named cases are of the operator", "give --shape");
+    if (o.case_name) return fail(ErrorKind::usage, "--case: named cases exist only for the operator", "give --shape");
     if (o.method != Method::recurrent64 || o.chunk) {
-        return fail(ErrorKind::usage, "gdn-layer is computed in fp64 alone: no --method, no --chunk");
+        return fail(ErrorKind::usage, "gdn-layer is computed in fp64 only: drop --method and --chunk");
     }
     if (o.stream && *o.stream < 1) return fail(ErrorKind::usage, "--stream must be at least one token");
     return {};

@@ -85,7 +85,7 @@ void describe(cli::Args& args, Options& options) {
     args.positional(options.op, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet), which is the default"});
     args.check([&options]() -> Status {
         if (!options.op || *options.op == "gdn") return {};
-        return fail(ErrorKind::usage, fmt::format("operator '{}' is not known", *options.op), "known: gdn");
+        return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op), "known: gdn");
     });
     args.flag(options.every_step,
               {.names = "--every-step", .help = "try all faults in all steps of the other kernel (about ten minutes)"});

@@ -80,7 +80,7 @@ public:
 private:
     void note_network(const oracle::KernelUnderTest& kernel) {
         m_network = kernel.network();
-        if (m_network == "none") log::warning("this system lets nothing keep the kernel from the network");
+        if (m_network == "none") log::warning("cannot keep the kernel from the network on this system");
     }
 
     Status run_relations(oracle::KernelUnderTest& kernel) {
@@ -95,7 +95,7 @@ private:
             auto result = oracle::check_relation(relation.name, kernel, m_threads, m_seed.value_or(1));
             if (!result) return tl::unexpected(std::move(result).error().within("relation " + relation.name));
             if (!result->applies) {
-                log::info("{} gives no gradients: {} is left out", m_options.kernel, relation.name);
+                log::info("{} has no gradients: skipping {}", m_options.kernel, relation.name);
                 continue;
             }
             Item item;
@@ -141,7 +141,7 @@ private:
         for (const std::string& name : m_options.cases) {
             if (std::find(known.begin(), known.end(), name) != known.end()) continue;
             const auto near = text::nearest(name, known);
-            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", name),
+            return fail(ErrorKind::usage, fmt::format("unknown case '{}'", name),
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
         }
         return {};
@@ -166,7 +166,7 @@ private:
         }
         oracle::TensorFile inputs = oracle::make_inputs(c);
         if (m_options.dtype != StoredAs::as_listed && !store_as(inputs, dtype())) {
-            log::info("case {} does not fit into {}: left out", c.name, name_of(m_options.dtype));
+            log::info("case {} does not fit into {}: skipped", c.name, name_of(m_options.dtype));
             return {};
         }
         auto done = decode ? run_decode_case(c, inputs, kernel) : run_case(c, std::move(inputs), kernel);
@@ -231,7 +231,7 @@ private:
         GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(m_context, {vector.inputs.string()}, {}));
         const auto op = inputs.metadata.find("op");
         if (op != inputs.metadata.end() && op->second != m_options.op) {
-            log::info("{} is for {}: left out", vector.inputs.filename().string(), op->second);
+            log::info("{} is for {}: skipped", vector.inputs.filename().string(), op->second);
             return {};
         }
         auto reference = oracle_gdn::make_reference(inputs, {}, m_threads);
@@ -287,13 +287,13 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
 Status check(const Options& options) {
     GDNCTL_TRY(check_seed(options.seed));
     if (options.metamorphic && options.dtype != StoredAs::as_listed) {
-        return fail(ErrorKind::usage, "--metamorphic excludes --dtype: its inputs are fp32");
+        return fail(ErrorKind::usage, "--metamorphic cannot be combined with --dtype: its inputs are fp32");
     }
     if (options.metamorphic && options.slow) {
-        return fail(ErrorKind::usage, "--metamorphic excludes --slow: relations have inputs of their own");
+        return fail(ErrorKind::usage, "--metamorphic cannot be combined with --slow: relations have their own inputs");
     }
     if (options.metamorphic && options.vectors) {
-        return fail(ErrorKind::usage, "--metamorphic excludes --vectors: recorded outputs answer no questions");
+        return fail(ErrorKind::usage, "--metamorphic cannot be combined with --vectors: it needs to call the kernel");
     }
     return {};
 }

@@ -28,7 +28,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     const auto path = options.user ? cli::user_config_path(context.env) : context.cwd / "gdnctl.toml";
-    if (path.empty()) return fail(ErrorKind::config, "there is no home directory", "set HOME or XDG_CONFIG_HOME");
+    if (path.empty()) return fail(ErrorKind::config, "no home directory", "set HOME or XDG_CONFIG_HOME");
     std::error_code problem;
     if (!options.force && std::filesystem::exists(path, problem)) {
         return fail(ErrorKind::conflict, fmt::format("{} exists already", path.string()), "--force replaces it");

@@ -74,7 +74,7 @@ Result<fs::path> marin_root(const Context& context) {
     const auto root = find_repository_root(context.cwd);
     if (!root) {
         return fail(ErrorKind::usage, fmt::format("not inside a git repository: {}", context.cwd.string()),
-                    "go to a Marin checkout, or name it with -C");
+                    "change to a Marin checkout, or pass -C DIR");
     }
     Config config;
     config.overlay({{"target", ConfigValue{std::string("marin"), {}}}});
@@ -82,8 +82,8 @@ Result<fs::path> marin_root(const Context& context) {
     std::error_code problem;
     if (!fs::exists(*root / target.root_marker, problem)) {
         return fail(ErrorKind::usage,
-                    fmt::format("{} is no Marin checkout: it has no {}", root->string(), target.root_marker),
-                    "name one with -C");
+                    fmt::format("{} is not a Marin checkout: it has no {}", root->string(), target.root_marker),
+                    "pass -C DIR");
     }
     return *root;
 }
@@ -142,7 +142,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     if (!kept.empty()) {
         return fail(ErrorKind::conflict, fmt::format("kept, because they differ: {}", text::join(kept, ", ")),
-                    "commit what you want to keep of them, then --force replaces them; the diff shows how");
+                    "commit what you want to keep, then pass --force; the diff shows the changes");
     }
     if (changed == 0) log::info("everything is in place in {}", root.string());
     return ExitCode::ok;

@@ -37,14 +37,14 @@ Outcome<hub::RepoTarget> target_of(const Options& options, const hub::HfPlaces& 
     if (!parsed) return tl::unexpected(hub::failure_of(parsed.error()));
     if (parsed->is_address && (options.repo_type || options.revision || !options.download.selection.prefix.empty())) {
         return tl::unexpected(
-            usage("an address says type, revision and path itself",
+            usage("the address already contains type, revision and path",
                   "leave out --repo-type, --revision and --path-prefix, or give a plain repository id"));
     }
     if (options.repo_type) parsed->type = *options.repo_type;
     if (options.revision) parsed->revision = *options.revision;
     if (parsed->revision &&
         (parsed->revision->empty() || parsed->revision->find_first_of(" \t\r\n\\") != std::string::npos)) {
-        return tl::unexpected(usage(fmt::format("'{}' is no revision", hub::shown(*parsed->revision))));
+        return tl::unexpected(usage(fmt::format("'{}' is not a revision", hub::shown(*parsed->revision))));
     }
     if (!parsed->is_address) parsed->path = options.download.selection.prefix;
     return std::move(*parsed);
@@ -66,7 +66,7 @@ Status check_token_way(const hub::HfPlaces& places, const hub::HfToken& token, b
     if (token.value.empty() || insecure || url->scheme == "https" || hub::is_loopback(*url)) return {};
     return fail(ErrorKind::authentication,
                 fmt::format("the token from {} would be sent unencrypted to {}", token.source, url->origin()),
-                "use https, --no-token, or --insecure-http on a network that is trusted");
+                "use https, --no-token, or --insecure-http on a network that you trust");
 }
 
 // What lives as long as the download.

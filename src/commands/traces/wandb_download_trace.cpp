@@ -37,7 +37,7 @@ Status connect(World& world, const TraceDownloadOptions& options, Context& conte
     const auto url = hub::parse_url(world.access.url);
     if (!url) {
         return fail(ErrorKind::config,
-                    fmt::format("WANDB_BASE_URL is no usable address: {}", hub::shown(world.access.url)));
+                    fmt::format("WANDB_BASE_URL is not a valid address: {}", hub::shown(world.access.url)));
     }
     realm.endpoint = *url;
     const std::string credentials = wandb::base64("api:" + world.access.key);

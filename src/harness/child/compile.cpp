@@ -31,7 +31,7 @@ Result<std::optional<oracle::KernelFault>> compile(std::string_view what, const 
     auto result = context.process.run(spec);
     if (!result) {
         Error error = std::move(result).error();
-        error.hint = "install a C compiler (Debian: apt-get install gcc), or name one in the variable CC";
+        error.hint = "install a C compiler (Debian: apt-get install gcc), or set CC to one";
         return tl::unexpected(std::move(error).within(fmt::format("compiling {}", what)));
     }
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());

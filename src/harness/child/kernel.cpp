@@ -106,7 +106,7 @@ Result<std::unique_ptr<KernelUnderTest>> open_kernel(const std::string& spelling
         GDNCTL_TRY_ASSIGN(Library library, Library::open(spelling, context));
         return std::make_unique<LibraryKernel>(spelling, std::move(library), limits, context);
     }
-    return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
+    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
                 "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
 }
 

@@ -63,7 +63,7 @@ private:
 
 Status check_program(const std::string& spelling) {
     if (!text::trim(std::string_view(spelling).substr(4)).empty()) return {};
-    return fail(ErrorKind::usage, "cmd: names no command", "as in --kernel 'cmd:python run.py'");
+    return fail(ErrorKind::usage, "cmd: no command given", "for example --kernel 'cmd:python run.py'");
 }
 
 Status ProgramRun::prepare(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads) {

@@ -53,8 +53,8 @@ Result<Dataset> Dataset::open(const Context& context, const std::string& root) {
     const std::filesystem::path path = context.cwd / root;
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) return Dataset(path.lexically_normal());
-    return fail(ErrorKind::usage, fmt::format("the dataset {} is no folder", path.string()),
-                "name the folder that holds definitions, workloads and solutions");
+    return fail(ErrorKind::usage, fmt::format("the dataset {} is not a folder", path.string()),
+                "name the folder with definitions, workloads and solutions");
 }
 
 std::string Dataset::shown(const std::filesystem::path& path) const { return path.lexically_relative(m_root).string(); }
@@ -99,7 +99,7 @@ Result<std::vector<Solution>> Dataset::solutions(const std::string& definition) 
     for (const auto& file : files) {
         GDNCTL_TRY_ASSIGN(const std::string text, read_text(file));
         if (!mentions(text, definition)) {
-            if (!mentions(text, "definition")) log::warning("{} is no solution: left out", shown(file));
+            if (!mentions(text, "definition")) log::warning("{} is not a solution: skipped", shown(file));
             continue;
         }
         GDNCTL_TRY_ASSIGN(auto solution, oracle::flashinfer::parse_solution(text, shown(file)));
@@ -108,7 +108,7 @@ Result<std::vector<Solution>> Dataset::solutions(const std::string& definition) 
             std::any_of(found.begin(), found.end(), [&](const auto& s) { return s.name == solution.name; });
         if (twice) {
             return fail(ErrorKind::bad_input,
-                        fmt::format("{}: another solution is called '{}' too", shown(file), solution.name));
+                        fmt::format("{}: another solution is also called '{}'", shown(file), solution.name));
         }
         found.push_back(std::move(solution));
     }
@@ -124,7 +124,7 @@ Result<std::filesystem::path> Dataset::file_of(const Workload& workload, const s
     if (std::filesystem::is_regular_file(*path, error)) return *path;
     return fail(ErrorKind::bad_input,
                 fmt::format("{}: {} does not exist below {}", where, source.path, m_root.string()),
-                "the blobs of a dataset come with git lfs pull");
+                "get the blobs of a dataset with git lfs pull");
 }
 
 Status Dataset::check_files(const Workload& workload) const {

@@ -321,8 +321,8 @@ Result<Contender> Contender::from_kernel(const std::string& spelling, const harn
         return c;
     }
     if (spelling != "builtin:fused" && spelling != "builtin:chunk") {
-        return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed, and a trace needs a time", spelling),
-                    "kernels that can: lib:PATH, src:FILE.c, builtin:fused, builtin:chunk");
+        return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed, but a trace needs a time", spelling),
+                    "use one of lib:PATH, src:FILE.c, builtin:fused, builtin:chunk");
     }
     c.m_spelling = spelling;
     GDNCTL_TRY_ASSIGN(c.m_kernel, oracle::find_builtin_kernel(spelling));

@@ -138,9 +138,8 @@ private:
 
 Faulted build_solution(const Solution& solution, const std::filesystem::path& folder, const Context& context) {
     if (!is_name(solution.entry_function)) {
-        return KernelFault{KernelFaultKind::no_entry_point,
-                           fmt::format("'{}' is no name of a function in C", solution.entry_function),
-                           {}};
+        return KernelFault{
+            KernelFaultKind::no_entry_point, fmt::format("'{}' is not a C function name", solution.entry_function), {}};
     }
     std::error_code problem;
     std::filesystem::create_directories(folder / "tvm" / "ffi", problem);

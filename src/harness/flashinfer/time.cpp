@@ -106,8 +106,8 @@ OwnKernel::~OwnKernel() = default;
 Result<std::unique_ptr<OwnKernel>> OwnKernel::make(const std::string& name, const oracle::GdnReference& reference,
                                                    int threads) {
     if (name != "builtin:fused" && name != "builtin:chunk") {
-        return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed, and a trace needs a time", name),
-                    "kernels that can: lib:PATH, src:FILE.c, builtin:fused, builtin:chunk");
+        return fail(ErrorKind::usage, fmt::format("kernel '{}' cannot be timed, but a trace needs a time", name),
+                    "use one of lib:PATH, src:FILE.c, builtin:fused, builtin:chunk");
     }
     auto kernel = std::make_unique<OwnKernel>();
     Arrays& a = *kernel->m_arrays;

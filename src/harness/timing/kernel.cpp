@@ -46,7 +46,7 @@ Result<std::unique_ptr<ForeignKernel>> ForeignKernel::open(const std::string& sp
         GDNCTL_TRY(harness::check_program(spelling));
         return timed_program(spelling, limits, context);
     }
-    return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
+    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
                 "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
 }
 

@@ -28,9 +28,8 @@ Result<std::vector<std::pair<std::string, RecordedVector>>> find_vectors(const s
         if (!vector.outputs.empty()) vectors.emplace_back(name, std::move(vector));
     }
     if (vectors.empty()) {
-        return fail(
-            ErrorKind::bad_input,
-            fmt::format("{} holds no NAME.inputs.safetensors with NAME.*.outputs.safetensors", folder.string()));
+        return fail(ErrorKind::bad_input,
+                    fmt::format("{} has no NAME.inputs.safetensors with NAME.*.outputs.safetensors", folder.string()));
     }
     return vectors;
 }

@@ -63,7 +63,7 @@ Result<LoadedRun> load_run(const fs::path& log_dir) {
                       parse_records(text ? std::string_view(*text) : std::string_view(), journal.string()));
     if (records.empty()) {
         return fail(ErrorKind::remote_missing, fmt::format("no run of codex-loop in {}", log_dir.string()),
-                    "`gdnctl codex-loop` starts one; --log-dir names another place");
+                    "start one with `gdnctl codex-loop`, or name another directory with --log-dir");
     }
     run.view = view_of(records);
     run.records = std::make_shared<const std::vector<Record>>(std::move(records));

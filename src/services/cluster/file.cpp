@@ -143,7 +143,7 @@ Result<std::string> infer_tpu(const ClusterFile& file) {
         if (!type.accelerator.empty() && type.resources.contains("TPU")) return type.accelerator;
     }
     return fail(ErrorKind::usage, "Unable to infer TPU worker type from cluster config.",
-                "name the accelerator, such as --tpu v5p-8");
+                "name the accelerator, for example --tpu v5p-8");
 }
 
 std::vector<std::string> tpu_types(const ClusterFile& file) {

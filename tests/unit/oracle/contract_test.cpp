@@ -118,7 +118,7 @@ TEST_CASE("contract: mistakes are refused with what would be right") {
     REQUIRE_FALSE(unknown);
     CHECK(unknown.error().kind == ErrorKind::usage);
     CHECK(unknown.error().hint == "did you mean 'marin'?");
-    CHECK(resolve_contract("torch", {}, {}).error().message == "contract 'torch' is not known");
+    CHECK(resolve_contract("torch", {}, {}).error().message == "unknown contract 'torch'");
     const auto set = [](std::string text) {
         return resolve_contract("marin", {}, std::vector<std::string>{std::move(text)});
     };

@@ -235,7 +235,7 @@ void apply(ResolvedContract& contract, const Field& field, std::string_view orig
 tl::unexpected<Error> unknown_contract(std::string_view name) {
     const auto names = contract_names();
     const auto near = text::nearest(name, names);
-    return fail(ErrorKind::usage, fmt::format("contract '{}' is not known", name),
+    return fail(ErrorKind::usage, fmt::format("unknown contract '{}'", name),
                 near ? fmt::format("did you mean '{}'?", *near) : fmt::format("known: {}", text::join(names, ", ")));
 }
 
