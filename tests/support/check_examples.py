@@ -62,7 +62,7 @@ def settled(line, folder):
     line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([+-]\d\d:\d\d|Z)?", "TIME", line)
     if "ID" in line:
         line = re.sub(r"\b(\d+ min )?[\d.]+ m?s\b", "DURATION", line)
-    if re.search(r"x budget|^ *worst|honest arithmetic|times smaller", line):
+    if re.search(r"x budget|^ *worst|error budget|times smaller", line):
         line = re.sub(r"-?\d+\.\d+(e[+-]?\d+)?|\b\d+(e[+-]?\d+)? (?=x budget|times)|\bulp \d+", "N ", line)
     return re.sub(r" +", " ", line).rstrip()
 

@@ -97,13 +97,12 @@ std::vector<std::string> rule_holes(const RuleResult& rule, Stage stage, bool ri
     if (passed && !right) {
         holes.push_back(
             error_over_budget > k_ok_band
-                ? fmt::format("the rule lets {:.2g} times the error of honest arithmetic pass", error_over_budget)
+                ? fmt::format("the rule accepts {:.2g} times the error of a correct kernel", error_over_budget)
                 : std::string("the rule looks at one call alone and lets this pass"));
         if (stage == Stage::mtp) holes.emplace_back("the rule looks at an unchanged pool, not at the states");
     }
     if (!passed && right) {
-        holes.push_back(
-            fmt::format("{} values are beyond both tolerances, which honest arithmetic is too", rule.outside));
+        holes.push_back(fmt::format("{} values exceed both tolerances, but so does a correct kernel", rule.outside));
     }
     return holes;
 }

@@ -12,7 +12,7 @@ const char* const k_wrong =
     "case   g1_no_l2norm                          UNSTABLE_INPUT as expected\n"
     "case   marin_beta0                           OK             0 x budget\n"
     "case   t_hand                                WRONG          6.3e+06 x budget\n"
-    "       out is 6.25e+06 times what honest arithmetic is off by\n"
+    "       out is off by 6.25e+06 times its error budget\n"
     "       worst: out[b=0,t=2,h=0,v=1] got -0.780000031, want -3.825\n"
     "       where: value head 0 of 1; chunk 0\n"
     "              (of 64 tokens)\n"

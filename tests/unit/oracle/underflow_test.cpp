@@ -102,7 +102,7 @@ TEST_CASE("verdict: a final state that nobody can compute does not hide a wrong 
     r.final_state.relative = 0.5;
     r.final_state.local.clear();  // and where it is measured element by element, no element of it either
     r.ill_conditioned = true;
-    r.unstable_reason = "honest arithmetic is off by 50 % on these inputs";
+    r.unstable_reason = "a correct kernel is off by 50 % on these inputs";
     CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::unstable_input);
     const GdnReport report = judged(r, outputs_of(r, with_scaled_out(r, 2)));
     CHECK(report.verdict == Verdict::wrong);

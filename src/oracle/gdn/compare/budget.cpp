@@ -188,7 +188,7 @@ std::string why_unstable(const GdnReference& r) {
 std::string why_ill_conditioned(const GdnReference& r) {
     const double relative = std::max(r.out.relative, r.final_state.relative);
     if (can_judge(r.out) && can_judge(r.final_state)) return {};
-    return fmt::format("honest arithmetic is off by {:.0f} % on these inputs", 100 * relative);
+    return fmt::format("a correct kernel is off by {:.0f} % on these inputs", 100 * relative);
 }
 
 // `truth` and `budgets` by (sequence, value head).

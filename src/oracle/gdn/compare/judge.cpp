@@ -172,7 +172,7 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
         report.worst = wrong->worst;
         const double error = r.ill_conditioned ? wrong->error_over_budget : wrong->local_error_over_budget;
         report.reason =
-            fmt::format("{} is {:.3g} times what honest arithmetic is off by{}", wrong->name, error,
+            fmt::format("{} is off by {:.3g} times its error budget{}", wrong->name, error,
                         r.unstable_reason.empty() ? std::string() : fmt::format(" ({})", r.unstable_reason));
     } else if (!r.unstable_reason.empty()) {
         report.verdict = Verdict::unstable_input;
@@ -190,12 +190,11 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
             report.reason = fmt::format("{} values of {} are outside rtol {} and atol {}", worst->numpy_rule.count,
                                         worst->name, *options.rtol, options.atol.value_or(0));
         } else if (worst->verdict != Verdict::ok) {
-            report.reason = fmt::format("{} is {:.3g} times what honest arithmetic is off by", worst->name,
-                                        worst->error_over_budget);
+            report.reason =
+                fmt::format("{} is off by {:.3g} times its error budget", worst->name, worst->error_over_budget);
         } else if (worst->by_budget != Verdict::ok) {
             report.reason = fmt::format(
-                "within rtol {} and atol {}; by the error budget it would be {}: {} is {:.3g} times what honest "
-                "arithmetic is off by",
+                "within rtol {} and atol {}; by the error budget it would be {}: {} is off by {:.3g} times its budget",
                 *options.rtol, options.atol.value_or(0), name_of(worst->by_budget), worst->name,
                 worst->error_over_budget);
         }

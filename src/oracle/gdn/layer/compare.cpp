@@ -297,10 +297,10 @@ void conclude(LayerReport& report) {
     report.verdict = gravest->verdict;
     report.worst = gravest->worst;
     if (report.verdict == Verdict::ok) return;
-    report.reason = gravest->nonfinite_got > 0 ? fmt::format("{} values of {} are not finite where the truth is",
-                                                             gravest->nonfinite_got, gravest->name)
-                                               : fmt::format("{} is {:.3g} times what honest arithmetic is off by",
-                                                             gravest->name, gravest->error_over_budget);
+    report.reason =
+        gravest->nonfinite_got > 0
+            ? fmt::format("{} values of {} are not finite where the truth is", gravest->nonfinite_got, gravest->name)
+            : fmt::format("{} is off by {:.3g} times its error budget", gravest->name, gravest->error_over_budget);
 }
 
 }  // namespace
