@@ -4,16 +4,16 @@
 namespace gdnctl {
 
 enum class ExitCode : int {
-    ok = 0,              // done, and what was checked holds
+    ok = 0,              // success
     check_failed = 1,    // job FAILED, tests red, log violations, oracle mismatch
     usage = 2,           // usage or configuration error
     nothing_done = 3,    // job was stopped, no file matched
     infrastructure = 4,  // unreachable, timed out or broken after retries
     authentication = 5,  // authentication or authorisation
-    remote_missing = 6,  // a remote thing does not exist
+    remote_missing = 6,  // not found: job, repository, revision or file
     conflict = 7,        // integrity or conflict
     local_io = 8,        // disk full, permission, unsafe path
-    bad_input = 9,       // input cannot be used
+    bad_input = 9,       // unusable input
     internal = 70,       // a bug
     timeout = 124,       // our own time limit
     interrupted = 130,   // SIGINT, after cleaning up

@@ -24,18 +24,18 @@ ExitCode exit_code_of(ErrorKind kind) {
 
 const char* describe(ExitCode code) {
     switch (code) {
-        case ExitCode::ok: return "done, and what was checked holds";
-        case ExitCode::check_failed: return "the checked thing failed";
+        case ExitCode::ok: return "success";
+        case ExitCode::check_failed: return "the check failed";
         case ExitCode::usage: return "usage or configuration error";
-        case ExitCode::nothing_done: return "nothing came of it";
+        case ExitCode::nothing_done: return "no result: job stopped, nothing matched, or no new commit";
         case ExitCode::infrastructure: return "infrastructure: unreachable, or broken after retries";
         case ExitCode::authentication: return "authentication or authorisation";
-        case ExitCode::remote_missing: return "a remote thing does not exist";
+        case ExitCode::remote_missing: return "not found: job, repository, revision or file";
         case ExitCode::conflict: return "integrity or conflict";
         case ExitCode::local_io: return "local I/O: disk full, permission, unsafe path";
-        case ExitCode::bad_input: return "input cannot be used";
+        case ExitCode::bad_input: return "unusable input";
         case ExitCode::internal: return "internal error (a bug)";
-        case ExitCode::timeout: return "own time limit reached";
+        case ExitCode::timeout: return "gdnctl's time limit reached";
         case ExitCode::interrupted: return "interrupted by SIGINT, after cleaning up";
         case ExitCode::terminated: return "terminated by SIGTERM, after cleaning up";
     }

@@ -63,7 +63,7 @@ Global options:
   -q, --quiet  warnings and errors only
 
 Exit codes:
-  0         done, and what was checked holds
+  0         success
   1         the sample failed
   2         usage or configuration error
   8         local I/O: disk full, permission, unsafe path
@@ -116,7 +116,7 @@ Global options:
   -q, --quiet  warnings and errors only
 
 Exit codes:
-  0         done, and what was checked holds
+  0         success
   1         the sample failed
   2         usage or configuration error
   8         local I/O: disk full, permission, unsafe path
@@ -177,14 +177,14 @@ TEST_CASE("the page of a group has its purpose, an example, the codes of its com
     const std::string page = group_overview(table, "sample", {80, false});
     CHECK(page.starts_with("gdnctl sample: runs and lists samples\n\nUsage:\n"));
     CHECK(page.find("\nExamples:\n  gdnctl sample list\n      all of them\n") != std::string::npos);
-    CHECK(page.find("\n  1         the checked thing failed\n") != std::string::npos);
+    CHECK(page.find("\n  1         the check failed\n") != std::string::npos);
     CHECK(page.find("\n  130, 143  ") != std::string::npos);
     CHECK(page.find("\nSee also:\n  gdnctl lint-log, docs/samples.md\n") != std::string::npos);
     CHECK(group_overview(table, "log", {80, false}).find("\n  1  ") == std::string::npos);
     const std::string all = overview(table, Args(), {80, false});
     CHECK(all.starts_with("gdnctl: samples of everything\n\nUsage:\n"));
     CHECK(all.find("\nExamples:\n  gdnctl sample run x\n      one\n") != std::string::npos);
-    CHECK(all.find("\n  1         the checked thing failed\n") != std::string::npos);
+    CHECK(all.find("\n  1         the check failed\n") != std::string::npos);
     CHECK(all.find("\nSee also:\n  gdnctl lint-log, docs/samples.md\n") != std::string::npos);
 }
 
