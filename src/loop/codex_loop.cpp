@@ -117,16 +117,16 @@ private:
         GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(artefacts.folder() / "journal.jsonl"));
         GDNCTL_TRY_ASSIGN(auto point, resume_point(m_journal->records()));
         if (!point) {
-            log::info("there is no run to go on with in {}: a new one begins", artefacts.folder().string());
+            log::info("no run to continue in {}: starting a new one", artefacts.folder().string());
             return point;
         }
         GDNCTL_TRY(check_resumed(m_journal->records().front(), m_plan, m_request));
-        log::info("going on with run {}", point->run);
+        log::info("continuing run {}", point->run);
         m_plan.run = point->run;
         m_plan.loop_id = point->loop_id;
         m_plan.isolation = point->isolation;
         for (const auto& left : sweep_loop(point->loop_id, m_context.clock)) {
-            log::warning("left by the run that was broken off, ended: {} ({})", left.command, left.id.pid);
+            log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
         }
         GDNCTL_TRY(stop_job_of(m_journal->records(), job_stopper()));
         return point;
@@ -158,7 +158,7 @@ private:
         GDNCTL_TRY_ASSIGN(const GitHead head, git.repository().head());
         if (head.branch.empty()) {
             log::warning(
-                "HEAD is detached: accepted work is on no branch; git switch -c NAME before the run puts it on one");
+                "HEAD is detached: accepted work will be on no branch; run git switch -c NAME first to put it on one");
         }
         return {};
     }
@@ -277,7 +277,7 @@ private:
         const HoldOptions& options = m_plan.options.hold;
         if (const Status held = tpu->acquire(); !held) {
             const bool required = options.policy == HoldPolicy::required;
-            log::error("{}{}", held.error().text(), required ? "" : "; going on without one");
+            log::error("{}{}", held.error().text(), required ? "" : "; continuing without one");
             if (!held.error().hint.empty()) log::warning("hint: {}", held.error().hint);
             tpu.reset();
             const Status clusters = required ? held : check_gates_can_judge(m_plan, m_request, m_context, false);
@@ -363,7 +363,7 @@ private:
         const RunEnd end = can_begin ? engine.run(resumed) : without_tpu();
         if (tpu) tpu->release();
         for (const auto& left : sweep_loop(m_plan.loop_id, m_context.clock)) {
-            log::warning("outlived the run, ended: {} ({})", left.command, left.id.pid);
+            log::warning("ended a process that outlived the run: {} ({})", left.command, left.id.pid);
         }
         forget_home();
         return report_of(m_plan, end, engine.state(), m_context.clock.monotonic() - begun);

@@ -55,25 +55,25 @@ void warn_of_unused(const LoopOptions& given, const LoopPlan& plan) {
         log::warning("--allow-dirty: nothing is stashed, --dirty-policy is not used");
     }
     if (!given.log_file.empty() && plan.stamps == StampMode::off) {
-        log::warning("--hillclimb-log-file is not used: {}",
+        log::warning("--hillclimb-log-file has no effect: {}",
                      given.stamp_mode == StampMode::off
                          ? "--stamp-mode off writes no entry"
                          : "only runs with --validation-*, --perf-* or --stamp-mode write the log");
     }
     if (given.max_tokens && given.agent == AgentKind::command) {
-        log::warning("--max-tokens is never met: a command does not say how many tokens it used");
+        log::warning("--max-tokens has no effect: --agent command reports no token counts");
     }
     const auto modes = resolve_modes(plan.gates);
     if (given.plateau && modes && !modes->perf) {
         log::warning(
-            "--plateau counts iterations without a promotion: without --perf-mode required nothing is promoted");
+            "--plateau counts iterations without a promotion: nothing is promoted without --perf-mode required");
     }
     for (const auto& link : given.worktree_links) {
         std::error_code problem;
         if (plan.isolation == Isolation::inplace && !given.resume) {
-            log::warning("--worktree-link {} is not used: iterations work in place", link);
+            log::warning("--worktree-link {} has no effect: iterations work in place", link);
         } else if (!fs::exists(plan.root / link, problem)) {
-            log::warning("--worktree-link {}: there is no {}", link, (plan.root / link).string());
+            log::warning("--worktree-link {}: {} does not exist", link, (plan.root / link).string());
         }
     }
 }
@@ -85,18 +85,17 @@ Result<StampMode> stamps_of(const LoopPlan& plan) {
     if (plan.isolation != Isolation::inplace) {
         return fail(ErrorKind::usage,
                     "--stamp-mode inplace needs --isolation inplace: it edits the log in your checkout.",
-                    "leave it out: the stamp then goes into the log's own commit");
+                    "drop it: the stamp then goes into the log's own commit");
     }
     GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
     const RegressionPolicy policy = plan.gates.perf.regression_policy;
     if (modes.perf &&
         (policy == RegressionPolicy::revert_count_failure || policy == RegressionPolicy::revert_continue)) {
-        return fail(
-            ErrorKind::usage,
-            fmt::format("--stamp-mode inplace cannot go with --perf-regression-policy {}: the stamped log would "
-                        "be in the way of what it takes back.",
-                        to_text(policy)),
-            "leave it out: the stamp then goes into the log's own commit");
+        return fail(ErrorKind::usage,
+                    fmt::format("--stamp-mode inplace cannot go with --perf-regression-policy {}: the stamped log "
+                                "would block the revert.",
+                                to_text(policy)),
+                    "drop it: the stamp then goes into the log's own commit");
     }
     return mode;
 }
@@ -131,12 +130,12 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
     plan.log = log_in_repository(options, request.target, plan.root);
     if (plan.log.empty() && !options.log_file.empty()) {
         return fail(ErrorKind::usage, fmt::format("the running log {} is not in the repository", options.log_file),
-                    fmt::format("name one below {}: iterations commit their entries to it", plan.root.string()));
+                    fmt::format("name one below {}: iterations commit their entries there", plan.root.string()));
     }
     GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
     GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
     for (const auto& name : unknown_placeholders(plan.prompt.text)) {
-        log::warning("the prompt has {}, which nothing replaces", name);
+        log::warning("the prompt has an unknown placeholder {}", name);
     }
     std::vector<std::string> presets = request.target.presets;
     presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
@@ -176,9 +175,10 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
     const LoopOptions& options = plan.options;
     const auto missing = [&](std::string_view what) {
         return fail(ErrorKind::usage,
-                    fmt::format("run {} was begun with {}, and goes on with none: its work would be kept unjudged",
+                    fmt::format("run {} was started with {}, but this command omits it; its changes would be accepted "
+                                "without validation",
                                 run.word("run"), what),
-                    "repeat the command that began it, with --resume; or begin anew without");
+                    "repeat the original command with --resume, or start a new run without it");
     };
     const auto gates = was.find("gates");
     const bool judged = gates != was.end() && gates->is_boolean() && gates->get<bool>();
@@ -188,16 +188,17 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
     const auto differs = [&](const char* what, const std::string& now) {
         const auto then = was.find(what);
         if (then == was.end() || !then->is_string() || then->get<std::string>() == now) return;
-        log::warning("{}: {} now, {} when the run began", what, now, then->get<std::string>());
+        log::warning("{}: {} now, {} when the run started", what, now, then->get<std::string>());
     };
     const Json now = Json::parse(config_of(plan, request));
     for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode"})
         differs(what, now[what].get<std::string>());
-    if (checks != was.end() && *checks != now["post_checks"]) log::warning("other post-checks than when the run began");
+    if (checks != was.end() && *checks != now["post_checks"])
+        log::warning("different post-checks than when the run started");
     const bool in_slot = run.word("isolation") == "worktree";
     const bool asked = options.isolation != IsolationChoice::automatic;
     if (asked && in_slot != (plan.isolation == Isolation::worktree)) {
-        log::warning("the run stays {}, as it began", in_slot ? "in a worktree" : "in place");
+        log::warning("the run stays {}, as it started", in_slot ? "in a worktree" : "in place");
     }
     return {};
 }

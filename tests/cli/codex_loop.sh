@@ -150,7 +150,7 @@ test_retry_begins_on_a_clean_tree_defect_10() {
 test_commit_of_a_failed_attempt_is_judged_defect_9() {
   repo && agent "$works" 'exit 4'
   loop 0 --iterations 1 --codex-retries 3
-  err_has 'the commit is judged'
+  err_has 'judging the commit'
   [ "$(git log --format=%s -1)" = 'step 2' ] || fail 'commit'
 }
 
@@ -234,11 +234,11 @@ test_options_that_change_nothing_are_told() {
   repo && agent "$works"
   loop 0 --iterations 1 --allow-dirty --dirty-policy stash --hillclimb-log-file nope.md --worktree-link .venv
   err_has ' --allow-dirty: nothing is stashed, --dirty-policy is not used'
-  err_has ' --hillclimb-log-file is not used: only runs with --validation-*, --perf-* or --stamp-mode write the log'
+  err_has ' --hillclimb-log-file has no effect: only runs with --validation-*, --perf-* or --stamp-mode write the log'
   err_has ' --worktree-link .venv is not used: iterations work in place'
   loop 0 --iterations 1 --isolation worktree --worktree-link .venv --resilient --allow-dirty
   err_has " --worktree-link .venv: there is no $PWD/.venv"
-  err_lacks 'not used'
+  err_lacks 'has no effect'
 }
 
 test_agent_program_that_is_not_there_has_a_hint() {

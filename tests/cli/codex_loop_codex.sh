@@ -159,7 +159,7 @@ test_stale_message_is_not_used_defect_16() {
 test_survivors_are_ended_and_output_ends_with_codex_defect_18() {
   repo && scenario thread 'survivor holds' 'survivor double' "${golden[@]:1}"
   loop 0 --iterations 1
-  err_has 'outlived the agent: sleep 600'
+  err_has 'ended a process that outlived the agent: sleep 600'
 }
 
 test_idle_codex_is_ended_with_124() {

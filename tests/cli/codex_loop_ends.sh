@@ -63,7 +63,7 @@ test_branch_switched_or_history_rewritten_is_an_error() {
   last_line 'reason=iteration-error iteration=1 rc=2'
   git checkout -q main && agent 'git commit -q --amend -m changed'
   loop 2 --iterations 1
-  err_has 'no longer has the commit'
+  err_has 'no longer contains the commit'
   git cat-file -e "$base" || fail 'base'
 }
 
@@ -74,7 +74,7 @@ test_what_an_agent_does_to_the_branch_ends_with_its_iteration() {
   for harm in 'git checkout -q -b elsewhere' 'git commit -q --amend -m changed' 'git checkout -q --detach' 'git branch -q -m trunk'; do
     mkdir w && cd w && repo && agent "case \$prompt in 'It 1/'*) $harm;; esac" "$works"
     loop 0 --iterations 2 --isolation inplace --iteration-error-policy continue
-    err_has 'the checkout goes back to refs/heads/main'
+    err_has 'returning the checkout to refs/heads/main'
     where "main step 2 base "
     [ "$(cat kernel.c)" = 'int speed = 2;' ] || fail "kernel: $(cat kernel.c)"
     git diff --quiet HEAD || fail 'the tree is another'
@@ -126,7 +126,7 @@ test_where_the_work_is_that_a_signal_broke_off() {
   launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1
   until [ -e "$WORK/running" ]; do sleep 0.05; done
   kill -TERM $pid; wait $pid
-  err_has 'what was done in it is kept at refs/gdnctl/'
+  err_has 'its work is kept at refs/gdnctl/'
   err_has '/iter-001/attempt-1/head, refs/gdnctl/'
   expect 0 "$GDNCTL" loop-status
   out_has 'resume'
@@ -145,15 +145,15 @@ test_a_resumed_run_keeps_its_checks() {
   repo && agent "$works"
   loop 0 --iterations 1 --post-check true --isolation inplace
   loop 2 --iterations 2 --resume
-  err_has 'was begun with --post-check, and goes on with none: its work would be kept unjudged'
+  err_has 'was started with --post-check, but this command omits it; its changes would be accepted without validation'
   last_line 'reason=usage iteration=0 rc=2'
   loop 0 --iterations 2 --resume --post-check true --post-check true --isolation worktree
-  err_has 'other post-checks than when the run began'
+  err_has 'different post-checks than when the run started'
   err_has 'the run stays in place, as it began'
-  err_has 'going on with run '
+  err_has 'continuing run '
   [ "$(git log --format=%s | tr '\n' ' ')" = 'step 3 step 2 base ' ] || fail 'commits'
   rm -rf $logs && loop 0 --iterations 1 --resume
-  err_has 'there is no run to go on with in '
+  err_has 'no run to continue in '
 }
 
 test_a_run_that_was_broken_off_is_not_lost_to_a_start_that_fails() {
@@ -166,7 +166,7 @@ test_a_run_that_was_broken_off_is_not_lost_to_a_start_that_fails() {
   # No agent; a dirty tree, which the agent has left.
   expect 2 "$GDNCTL" codex-loop --iterations 2 --codex-bin /nowhere/codex
   loop 2 --iterations 2
-  err_has 'was broken off in iteration 1: --resume goes on with it'
+  err_has 'was interrupted in iteration 1: --resume continues it'
   last_line 'reason=config iteration=0 rc=2'
   [ "$(md5sum <$logs/journal.jsonl)" = "$journal" ] || fail 'the journal is another'
   agent "$works"
@@ -179,7 +179,7 @@ test_a_run_that_was_broken_off_is_not_lost_to_a_start_that_fails() {
   kill -9 $pid; wait $pid 2>/dev/null
   agent "$works"
   loop 0 --iterations 1
-  err_has 'was broken off in iteration 1, and is not gone on with: what it kept is at refs/gdnctl/'
+  err_has 'was interrupted in iteration 1 and is not continued; its work is at refs/gdnctl/'
 }
 
 test_corrupt_state_stops_with_2_and_nothing_is_rewritten() {
@@ -197,7 +197,7 @@ test_second_loop_gets_7() {
   "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 2>"$WORK/first" &
   until [ -e "$WORK/running" ]; do sleep 0.05; done
   loop 7 --iterations 1
-  err_has 'another codex-loop is at work'
+  err_has 'another codex-loop is running'
   loop 7 --iterations 1 --log-dir elsewhere
   touch "$WORK/go"
   wait $! || fail 'the first loop'

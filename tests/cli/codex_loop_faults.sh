@@ -26,14 +26,14 @@ test_two_loops_at_once_on_a_repository_or_a_log_directory() {
   "$GDNCTL" codex-loop --prompt-file prompt.md --agent command --agent-command "$WORK/agent" --iterations 1 --isolation worktree 2>"$WORK/first" &
   until [ -e "$WORK/running" ]; do sleep 0.05; done
   loop 7 --isolation inplace
-  err_has 'another codex-loop is at work with the log directory'
+  err_has 'another codex-loop is running with the log directory'
   loop 7 --log-dir "$WORK/logs2" --isolation inplace
-  err_has 'another codex-loop is at work on the repository of'
+  err_has 'another codex-loop is running on the repository of'
   err_has 'hint: '
   (cd "$WORK/linked" && loop 7 --isolation worktree) || exit 1
-  err_has 'another codex-loop is at work on the repository of'
+  err_has 'another codex-loop is running on the repository of'
   (cd "$WORK/other" && loop 7 --log-dir "$WORK/cwd/$logs") || exit 1
-  err_has 'another codex-loop is at work with the log directory'
+  err_has 'another codex-loop is running with the log directory'
   touch "$WORK/go"
   wait $! || fail 'the first loop'
   same commits "$(git log --format=%s | head -1)" 'step 2'
@@ -83,7 +83,7 @@ test_read_only_files_are_changed_all_the_same() {
 test_branch_moved_by_someone_else_in_a_worktree_is_followed() {
   repo && agent "git -C $WORK/cwd commit -q --allow-empty -m theirs" "$works"
   loop 0 --isolation worktree
-  err_has 'the branch was moved to'
+  err_has 'the branch moved to'
   same commits "$(git log --format=%s | tr '\n' ' ')" 'step 2 theirs base '
   same 'the tree' "$(git status --porcelain)" ''
 }
@@ -91,7 +91,7 @@ test_branch_moved_by_someone_else_in_a_worktree_is_followed() {
 test_branch_moved_to_what_conflicts_keeps_both() {
   repo && agent "(cd $WORK/cwd && echo theirs >kernel.c && git commit -qam theirs)" "$works"
   loop 2 --isolation worktree
-  err_has 'conflicts with what the branch is now'
+  err_has 'conflicts with the branch as it is now'
   last_line 'reason=landing iteration=1 rc=2'
   same kernel "$(cat kernel.c)" theirs
   same 'kept work' "$(git show "$(ref iter-001/head)":kernel.c)" 'int speed = 2;'

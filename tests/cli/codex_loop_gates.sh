@@ -166,7 +166,7 @@ test_a_job_that_outlives_a_kill_is_stopped_before_anything_else() {
     expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json
     out_has '"submission_id":"gdnctl-test-'
     loop 0 --iterations 1 --perf-mode off $how
-    grep -qE 'left by the run that was broken off: job gdnctl-test-[^ ]* does not run any more' "$WORK/err" || fail 'no word of it'
+    grep -qE 'job gdnctl-test-[^ ]* of the interrupted run is no longer running' "$WORK/err" || fail 'no word of it'
     kept 1
     expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json
     out_lacks '"submission_id"'

@@ -106,8 +106,8 @@ test_old_iterations_are_pruned_but_not_the_repositories_of_an_agent() {
     [ ! -e $logs/iteration-001-prompt.txt ] || fail "$how: nothing is pruned"
     same side "$(git -C $logs/iteration-001-repositories/front log -1 --format=%s side)" side
     kept_somewhere 'uncommitted copy'
-    err_has 'iteration-001-repositories is kept: it holds repositories of the agent'
-    same 'how often' "$(grep -c 'is kept: it holds' "$WORK/err")" 1
+    err_has 'iteration-001-repositories: it contains repositories of the agent'
+    same 'how often' "$(grep -c 'it contains repositories' "$WORK/err")" 1
     cd ..
   done
 }
@@ -179,7 +179,7 @@ test_files_that_cannot_come_back_exactly_stay_in_the_stash() {
   agent "$works" 'rm -rf .git/gdnctl-shelf'
   loop 0 --iterations 1 --isolation inplace --dirty-policy stash
   same mine "$(cat mine.txt)" mine
-  err_has 'but not all of it is as it was; it also stays in the stash'
+  err_has 'but not completely; it also stays in the stash'
   same stashes "$(git stash list | wc -l)" 1
 }
 
@@ -229,7 +229,7 @@ test_files_that_the_iteration_makes_git_ignore_come_back_as_they_were() {
   agent 'echo "*.tmp" >.gitignore; git add .gitignore; git commit -qm w'
   loop 0 --iterations 1 --isolation inplace --dirty-policy stash
   everything | grep -v .gitignore | diff "$WORK/before" - >&2 || fail 'not as it was'
-  err_lacks 'not all of it is as it was'
+  err_lacks 'but not completely'
   same stashes "$(git stash list)" ''
   # One that the iteration itself left at that path is nobody's to overwrite.
   git rm -q --cached .gitignore && git commit -qm r && rm .gitignore

@@ -123,7 +123,7 @@ test_branch_deleted_or_renamed() {
   for harm in 'git checkout -q -b other && git branch -q -D main' 'git branch -q -m main trunk'; do
     agent "$works" "(cd $PWD && $harm)"
     loop 2 --iterations 1 --isolation worktree
-    err_has 'accepted work cannot land: refs/heads/main is gone'
+    err_has 'accepted work cannot land: refs/heads/main was deleted or renamed'
     last_line 'reason=landing iteration=1 rc=2'
     same kept "$(git log -1 --format=%s "$(last_ref iter-001/head)")" 'step 3'
     git checkout -q -B main
@@ -160,7 +160,7 @@ test_orphan_branch() {
   tidy_tree '?? mine.txt'
   agent 'git checkout -q --orphan more; git commit -qm orphan'
   loop 2 --iterations 1 --isolation worktree
-  err_has 'no longer has the commit'
+  err_has 'no longer contains the commit'
   same kept "$(git log -1 --format=%s "$(sed -n 's/.*its commits stay at //p' "$WORK/err")")" orphan
   git update-ref -d refs/heads/more
   loop 2 --iterations 1 --isolation inplace --dirty-policy stash

@@ -139,7 +139,7 @@ test_a_cluster_that_is_away_is_found_before_an_agent_is_paid() {
   away
   loop 4 --iterations 1 --perf-mode off --validation-ray-cluster c
   err_has '[gdnctl] no cluster that validation needs can be used: c: '
-  err_has 'with --resilient a run begins all the same'
+  err_has 'with --resilient the run starts anyway'
   last_line 'reason=infrastructure iteration=0 rc=4'
   [ ! -e "$WORK/paid" ] || fail 'the agent worked'
   [ ! -e $logs/journal.jsonl ] || fail 'a run began'
@@ -155,7 +155,7 @@ test_a_resilient_run_begins_while_its_cluster_is_away() {
   kill -TERM $pid
   wait $pid
   [ $? = 143 ] || fail 'exit code'
-  err_has 'going on, as it may come back'
+  err_has 'continuing, since it may come back'
   # A file that says nothing of such a cluster does not come back.
   rm "$WORK/paid"
   loop 2 --iterations 1 --resilient --perf-mode off --validation-ray-cluster d
@@ -176,7 +176,7 @@ test_gates_and_a_held_tpu() {
     --dev-tpu-allocator "$WORK/allocator" --hold-dev-tpu-policy best-effort)
   if "$GDNCTL" dev-tpu-test --help >/dev/null 2>&1; then # it is not to be had, and no cluster is either
     loop 1 "${held[@]}"
-    err_has 'going on without one'
+    err_has 'continuing without one'
     err_has 'no cluster that validation needs can be used: c: '
     last_line 'reason=dev-tpu-hold iteration=0 rc=1'
   else
@@ -201,7 +201,7 @@ test_links_of_a_worktree_replace_nothing_of_the_users() {
   # One that leads out of the worktree through a link that git tracks.
   ln -s "$WORK/decoy" out && git add out && git commit -qm out
   loop 0 --iterations 1 --isolation worktree --worktree-link out/x
-  err_has '--worktree-link out/x: out leads out of the worktree: left out'
+  err_has '--worktree-link out/x: out leads out of the worktree: skipped'
   [ ! -L "$WORK/decoy/x" ] && [ "$(cat "$WORK/decoy/x")" = precious ] || fail 'what lies behind the link was touched'
   # Those that are meant: with slashes, below a folder, and where the agent has put something else.
   mkdir -p .venv/bin sub/.cache && echo py >.venv/bin/python && echo c >sub/.cache/c

@@ -51,7 +51,7 @@ test_a_held_tpu_is_released_whatever_ends_the_run() {
 test_a_held_tpu_is_released_on_each_signal() {
   repo && allocator && agent "touch $WORK/running; sleep 60"
   start && kill -INT $pid && ends 130 interrupted && released SIGINT
-  err_has ' Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume goes on. Ctrl-C again ends at once.'
+  err_has ' Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume continues. Ctrl-C again ends at once.'
   start && kill -HUP $pid && ends 130 interrupted && released SIGHUP
   start && kill -TERM $pid && ends 143 terminated && released SIGTERM
   err_has ' SIGTERM: the agent is being stopped'

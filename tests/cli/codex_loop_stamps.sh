@@ -110,7 +110,7 @@ test_notes_need_no_log_and_one_iteration_has_one_note() {
 test_off_leaves_the_log_to_the_agent() {
   world && agent ok+own bad
   gated 0 --iterations 2 --stamp-mode off --hillclimb-log-file log.md
-  err_has '--hillclimb-log-file is not used: --stamp-mode off writes no entry'
+  err_has '--hillclimb-log-file has no effect: --stamp-mode off writes no entry'
   [ "$(log_commits)" = 0 ] || fail 'a log commit'
   grep -qF -- '- Commit: this commit' log.md || fail 'stamped'
   [ -z "$(git for-each-ref refs/notes)" ] || fail 'a note'
@@ -155,6 +155,6 @@ test_in_place_goes_neither_with_a_worktree_nor_with_taking_back() {
 test_a_detached_head_is_named() {
   world && agent ok && git checkout -q --detach
   plain 0 --iterations 1
-  err_has 'HEAD is detached: accepted work is on no branch'
+  err_has 'HEAD is detached: accepted work will be on no branch'
 }
 

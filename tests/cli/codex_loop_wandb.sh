@@ -94,8 +94,8 @@ test_the_summary_where_it_is_asked_for_and_where_the_window_is_empty() {
   loop 0 --perf-pairs 1 --perf-aggregation summary
   measured 'm["metric_value"] == 0.939 and m["metric_source"] == "wandb-summary" and m["metric_points"] == 1'
   loop 0 --perf-pairs 1 --perf-history-step-start 30 --perf-history-step-end 40 --perf-history-aggregation mean
-  measured 'm["metric_source"] == "wandb-summary" and "has 0 numbers of throughput/mfu at the steps 30 to 40" in m["warnings"][0]'
-  err_has 'its last step is taken'
+  measured 'm["metric_source"] == "wandb-summary" and "has 0 values of throughput/mfu at steps 30 to 40" in m["warnings"][0]'
+  err_has 'using its last step'
   loop 0 --perf-pairs 1 --perf-history-step-start 18 --perf-history-step-end 19 --perf-history-aggregation mean --perf-history-min-points 2
   measured 'abs(m["metric_value"] - (5.0 + 0.939) / 2) < 1e-9 and m["metric_source"] == "wandb-history-mean[18:19]"'
 }
@@ -152,7 +152,7 @@ test_one_run_that_cannot_be_asked_makes_no_pair() {
   world && serve && agent 'echo 5.5 >speed.txt'
   printf '0\n0\n0\n403\n' >"$W/faults"  # the champion's number is a window's, the candidate's would be the output's
   loop 0 --perf-pairs 3
-  err_has 'they make no pair'
+  err_has 'they cannot be paired'
   [ "$(cat speed.txt)" = 5.0 ] || fail 'it was kept'
   expect 0 "$GDNCTL" loop-status --json
   out_has '"infra": 1'

@@ -80,7 +80,7 @@ J
   out_has '"words": "while_ms 0.000 -> 1.000, limit 5.000"'
   printf '[' >logs/perf_state.json
   expect 2 "$GDNCTL" loop-explain 3 --log-dir logs
-  err_has 'perf_state.json: the performance state is no JSON object'
+  err_has 'perf_state.json: the performance state is not a JSON object'
 }
 
 test_an_open_iteration_and_one_that_is_not_there() {

@@ -51,9 +51,9 @@ test_markdown() {
   out_has 'ended: iterations (exit code 0). 6 of 6 iterations have ended, 2 promoted, 4 counted as failures.'
   out_has '## Champions (gdn/forward\_ms)'
   out_has 'Equal code differs by 0.3 %'
-  out_has '| iteration | commit | value | gain over the champion of then | decision |'
+  out_has '| iteration | commit | value | gain over the previous champion | decision |'
   out_has '| # | result | median | gain | time | device | tokens | why |'
-  out_has 'A gain is over the champion of then'
+  out_has 'A gain is over the champion at that time'
   out_has '| 1 | d5c094b9ec9a | 4.75 ms | 1.05x faster (1.048-1.052x, 5 pairs) | promoted |'
   out_has '| test-fail | 2 | t\_long |'
   out_has '| 3 | refused (rejected; counted as a failure) | 4.826 ms | 1.016x slower (1.014-1.018x, 5 pairs) |'
@@ -85,7 +85,7 @@ test_page_of_a_run_without_measurements_and_of_one_that_has_just_begun() {
   head -1 logs/journal.jsonl >one && mv one logs/journal.jsonl
   expect 0 "$GDNCTL" loop-report --log-dir logs --html page.html
   parse_page page.html
-  grep -q 'No iteration has begun yet' page.html || fail "empty"
+  grep -q 'No iteration has started yet' page.html || fail "empty"
   expect 0 "$GDNCTL" loop-report --log-dir logs
 }
 

@@ -54,7 +54,7 @@ P
 test_status_of_an_interrupted_run_says_how_to_go_on() {
   record logs --iterations 2 --open
   expect 0 "$GDNCTL" loop-status --log-dir logs
-  out_has 'interrupted in iteration 2; --resume goes on with it'
+  out_has 'interrupted in iteration 2; --resume continues it'
   out_has '2 of 2: stage protected has ended: pass'
 }
 

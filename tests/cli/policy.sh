@@ -71,11 +71,11 @@ test_replay_of_nothing() {
   expect 9 "$GDNCTL" policy test bad.json
   printf '{"version":2,"champ' >bad.json
   expect 9 "$GDNCTL" policy test bad.json
-  err_has 'no record is in it, nor a whole performance state'
+  err_has 'contains neither records nor a performance state'
   record='{"schema":"gdnctl.iteration/1","iteration":5,"decision":"promoted","comparison":{"kind":"champion"},"metrics":{"throughput/mfu":{"before":4.0,"after":4.1}}}'
   printf '%s\n{"schema' "$record" >torn.jsonl
   expect 0 "$GDNCTL" policy test torn.jsonl
-  err_has 'torn.jsonl: its last line is cut off, and left out'
+  err_has 'torn.jsonl: ignoring the incomplete last line'
   printf '%s' "$record" >whole.jsonl
   expect 0 "$GDNCTL" policy test whole.jsonl
   out_has '1 records, 1 not judged'

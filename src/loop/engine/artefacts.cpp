@@ -88,7 +88,7 @@ Result<int> Artefacts::prune(int latest, int keep) const {
         if (number == 0 || number > latest - keep) continue;
         if (name == iteration_prefix(number) + std::string(k_repositories)) {
             // Other branches, stashes and uncommitted files of these repositories are nowhere else.
-            if (number == latest - keep) log::info("{} is kept: it holds repositories of the agent", file.string());
+            if (number == latest - keep) log::info("keeping {}: it contains repositories of the agent", file.string());
             continue;
         }
         std::error_code problem;

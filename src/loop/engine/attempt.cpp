@@ -117,7 +117,7 @@ void Engine::set_doing(StepKind kind) {
 
 Status Engine::wait_for_provider() {
     if (!m_provider_free || *m_provider_free <= m_parts.clock.wall()) return {};
-    log::info("the provider's allowance is used up; waiting until {}", local_time(*m_provider_free));
+    log::info("the provider's usage limit is reached; waiting until {}", local_time(*m_provider_free));
     set_doing("the wait for the provider ends; the attempt has not begun");
     const Status slept = sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
     set_doing(StepKind::run_attempt);
@@ -138,7 +138,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
     const AgentOutcome outcome = std::move(*ran);
     log::info("{} attempt {}: {}", m_parts.agent.name(), attempt, summary_of(outcome));
     for (const auto& survivor : outcome.survivors) {
-        log::warning("outlived the agent: {} ({})", survivor.command, survivor.id.pid);
+        log::warning("ended a process that outlived the agent: {} ({})", survivor.command, survivor.id.pid);
     }
     m_provider_free.reset();
     constexpr double k_used_up = 95;
@@ -228,7 +228,7 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
     if (outcome.ok() || outcome.kind == AgentClass::stopped) return course;
     GDNCTL_TRY_ASSIGN(const bool produced, m_parts.git.produced(first_base()));
     if (produced) {
-        log::warning("the attempt failed ({}) after it had committed: the commit is judged", outcome.reason);
+        log::warning("the attempt failed ({}) after it had committed; judging the commit", outcome.reason);
         return course;
     }
     const auto retry_sleep = std::chrono::seconds(m_settings.options.retry_sleep_seconds);
@@ -250,7 +250,7 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
             }
             const bool fits = waited_ms + pause.count() <= m_settings.longest_wait_s * 1000;
             if (fits) return Course{true, true, pause};
-            log::error("{} for longer than --codex-max-wait allows", word_of(outcome.kind));
+            log::error("{} for longer than --codex-max-wait", word_of(outcome.kind));
             // A limit whose end is known, and far: each iteration would be spent on it at once.
             course.ends_run = outcome.not_before && pause.count() > m_settings.longest_wait_s * 1000;
             return course;
@@ -264,7 +264,7 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
             return course;
         default:
             course.ends_run = outcome.kind == AgentClass::invalid_prompt && refused_before(records());
-            if (course.ends_run) log::error("the model has refused the prompt in two iterations running");
+            if (course.ends_run) log::error("the model refused the prompt in two iterations in a row");
             return course;
     }
 }

@@ -30,9 +30,9 @@ Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
     GDNCTL_TRY_ASSIGN(const ProcessResult ended, stop(id, job->word("cluster")));
     if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     if (ended.ok()) {
-        log::warning("left by the run that was broken off: job {} does not run any more", id);
+        log::warning("job {} of the interrupted run is no longer running", id);
     } else if (ended.end != ProcessResult::End::exited || ended.exit_code != k_unknown) {
-        log::warning("job {} of the run that was broken off may still be running: it could not be stopped", id);
+        log::warning("job {} of the interrupted run may still be running: it could not be stopped", id);
     }
     return {};
 }
@@ -50,15 +50,14 @@ Result<std::optional<BrokenOffRun>> broken_off_run(const fs::path& journal) {
 }
 
 std::string BrokenOffRun::advice() const {
-    return fmt::format("run {} was broken off in iteration {}: --resume goes on with it, and puts what it left on refs",
-                       run, iteration);
+    return fmt::format("run {} was interrupted in iteration {}: --resume continues it and saves its work on refs", run,
+                       iteration);
 }
 
 std::string BrokenOffRun::farewell() const {
     return fmt::format(
-        "run {} was broken off in iteration {}, and is not gone on with: what it kept is at "
-        "refs/gdnctl/{}/iter-{:03}/",
-        run, iteration, run, iteration);
+        "run {} was interrupted in iteration {} and is not continued; its work is at refs/gdnctl/{}/iter-{:03}/", run,
+        iteration, run, iteration);
 }
 
 Status look_at_earlier_run(const fs::path& journal, Clock& clock, const StopJob& stop) {
@@ -71,9 +70,9 @@ Status look_at_earlier_run(const fs::path& journal, Clock& clock, const StopJob&
     const Record* stash = last_of(open, RecordType::stashed);
     const Record* restored = last_of(open, RecordType::restored);
     if (stash != nullptr && !stash->word("commit").empty() && (restored == nullptr || restored < stash)) {
-        log::warning("the run before this one was broken off with uncommitted work in the stash {}",
+        log::warning("the previous run was interrupted with your uncommitted work in the stash {}",
                      stash->word("commit"));
-        log::warning("hint: git stash apply {} brings it back; --resume would have done so", stash->word("commit"));
+        log::warning("hint: git stash apply {} restores it (--resume would have)", stash->word("commit"));
     }
     return stop_job_of(*records, stop);
 }

@@ -89,7 +89,7 @@ Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records)
     const Record& run = records.front();
     if (run.type != RecordType::run) {
         return fail(ErrorKind::conflict, "the journal does not begin with a run",
-                    "restore it, or start anew with another --log-dir");
+                    "restore it, or start a new run with another --log-dir");
     }
     ResumePoint point;
     point.run = run.word("run");
@@ -217,7 +217,7 @@ std::optional<RunEnd> Engine::end_of_budget() const {
         return RunEnd{std::string(*reason), last_iteration(), 0};
     }
     if (const auto sign = circuit_breaker(past())) {
-        log::error("trouble that no further iteration can mend: {}", *sign);
+        log::error("further iterations cannot fix this: {}", *sign);
         return RunEnd{"circuit-breaker", last_iteration(), static_cast<int>(ExitCode::infrastructure)};
     }
     return std::nullopt;
@@ -323,13 +323,13 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
 // Where the work of an open iteration is; in place its commits may be on the branch.
 void Engine::say_what_is_kept(int iteration) const {
     const auto kept = m_parts.git.kept(iteration);
-    if (kept && !kept->empty()) log::info("what was done in it is kept at {}", text::join(*kept, ", "));
+    if (kept && !kept->empty()) log::info("its work is kept at {}", text::join(*kept, ", "));
     const Record* candidate = last_of(open(), RecordType::candidate);
     const bool on_branch = m_settings.isolation == Isolation::inplace && candidate != nullptr &&
                            last_of(open(), RecordType::settled) == nullptr;
     const Base from = first_base();
     if (!on_branch || candidate->word("head") == from.sha) return;
-    log::warning("{} has its commits up to {}, which are not judged yet; git reset --keep {} takes them off",
+    log::warning("{} has its commits up to {}, which are not judged yet; git reset --keep {} removes them",
                  from.branch.empty() ? "the checkout" : from.branch, candidate->word("head").substr(0, 12),
                  from.sha.substr(0, 12));
 }
@@ -337,7 +337,7 @@ void Engine::say_what_is_kept(int iteration) const {
 RunEnd Engine::finish(RunEnd end) {
     const auto iterations = open();
     if (!iterations.empty() && !m_journal_failed) {
-        log::info("iteration {} is open: --resume finishes or repeats it", iterations.front().iteration);
+        log::info("iteration {} is unfinished: --resume finishes or repeats it", iterations.front().iteration);
         say_what_is_kept(iterations.front().iteration);
         const Record* attempt = last_of(iterations, RecordType::attempt);
         const Record* ended = last_of(iterations, RecordType::attempt_end);

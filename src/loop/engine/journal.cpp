@@ -31,13 +31,13 @@ bool is_envelope(std::string_view key) {
 }
 
 tl::unexpected<Error> unknown(std::string_view name, std::size_t line, std::string_view what) {
-    return fail(ErrorKind::config, fmt::format("{}:{}: {} is not known to this gdnctl", name, line, what),
-                "a newer gdnctl wrote it: use that one, or another --log-dir");
+    return fail(ErrorKind::config, fmt::format("{}:{}: this gdnctl does not know {}", name, line, what),
+                "it was written by a newer gdnctl: use that one, or another --log-dir");
 }
 
 tl::unexpected<Error> damaged(std::string_view name, std::size_t line, std::string_view why) {
     return fail(ErrorKind::conflict, fmt::format("{}:{}: the journal is damaged: {}", name, line, why),
-                "restore the file, or start anew with another --log-dir");
+                "restore the file, or start a new run with another --log-dir");
 }
 
 std::int64_t integer_in(const Json& json, const char* key) {
@@ -141,7 +141,7 @@ Result<LoopJournal> LoopJournal::open(const std::filesystem::path& path) {
 Status LoopJournal::write_again() {
     std::error_code problem;
     if (std::filesystem::exists(m_path, problem)) {
-        return fail(ErrorKind::conflict, fmt::format("{} was replaced while it was in use", m_path.string()));
+        return fail(ErrorKind::conflict, fmt::format("{} was replaced while in use", m_path.string()));
     }
     std::string text, last;
     for (const Record& record : m_records) {
@@ -153,7 +153,7 @@ Status LoopJournal::write_again() {
     m_journal.reset();  // its lock would keep us out
     GDNCTL_TRY_ASSIGN(m_journal, Journal::open(m_path));
     m_last = std::move(last);
-    log::warning("{} was removed while it was in use: it was written again", m_path.string());
+    log::warning("{} was removed while in use: rewrote it", m_path.string());
     return {};
 }
 
@@ -161,7 +161,7 @@ Status LoopJournal::append(Record record, WallTime now) {
     record.seq = m_records.size() + 1;
     record.time = format_iso8601(now);
     GDNCTL_TRY_ASSIGN(std::string line, line_of(record, m_last));
-    if (!m_journal) return fail(ErrorKind::local_io, fmt::format("{} could not be written again", m_path.string()));
+    if (!m_journal) return fail(ErrorKind::local_io, fmt::format("{} could not be rewritten", m_path.string()));
     Status appended = m_journal->append(line);
     if (!appended && appended.error().kind == ErrorKind::conflict) {
         GDNCTL_TRY(write_again());

@@ -93,8 +93,8 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
     }
     if (!candidate.bare_links.empty()) {
         const std::string reason = fmt::format(
-            "{} was committed as a link to a repository of its own, which .gitmodules does not name: no "
-            "checkout would have its files",
+            "{} was committed as a link to a nested repository that .gitmodules does not name; other checkouts would "
+            "lack its files",
             text::join(candidate.bare_links, ", "));
         log::error("{}", reason);
         return failed(Outcome::rejected, Policy::go_on, "bare-link", reason, static_cast<int>(ExitCode::conflict));
@@ -249,14 +249,13 @@ Result<std::string> Engine::land(const Step& step, const Candidate& candidate) {
         case GitLanding::Kind::moved: break;
     }
     if (landing.tip.empty()) {
-        log::error("accepted work cannot land: {} is gone, it was deleted or has another name", from.branch);
+        log::error("accepted work cannot land: {} was deleted or renamed", from.branch);
         return std::string("blocked");
     }
-    log::warning("the branch was moved to {} meanwhile: the work follows it and is judged again",
-                 landing.tip.substr(0, 12));
+    log::warning("the branch moved to {} meanwhile; rebasing the work and judging it again", landing.tip.substr(0, 12));
     GDNCTL_TRY_ASSIGN(const auto followed, m_parts.git.follow(step.iteration, from, candidate, landing.tip));
     if (!followed) {
-        log::error("accepted work conflicts with what the branch is now");
+        log::error("accepted work conflicts with the branch as it is now");
         return std::string("blocked");
     }
     auto facts = facts_of(*followed);

@@ -43,8 +43,8 @@ Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::pat
     auto taken = FileLock::acquire(lock);
     if (taken || taken.error().kind != ErrorKind::conflict) return taken;
     return fail(ErrorKind::conflict,
-                fmt::format("another codex-loop is at work {} {}{}", what, place.string(), who_holds(lock)),
-                "wait for it, or end it: a file STOP in its log directory lets it finish the iteration first");
+                fmt::format("another codex-loop is running {} {}{}", what, place.string(), who_holds(lock)),
+                "wait for it, or create a file STOP in its log directory to end it after the current iteration");
 }
 
 }  // namespace

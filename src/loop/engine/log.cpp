@@ -62,7 +62,7 @@ Status Engine::write_log(const Step& step) {
         return add(RecordType::logged, i, {{"result", "failed"}});
     }
     if (landing->kind == GitLanding::Kind::moved) {
-        log::warning("no entry in the running log: the branch is moved again and again");
+        log::warning("no entry in the running log: the branch keeps moving");
         return add(RecordType::logged, i, {{"result", "failed"}});
     }
     if (landing->kind == GitLanding::Kind::blocked) {

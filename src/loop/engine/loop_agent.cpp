@@ -28,7 +28,7 @@ AgentLimits limits_of(const LoopOptions& options) {
 Status use_own_home(LoopAgent& made, const fs::path& home, bool dry) {
     const fs::path users = codex_home_of(made.environment);
     if (codex_login_needs_home(users)) {
-        log::info("codex has its log-in in a keyring: it works in {}, with your own threads", users.string());
+        log::info("codex keeps its log-in in a keyring, so it uses {} and your own threads", users.string());
         return {};
     }
     if (dry) return {};

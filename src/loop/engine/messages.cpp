@@ -34,10 +34,10 @@ std::string going_on(Policy policy) {
 }
 
 std::string ending(std::string_view doing, int signal) {
-    if (signal == SIGTERM) return fmt::format("SIGTERM: {}; --resume goes on. A second SIGTERM ends at once.", doing);
+    if (signal == SIGTERM) return fmt::format("SIGTERM: {}; --resume continues. A second SIGTERM ends at once.", doing);
     // Nobody is there to press a key.
-    if (signal == SIGHUP) return fmt::format("the terminal was closed: {}; --resume goes on.", doing);
-    return fmt::format("Ctrl-C: {}; --resume goes on. Ctrl-C again ends at once.", doing);
+    if (signal == SIGHUP) return fmt::format("the terminal was closed: {}; --resume continues.", doing);
+    return fmt::format("Ctrl-C: {}; --resume continues. Ctrl-C again ends at once.", doing);
 }
 
 std::string few_of(const std::vector<std::string>& paths) {
@@ -49,7 +49,7 @@ std::string few_of(const std::vector<std::string>& paths) {
 }
 
 std::string stop_file(const std::filesystem::path& file) {
-    return fmt::format("{} ends the run; without that file --resume goes on", file.string());
+    return fmt::format("{} ends the run; delete it and use --resume to continue", file.string());
 }
 
 std::string stopped(std::string_view reason, int iteration, int rc) {

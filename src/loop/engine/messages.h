@@ -38,7 +38,7 @@ std::string iteration_raised(int iteration, std::string_view what);
 // " Continuing due to policy=<p>."; empty for `fail`.
 std::string going_on(Policy policy);
 
-// "Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume goes on. Ctrl-C again ends at once."
+// "Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume continues. Ctrl-C again ends at once."
 // Other signals: in their own words.
 std::string ending(std::string_view doing, int signal);
 

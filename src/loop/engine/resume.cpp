@@ -190,8 +190,7 @@ Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {
     const auto refused = [&](std::string_view why) {
         return fail(
             ErrorKind::config, fmt::format("{} {}; nothing was changed", path.string(), why),
-            "look at it and at state.json.bak beside it; `gdnctl loop-status --rebuild-state` makes it again from "
-            "the journal");
+            "compare it with state.json.bak; `gdnctl loop-status --rebuild-state` rebuilds it from the journal");
     };
     if (!json.is_object()) return refused("does not parse");
     RunState state;

@@ -49,7 +49,7 @@ Status check_untracked(const GitCheckout& repository, const std::vector<std::str
     for (std::size_t i = 0; i < links.size(); ++i) {
         if (!files[i] && sizes[i] == 0) continue;
         return fail(ErrorKind::usage, fmt::format("--worktree-link {}: git tracks it", links[i]),
-                    "only ignored paths can be linked: a worktree has the others itself");
+                    "only ignored paths can be linked; a worktree already has the others");
     }
     return {};
 }
@@ -61,7 +61,7 @@ Status make_links(const fs::path& slot, const fs::path& checkout, const std::vec
         if (!fs::exists(target, problem)) continue;
         const fs::path folder = fs::path(link).parent_path();
         if (!folder.empty() && !join_inside(slot, folder.string())) {
-            log::warning("--worktree-link {}: {} leads out of the worktree: left out", link, folder.string());
+            log::warning("--worktree-link {}: {} leads out of the worktree: skipped", link, folder.string());
             continue;
         }
         GDNCTL_TRY(put_link(slot / link, target));

@@ -43,7 +43,7 @@ Status SyncMain::fetch() const {
     const std::string why = fetched ? fmt::format("(exit={}): {}", fetched->exit_code, reason_in(fetched->err))
                                     : ": " + fetched.error().message;
     return fail(ErrorKind::infrastructure, fmt::format("failed to fetch {} {}", branch, why),
-                fmt::format("try it: git fetch {} {}", m_options.remote, m_options.branch));
+                fmt::format("try: git fetch {} {}", m_options.remote, m_options.branch));
 }
 
 namespace {
@@ -72,7 +72,7 @@ Status SyncMain::merge(const std::string& into, const std::string& branch) const
     if (there) return {};
     GDNCTL_TRY_ASSIGN(const auto head, merged(branch, ours, *theirs));
     if (!head && m_conflicts == ConflictPolicy::skip) {
-        log::warning("{} conflicts with the current branch; going on without it", branch);
+        log::warning("{} conflicts with the current branch; continuing without it", branch);
         return {};
     }
     if (!head) return not_merged(branch, "they conflict");

@@ -161,8 +161,8 @@ Status TpuHold::wait_until_ready(const std::string& cluster, int attempt) {
 Status TpuHold::acquire() {
     const HoldOptions& options = m_settings.options;
     if (m_settings.allocator.empty()) {
-        return fail(ErrorKind::usage, "no program is known that allocates a dev TPU",
-                    "name it: --dev-tpu-allocator COMMAND, or dev_tpu_allocator in gdnctl.toml");
+        return fail(ErrorKind::usage, "no program configured to allocate a dev TPU",
+                    "set --dev-tpu-allocator COMMAND, or dev_tpu_allocator in gdnctl.toml");
     }
     std::vector<std::string> failures;
     for (std::int64_t attempt = 1; attempt <= options.allocate_attempts; ++attempt) {
@@ -178,7 +178,7 @@ Status TpuHold::acquire() {
         }
     }
     return fail(ErrorKind::infrastructure,
-                fmt::format("no dev TPU was to be had: tried {}", text::join(failures, ", ")),
+                fmt::format("no dev TPU was available: tried {}", text::join(failures, ", ")),
                 "see " + m_settings.log.string());
 }
 
@@ -187,7 +187,7 @@ bool TpuHold::reacquire(std::string_view reason) {
     const auto now = m_clock.monotonic();
     if (m_tried && now - *m_tried < m_settings.reacquire_pause) return false;
     m_tried = now;
-    log::warning("{}: getting a dev TPU again", reason);
+    log::warning("{}: allocating a dev TPU again", reason);
     release();
     const Status got = acquire();
     if (!got) log::warning("{}", got.error().text());

@@ -141,7 +141,7 @@ Status Transactions::check_finished() const {
     const std::string name = m_repository.unfinished();
     if (name.empty()) return {};
     return fail(ErrorKind::conflict, fmt::format("a {} is in progress in {}", name, m_repository.root().string()),
-                fmt::format("finish it, or give it up: git {} --abort", name));
+                fmt::format("finish it, or abort it: git {} --abort", name));
 }
 
 // What an agent may do away with besides files: the slot, the commit that HEAD leads to, the index.
@@ -154,7 +154,7 @@ Result<GitHead> Transactions::present(const Base& base) {
     }
     std::error_code problem;
     if (head && !fs::exists(tree().git_dir() / "index", problem)) {
-        log::warning("{} has no index any more: it is made anew", tree().root().string());
+        log::warning("{} lost its index: rebuilding it", tree().root().string());
         GDNCTL_TRY(tree().forget_unfinished());
     }
     return head;
@@ -260,8 +260,8 @@ Status Transactions::judge(int iteration, const Base& base, Candidate& candidate
     const GitCheckout& repository = m_repository;
     GDNCTL_TRY_ASSIGN(GitRange range, repository.range(base.sha, candidate.head));
     if (!range.descends) {
-        candidate.broken =
-            fmt::format("the history no longer has the commit {} that the iteration began at", base.sha.substr(0, 12));
+        candidate.broken = fmt::format("the history no longer contains the commit {} where the iteration started",
+                                       base.sha.substr(0, 12));
     }
     candidate.commits = std::move(range.commits);
     GDNCTL_TRY_ASSIGN(candidate.files, repository.diff(base.sha, candidate.head));
@@ -302,7 +302,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     if (!candidate.leftovers && m_resumed) GDNCTL_TRY(recall_leftovers(iteration, candidate));
     GDNCTL_TRY(judge(iteration, base, candidate));
     if (!m_slot && head.branch != base.branch) {
-        candidate.broken = fmt::format("the checkout is on {}, the iteration began on {}",
+        candidate.broken = fmt::format("the checkout is on {}, the iteration started on {}",
                                        head.branch.empty() ? "no branch" : head.branch,
                                        base.branch.empty() ? "no branch" : base.branch);
     }
@@ -310,7 +310,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
         // None was when the iteration began.
         const std::string name = m_repository.unfinished();
         if (!name.empty() && name != "rebase") {
-            log::warning("a {} that the agent did not finish is given up; its files stay as they are", name);
+            log::warning("abandoning a {} that the agent did not finish; its files stay unchanged", name);
             GDNCTL_TRY(m_repository.forget_unfinished());
         }
     }
@@ -339,7 +339,7 @@ Status Transactions::recall_leftovers(int iteration, Candidate& candidate) const
 Result<Candidate> Transactions::recall(int iteration, const Base& base) const {
     Candidate candidate;
     GDNCTL_TRY_ASSIGN(const auto head, m_repository.resolve(ref(iteration, "head")));
-    if (!head) return fail(ErrorKind::conflict, fmt::format("the ref {} is gone", ref(iteration, "head")));
+    if (!head) return fail(ErrorKind::conflict, fmt::format("the ref {} no longer exists", ref(iteration, "head")));
     candidate.head = *head;
     GDNCTL_TRY(recall_leftovers(iteration, candidate));
     GDNCTL_TRY(judge(iteration, base, candidate));

@@ -13,7 +13,7 @@ Status Transactions::check_branch(std::string_view branch) const {
     return fail(ErrorKind::conflict,
                 fmt::format("the checkout is on {}, this run works on {}",
                             head.branch.empty() ? "no branch" : head.branch, branch),
-                fmt::format("git switch {}, or begin another run there, without --resume",
+                fmt::format("git switch {}, or start a new run there, without --resume",
                             branch.substr(std::string_view("refs/heads/").size())));
 }
 
@@ -23,9 +23,8 @@ Result<Base> Transactions::start_of(std::string_view branch) const {
     if (!m_slot || branch.empty() || head.branch == branch) return Base{head.sha, head.branch};
     GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch));
     if (tip) return Base{*tip, std::string(branch)};
-    return fail(ErrorKind::conflict,
-                fmt::format("{} is gone, it was deleted or has another name: this run works on it", branch),
-                "begin another run, without --resume");
+    return fail(ErrorKind::conflict, fmt::format("{} was deleted or renamed, but this run works on it", branch),
+                "start a new run, without --resume");
 }
 
 Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candidate, bool again) {
@@ -43,7 +42,7 @@ Status Transactions::reject(const Base& base, const Candidate& candidate) {
     GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
     if (!candidate.broken.empty()) {
         if (head.branch == base.branch && head.sha == base.sha) return {};
-        log::info("the checkout goes back to {} at {}", base.branch.empty() ? "no branch" : base.branch,
+        log::info("returning the checkout to {} at {}", base.branch.empty() ? "no branch" : base.branch,
                   base.sha.substr(0, 12));
         return m_repository.go_back_to(base.branch, base.sha);
     }
@@ -52,7 +51,7 @@ Status Transactions::reject(const Base& base, const Candidate& candidate) {
         return fail(ErrorKind::conflict,
                     fmt::format("the branch was moved by someone else, to {}; the rejected commits stay on it",
                                 head.sha.substr(0, 12)),
-                    fmt::format("take them back by hand: git revert {}..{}", base.sha.substr(0, 12),
+                    fmt::format("revert them by hand: git revert {}..{}", base.sha.substr(0, 12),
                                 candidate.head.substr(0, 12)));
     }
     return m_repository.undo_to(base.sha);
@@ -102,7 +101,7 @@ Result<GitLanding> Transactions::commit_log(int iteration, std::string_view bran
     GDNCTL_TRY_ASSIGN(auto made, again ? m_repository.resolve(name) : Result<std::optional<std::string>>(std::nullopt));
     GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
     if (!tip) {
-        return fail(ErrorKind::conflict, fmt::format("the branch {} is gone", branch));
+        return fail(ErrorKind::conflict, fmt::format("the branch {} no longer exists", branch));
     }
     if (made) {
         GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));

@@ -53,7 +53,7 @@ Status Engine::set_aside(const Step& step) {
     if (!stash) {
         // Half-way: the stash is made, and some of it may be in the tree no more.
         if (const auto made = m_parts.git.stash_named(message); made && *made) {
-            log::warning("your uncommitted work is in the stash {}: --resume brings it back", **made);
+            log::warning("your uncommitted work is in the stash {}: --resume restores it", **made);
         }
         return tl::unexpected(stash.error());
     }
@@ -113,8 +113,7 @@ Status Engine::restore(const Step& step) {
     GDNCTL_TRY_ASSIGN(const GitRestore result, m_parts.git.bring_back(stash));
     const bool back = result == GitRestore::restored || result == GitRestore::was_there;
     if (result == GitRestore::unproven) {
-        log::warning("your uncommitted work is back, but not all of it is as it was; it also stays in the stash {}",
-                     stash);
+        log::warning("your uncommitted work is restored, but not completely; it also stays in the stash {}", stash);
     } else if (!back) {
         log::warning("your uncommitted work conflicts with what the iteration left; it stays in the stash {}", stash);
     }

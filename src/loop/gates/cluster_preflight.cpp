@@ -34,7 +34,7 @@ std::optional<Error> nowhere_for(std::string_view option, const std::string& tpu
     }
     if (offered.empty()) return std::nullopt;
     return Error{ErrorKind::usage,
-                 fmt::format("no cluster offers {} {}: jobs would wait for ever", option, tpu),
+                 fmt::format("no cluster offers {} {}: jobs would wait forever", option, tpu),
                  text::join(offered, "; "),
                  {}};
 }
@@ -110,7 +110,7 @@ Status check_held_commands(const ClusterPreflight& p) {
         if (result.ok()) continue;
         return fail(ErrorKind::usage,
                     fmt::format("this gdnctl has no {}, by which gates would use the held TPU", command),
-                    "leave out --hold-dev-tpu: jobs then go to Ray clusters; or leave out the gates");
+                    "drop --hold-dev-tpu, so that jobs go to Ray clusters, or drop the gates");
     }
     return {};
 }
@@ -129,11 +129,11 @@ Status check_clusters_answer(const ClusterPreflight& p) {
     Error error = away ? *away : *refused;
     error.message = "no cluster that validation needs can be used: " + text::join(said, "; ");
     if (away && p.patient) {
-        log::warning("{}; going on, as it may come back", error.message);
+        log::warning("{}; continuing, since it may come back", error.message);
         return {};
     }
-    error.hint = away ? "gdnctl cluster check NAME says more; with --resilient a run begins all the same"
-                      : "gdnctl cluster check NAME says more";
+    error.hint = away ? "run gdnctl cluster check NAME; with --resilient the run starts anyway"
+                      : "run gdnctl cluster check NAME";
     return tl::unexpected(std::move(error));
 }
 

@@ -124,7 +124,7 @@ std::string joined_words(const std::map<std::string, std::string>& words) {
 Result<JobReport> parse_job_report(std::string_view text) {
     GDNCTL_TRY_ASSIGN(const Json object, parse_json(text, "what the job command printed"));
     if (!object.is_object() || report_word(object, "schema").empty()) {
-        return fail(ErrorKind::bad_input, "what the job command printed is no report");
+        return fail(ErrorKind::bad_input, "the job command printed no report");
     }
     JobReport report;
     report.submission_id = report_word(object, "submission_id");

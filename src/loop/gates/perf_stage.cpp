@@ -151,7 +151,7 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
         suspects = apply_review(latest, *done);
         return {};
     }));
-    if (suspects > 0) log::warning("{} earlier refusals are suspect: the base had moved (perf_state.json)", suspects);
+    if (suspects > 0) log::warning("{} earlier rejections are suspect: the base had moved (perf_state.json)", suspects);
     StageResult result = stage_result_of(done->decision, done->record);
     result.tpu_ms = spent.tpu_ms;
     result.facts["runs"] = std::to_string(done->runs);

@@ -66,10 +66,10 @@ Status check_gate_setup(const GateChoices& choices, const Target& target, const 
     }
     if (uses_files(target)) {
         return fail(ErrorKind::usage,
-                    fmt::format("target '{}' tests and times a kernel of this binary, not what is in this repository: "
-                                "no iteration's work would be looked at",
+                    fmt::format("target '{}' tests and times a built-in kernel, not this repository; the work of the "
+                                "iterations would not be checked",
                                 target.name),
-                    "give gdnctl.toml a target with test and profile of its own (examples/cpu-gdn has one), or use "
+                    "add a target with its own test and profile to gdnctl.toml (see examples/cpu-gdn), or use "
                     "--validation-mode off");
     }
     ValidationOptions validation = choices.validation;

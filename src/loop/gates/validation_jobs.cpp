@@ -81,7 +81,7 @@ std::string evidence_lack(const Evidence& evidence, const TargetEvidence& expect
     const auto& counts = evidence.output.pytest();
     if (!counts) return "the log has no pytest summary";
     if (expected.passed_min && counts->passed < *expected.passed_min) {
-        return fmt::format("{} passed, {} skipped: at least {} have to pass", counts->passed, counts->skipped,
+        return fmt::format("{} passed, {} skipped: at least {} must pass", counts->passed, counts->skipped,
                            *expected.passed_min);
     }
     if (expected.skipped_max && counts->skipped > *expected.skipped_max) {
@@ -251,7 +251,7 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     if (lacks_room(rc, order.site, evidence)) {
         return fail(
             ErrorKind::local_io,
-            fmt::format("the job could not be run, as something could not be written{}{}",
+            fmt::format("the job could not run because a file could not be written{}{}",
                         evidence.output.tail().empty() ? "" : ":\n", last_lines(evidence.output.tail(), 3)),
             "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "
             "again with --resume");

@@ -58,7 +58,7 @@ Result<JobEnd> Ladder::try_clusters() {
         GDNCTL_TRY_ASSIGN(JobEnd end, run(*site));
         if (is_final(end)) return end;
         if (end.site_is_unknown) {
-            log::warning("{}: {}; it is not asked again", to_text(*site), end.failure->sign);
+            log::warning("{}: {}; not trying it again", to_text(*site), end.failure->sign);
             site = m_clusters.erase(site);
             continue;
         }

@@ -41,7 +41,7 @@ Result<GateModes> resolve_modes(const GateChoices& choices) {
         choices.validation.mode == ValidationMode::automatic ? ValidationMode::required : choices.validation.mode;
     if (modes.validation == ValidationMode::off && choices.perf.mode == PerfMode::required) {
         return fail(ErrorKind::usage, "--perf-mode required needs --validation-mode required or profile-only.",
-                    "there is nothing to judge without a profile");
+                    "without a profile there is nothing to judge");
     }
     modes.perf = modes.validation != ValidationMode::off && choices.perf.mode != PerfMode::off;
     return modes;

@@ -102,7 +102,7 @@ Status RecordedMetrics::look(Measurement& m, const ProfiledRun& run) {
     if (const auto named = parse_wandb_url(run.url)) {
         GDNCTL_TRY_ASSIGN(const WandbRun found, ask(wandb, *named, m.metric, run.stop));
         if (!began_after(found, wandb, run.submitted)) {
-            return fail(ErrorKind::conflict, "run " + found.id + " at W&B began before the job that names it");
+            return fail(ErrorKind::conflict, "run " + found.id + " at W&B started before the job that names it");
         }
         Status laid = lay_over(m, found);
         if (laid || m.value) return laid;
@@ -156,12 +156,12 @@ Result<WandbPath> RecordedMetrics::discover(Wandb& wandb, const ProfiledRun& run
                     ours.size() > 1 ? "their" : "its", ours.size() > 1 ? "s" : "");
     if (ours.empty()) {
         return fail(ErrorKind::nothing_done, "no run " + what,
-                    "see in the job's log whether it could reach W&B; --perf-wandb-entity and --perf-wandb-project say "
-                    "where its runs are");
+                    "check in the job's log whether it could reach W&B; --perf-wandb-entity and --perf-wandb-project "
+                    "say where to look");
     }
     if (ours.size() > 1) {
         return fail(ErrorKind::conflict,
-                    fmt::format("{} runs {}: which is this job's cannot be told", ours.size(), what),
+                    fmt::format("{} runs {}: cannot tell which one belongs to this job", ours.size(), what),
                     "give --validation-profile-run-name-prefix a name that nobody else uses");
     }
     return WandbPath{entity, project, ours.front()};
@@ -197,9 +197,9 @@ Status RecordedMetrics::lay_over(Measurement& m, const WandbRun& run) {
     replace_numbers(m, numbers, "wandb-summary");
     if (m_options.aggregation == MetricAggregation::history_window) {
         warn(m,
-             fmt::format(
-                 "run {} at W&B has {} numbers of {} at the steps {} to {}, {} are needed; its last step is taken",
-                 run.id, points_in(run, key), key, m_options.step_start, m_options.step_end, m_options.min_points),
+             fmt::format("run {} at W&B has {} values of {} at steps {} to {}, {} are needed; using its last step",
+                         run.id, points_in(run, key), key, m_options.step_start, m_options.step_end,
+                         m_options.min_points),
              "--perf-history-step-start and -end should lie within --validation-profile-num-steps");
     }
     return {};

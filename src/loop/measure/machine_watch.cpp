@@ -137,7 +137,7 @@ std::string MachineWatch::slow_processors() {
     std::vector<std::string> found;
     constexpr double k_khz_per_ghz = 1e6;
     if (slowest < k_slow_share) {
-        found.push_back(fmt::format("the processors may run at {} GHz of {} GHz only",
+        found.push_back(fmt::format("the processors are limited to {} of {} GHz",
                                     number_for_people(static_cast<double>(at) / k_khz_per_ghz, 3),
                                     number_for_people(static_cast<double>(of) / k_khz_per_ghz, 3)));
     }

@@ -111,7 +111,7 @@ std::vector<std::string> open_slots(const PackInput& input) {
 template <class T>
 std::optional<T> or_warn(Result<T> result, std::string_view what) {
     if (result) return std::move(*result);
-    log::warning("the context of the prompt goes without {}: {}", what, result.error().text());
+    log::warning("the prompt's context lacks {}: {}", what, result.error().text());
     return std::nullopt;
 }
 

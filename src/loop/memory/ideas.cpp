@@ -137,7 +137,7 @@ IdeaVerdict check_idea(const Idea& idea, std::span<const PastIdea> past, IdeaPol
     std::vector<int> iterations;
     for (const PastIdea* one : refused) iterations.push_back(one->iteration);
     verdict.reason =
-        fmt::format("{} was refused {} times before (iterations {}), and nothing says what is different now",
+        fmt::format("{} was refused {} times before (iterations {}), and the report does not say what is different now",
                     name_of_idea(idea), verdict.failed, iterations_text(iterations));
     return verdict;
 }

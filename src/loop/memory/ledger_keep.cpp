@@ -44,7 +44,7 @@ Result<std::optional<KnownIteration>> known_iteration(const std::filesystem::pat
         GDNCTL_TRY_ASSIGN(facts.patch_id, patch_id(repository, view.base, view.head));
     }
     auto report = read_agent_report(log_dir, iteration);
-    if (!report) log::warning("the agent's report is left out: {}", report.error().text());
+    if (!report) log::warning("ignoring the agent's report: {}", report.error().text());
     if (report) facts.report = std::move(*report);
     GDNCTL_TRY_ASSIGN(auto measured, read_measured(log_dir, records));
     if (measured) known.measured = std::make_shared<const MeasuredRun>(std::move(*measured));

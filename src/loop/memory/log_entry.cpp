@@ -82,7 +82,7 @@ Result<RunningLog::Read> RunningLog::read(const KnownIteration& known, WallTime 
     read.at = at;
     const IterationView& view = known.view;
     GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(view.branch.empty() ? "HEAD" : view.branch));
-    if (!tip) return fail(ErrorKind::conflict, fmt::format("the branch {} is gone", view.branch));
+    if (!tip) return fail(ErrorKind::conflict, fmt::format("the branch {} no longer exists", view.branch));
     read.tip = *tip;
     std::vector<std::string> names = {view.base};
     const auto& commits = known.facts.commits;

@@ -320,8 +320,8 @@ std::string common_factor_alarm(const MetricMap& before, const MetricMap& after)
         const double factor = factors[i].first;
         if (std::abs(factor - 1.0) < k_changed || factors[i + 2].first > factor * (1.0 + k_same)) continue;
         return fmt::format(
-            "{}, {} and {} all changed by {:+.1f} %: not the candidate, but the base, the measurement "
-            "or the machine has changed",
+            "{}, {} and {} all changed by {:+.1f} %: the base, the measurement or the machine has changed, not the "
+            "candidate",
             factors[i].second, factors[i + 1].second, factors[i + 2].second, (factor - 1.0) * 100.0);
     }
     return {};
@@ -346,7 +346,7 @@ std::string decision_text(const PerfQuestion& q, const PerfDecision& decision, s
                                value_text(q), short_sha(commit), q.candidate.source) +
                    busy_text(decision);
         case PerfVerdict::promote_corrupt_champion:
-            return fmt::format("performance champion had no value and is replaced: {}={} @ {} (source={})",
+            return fmt::format("replacing the performance champion, which had no value: {}={} @ {} (source={})",
                                q.candidate.metric, value_text(q), short_sha(commit), q.candidate.source);
         case PerfVerdict::promoted: return "performance champion promoted: " + change_text(q, decision);
         case PerfVerdict::within_threshold:

@@ -132,15 +132,16 @@ Result<std::vector<ReplayCase>> replay_cases(std::string_view text, std::string_
     auto lines = parse_journal(text);
     if (!lines.torn.empty() && parse_json(lines.torn, name)) lines.records.push_back(std::exchange(lines.torn, {}));
     if (lines.records.empty()) {
-        return fail(ErrorKind::bad_input, fmt::format("{}: no record is in it, nor a whole performance state", name),
-                    "perf_state.json of a loop, or one record a line");
+        return fail(ErrorKind::bad_input, fmt::format("{}: contains neither records nor a performance state", name),
+                    "pass perf_state.json of a loop, or a file with one record per line");
     }
-    if (!lines.torn.empty()) log::warning("{}: its last line is cut off, and left out", name);
+    if (!lines.torn.empty()) log::warning("{}: ignoring the incomplete last line", name);
     for (const std::string& line : lines.records) {
         const std::string place = fmt::format("line {}", ++number);
         const auto value = parse_json(line, fmt::format("{}, {}", name, place));
         if (!value)
-            return fail(ErrorKind::bad_input, value.error().text(), "a performance state, or one record a line");
+            return fail(ErrorKind::bad_input, value.error().text(),
+                        "pass a performance state, or a file with one record per line");
         if (!value->is_object()) return fail(ErrorKind::bad_input, fmt::format("{}, {}: no record", name, place));
         if (word_at(*value, "schema") == "gdnctl.iteration/1") {
             cases.push_back(log_case(*value, place, std::string(metric)));

@@ -186,7 +186,7 @@ private:
 
     void take_as_baseline(const Measurement& now) {
         m_base_is_known = true;
-        m_world.say(fmt::format("the number of HEAD is {} now, the champion's was {}: HEAD is the new baseline ({}){}",
+        m_world.say(fmt::format("HEAD now measures {}, the champion measured {}: HEAD is the new baseline ({}){}",
                                 now.source, m_champion->measured.source, noise_text(now.points, m_input.unit),
                                 now.busy.empty() ? "" : "; the machine was busy: " + now.busy));
         PerfRecord record = record_of(now, m_input.base, PerfVerdict::baseline);
@@ -268,10 +268,10 @@ private:
     }
 
     static Status two_sources(const Measurement& first, const Measurement& other) {
-        return fail(ErrorKind::infrastructure,
-                    fmt::format("the number of one run is {}, that of another {}: they make no pair", first.source,
-                                other.source),
-                    "W&B could not be asked for all of them; the warnings say why");
+        return fail(
+            ErrorKind::infrastructure,
+            fmt::format("one run's number is {}, another's is {}: they cannot be paired", first.source, other.source),
+            "W&B did not answer for all of them; see the warnings");
     }
 
     Status no_number(bool champion, Measurement m) {
@@ -340,7 +340,7 @@ std::vector<std::string> aa_reasons(const AaFacts& facts) {
     std::vector<std::string> reasons;
     if (facts.base_differs) reasons.emplace_back("HEAD differs from the champion in what is measured");
     if (facts.since_last >= k_aa_every) {
-        reasons.push_back(fmt::format("{} candidates were judged since the last time", facts.since_last));
+        reasons.push_back(fmt::format("{} candidates were judged since the last check", facts.since_last));
     }
     if (facts.source_differs) reasons.emplace_back("the champion's number is of another kind");
     return reasons;

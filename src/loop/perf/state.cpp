@@ -34,7 +34,7 @@ std::optional<PerfVerdict> verdict_in(const Sorted& record) {
 
 tl::unexpected<Error> damaged(std::string_view name, std::string_view what) {
     return fail(ErrorKind::config, std::string(name) + ": " + std::string(what),
-                "it was left as it is: mend it, or move it away to start without a champion");
+                "it was left unchanged: repair it, or move it away to start without a champion");
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ Result<Document> prompt_from_file(const fs::path& file) {
     std::error_code problem;
     if (!fs::exists(file, problem) || fs::is_directory(file, problem)) {
         return fail(ErrorKind::usage, fmt::format("prompt file not found: {}", file.string()),
-                    "`gdnctl prompts list` shows what has a name");
+                    "`gdnctl prompts list` lists the prompts");
     }
     GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(file, {.limit = k_document_limit}));
     return read_document(DocumentKind::prompt, file.stem().string(), file, bytes);

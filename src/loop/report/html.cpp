@@ -96,7 +96,7 @@ std::string charts_part(const Report& report) {
                     : "<p class=soft>The line is the champion of the time. The noise is not known: no pairs "
                       "were measured.</p>\n";
     }
-    if (report.run.view.iterations.empty()) return html + "<p>No iteration has begun yet.</p>\n";
+    if (report.run.view.iterations.empty()) return html + "<p>No iteration has started yet.</p>\n";
     html += "<h2>Outcomes in time</h2>\n" + outcome_strip(report);
     html += legend({{"champion", "new champion"},
                     {"kept", "kept"},

@@ -42,7 +42,7 @@ std::string champions_part(const Report& report) {
         text += fmt::format("Equal code differs by {} % (one standard deviation) from one measurement to the next.\n\n",
                             number_for_people(*report.noise_pct, 3));
     }
-    text += "| iteration | commit | value | gain over the champion of then | decision |\n|---:|---|---:|---|---|\n";
+    text += "| iteration | commit | value | gain over the previous champion | decision |\n|---:|---|---:|---|---|\n";
     for (const auto* one : report.champions) {
         text += fmt::format("| {} | {} | {} | {} | {} |\n", one->iteration, short_commit(one->commit), value_text(*one),
                             gain_text(one), cell(one->decision));
@@ -85,7 +85,7 @@ std::string memory_part(const Report& report) {
         text += fmt::format("| {} | {} | {} | {} |\n", cell(one.test), one.seen, one.passed_alone,
                             one.largest ? number_for_people(*one.largest) : "");
     }
-    if (!report.trouble.empty()) text += "\n## Standing trouble of the infrastructure\n\n";
+    if (!report.trouble.empty()) text += "\n## Current infrastructure problems\n\n";
     for (const auto& one : report.trouble) {
         text += fmt::format("- {}, {} times, last in iteration {}: {}\n", cell(one.outcome), one.times,
                             one.last_iteration, cell(one.sign));
@@ -105,7 +105,8 @@ std::string iterations_part(const Report& report) {
     std::string text = "\n## Iterations\n\n";
     if (report.measured) {
         text +=
-            "A gain is over the champion of then, from pairs of runs in turn where their number is given. `gdnctl "
+            "A gain is over the champion at that time, from alternating pairs of runs if their number is given. "
+            "`gdnctl "
             "loop-explain N` shows what was compared.\n\n";
     }
     text +=

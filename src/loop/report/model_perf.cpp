@@ -176,8 +176,8 @@ std::optional<double> MeasuredRun::noise_pct() const {
 Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name) {
     const Value root = Value::parse(text, nullptr, false);
     if (!root.is_object()) {
-        return fail(ErrorKind::config, fmt::format("{}: the performance state is no JSON object", name),
-                    "mend it, or move it away to start without a champion");
+        return fail(ErrorKind::config, fmt::format("{}: the performance state is not a JSON object", name),
+                    "repair it, or move it away to start without a champion");
     }
     MeasuredRun run;
     if (const auto champion = root.find("champion"); champion != root.end() && champion->is_object()) {

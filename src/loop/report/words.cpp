@@ -35,8 +35,8 @@ std::string standing(const LoadedRun& run) {
                                view.open > 0 ? fmt::format("; --resume finishes iteration {}", view.open) : "");
         case LoopStatus::interrupted: break;
     }
-    if (view.open > 0) return fmt::format("interrupted in iteration {}; --resume goes on with it", view.open);
-    return "interrupted between two iterations; --resume goes on";
+    if (view.open > 0) return fmt::format("interrupted in iteration {}; --resume continues it", view.open);
+    return "interrupted between two iterations; --resume continues";
 }
 
 std::string duration_text(std::int64_t ms) { return format_duration(std::chrono::milliseconds(ms)); }

@@ -87,7 +87,7 @@ def context_that_is_summarised_again_and_again_meets_its_default_ceiling(t):
 def survivors_of_a_good_turn_are_ended_and_named(t):
     for scenario, command in (("survivor", "sleep 303"), ("bare", "sleep 304"), ("holds", "sleep 305")):
         done = t.loop(scenario, "--allow-no-commit")
-        done.says(f"outlived the agent: {command} (")
+        done.says(f"ended a process that outlived the agent: {command} (")
         done.says(" survivors=1")
         equal("left", t.left(), {})
 
@@ -95,7 +95,7 @@ def survivors_of_a_good_turn_are_ended_and_named(t):
 @case
 def background_is_spared_on_demand_and_ends_with_the_run(t):
     done = t.loop("survivor", "--allow-no-commit", "--keep-background")
-    done.says("outlived the run, ended: sleep 303")
+    done.says("ended a process that outlived the run: sleep 303")
     equal("left", t.left(), {})
 
 
@@ -161,7 +161,7 @@ def codex_killed_from_outside_is_tried_again(t):
     under_way.demands("completed", 0)
     equal("classes", under_way.classes(), ["crashed", "ok"])
     under_way.says("codex iteration command failed (attempt 1/2, rc=137); retrying.")
-    under_way.says("outlived the agent: sleep 300")
+    under_way.says("ended a process that outlived the agent: sleep 300")
 
 
 # --- killed and resumed -----------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def killed_in_mid_tool_and_swept_by_the_marker(t, *words):
     t.until("codex's end", lambda: not any("/bin/codex" in line for line in t.left().values()))
     demand(t.left_of("sleep 300"), "nothing was left to sweep")
     done = t.loop(None, *words, "--resume")
-    done.says("left by the run that was broken off, ended: sleep 300")
+    done.says("ended a process of the interrupted run: sleep 300")
     equal("left", t.left(), {})
     equal("outcomes", t.outcomes(), ["accepted"])
     loops = os.path.join(t.home, ".local/state/gdnctl/loops")

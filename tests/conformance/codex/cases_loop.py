@@ -121,7 +121,7 @@ for name, words in BOTH:
 def iteration_with_a_log_in_in_a_keyring(t):
     t.configure("improve")
     t.edit_config(lambda text: 'cli_auth_credentials_store = "keyring"\n' + text)
-    t.loop(None).says("codex has its log-in in a keyring: it works in " + t.codex_home)
+    t.loop(None).says("codex keeps its log-in in a keyring, so it uses " + t.codex_home)
     demand(os.path.isdir(os.path.join(t.codex_home, "sessions")), "codex worked elsewhere")
     equal("outcomes", t.outcomes(), ["accepted"])
 
@@ -277,7 +277,7 @@ def failure_usage_limit_is_waited_for_and_resumed(t):
 @case
 def failure_window_that_is_used_up_is_waited_for_before_the_next_iteration(t):
     done = t.loop("spent+improve", "--no-commit-policy", "continue", iterations=2)
-    done.says("the provider's allowance is used up; waiting until ")
+    done.says("the provider's usage limit is reached; waiting until ")
     equal("outcomes", t.outcomes(), ["no-op", "accepted"])
 
 
@@ -320,4 +320,4 @@ def failures_in_a_row_under_resilient(t):
 def the_same_words_at_the_end_of_three_iterations(t):
     done = t.loop("500+500+cut+500+500+500+improve", "--max-failures", "-1", iterations=9, reason="circuit-breaker", code=4)
     equal("classes", done.classes(), ["server-error"] * 2 + ["stream"] + ["server-error"] * 3)
-    done.says("trouble that no further iteration can mend: server-error: ")
+    done.says("further iterations cannot fix this: server-error: ")

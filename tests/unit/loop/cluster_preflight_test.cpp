@@ -141,7 +141,7 @@ TEST_CASE("cluster preflight: an accelerator that none of the named clusters has
     CHECK(check(options) == "ok");
     options.profile.tpu = "v6e-4";
     CHECK(check(options) ==
-          "no cluster offers --validation-profile-tpu v6e-4: jobs would wait for ever | marin-p offers v5p-8");
+          "no cluster offers --validation-profile-tpu v6e-4: jobs would wait forever | marin-p offers v5p-8");
     CHECK(check(options, plain_target()) == "ok");  // its profiles ask for none
     options.clusters = {"p", "e"};
     CHECK(check(options) == "ok");

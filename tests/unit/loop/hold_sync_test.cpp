@@ -280,7 +280,7 @@ TEST_CASE("held TPU: a failure names cluster, attempt and log, and shows the log
     const auto got = hold.acquire();
     log::set_sink(nullptr);
     REQUIRE_FALSE(got);
-    CHECK(got.error().message == "no dev TPU was to be had: tried a, b, a, b");
+    CHECK(got.error().message == "no dev TPU was available: tried a, b, a, b");
     CHECK(got.error().hint == "see " + world.settings.log.string());
     const std::string last = "[gdnctl] dev TPU t on b (attempt 2): the allocator exited with code 3; log " +
                              world.settings.log.string() +

@@ -95,7 +95,7 @@ TEST_CASE("machine: processors that are held back, or have got too hot since the
     machine.put("sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", "3500000\n");
     machine.put("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "3500000\n");
     machine.put("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n");
-    CHECK(machine.watch().busy() == "the processors may run at 2.1 GHz of 3.5 GHz only");
+    CHECK(machine.watch().busy() == "the processors are limited to 2.1 of 3.5 GHz");
     machine.put("sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq", "3400000\n");
     machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7\n");
     MachineWatch watch = machine.watch();

@@ -214,8 +214,7 @@ TEST_CASE("review: runs of which one is recorded elsewhere make no pair, and tha
     const auto done = review(device.state, input, world);
     REQUIRE_FALSE(done);
     CHECK(done.error().kind == ErrorKind::infrastructure);
-    CHECK(done.error().message ==
-          "the number of one run is wandb-summary, that of another cli-output: they make no pair");
+    CHECK(done.error().message == "one run's number is wandb-summary, another's is cli-output: they cannot be paired");
     CHECK(device.state.history().size() == records);
 }
 
@@ -320,7 +319,7 @@ TEST_CASE("review: an error of the surroundings records nothing") {
 
 TEST_CASE("A/A: after ten candidates, after the base changed, before a third refusal in a row") {
     CHECK(aa_reasons({false, 9}).empty());
-    CHECK(aa_reasons({false, 10}) == std::vector<std::string>{"10 candidates were judged since the last time"});
+    CHECK(aa_reasons({false, 10}) == std::vector<std::string>{"10 candidates were judged since the last check"});
     CHECK(aa_reasons({true, 0}).size() == 1);
 
     Device device;

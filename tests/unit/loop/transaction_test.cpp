@@ -343,7 +343,7 @@ TEST_CASE("in place: another branch or a rewritten history is an error of the it
     CHECK(ok(all.collect(1, base)).broken.find("refs/heads/elsewhere") != std::string::npos);
     world.sh("git checkout -q main && git commit -q --amend -m rewritten");
     const Candidate rewritten = ok(all.collect(1, base));
-    CHECK(rewritten.broken.find("no longer has the commit " + world.base.substr(0, 12)) != std::string::npos);
+    CHECK(rewritten.broken.find("no longer contains the commit " + world.base.substr(0, 12)) != std::string::npos);
     ok(all.reject(base, rewritten));
     world.sh("git gc -q --prune=now");
     CHECK(world.ref("iter-001/base") == world.base);

@@ -134,7 +134,7 @@ TEST_CASE("recorded metric: the summary where it is asked for, and where the win
     CHECK(few.m.value == 5.0);
     CHECK(few.m.source == "wandb-summary");
     REQUIRE(few.m.warnings.size() == 1);
-    CHECK(few.m.warnings.front().find("has 1 numbers of throughput/mfu at the steps 10 to 18, 5 are needed") !=
+    CHECK(few.m.warnings.front().find("has 1 values of throughput/mfu at steps 10 to 18, 5 are needed") !=
           std::string::npos);
     CHECK(few.clock.sleeps().size() == 3);
 }
@@ -169,8 +169,8 @@ TEST_CASE("recorded metric: nothing that goes wrong there changes the output's n
         {200, one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z"), "{no json", ""), "the summary of run"},
         // An older run, which the output names for whatever reason.
         {200, one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:49:59Z"), "{}", k_rows_of_nine),
-         "run gdn_x-1f9dea at W&B began before the job that names it"},
-        {200, one_run(run_node("gdn_x-1f9dea", ""), "{}", k_rows_of_nine), "began before the job"},
+         "run gdn_x-1f9dea at W&B started before the job that names it"},
+        {200, one_run(run_node("gdn_x-1f9dea", ""), "{}", k_rows_of_nine), "started before the job"},
     };
     for (const Case& one : cases) {
         CAPTURE(one.why);
@@ -230,7 +230,7 @@ TEST_CASE("recorded metric: a run of somebody else is never taken") {
     REQUIRE(two.take(""));
     CHECK(
         two.kept("2 runs of W&B's marin-community/marin with gdn_x_ in their names began after the job was submitted: "
-                 "which is this job's cannot be told"));
+                 "cannot tell which one belongs to this job"));
     // Our clock is an hour slow: by it, that run of 17:20 would have begun after the job was submitted, at 17:50.
     WandbWorld slow;
     const std::vector<Json> before = {run_node("gdn_x_130m-old", "2026-03-10T17:20:00Z")};
