@@ -76,11 +76,11 @@ Status add_file(LoadedConfig& loaded, const fs::path& path, const fs::path& cwd,
 
 const std::vector<ConfigKey>& config_keys() {
     static const std::vector<ConfigKey> keys = {
-        {"target", "GDNCTL_TARGET", "string", "what is being optimised when --target is not given"},
-        {"cluster", "GDNCTL_CLUSTER", "string", "where jobs run when --cluster is not given"},
+        {"target", "GDNCTL_TARGET", "string", "target to use if --target is not given"},
+        {"cluster", "GDNCTL_CLUSTER", "string", "where jobs run if --cluster is not given"},
         {"dev_tpu_allocator", "GDNCTL_DEV_TPU_ALLOCATOR", "string",
          "program that holds a development TPU for codex-loop"},
-        {"targets", "", "table", "one table [targets.NAME] for each target"},
+        {"targets", "", "table", "one [targets.NAME] table per target"},
     };
     return keys;
 }

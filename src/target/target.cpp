@@ -98,11 +98,11 @@ Result<JobCommand> test_command(const Target& target, const TestSelection& selec
     if (target.style == TargetStyle::levanter) return detail::levanter_test(target, selection);
     if (!text::trim(selection.pytest_args).empty()) {
         return fail(ErrorKind::usage, "target '" + target.name + "' takes no --pytest-args",
-                    "its test runs as it is written: " + text::shell_join(target.test->argv));
+                    "its test is run as written: " + text::shell_join(target.test->argv));
     }
     if (selection.suite != TestSelection().suite) {
         return fail(ErrorKind::usage, "target '" + target.name + "' has no suites to choose from with --tests",
-                    "its test runs as it is written: " + text::shell_join(target.test->argv));
+                    "its test is run as written: " + text::shell_join(target.test->argv));
     }
     return as_written(*target.test, self);
 }

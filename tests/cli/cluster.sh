@@ -106,7 +106,7 @@ test_check_errors() {
   out_has '"answers":false'
   dashboard
   expect 4 "$GDNCTL" cluster check --ray-address "http://127.0.0.1:$PORT/elsewhere"
-  err_has 'is no Ray dashboard'
+  err_has 'is not a Ray dashboard'
 }
 
 test_token_sources_and_refusals() {

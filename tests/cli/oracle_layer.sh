@@ -83,7 +83,7 @@ test_a_layer_whose_tensors_cannot_be_used() {
     err_has "tensor 'conv_weight' is missing"
     expect 9 run $(printf -- '--inputs %s ' z/qkvz.npy z/ba.npy z/A_log.npy z/dt_bias.npy z/norm_weight.npy \
         z/conv_weight.npy) --out y.npz
-    err_has 'the number of key heads is not known'
+    err_has 'the number of key heads is unknown'
     err_has '--set key_heads=N'
     expect 0 run $(printf -- '--inputs %s ' z/qkvz.npy z/ba.npy z/A_log.npy z/dt_bias.npy z/norm_weight.npy \
         z/conv_weight.npy) --set key_heads=2 --out y.npz
@@ -97,7 +97,7 @@ test_layer_usage_errors() {
     expect 2 run --shape 1,2,4,5,4,4 --stream 0 --out x.safetensors
     expect 2 run --shape 1,2,3,5,4,4 --out x.safetensors
     expect 2 run --shape 1,2,4,5,4,4 --contract ggml --out x.safetensors
-    err_has 'says nothing of a layer'
+    err_has 'does not define a layer'
     expect 2 run --shape 1,2,4,5,4,4 --set gate=never --out x.safetensors
     expect 2 "$GDNCTL" oracle run gdn --case g1 --parts --out x.safetensors
     err_has 'are for gdn-layer'

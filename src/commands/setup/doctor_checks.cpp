@@ -119,7 +119,7 @@ Check check_google_login(Context& context) {
     const auto result = context.process.run(spec);
     if (!result || result->end == ProcessResult::End::wall_limit) {
         check.detail = result ? "gcloud gave no token within 15 s" : result.error().message;
-        check.fix = "try it: gcloud auth print-access-token";
+        check.fix = "try: gcloud auth print-access-token";
     } else if (!result->ok()) {
         const std::string_view said = text::trim(result->err);
         check.detail = said.empty() ? "gcloud gives no token" : std::string(said.substr(0, said.find('\n')));
@@ -221,7 +221,7 @@ void add_config(Context& context, std::vector<Check>& checks) {
     if (!loaded) {
         config.ok = false;
         config.detail = loaded.error().text();
-        config.fix = loaded.error().hint.empty() ? "correct that line" : loaded.error().hint;
+        config.fix = loaded.error().hint.empty() ? "correct this line" : loaded.error().hint;
         checks.push_back(std::move(config));
         return;
     }
@@ -231,7 +231,7 @@ void add_config(Context& context, std::vector<Check>& checks) {
     if (const Status checked = check_configured_targets(loaded->config); !checked) {
         config.ok = false;
         config.detail = checked.error().text();
-        config.fix = checked.error().hint.empty() ? "correct that line" : checked.error().hint;
+        config.fix = checked.error().hint.empty() ? "correct this line" : checked.error().hint;
     } else if (!loaded->warnings.empty()) {
         config.detail = loaded->warnings.front();
     }

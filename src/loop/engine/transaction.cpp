@@ -361,7 +361,7 @@ Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::s
         if (back != GitRestore::restored && back != GitRestore::was_there) {
             return fail(ErrorKind::conflict,
                         "the stash " + *commit + " of the run that was killed conflicts with the checkout",
-                        fmt::format("git stash branch my-work {} checks it out on a branch of its own", *commit));
+                        fmt::format("git stash branch my-work {} checks it out on a separate branch", *commit));
         }
         GDNCTL_TRY(m_repository.drop_stash(*commit));
     }

@@ -17,7 +17,8 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
 Status add_rule_option(LintOptions& options, std::string_view text) {
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) {
-        return fail(ErrorKind::usage, fmt::format("`{}` is no rule setting", text), "write ID=off|note|warning|error");
+        return fail(ErrorKind::usage, fmt::format("`{}` is not a rule setting", text),
+                    "write ID=off|note|warning|error");
     }
     const std::string_view id = text::trim(text.substr(0, equals));
     const std::string_view value = text::trim(text.substr(equals + 1));
@@ -59,7 +60,7 @@ Status add_rules_file(LintOptions& options, std::string_view content, std::strin
         } else if (key == "window-points") {
             const auto points = text::parse_int(value);
             if (!points || *points < 1) {
-                return fail(ErrorKind::usage, fmt::format("{}: `{}` is no number of points", where, value));
+                return fail(ErrorKind::usage, fmt::format("{}: `{}` is not a number of points", where, value));
             }
             options.window_points_min = *points;
         } else if (auto added = add_rule_option(options, text); !added) {

@@ -221,7 +221,7 @@ void unknown_sha(const EntryFacts& facts, Reporter& reporter) {
         CommitFacts* history = facts.run.facts();
         if (history == nullptr) return;
         if (const auto commit = history->resolve(sha); commit && !*commit) {
-            reporter.add(value_of(*field), fmt::format("{} is no commit of this repository", sha));
+            reporter.add(value_of(*field), fmt::format("{} is not a commit of this repository", sha));
         }
     }
 }

@@ -28,12 +28,11 @@ void check_blocks(const LintRun& run, Reporter& reporter) {
         if (block.intact() || !in_scope(run, block)) continue;
         Line line;
         LineCursor(block.whole, block.line).next(line);
-        reporter.add({line},
-                     block.closed
-                         ? fmt::format("the generated part {} was edited by hand; its record and `gdnctl log render` "
-                                       "give it back",
-                                       block.id)
-                         : fmt::format("the generated part {} has no end marker", block.id));
+        reporter.add(
+            {line},
+            block.closed
+                ? fmt::format("the generated part {} was edited by hand; restore it with `gdnctl log render`", block.id)
+                : fmt::format("the generated part {} has no end marker", block.id));
     }
 }
 
@@ -58,10 +57,9 @@ void check_pairs(const LintRun& run, Reporter& reporter) {
         const bool generated = is_generated(blocks, head);
         if (!generated && !run.input.records_kept) continue;
         reporter.set_iteration(&head);
-        reporter.add({{head.heading, head.line}},
-                     generated ? "the generated entry has no record; bring the records file back, or take the markers "
-                                 "off and run `gdnctl log import`"
-                               : "the entry has no record; `gdnctl log import` makes one");
+        reporter.add({{head.heading, head.line}}, generated ? "the generated entry has no record; restore the records "
+                                                              "file, or remove the markers and run `gdnctl log import`"
+                                                            : "the entry has no record; `gdnctl log import` makes one");
     }
     reporter.set_iteration(nullptr);
     for (const RecordFacts& record : *run.input.records) {

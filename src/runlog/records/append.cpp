@@ -125,8 +125,8 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
                         "`gdnctl log new` gives the next free number");
         }
         if (id_taken(writer.records(), id_of(record))) {
-            return fail(ErrorKind::conflict, fmt::format("the records have one with the id {} already", id_of(record)),
-                        "`gdnctl log new` makes a record with an id of its own");
+            return fail(ErrorKind::conflict, fmt::format("the records already contain the id {}", id_of(record)),
+                        "`gdnctl log new` makes a record with a new id");
         }
     } else {
         const IterationNumber iteration = next_free_iteration(writer, document);

@@ -116,7 +116,8 @@ Status check_name(const std::string& name) {
     const bool bad =
         name.empty() || name.find_first_of("=\n ") != std::string::npos || name.find('\0') != std::string::npos;
     if (bad)
-        return fail(ErrorKind::usage, fmt::format("'{}' is no name of a variable", name), "name it without a value");
+        return fail(ErrorKind::usage, fmt::format("'{}' is not a variable name", name),
+                    "give the name without a value");
     return {};
 }
 

@@ -71,7 +71,7 @@ std::vector<fs::path> candidates(const CodexWanted& wanted) {
         } else {
             add(wanted.program);
         }
-        if (found.empty()) log::warning("--codex-bin {}: there is no such program", wanted.program.string());
+        if (found.empty()) log::warning("--codex-bin {}: no such program", wanted.program.string());
     }
     look_in_path("codex");
     add("/Applications/Codex.app/Contents/Resources/codex");

@@ -169,14 +169,14 @@ Result<std::vector<std::pair<std::string, std::string>>> read_env_table(const fs
     GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(*bytes, path.string()));
     const Json* table = member(yaml, "env");
     if (table == nullptr || table->is_null()) return env;
-    if (!table->is_object()) return fail(ErrorKind::config, path.string() + ": `env` is no table");
+    if (!table->is_object()) return fail(ErrorKind::config, path.string() + ": `env` is not a table");
     for (const auto& [name, value] : table->items()) {
         if (!is_name(name)) {
             return fail(ErrorKind::config,
-                        fmt::format("{}: `{}` in `env` is no name of a variable", path.string(), name));
+                        fmt::format("{}: `{}` in `env` is not a variable name", path.string(), name));
         }
         if (!value.is_string() && !value.is_null()) {
-            return fail(ErrorKind::config, fmt::format("{}: `{}` in `env` is no single value", path.string(), name));
+            return fail(ErrorKind::config, fmt::format("{}: `{}` in `env` is not a single value", path.string(), name));
         }
         env.emplace_back(name, value.is_null() ? std::string() : value.get<std::string>());
     }

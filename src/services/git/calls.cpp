@@ -238,7 +238,7 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
     }
     if (!lock_in_the_way(result.err).empty()) {
         return fail(ErrorKind::conflict, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
-                    "another git is at work there: let it end, or remove the lock when none is");
+                    "another git process is running there: wait for it, or remove the lock if there is none");
     }
     if (result.err.find("Please tell me who you are") != std::string::npos ||
         result.err.find("empty ident name") != std::string::npos) {

@@ -168,7 +168,7 @@ Status GitCheckout::complete_landing(std::string_view base, std::string_view hea
     }
     git::CallOptions paths;
     for (const auto& want : traces.wanted) paths.input += want.path + '\0';
-    log::info("completing what a killed run began: {} files of {}", traces.wanted.size(), root().string());
+    log::info("completing what a killed run started: {} files of {}", traces.wanted.size(), root().string());
     GDNCTL_TRY(m_calls->done({"--literal-pathspecs", "restore", "--source=" + std::string(head), "--staged",
                               "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul"},
                              paths));
@@ -241,8 +241,8 @@ Status GitCheckout::clear_index_lock() const {
             continue;
         }
         if (git::git_runs_in(root(), common_dir())) {
-            return fail(ErrorKind::conflict, fmt::format("another git is at work in {}", root().string()),
-                        "let it end, then run the command again");
+            return fail(ErrorKind::conflict, fmt::format("another git process is running in {}", root().string()),
+                        "wait for it, then run the command again");
         }
         log::warning("removing {}, which a git that was killed has left behind", lock.string());
         std::filesystem::remove(lock, problem);
@@ -258,7 +258,7 @@ Status GitCheckout::leave_unborn(std::string_view commit, std::string_view branc
     if (there.ok()) return {};
     GDNCTL_TRY_ASSIGN(const ProcessResult name, m_calls->run({"symbolic-ref", "--quiet", "HEAD"}));
     if (!name.ok()) return {};
-    log::warning("HEAD of {} is {}, which has no commit: it is as before again", root().string(), text::trim(name.out));
+    log::warning("HEAD of {} is {}, which has no commit: restored it", root().string(), text::trim(name.out));
     if (!branch.empty()) return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
     return m_calls->done({"update-ref", "--no-deref", "-m", "gdnctl: back", "HEAD", std::string(commit)});
 }
@@ -298,7 +298,7 @@ Status GitCheckout::undo_to(std::string_view base) const {
         GDNCTL_TRY(complete_landing(now.sha, base, back));
         if (back.kind == Kind::landed) return {};
         return fail(ErrorKind::conflict,
-                    fmt::format("uncommitted work in {} keeps the commits from being taken back: {}", root().string(),
+                    fmt::format("uncommitted work in {} blocks the removal of the commits: {}", root().string(),
                                 git::reason_of(result.err)),
                     "git stash; git reset --keep " + std::string(base) + "; git stash pop");
     }

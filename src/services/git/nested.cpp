@@ -153,7 +153,7 @@ Result<std::vector<fs::path>> GitCheckout::move_inside(std::span<const std::stri
         std::error_code problem;
         for (int n = 2; fs::exists(fs::symlink_status(to, problem)); ++n) to = folder / fmt::format("{}.{}", path, n);
         GDNCTL_TRY(git::move_folder(root() / path, to));
-        log::warning("{} in {} is a repository of its own: it is in {} now", path, root().string(), to.string());
+        log::warning("{} in {} is a nested repository: moved it to {}", path, root().string(), to.string());
         places.push_back(std::move(to));
     }
     return places;

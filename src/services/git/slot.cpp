@@ -144,7 +144,7 @@ Status GitSlot::mend(const GitCheckout& repository) {
         if (fs::is_directory(fs::symlink_status(root / ".git", problem))) return {};
         return mend_link();
     }
-    log::warning("{} is no worktree of the repository any more: it is made anew", root.string());
+    log::warning("{} is no longer a worktree of the repository: recreating it", root.string());
     const git::Calls& calls = *repository.m_calls;
     GDNCTL_TRY_ASSIGN(GitSlot anew, open(repository, root, true, calls.process, calls.clock));
     *this = std::move(anew);
@@ -214,7 +214,7 @@ Status GitSlot::move_aside() {
     const fs::path aside = lost_place(root);
     std::error_code problem;
     GDNCTL_TRY(git::move_folder(root, aside));
-    log::warning("files in {} cannot be read or removed: it is {} now, and was made anew", root.string(),
+    log::warning("files in {} cannot be read or removed: moved it to {} and recreated it", root.string(),
                  aside.string());
     fs::create_directories(root, problem);
     return mend_link();

@@ -221,7 +221,7 @@ Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const 
     GDNCTL_TRY_ASSIGN(const auto shelf, shelf_of(calls, stash));
     const auto files = shelf.files();
     if (!files) {
-        log::warning("hint: git stash branch my-work {} checks them out on a branch of their own", stash);
+        log::warning("hint: git stash branch my-work {} checks them out on a separate branch", stash);
         return {};
     }
     log::warning("your files, exactly as they were, are in {}", files->string());

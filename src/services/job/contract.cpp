@@ -226,7 +226,7 @@ Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& item
             // The value may be a secret: only the part before '=' is repeated.
             return fail(
                 ErrorKind::usage,
-                std::string(option) + " wants KEY=VALUE, not '" + key + (equals == std::string::npos ? "'" : "=…'"),
+                std::string(option) + ": expected KEY=VALUE, not '" + key + (equals == std::string::npos ? "'" : "=…'"),
                 "KEY is letters, digits and '_', not starting with a digit");
         }
         out.push_back({key, item.substr(equals + 1)});

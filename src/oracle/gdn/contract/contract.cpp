@@ -271,7 +271,7 @@ Status set_field(ResolvedContract& contract, std::string_view field, std::string
         const auto names = contract_field_names();
         const auto near = text::nearest(field, names);
         return fail(
-            ErrorKind::usage, fmt::format("contract field '{}' is not known", field),
+            ErrorKind::usage, fmt::format("unknown contract field '{}'", field),
             near ? fmt::format("did you mean '{}'?", *near) : fmt::format("known: {}", text::join(names, ", ")));
     }
     if (const Problem problem = found->set(contract.value, value)) {

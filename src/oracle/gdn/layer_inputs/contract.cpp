@@ -146,7 +146,7 @@ Result<LayerContract> resolve_layer_contract(std::string_view name, const std::m
     GDNCTL_TRY_ASSIGN(contract.resolved, resolve_contract(name, of_the_op, op_sets));
     const auto known = layer_contract_names();
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-        return fail(ErrorKind::usage, fmt::format("contract '{}' says nothing of a layer", name),
+        return fail(ErrorKind::usage, fmt::format("contract '{}' does not define a layer", name),
                     fmt::format("known for gdn-layer: {}", text::join(known, ", ")));
     }
     const std::string own = fmt::format("contract {}", name);

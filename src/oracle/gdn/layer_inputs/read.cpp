@@ -120,7 +120,7 @@ Result<std::int64_t> key_heads_of(const TensorFile& file, const LayerContract& c
         const std::int64_t dk = state->shape[key_value ? 2 : 3];
         if (dk > 0 && key_width % dk == 0) return key_width / dk;
     }
-    return fail(ErrorKind::bad_input, "the number of key heads is not known: qkvz does not tell",
+    return fail(ErrorKind::bad_input, "the number of key heads is unknown: qkvz does not determine it",
                 "--set key_heads=N, or give qkvz as [B,T,Hk,...]");
 }
 

@@ -113,7 +113,7 @@ Result<std::unique_ptr<KernelUnderTest>> find_builtin_kernel(std::string_view sp
         if (b.name == name) return std::make_unique<BuiltinKernel>(b);
     }
     const auto near = text::nearest(name, names);
-    return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling),
+    return fail(ErrorKind::usage, fmt::format("unknown kernel '{}'", spelling),
                 near ? fmt::format("did you mean 'builtin:{}'?", *near)
                      : fmt::format("known: builtin:{}", text::join(names, ", builtin:")));
 }

@@ -91,7 +91,7 @@ Result<RelationResult> check_relation(const std::string& name, KernelUnderTest& 
     for (const RelationRow& row : k_relations) {
         if (name == row.name) return check_row(row, kernel, threads, seed);
     }
-    return fail(ErrorKind::usage, fmt::format("relation '{}' is not known", name));
+    return fail(ErrorKind::usage, fmt::format("unknown relation '{}'", name));
 }
 
 }  // namespace gdnctl::oracle
