@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""check_examples.py GDNCTL PAGE...: runs the examples of Markdown pages and compares what they print.
+"""check_examples.py [--slow] GDNCTL PAGE...: runs the examples of Markdown pages and compares what they print.
 
 An example is a block of kind `console`: lines that begin with `$ ` are commands for bash (a line that ends in `\\`
 continues), the others are what a terminal shows then. A line `...` stands for any number of lines; a command without
 output is expected to succeed. A comment `<!-- setup: COMMANDS -->` is run before the blocks that follow it, in the same
 folder. There `clone` makes a repository of the example kernel, and `save FILE` keeps the block before the comment.
+A page with `slow` in such a comment is run with --slow, and the others without it.
 Paths, ids and times differ from run to run and are not compared, nor are digits of rounding errors.
 """
 import difflib
@@ -18,6 +19,7 @@ import tempfile
 REPO = pathlib.Path(__file__).resolve().parents[2]
 FUNCTIONS = """set -euo pipefail
 save() { cp "$BLOCK" "$1"; }
+slow() { :; }
 clone() {
     mkdir -p tests/fixtures
     cp -r "$REPO"/{gdnctl.toml,examples,prompts,session_directives} . && cp -r "$REPO/tests/fixtures/oracle" tests/fixtures
@@ -53,10 +55,9 @@ def examples(block):
 
 def settled(line, folder):
     """The line without what differs from run to run."""
-    line = line.replace(str(folder), "HERE").replace(os.environ["HOME"], "HOME")
+    line = line.replace(str(folder / "work"), "HERE").replace(str(folder / "home"), "HOME")
     line = re.sub(r"/home/(me|ada)/(kernels|gdnctl)\b", "HERE", line)
     line = re.sub(r"/home/(me|ada)\b|(?<![\w/])~(?=/)", "HOME", line)
-    line = line.replace(os.environ["XDG_STATE_HOME"], "HOME/.local/state")
     line = re.sub(r"gdnctl-(test|profile)-\w+-\d{8}T\d{6}-[0-9a-f]{8}", "ID", line)
     line = re.sub(r"\b[0-9a-f]{40}\b", "SHA", line)
     line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([+-]\d\d:\d\d|Z)?", "TIME", line)
@@ -67,22 +68,24 @@ def settled(line, folder):
     return re.sub(r" +", " ", line).rstrip()
 
 
-def main(gdnctl, *pages):
+def main(*words):
+    slow = words[0] == "--slow"
+    gdnctl, *pages = words[slow:]
     failed = run = 0
     for page in map(pathlib.Path, pages):
         text = page.read_text()
-        if "<!-- setup:" not in text:
+        if "<!-- setup:" not in text or ("<!-- setup: slow" in text) != slow:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            bin_folder = pathlib.Path(folder, "bin")
-            work = pathlib.Path(folder, "work").resolve()
-            bin_folder.mkdir(), work.mkdir()
-            (bin_folder / "gdnctl").symlink_to(pathlib.Path(gdnctl).resolve())
-            block_file = pathlib.Path(folder, "block")
-            env = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "REPO": str(REPO), "BLOCK": str(block_file)}
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name).resolve()
+            for part in ("bin", "work", "home"):
+                (folder / part).mkdir()
+            (folder / "bin/gdnctl").symlink_to(pathlib.Path(gdnctl).resolve())
+            env = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+            env |= {"PATH": f"{folder}/bin:{env['PATH']}", "HOME": f"{folder}/home", "REPO": str(REPO), "BLOCK": f"{folder}/block"}
 
             def shell(script):
-                done = subprocess.run(["bash", "-c", script], cwd=work, env=env, stdin=subprocess.DEVNULL,
+                done = subprocess.run(["bash", "-c", script], cwd=folder / "work", env=env, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
                 return done.returncode, done.stdout
 
@@ -92,12 +95,12 @@ def main(gdnctl, *pages):
                     if code:
                         sys.exit(f"{page}: setup failed ({code}): {body}\n{output}")
                     continue
-                block_file.write_text(body)
+                (folder / "block").write_text(body)
                 for command, expected in examples(body) if kind == "console" else ():
                     code, output = shell(command)
                     run += 1
-                    want = [settled(line, work) for line in expected]
-                    got = [settled(line, work) for line in output.splitlines()]
+                    want = [settled(line, folder) for line in expected]
+                    got = [settled(line, folder) for line in output.splitlines()]
                     pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in want)
                     if not re.fullmatch(pattern, "".join(line + "\n" for line in got)) or (not want and code):
                         failed += 1
