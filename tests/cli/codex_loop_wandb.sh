@@ -171,7 +171,7 @@ test_another_cross_entropy_is_profiled_beside_and_never_in_the_way() {
   out_has 'xla, pallas: 5.5 (+10.00%)'
   agent 'touch xla_fails'
   loop 0 --perf-pairs 1 $ce
-  err_has 'no comparison with the cross-entropy xla, pallas: validation profile on the usual cluster: RESOURCE_EXHAUSTED'
+  err_has 'no comparison with the cross-entropy xla, pallas: validation profile on the default cluster: RESOURCE_EXHAUSTED'
   measured 'm["metric_value"] == 5.0 and "RESOURCE_EXHAUSTED" in m["ce_ab_compare"]["failure"] and m["ce_ab_compare"]["metric_value"] is None'
   [ -e xla_fails ] || fail 'the candidate was not kept'
   loop 2 --validation-profile-ce-compare-implementation pallas_tpu

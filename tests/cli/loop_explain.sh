@@ -71,7 +71,7 @@ J
   sed -i "s/COMMIT/$head/" logs/perf_state.json
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs
   out_has 'gdn/forward_ms 4.35 ms (3 runs)'
-  out_has 'compared   4.2 ms -> 4.35 ms: the champion, then this candidate, medians of runs in turn'
+  out_has 'compared   4.2 ms -> 4.35 ms: the champion, then this candidate, medians of alternating runs'
   out_has 'gain       1.033x slower (1.029-1.037x, 5 pairs)'
   out_has 'noise      0.31 % from run to run'
   out_has 'it was refused against a base that had moved'

@@ -148,7 +148,7 @@ test_an_instruction_set_that_is_absent_is_not_measured() {
 test_a_kernel_of_someone_else() {
     kernel=$REPO/examples/cpu-gdn/kernel.c
     expect 0 bench --kernel "src:$kernel"
-    grep -Eq "^network kept away from src:$kernel by: (namespace|seccomp|none)\$" "$WORK/out" || fail 'nothing about the network'
+    grep -Eq "^network blocked for src:$kernel by: (namespace|seccomp|none)\$" "$WORK/out" || fail 'nothing about the network'
     expect 0 bench --kernel "src:$kernel" --peer builtin:fused --json
     jq -e '(.forward.network_barrier | length > 0) and .peers[0].forward.network_barrier == null' "$WORK/out" >/dev/null ||
         fail 'the barrier'

@@ -50,7 +50,7 @@ test_a_solution_in_c() {
     jq -e '.solution == "mine" and .definition == "'$DECODE'"' "$trace" >/dev/null || fail "the trace"
     jq -e '.evaluation.correctness.extra.gdnctl | .contract.name == "flashinfer" and (.contract.fields | length) == 15
         and (.network_barrier | length) > 0' "$trace" >/dev/null || fail "contract and barrier of the trace"
-    grep -Eq '^network kept away by: (namespace|seccomp|none)$' "$WORK/out" || fail 'nothing about the network'
+    grep -Eq '^network blocked by: (namespace|seccomp|none)$' "$WORK/out" || fail 'nothing about the network'
     [ "$(grep -c '^contract flashinfer: head_map=' "$WORK/out")" = 1 ] || fail 'not the contract, once'
     jq -S .workload "$trace" >of_trace
     jq -S .workload "ds/workloads/gdn/$DECODE.jsonl" | cmp - of_trace || fail "the trace's workload is another"

@@ -124,13 +124,13 @@ test_a_kernel_with_nothing_but_a_decode() {
     without forward backward
     expect 0 verify --kernel lib:kernel.so
     out_has 'decode decode_t4 in place'
-    out_has 'skipped, as the kernel has none: forward (182 cases), backward (179 cases)'
+    out_has 'skipped, not in the kernel: forward (182 cases), backward (179 cases)'
     out_has 'DECODE ONLY: no gradient was compared'
     expect 0 verify --kernel lib:kernel.so --case g1 --case decode_t4 --json
     jq -e '.verdict == "OK" and .cases == 0 and .decode == 2 and .skipped == {forward: 1, backward: 1, decode: 0}' \
         "$WORK/out" >/dev/null || fail "the report"
     expect 9 verify --kernel lib:kernel.so --case g1
-    out_has 'skipped, as the kernel has none: forward (1 case), backward (1 case)'
+    out_has 'skipped, not in the kernel: forward (1 case), backward (1 case)'
     out_has 'verdict: NO_DATA (0 cases, 0 vectors)'
     expect 9 verify --kernel lib:kernel.so --metamorphic
     out_has "no entry point 'forward'"
@@ -143,7 +143,7 @@ test_a_kernel_with_nothing_but_a_backward() {
     without forward decode
     expect 0 verify --kernel lib:kernel.so --case gva_2 --case decode_t4
     out_has 'backward gva_2'
-    out_has 'skipped, as the kernel has none: forward (1 case), decode (1 case)'
+    out_has 'skipped, not in the kernel: forward (1 case), decode (1 case)'
     out_has 'verdict: OK (0 cases, 1 backward, 0 vectors)'
     out_lacks 'ONLY'
     expect 9 verify --kernel lib:kernel.so --case no_tokens --case decode_t4  # where nothing has gradients
@@ -155,7 +155,7 @@ test_a_kernel_with_nothing_but_a_backward() {
 test_cases_that_a_kernel_has_no_entry_point_for_are_counted() {
     without backward decode
     expect 0 verify --kernel lib:kernel.so --case gva_2 --case decode_t4
-    out_has 'skipped, as the kernel has none: backward (1 case), decode (1 case)'
+    out_has 'skipped, not in the kernel: backward (1 case), decode (1 case)'
     expect 9 verify --kernel lib:kernel.so --case decode_t4
     out_has 'verdict: NO_DATA'
     without forward backward decode

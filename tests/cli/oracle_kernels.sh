@@ -11,7 +11,7 @@ verdict_is() { out_has "verdict: $1"; }
 test_the_example_is_right() {
     expect 0 verify --kernel "src:$EXAMPLE"
     out_has 'verdict: OK (2 cases, 0 vectors)'
-    grep -Eq '^network kept away by: (namespace|seccomp|none)$' "$WORK/out" || fail "nothing about the network"
+    grep -Eq '^network blocked by: (namespace|seccomp|none)$' "$WORK/out" || fail "nothing about the network"
     cp "$EXAMPLE" kernel.c
     built
     expect 0 verify --kernel lib:kernel.so --json
@@ -225,7 +225,7 @@ test_names_of_kernels() {
 test_a_kernel_has_no_network() {
     at_start 'struct sockaddr_in to = {AF_INET, htons(9), {htonl(0x7f000001)}, {0}}; int s = socket(AF_INET, SOCK_DGRAM, 0); if (s >= 0 \&\& connect(s, (struct sockaddr *)\&to, sizeof to) == 0) return GDN_FAILED;' '#include <arpa/inet.h>\n#include <sys/socket.h>'
     verify --kernel src:kernel.c >out 2>err
-    grep -q 'network kept away by: none' out && skip "this system allows neither barrier"
+    grep -q 'network blocked by: none' out && skip "this system allows neither barrier"
     expect 0 verify --kernel src:kernel.c
     verdict_is OK
 }
@@ -241,9 +241,9 @@ except OSError:
     os.execv(sys.argv[1], [sys.argv[1], "oracle", "run", "gdn", "--inputs", sys.argv[2], "--method", "chunk", "--out", sys.argv[3]])
 PY
     verify --kernel "cmd:python3 kernel.py $GDNCTL" >out 2>err
-    grep -q 'network kept away by: none' out && skip "this system allows neither barrier"
+    grep -q 'network blocked by: none' out && skip "this system allows neither barrier"
     expect 0 verify --kernel "cmd:python3 kernel.py $GDNCTL"
-    grep -Eq '^network kept away by: (namespace|seccomp)$' "$WORK/out" || fail 'nothing about the network'
+    grep -Eq '^network blocked by: (namespace|seccomp)$' "$WORK/out" || fail 'nothing about the network'
 }
 
 test_a_kernel_sees_no_secrets() {

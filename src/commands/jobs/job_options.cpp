@@ -83,7 +83,7 @@ void describe_submit(cli::Args& args, SubmitOptions& options) {
     args.exit_code(1, "the job failed");
     args.exit_code(3, "the job was stopped");
     args.exit_code(124, "--timeout (the job keeps running), or the target's time limit (the job is stopped)");
-    args.exit_code(130, "interrupted by SIGINT / SIGTERM; the job goes on, unless --auto-stop");
+    args.exit_code(130, "interrupted by SIGINT / SIGTERM; the job keeps running, unless --auto-stop");
     args.check([&options]() -> Status {
         if (options.resubmit < 0) return fail(ErrorKind::usage, "--resubmit: expected 0 or more");
         if (options.timeout_s && !(*options.timeout_s >= 0 && *options.timeout_s <= k_longest_s)) {

@@ -81,7 +81,7 @@ Result<ExitCode> stamp_record(runlog::LogWriter& writer, const Json& old, const 
     const std::string status = runlog::text_at(old, "/commit_status");
     if (status != "self" && status != "pending") {
         return nothing(
-            fmt::format("iteration {} says `{}` already", runlog::iteration_of(old).text(), runlog::render_commit(old)),
+            fmt::format("iteration {} already says `{}`", runlog::iteration_of(old).text(), runlog::render_commit(old)),
             context);
     }
     Json record = runlog::superseding(old, context.clock.wall(), "stamped with its commit");

@@ -91,7 +91,7 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
     }
     if (m.gain) {
         lines.field("compared", fmt::format("{}: the champion, then this candidate{}", compared_text(*m.gain),
-                                            m.gain->pairs > 0 ? ", medians of runs in turn" : ""));
+                                            m.gain->pairs > 0 ? ", medians of alternating runs" : ""));
         lines.field("gain", gain_text(&m));
         lines.field("busy", shown(m.gain->busy));
         if (m.gain->lone_baseline) {

@@ -125,7 +125,7 @@ std::string Bench::notes() const {
     std::set<std::pair<std::string, std::string>> said;
     for (const Entry& e : m_entries) {
         if (e.network.empty() || !said.emplace(e.name, e.network).second) continue;
-        out += fmt::format("network kept away from {} by: {}\n", e.name, e.network);
+        out += fmt::format("network blocked for {} by: {}\n", e.name, e.network);
     }
     if (some("call", oracle::Pass::backward)) {
         out +=

@@ -277,7 +277,7 @@ std::string Runner::summary() const {
     std::set<std::string> barriers;
     for (const Item& item : m_items) {
         if (item.network.empty() || !barriers.insert(item.network).second) continue;
-        text += fmt::format("network kept away by: {}\n", item.network);
+        text += fmt::format("network blocked by: {}\n", item.network);
     }
     text += fmt::format("passed: {} of {}, score {:.3g} (mean of reference / solution; 0 when one fails)\n", passed(),
                         m_items.size(), score());

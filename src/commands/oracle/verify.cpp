@@ -34,7 +34,7 @@ constexpr std::array<cli::Choice<StoredAs>, 4> k_dtypes = {{
     {"case", StoredAs::as_listed, "as each case says: fp32, with a few exceptions"},
     {"f32", StoredAs::f32, "single precision"},
     {"bf16", StoredAs::bf16, "bfloat16; a loaded kernel without bf16 support gets the same values in fp32"},
-    {"f16", StoredAs::f16, "half precision, likewise; cases whose values do not fit are skipped"},
+    {"f16", StoredAs::f16, "half precision; cases whose values do not fit are skipped"},
 }};
 
 std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size_t>(dtype)].name; }
@@ -370,7 +370,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     } else {
         const auto failed = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
         if (!verifier.network().empty()) {
-            context.terminal.out(fmt::format("network kept away by: {}\n", verifier.network()));
+            context.terminal.out(fmt::format("network blocked by: {}\n", verifier.network()));
         }
         context.terminal.out(text_of(verifier.skipped()));
         if (verifier.seed()) context.terminal.out(fmt::format("inputs: --seed {}\n", *verifier.seed()));

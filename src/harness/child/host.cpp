@@ -141,8 +141,7 @@ private:
         }
         m_kernel = static_cast<const gdn_kernel_info*>(dlsym(library, "gdn_kernel"));
         if (m_kernel == nullptr) {
-            return said(Answer::refused,
-                        "exports no 'gdn_kernel', the object of gdn/gdn_kernel.h that says what it is");
+            return said(Answer::refused, "exports no 'gdn_kernel' (see gdn/gdn_kernel.h)");
         }
         if (m_kernel->abi_version != GDN_ABI_VERSION || m_kernel->struct_size < sizeof(gdn_kernel_info)) {
             return said(Answer::refused,

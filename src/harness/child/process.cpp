@@ -38,7 +38,7 @@ std::string status_name(int status) {
         case GDN_INVALID: return "2 (GDN_INVALID)";
         case GDN_NO_MEMORY: return "3 (GDN_NO_MEMORY)";
         case GDN_FAILED: return "4 (GDN_FAILED)";
-        default: return fmt::format("{}, which is no status of gdn/gdn_kernel.h", status);
+        default: return fmt::format("{}, which is not a status of gdn/gdn_kernel.h", status);
     }
 }
 
@@ -251,7 +251,7 @@ Faulted KernelProcess::call() {
         return fault_of(KernelFaultKind::refused, fmt::format("the solution returned {}", reply.value));
     }
     if (reply.value == GDN_UNSUPPORTED) {
-        return fault_of(KernelFaultKind::unsupported, "the kernel says that it does not do this case");
+        return fault_of(KernelFaultKind::unsupported, "the kernel does not support this case");
     }
     return fault_of(KernelFaultKind::refused, fmt::format("the kernel returned {}", status_name(reply.value)));
 }

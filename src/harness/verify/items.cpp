@@ -140,8 +140,7 @@ std::string text_of(const Skipped& skipped) {
          {std::pair{skipped.forward, "forward"}, {skipped.backward, "backward"}, {skipped.decode, "decode"}}) {
         if (count > 0) parts.push_back(fmt::format("{} ({})", pass, plural(static_cast<std::size_t>(count), "case")));
     }
-    return parts.empty() ? std::string()
-                         : fmt::format("skipped, as the kernel has none: {}\n", text::join(parts, ", "));
+    return parts.empty() ? std::string() : fmt::format("skipped, not in the kernel: {}\n", text::join(parts, ", "));
 }
 
 Json json_of(const Skipped& skipped) {

@@ -68,7 +68,7 @@ Result<std::optional<Error>> look_at(const ClusterPreflight& p, const std::strin
     const ErrorKind kind = exited && result.exit_code == k_usage  ? ErrorKind::usage
                            : exited && result.exit_code == k_auth ? ErrorKind::authentication
                                                                   : ErrorKind::infrastructure;
-    const std::string where = name.empty() ? "the usual cluster" : name;
+    const std::string where = name.empty() ? "the default cluster" : name;
     return std::optional(Error{kind, where + ": " + words_of(result, spec), {}, {}});
 }
 

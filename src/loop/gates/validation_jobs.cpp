@@ -171,7 +171,7 @@ std::string_view to_text(JobKind kind) { return kind == JobKind::tests ? "valida
 
 std::string to_text(const JobSite& site) {
     std::string out = !site.dev_tpu.empty()  ? "held dev TPU " + site.dev_tpu + " on " + site.cluster
-                      : site.cluster.empty() ? std::string("the usual cluster")
+                      : site.cluster.empty() ? std::string("the default cluster")
                                              : site.cluster;
     if (!site.tpu.empty() && site.tpu != "auto") out += " (" + site.tpu + ")";
     return out;

@@ -59,7 +59,7 @@ void check_repeated(const Region& region, Reporter& reporter) {
     }
     if (several == 0) return;
     const std::size_t times = counts[most];
-    std::string message = fmt::format("{} stands here {} times; once is enough", most, times);
+    std::string message = fmt::format("{} appears {} times; once is enough", most, times);
     if (several > 1)
         message += several == 2 ? " (one other number too)" : fmt::format(" ({} other numbers too)", several - 1);
     reporter.add({region.heading}, message);

@@ -228,8 +228,8 @@ void unknown_direction(const EntryFacts& facts, Reporter& reporter) {
         if (r.form != Reading::Form::arrow || !r.known || r.comparison != Comparison::unknown || !r.arm.empty())
             continue;
         reporter.add(at(r),
-                     "what the arrow compares is not said; put it into the heading above, e.g. "
-                     "`Hotspots observed (champion -> candidate):`");
+                     "it is unclear what the arrow compares; say so in the heading above, e.g. `Hotspots observed "
+                     "(champion -> candidate):`");
         return;
     }
 }

@@ -129,7 +129,7 @@ private:
         }
         if (record == nullptr || m_placed[known->second]) {
             differ(Difference::Kind::orphan, record, id,
-                   record == nullptr ? "there is no such record" : "its entry stands here a second time", false);
+                   record == nullptr ? "there is no such record" : "its entry appears here a second time", false);
             return;
         }
         m_placed[known->second] = true;

@@ -42,7 +42,7 @@ Result<Stamp> stamp_last_entry(std::string_view log, std::string_view sha) {
     const std::string_view trimmed = text::trim(line->text);
     const std::string_view value = text::trim(trimmed.substr(k_label.size()));
     if (value != "this commit" && value != "(pending)") {
-        stamp.reason = fmt::format("line {} says `{}` already", line->number, trimmed);
+        stamp.reason = fmt::format("line {} already says `{}`", line->number, trimmed);
         return stamp;
     }
     for (const GeneratedBlock& block : find_blocks(document.text)) {
