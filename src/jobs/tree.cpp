@@ -217,7 +217,7 @@ std::map<std::string, std::string> git_facts(const fs::path& root, Context& cont
     if (const auto head = git(root, {"rev-parse", "--verify", "HEAD"}, context); head && head->ok()) {
         facts["git_sha"] = std::string(text::trim(head->out));
     }
-    // Files that nobody has added yet travel with the tree, so they count.
+    // Files that are not added yet are sent with the tree, so they count.
     if (const auto status = git(root, {"status", "--porcelain", "-unormal"}, context); status && status->ok()) {
         facts["dirty"] = text::trim(status->out).empty() ? "false" : "true";
     }

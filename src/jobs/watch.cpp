@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds k_first_delay{500};
 constexpr milliseconds k_longest_delay{15000};
 constexpr std::chrono::seconds k_first_patience{30};  // with a backend that has not answered yet
-constexpr milliseconds k_refused_patience{3000};      // with one at whose address nobody has listened yet
+constexpr milliseconds k_refused_patience{3000};      // with a server that has not answered yet
 constexpr std::chrono::minutes k_patience{10};        // with one that has answered
 
 bool is_passing(const Error& error) {

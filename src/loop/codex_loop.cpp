@@ -271,7 +271,7 @@ private:
         return std::make_unique<TpuHold>(std::move(settings), m_context.process, m_context.clock, m_context.stop);
     }
 
-    // false: a required one is not to be had.
+    // false: a required one is not available.
     bool acquire(std::unique_ptr<TpuHold>& tpu) const {
         if (!tpu) return true;
         const HoldOptions& options = m_plan.options.hold;

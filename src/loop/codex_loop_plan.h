@@ -37,10 +37,10 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
 std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
 
 // Whether the run that wrote this record, its first, may go on by this command. Error usage: its gates or checks are
-// missing, so that work would be kept that nobody judged. What else differs is warned of.
+// missing, so that work would be kept without being judged. Other differences are warnings.
 Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request);
 
-// Whether a cluster answers that gates need, before an agent is paid for work that nobody could judge. Without gates,
+// Whether a cluster answers that gates need, before an agent is paid for work that could not be judged. Without gates,
 // and on this machine, nobody is asked; of a TPU that is to be `held` only whether jobs can go there. Errors: those of
 // check_clusters_answer(), check_held_commands().
 Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context, bool held);

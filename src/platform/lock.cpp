@@ -84,7 +84,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 }
 
 FileLock::~FileLock() {
-    // The name goes first, so that nobody reads the id of one who has left.
+    // Remove the name first, so that no one reads the id of a process that has left.
     if (m_fd.valid()) [[maybe_unused]]
         const int cut = ftruncate(m_fd.get(), 0);
 }

@@ -125,7 +125,7 @@ private:
         if (fds[2].revents != 0) feed();
     }
 
-    // Reads what is there, but not for ever: a child that writes without pause must still meet its limits.
+    // Reads what is there, but not forever: a child that writes without pause must still reach its limits.
     void drain(UniqueFd& fd, OutputStream& stream) {
         constexpr int k_most_reads = 16;
         std::array<char, std::size_t{64} << 10> buffer;

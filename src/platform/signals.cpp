@@ -25,7 +25,7 @@ std::atomic<std::int64_t> g_first_ms{0};
 std::array<std::atomic<std::int64_t>, 64> g_groups{};  // pid, and above it the signal that it gets; 0: free
 
 constexpr int k_signal_shift = 32;
-// Who ends a whole process group and a wrapper in it that hands signals on send two at once, and mean one.
+// Someone who ends a whole process group, and a wrapper in it that forwards signals, send two at once but mean one.
 constexpr std::int64_t k_one_signal_ms = 1000;
 
 std::int64_t milliseconds_now() {

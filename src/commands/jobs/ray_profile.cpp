@@ -69,7 +69,7 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
                .group = "Run"});
 }
 
-// Who asks for JSON may read these lines as well, and gets all digits.
+// With --json these lines may be read as well, so they have all digits.
 std::string shown_value(double value, std::string_view unit, bool json) {
     return json ? fmt::format("{}{}{}", value, unit.empty() ? "" : " ", unit) : quantity(value, unit);
 }

@@ -85,7 +85,7 @@ Status add_metric(Json& record, const std::string& item) {
     return {};
 }
 
-// What is recorded of the commit when nobody says.
+// The default record of the commit.
 std::string default_commit(const Json& record, bool has_change, bool in_repository) {
     const auto outcome = runlog::text_at(record, "/outcome");
     if (outcome == "infra" || outcome == "environment") return "none (infra-blocked)";

@@ -18,7 +18,7 @@ struct LimitOptions {
 void describe_limits(cli::Args& args, LimitOptions& options);
 harness::Limits limits_of(const LimitOptions& options);
 
-// Of the option --seed: a number, or `random` for one that nobody can know before.
+// The option --seed: a number, or `random` for an unpredictable one.
 Status check_seed(const std::optional<std::string>& given);
 std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given);
 

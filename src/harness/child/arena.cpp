@@ -254,7 +254,7 @@ void poison_outputs(std::byte* base, const Header& header, const KernelCall& cal
         const Place& p = place_of(header, slot);
         if (slot == Slot::final_state && header.in_place != 0) continue;
         std::byte* array = array_at(base, p);
-        std::fill_n(array, p.bytes, std::byte{0});  // tokens outside all sequences: nobody writes them
+        std::fill_n(array, p.bytes, std::byte{0});  // tokens outside all sequences are never written
         for (const Range& r : ranges_of(slot, p, call)) {
             if (p.dtype == GDN_BF16) poison_rows(array, r.first, r.last, k_poison_bf16);
             if (p.dtype == GDN_F32) poison_rows(array, r.first, r.last, k_poison_f32);

@@ -97,7 +97,7 @@ std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed);
 // What we ask of the child; it answers each with one Reply.
 enum class Ask : std::uint32_t {
     load,  // load the kernel
-    map,   // map the arrays of the header anew, at other addresses
+    map,   // map the arrays of the header again, at other addresses
     call,  // call the kernel's entry point that the header names
 };
 

@@ -94,7 +94,7 @@ public:
           m_path(std::move(kernel)),
           m_solution_entry(std::move(entry)) {}
 
-    // Until nobody asks any more.
+    // Until there are no more requests.
     void serve(NetworkBarrier barrier) {
         Ask ask{};
         while (read_ask(ask)) {

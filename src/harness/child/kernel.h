@@ -14,7 +14,7 @@
 
 namespace gdnctl::harness {
 
-// A seed that nobody can know before.
+// An unpredictable seed.
 std::uint64_t secret_seed();
 // `context` must outlive the kernel. Usage errors: an unknown kind or name, a file that does not exist. A source that
 // does not compile and a library that is no kernel are faults of the first run, not errors here.

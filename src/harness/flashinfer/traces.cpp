@@ -50,7 +50,7 @@ Status append_trace(const std::filesystem::path& path, std::string_view line) {
     int problem = write_fully(fd.get(), record);
     if (problem == 0 && fsync(fd.get()) != 0) problem = errno;
     if (problem == 0) return {};
-    // Nobody else has written meanwhile: half a line is taken back.
+    // No one else has written meanwhile: remove the half line.
     [[maybe_unused]] const int restored = ftruncate(fd.get(), before.st_size);
     return cannot(path, problem);
 }

@@ -23,7 +23,7 @@ using StopJob = std::function<Result<ProcessResult>(const std::string& id, const
 // the last one can be under way. Errors: interrupted, terminated.
 Status stop_job_of(std::span<const Record> records, const StopJob& stop);
 
-// A run that ended in the middle of an iteration, as a run that begins anew finds it.
+// A run that ended in the middle of an iteration, as found by a new run.
 struct BrokenOffRun {
     std::string run;
     int iteration = 0;
@@ -33,7 +33,7 @@ struct BrokenOffRun {
 // nullopt: there is none, or its journal is damaged. Error config: a newer gdnctl wrote it.
 Result<std::optional<BrokenOffRun>> broken_off_run(const std::filesystem::path& journal);
 
-// A run that is not gone on with: its processes and its job are ended, and work in a stash that only it would bring
+// A run that is not continued: its processes and its job are ended, and work in a stash that only it would bring
 // back is named. Errors: those of stop_job_of().
 Status look_at_earlier_run(const std::filesystem::path& journal, Clock& clock, const StopJob& stop);
 // The name of the run that wrote the journal; `otherwise`: it cannot be told.

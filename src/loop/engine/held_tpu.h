@@ -12,7 +12,7 @@ public:
     virtual bool active() const = 0;
     virtual std::string cluster() const = 0;  // the one it is on now: another one may follow when it is lost
     virtual std::string name() const = 0;
-    // Gets it again, on any of its clusters; false: it is not to be had. The holder limits how often it tries.
+    // Allocates it again, on any of its clusters; false: not available. The holder limits how often it tries.
     virtual bool reacquire(std::string_view reason) = 0;
 };
 

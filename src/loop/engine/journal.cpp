@@ -126,7 +126,7 @@ Result<std::string> line_of(const Record& record, std::string_view previous_line
 }
 
 Result<LoopJournal> LoopJournal::open(const std::filesystem::path& path) {
-    // Read first: a journal that is not understood is not mended either.
+    // Read first: a journal that cannot be understood is not repaired either.
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(path, std::size_t{256} << 20));
     GDNCTL_TRY_ASSIGN(auto records, parse_records(text ? std::string_view(*text) : std::string_view(), path.string()));
     GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(path));

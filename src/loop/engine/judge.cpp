@@ -18,7 +18,7 @@ namespace {
 constexpr int k_no_new_commit = 3;
 constexpr int k_iteration_error = 2;
 
-// Records of the candidate that is under way: one that followed a moved branch begins anew.
+// Records of the current candidate: one that followed a moved branch starts again.
 std::span<const Record> since_candidate(std::span<const Record> open) {
     const Record* candidate = last_of(open, RecordType::candidate);
     return candidate == nullptr ? open : open.subspan(static_cast<std::size_t>(candidate - open.data()));
@@ -235,7 +235,7 @@ Engine::Decision Engine::decided() const {
     return decision;
 }
 
-// "landed", "already", "blocked", or "": the candidate follows the branch and is judged anew.
+// "landed", "already", "blocked", or "": the candidate follows the branch and is judged again.
 Result<std::string> Engine::land(const Step& step, const Candidate& candidate) {
     const Base from = base();
     GDNCTL_TRY_ASSIGN(const GitLanding landing, m_parts.git.accept(from, candidate, step.again));

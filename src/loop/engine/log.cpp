@@ -28,7 +28,7 @@ Result<GitLanding> Engine::log_commit(const Step& step) {
         landing.tip = made.value_or("");
         if (made) return landing;
     }
-    // Who moves the branch just now may have written the log: the entry is made anew, on top of that.
+    // Whoever moved the branch just now may have written the log: make the entry again on top of that.
     for (int tries = 0; tries < k_log_tries; ++tries) {
         GDNCTL_TRY_ASSIGN(const auto entry, m_parts.log_entry(step.iteration, open()));
         landing.kind = GitLanding::Kind::already;

@@ -56,7 +56,7 @@ enum class Place { tpu, anywhere };
 std::optional<Failure> failure_of(std::string_view output, Place place = Place::tpu);
 
 // Marin's executor found a step RUNNING by somebody else's hand, and nothing came after that: it waits without a word
-// until that one ends, or for ever.
+// until that one ends, or forever.
 bool waits_for_step(std::string_view output);
 
 // Counted failures: `limit` 0 stops at the first one, negative never.

@@ -96,7 +96,7 @@ Step next_step(std::span<const Record> records, int iterations, bool stashes, bo
     }
     const Record* candidate = last_of(open, RecordType::candidate);
     if (candidate == nullptr) return step_of_attempts(open, iteration, interrupted);
-    // A candidate that followed a branch that moved is judged anew.
+    // A candidate that followed a moved branch is judged again.
     const Record* decision = last_of(open, RecordType::decision);
     if (decision == nullptr || decision < candidate) return {StepKind::judge, iteration, 0, interrupted};
     const Record* intent = last_of(open, RecordType::settle_intent);

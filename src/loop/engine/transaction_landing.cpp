@@ -1,4 +1,4 @@
-// What becomes of a candidate: it lands, is taken back, or follows a branch that has moved; and the log commit.
+// What happens to a candidate: it lands, is removed, or follows a moved branch; and the log commit.
 #include <fmt/format.h>
 
 #include "core/log.h"

@@ -60,7 +60,7 @@ std::string Transactions::ref_of_names(std::string_view leaf) const {
     return fmt::format("refs/gdnctl-others/{}/{}", m_settings.run, leaf);
 }
 
-// Of an earlier process of this run: the agent's work of then may be collected by this one.
+// From an earlier process of this run: this one may collect the agent's earlier work.
 Status Transactions::recall_names() {
     if (m_names) return {};
     Names known;

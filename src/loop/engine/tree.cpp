@@ -75,7 +75,7 @@ Status Engine::take_base(const Step& step) {
     const Record* first = first_of(records(), RecordType::base);
     const std::string branch = first == nullptr ? std::string() : first->word("branch");
     GDNCTL_TRY(m_parts.git.check_branch(branch));
-    // A merge that was broken off has left files that are nobody's work.
+    // An interrupted merge has left files that are no one's work.
     const bool merging = last_of(open(), RecordType::merge_intent) != nullptr;
     if (!merging) GDNCTL_TRY(refuse_dirty());
     if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(branch, open()));

@@ -1,4 +1,4 @@
-// Whether validation can be had at all, found out before an agent is paid for work that nobody could judge.
+// Checks that validation is possible before an agent is paid for work that could not be judged.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace gdnctl::loop {
 
 // What files say of the clusters that are named: without a network, and before anything is touched. One of several may
 // be missing. Errors: usage (no cluster of that name; none of them offers the accelerator that jobs would ask for: they
-// would wait for ever), config (no file that can be read).
+// would wait forever), config (no file that can be read).
 Status check_cluster_files(const ValidationOptions& options, const Target& target, const std::filesystem::path& cwd);
 
 struct ClusterPreflight {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t k_tail = std::size_t{64} << 10;
 
-// A login shell makes PATH anew; what its caller finds is to be found after what it finds itself, and so is this
+// A login shell resets PATH; the caller's PATH is appended to it, and so is this
 // program.
 constexpr const char* k_more_path = "GDNCTL_CALLERS_PATH";
 

@@ -262,7 +262,7 @@ PerfDecision decide(const PerfQuestion& q) {
     decision.gain = gain_of(q);
     decision.gain_pct = q.higher_is_better ? *decision.delta_pct : -*decision.delta_pct;
     if (q.pairs) decision.gain_pct = to_percent(q.pairs->mean);
-    // Pairs measure the champion anew: there a common factor is the candidate's own.
+    // Pairs measure the champion again: a common factor there is the candidate's own.
     if (!q.pairs && !q.base_is_sound) {
         decision.why_not_compared = common_factor_alarm(q.champion->measured.metrics, q.candidate.metrics);
     }

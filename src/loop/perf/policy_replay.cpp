@@ -26,7 +26,7 @@ std::string word_at(const Json& value, const char* field) {
     return it != value.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-// Who was champion of which configuration while the records were written.
+// The champion of each configuration while the records were written.
 class Lineage {
 public:
     void add(PerfRecord record, std::string place, std::vector<ReplayCase>& into) {
@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    // With pairs the champion was measured anew: its value follows from the difference that was written down.
+    // With pairs the champion was measured again: its value follows from the recorded difference.
     static void compare_as_then(const PerfRecord& record, PerfRecord& champion) {
         if (!record.baseline_metrics.empty()) {
             for (const auto& [name, value] : record.baseline_metrics) champion.measured.metrics[name] = value;

@@ -123,7 +123,7 @@ private:
         if (reference != m_input.base) {
             GDNCTL_TRY_ASSIGN(facts.base_differs, m_world.differs(reference, m_input.base));
         }
-        // Pairs measure both sides anew.
+        // Pairs measure both sides again.
         facts.source_differs = !paired() && !is_same_source(m_champion->measured, m_input.candidate);
         const auto reasons = aa_reasons(facts);
         return reasons.empty() || !m_champion->measured.value ? Status() : look_at_base(reasons);

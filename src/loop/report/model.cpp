@@ -68,7 +68,7 @@ void end_attempt(IterationView& iteration, const Record& record) {
 }
 
 void take_candidate(IterationView& iteration, const Record& record) {
-    iteration.stages.clear();  // one that followed a branch that had moved is judged anew
+    iteration.stages.clear();  // one that followed a moved branch is judged again
     iteration.head = record.word("head");
     iteration.diff = record.word("diff");
     iteration.leftovers = record.word("leftovers");
@@ -191,7 +191,7 @@ RunView view_of(std::span<const Record> records) {
     take_numbers(view, state_of(records));
     std::string_view before;
     for (const Record& record : records) {
-        // A resumed run does not count the time in which nobody worked at it.
+        // A resumed run does not count the time in between.
         const auto spent =
             record.type == RecordType::resume || before.empty() ? std::nullopt : between(before, record.time);
         before = record.time;

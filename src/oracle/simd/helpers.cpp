@@ -200,7 +200,7 @@ Helpers::Helpers(std::size_t count, void (*help)(void*), void* context)
         m_pool = &HelperPool::get();
         m_pool->call(*this);
     } catch (...) {
-        m_pool = nullptr;  // without memory for the call nobody has heard of it: the caller does it all
+        m_pool = nullptr;  // no memory for the call, so no helper knows of it: the caller does everything
     }
 }
 

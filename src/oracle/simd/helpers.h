@@ -1,5 +1,5 @@
-// Threads that help a caller with its tasks, and stay for the next one: to start a thread, or to wake one, takes longer
-// than some of our kernels.
+// Threads that help a caller with its tasks and stay for the next call, because starting or waking a thread takes
+// longer than some of our kernels.
 #pragma once
 
 #include <atomic>
@@ -9,14 +9,14 @@ namespace gdnctl::oracle {
 
 class HelperPool;
 
-// A call to at most `count` other threads to call help(context) once each, beside the caller. Who has not begun when
-// the object ends is not waited for, who has begun is: so help() must return once nothing is left to do. help() must
-// not throw. Callers may be several threads, and helpers themselves.
+// Asks at most `count` other threads to call help(context) once each, beside the caller. The destructor waits only for
+// helpers that have already started, so help() must return once nothing is left to do. help() must not throw. Several
+// threads may call at once, and helpers may call too.
 //
-// A helper without work looks out for more for a millisecond, letting others have its processor if they want it, and
-// then sleeps; at once where that is the caller's. It computes with the rounding and the treatment of denormals that
-// its caller has; processors, priority and the like it has from whoever called when it was started. Signals are blocked
-// in helpers, but for those that a fault of their own would be. A forked child starts with none.
+// A helper without work polls for a millisecond, yielding its processor, and then sleeps (at once if it shares the
+// caller's processor). It computes with the caller's rounding and denormal modes, and inherits processors and priority
+// from the thread whose call started it. Signals are blocked in helpers, except those of a fault of their own. A forked
+// child starts without helpers.
 class Helpers {
 public:
     // The number of this thread among all helpers, from 1 on, as long as it lives; 0: it is none.

@@ -103,7 +103,7 @@ std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision) {
         if (const auto ruling = ruling_in(last, k_assessments, k_guess)) return ruling;
     }
     auto ruling = ruling_in(entry.head.text, k_anywhere, k_guess);
-    // Without a commit nothing was accepted: the word is about the champion of then.
+    // Without a commit nothing was accepted: the word is about the champion at that time.
     if (ruling && ruling->outcome == "accepted" && entry.commit_value.kind == CommitKind::none) ruling.reset();
     return ruling;
 }

@@ -83,7 +83,7 @@ bool is_allowed(std::string_view name) {
                                                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// Settings of git in variables: those of harmless sections, numbered anew. The value of another one may be a password.
+// Git settings in variables: those of harmless sections, renumbered. The value of any other may be a password.
 void put_git_settings(const Env& env, std::map<std::string, std::string>& variables) {
     constexpr std::array<std::string_view, 6> k_sections = {"safe.", "user.", "init.", "core.", "commit.", "protocol."};
     constexpr std::int64_t k_most = 1000;

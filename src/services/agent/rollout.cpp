@@ -128,7 +128,7 @@ void RolloutReader::take(std::string_view line) {
         ++m_facts.compactions;
         return;
     }
-    // Most of a rollout is the conversation itself, which is nobody's business here but for who is speaking.
+    // Most of a rollout is the conversation itself, which does not matter here, except for who is speaking.
     if (type == "response_item") return take_item(line);
     if (m_too_long || (type != "token_usage_record" && type != "turn_context" && type != "event_msg")) return;
     auto parsed = parse_json(line, "rollout");

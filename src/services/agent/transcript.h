@@ -12,7 +12,7 @@ namespace gdnctl::codex {
 
 class Transcript {
 public:
-    // Makes the file anew (0600); an empty path: everything goes nowhere. Error local_io.
+    // Creates the file (0600), replacing an old one; an empty path discards everything. Error local_io.
     Status open(const std::filesystem::path& path);
     void line(std::string_view text);
     bool failed() const { return m_error != 0; }

@@ -27,7 +27,7 @@ struct ForwardTarget {
 std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode& head, int local_port,
                                       const ForwardTarget& target);
 
-// User id of whoever listens on 127.0.0.1:`port`, out of the text of /proc/net/tcp; nullopt: nobody. Pure.
+// User id of the process that listens on 127.0.0.1:`port`, out of the text of /proc/net/tcp; nullopt: nobody. Pure.
 std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port);
 
 class Forward {

@@ -122,7 +122,7 @@ namespace {
 Result<git::CallOptions> options_of_commit(const git::Calls& calls, std::string_view input) {
     git::CallOptions commit;
     commit.input = input;
-    // Who has named himself for his own commits alone has no name for ours.
+    // A user may have set a name for their own commits only; then there is none for ours.
     GDNCTL_TRY_ASSIGN(const ProcessResult identity, calls.run({"var", "GIT_COMMITTER_IDENT"}));
     commit.our_name = !identity.ok();
     return commit;

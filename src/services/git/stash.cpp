@@ -326,7 +326,7 @@ Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::s
 
 Status GitCheckout::drop_stash(std::string_view commit) const {
     GDNCTL_TRY_ASSIGN(const auto all, stashes());
-    // First: without the stash nobody would know of the shelf. What both have is back, or kept by a ref.
+    // First, because without the stash no one would know of the shelf. What both have is back, or kept by a ref.
     const auto shelf = shelf_of(*m_calls, std::string(commit));
     if (shelf) GDNCTL_TRY(shelf->drop());
     for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,4 +1,4 @@
-// Who a process is, in a record that outlives it: a pid alone may belong to someone else by now.
+// Identifies a process in a record that outlives it: a pid alone may belong to another process by now.
 #pragma once
 
 #include <string>

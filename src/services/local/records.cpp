@@ -161,7 +161,7 @@ bool may_start(const std::vector<QueueEntry>& queue, std::string_view id, const 
             }
             return true;
         }
-        // One that can never start here must not keep others waiting for ever.
+        // One that can never start here must not keep others waiting forever.
         if (entry.holds || !can_ever_fit(entry.resources, capacity)) continue;
         for (const auto& [name, amount] : entry.resources) {
             if (amount > 0) wanted_earlier[name] += amount;

@@ -29,7 +29,7 @@ struct LocalRequest {
     bool keep_workdir = false;
 };
 
-// Who looks after the job: the submitter until the supervisor has taken over.
+// The process in charge of the job: the submitter until the supervisor has taken over.
 struct SupervisorRecord {
     ProcessIdentity supervisor;
     std::optional<ProcessIdentity> child;  // leads the session that the entrypoint runs in

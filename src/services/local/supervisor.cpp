@@ -313,7 +313,7 @@ void Supervisor::supervise() {
     }
 }
 
-// Who ended the job may have been killed before it took the job out of the queue.
+// The process that ended the job may have been killed before it removed the job from the queue.
 void Supervisor::leave_queue() const {
     if (is_terminal(m_details.state) || is_gone()) return;
     if (const auto lock = m_store.lock()) m_store.settle_queued(m_id);

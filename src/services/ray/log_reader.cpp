@@ -104,7 +104,7 @@ Result<std::size_t> LogReader::pump(const Sink& sink) {
     for (;;) {
         Status read = one_round(*job);
         if (read || m_enough) return m_handed;
-        // Who follows comes again: what has come by now is good.
+        // A follower asks again, so what has arrived by now is enough.
         if (m_start.follow && m_handed > 0 && is_out_of_reach(read.error())) return m_handed;
         if (m_start.follow || !is_out_of_reach(read.error())) return tl::unexpected(std::move(read).error());
         if (m_client.wait(patience, read.error())) continue;

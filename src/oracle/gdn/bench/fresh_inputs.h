@@ -1,4 +1,4 @@
-// Inputs that nobody has seen before, for every timed run of a kernel of others, and what it has to make of them.
+// New inputs for every timed run of a user's kernel, and the results that it must give.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ void add(Hypotheses& all, std::string_view stage, std::string text, ChunkEdit ed
     all.push_back({stage, std::move(text), {}, {}, std::move(edit), rounding});
 }
 
-// Sets M and P anew from Gamma(i, j), as the given functions have it, for j <= i.
+// Recomputes M and P from the given Gamma(i, j) for j <= i.
 template <class ForM, class ForP>
 void set_decays(ChunkParts& c, const ForM& for_m, const ForP& for_p) {
     for (std::size_t i = 0; i < c.rows; ++i) {

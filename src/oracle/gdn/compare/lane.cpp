@@ -221,7 +221,7 @@ private:
             add_rows<Real>(row_of(next, x), 1, operands(inserted, c), U);
         }
         m_state = std::move(next);
-        // The last chunk has nobody to hand over to: what it leaves is the final state, as it is.
+        // The last chunk hands over to none: its state is the final state.
         if (c.handover == Handover::zeros && !c.last_of_sequence) std::fill(m_state.begin(), m_state.end(), Real{0});
         if (c.handover == Handover::initial && !c.last_of_sequence) {
             m_state.assign(m_lane.initial.begin(), m_lane.initial.end());

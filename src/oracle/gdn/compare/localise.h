@@ -55,7 +55,7 @@ std::optional<Hint> hint_for_unstable(const GdnReference& reference, const Forwa
 
 // Mistakes that only move or scale whole values of the dump; no lane needs to be acted out.
 std::vector<Hint> match_rearranged(const GdnReference& reference, const ForwardEvidence& evidence, int threads);
-// Whether a tensor holds the truth rounded to 16 bits that nobody declared.
+// Whether a tensor holds the exact result rounded to 16 bits without a declaration.
 void match_rounding(const Evidence& evidence, std::string_view tensor, std::vector<Hint>& hints);
 // Factors of the terms of the lane's first wrong chunk that make it right; nullopt: none do.
 std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,

@@ -28,7 +28,7 @@ std::string heatmap_text(const oracle::GdnReference& reference, const oracle::Gd
 std::string tensor_text(const oracle::TensorReport& tensor);
 // By reason, so that eight tensors of one reason take one line.
 std::string not_compared_text(const std::vector<oracle::NotCompared>& missing);
-// The lines about tensors that nobody asked for; empty where there are none.
+// The lines about unexpected tensors; empty if there are none.
 std::string left_alone_text(const std::vector<std::string>& unknown, const std::vector<oracle::UnreadTensor>& unread);
 std::vector<std::string> unread_names(const std::vector<oracle::UnreadTensor>& unread);  // "scales (F8_E8M0)"
 // Gradients that were not compared.

@@ -1,4 +1,4 @@
-// Every step of a chunk spoilt in every one of some ways: nobody chose what the search can tell apart.
+// Every step of a chunk spoilt in every way of a list, so that the faults are not chosen to suit the search.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

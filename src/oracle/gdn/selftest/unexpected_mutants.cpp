@@ -1,4 +1,4 @@
-// Faults that nobody expects: no hypothesis of the search acts them out, so that what it says of them is a guess.
+// Unexpected faults: no hypothesis of the search reproduces them, so its answer is a guess.
 #include <algorithm>
 #include <cmath>
 
