@@ -235,7 +235,7 @@ test_options_that_change_nothing_are_told() {
   loop 0 --iterations 1 --allow-dirty --dirty-policy stash --hillclimb-log-file nope.md --worktree-link .venv
   err_has ' --allow-dirty: nothing is stashed, --dirty-policy is not used'
   err_has ' --hillclimb-log-file has no effect: only runs with --validation-*, --perf-* or --stamp-mode write the log'
-  err_has ' --worktree-link .venv is not used: iterations work in place'
+  err_has ' --worktree-link .venv has no effect: iterations work in place'
   loop 0 --iterations 1 --isolation worktree --worktree-link .venv --resilient --allow-dirty
   err_has " --worktree-link .venv: there is no $PWD/.venv"
   err_lacks 'has no effect'

@@ -149,7 +149,7 @@ test_a_resumed_run_keeps_its_checks() {
   last_line 'reason=usage iteration=0 rc=2'
   loop 0 --iterations 2 --resume --post-check true --post-check true --isolation worktree
   err_has 'different post-checks than when the run started'
-  err_has 'the run stays in place, as it began'
+  err_has 'the run stays in place, as it started'
   err_has 'continuing run '
   [ "$(git log --format=%s | tr '\n' ' ')" = 'step 3 step 2 base ' ] || fail 'commits'
   rm -rf $logs && loop 0 --iterations 1 --resume

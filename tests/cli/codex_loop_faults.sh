@@ -64,7 +64,7 @@ test_read_only_folder_in_the_tree_leaves_no_half_of_a_landing() {
   chmod 500 dir
   loop 8 --isolation worktree
   err_has 'Permission denied'
-  err_has 'iteration 1 is open: --resume finishes or repeats it'
+  err_has 'iteration 1 is unfinished: --resume finishes or repeats it'
   same head "$("${as[@]}" git rev-parse HEAD)" "$base"
   same 'the tree' "$("${as[@]}" git status --porcelain)" ''
   chmod 700 dir

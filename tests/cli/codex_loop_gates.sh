@@ -334,7 +334,7 @@ test_mistakes_are_found_before_anything() {
   expect 2 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 --validation-ray-cluster us-centrl1
   err_has 'No cluster config found for region us-centrl1'
   loop 2 --iterations 1 --target cpu-gdn
-  err_has "target 'cpu-gdn' tests and times a kernel of this binary, not what is in this repository"
+  err_has "target 'cpu-gdn' tests and times a built-in kernel, not this repository"
   [ ! -e $logs/journal.jsonl ] || fail 'a run began'
   mkdir -p $logs && echo '{' >$logs/perf_state.json
   loop 2 --iterations 1

@@ -16,7 +16,7 @@ test_repository_committed_as_a_bare_link() {
     mkdir "$how" && cd "$how" && repo
     agent "case \$prompt in 'It 1/'*) $makes;; *) $works;; esac"
     loop 0 --iterations 3 --isolation $how
-    err_has 'front was committed as a link to a repository of its own'
+    err_has 'front was committed as a link to a nested repository'
     same commits "$(subjects)" 'step 3 step 2 base '
     same 'links on the branch' "$(git ls-tree -r HEAD | grep -c '^160000')" 0
     tidy_tree

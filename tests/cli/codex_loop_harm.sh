@@ -164,7 +164,7 @@ test_orphan_branch() {
   same kept "$(git log -1 --format=%s "$(sed -n 's/.*its commits stay at //p' "$WORK/err")")" orphan
   git update-ref -d refs/heads/more
   loop 2 --iterations 1 --isolation inplace --dirty-policy stash
-  err_has 'the checkout is on refs/heads/more, the iteration began on refs/heads/main'
+  err_has 'the checkout is on refs/heads/more, the iteration started on refs/heads/main'
   same mine "$(cat mine.txt) $(git rev-parse main)" "mine $base"
 }
 

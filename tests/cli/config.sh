@@ -54,7 +54,7 @@ test_a_file_that_is_too_large_exits_2() {
   head -c 2000000 /dev/zero | tr '\0' '#' >gdnctl.toml
   expect 2 "$GDNCTL" config show
   err_has 'gdnctl.toml is larger than the limit of 1048576 bytes'
-  err_has 'hint: is it the right file?'
+  err_has 'hint: check that this is the right file'
 }
 
 test_unreadable_file_is_local_io() {

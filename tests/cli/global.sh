@@ -76,7 +76,7 @@ test_broken_pipe_is_quiet() {
 test_working_directory_that_is_gone() {
   mkdir gone && cd gone && rmdir ../gone
   expect 8 "$GDNCTL" config show
-  err_has 'error: the working directory is gone'
+  err_has 'error: the working directory no longer exists'
   expect 0 "$GDNCTL" --version
 }
 

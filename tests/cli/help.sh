@@ -109,7 +109,7 @@ lists_code() { # CODE PATTERN COMMAND...
 test_local_faults_are_named_where_files_are_used() {
   lists_code 8 'leads out' ray-test
   lists_code 8 'leads out' ray-profile
-  for command in ray-wait ray-logs ray-stop ray-list; do lists_code 8 'state folder' $command; done
+  for command in ray-wait ray-logs ray-stop ray-list; do lists_code 8 'state directory' $command; done
   lists_code 8 compiler oracle verify
   lists_code 8 compiler oracle bench
   for command in show summary context; do lists_code 8 'cannot be read' log $command; done

@@ -264,7 +264,7 @@ test_a_solution_that_is_not_c() {
     out_has 'passed: 1 of 1'
     rm ds/solutions/c/mine.json
     expect 0 evaluate --definition "$DECODE"
-    err_has "no solution of $DECODE can be run here: evaluating builtin:fused"
+    err_has "no solution of $DECODE can run here: evaluating builtin:fused"
     expect 2 evaluate --definition "$DECODE" --solution othre
     err_has "did you mean 'other'?"
     echo '[]' >ds/solutions/nothing.json

@@ -2,7 +2,7 @@
 # sanitizers.
 test_help_says_what_it_does() {
     expect 0 "$GDNCTL" oracle selftest --help
-    out_has 'Mutants of a chunked kernel'
+    out_has 'plants one fault at a time'
     out_has 'gdnctl oracle selftest --json'
 }
 

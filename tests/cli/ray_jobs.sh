@@ -136,7 +136,7 @@ test_stop_of_a_job_that_waits_is_made_good_later() {
   expect 0 "$GDNCTL" ray-test $RAY --working-dir none --no-wait --submission-id waits --tpu v5p-8
   expect 0 "$GDNCTL" ray-stop $RAY waits
   err_has 'Job waits stop requested'
-  err_has 'job waits still waits'
+  err_has 'job waits is still waiting'
   ctl '{"set": ["waits", {"_stop": false}]}'
   ctl '{"capacity": {"CPU": 2, "TPU": 4, "TPU-v5p-8-head": 1}}'
   for _ in $(seq 100); do "$GDNCTL" ray-list $RAY --status RUNNING 2>"$WORK/err" | grep -q waits && break; sleep 0.1; done

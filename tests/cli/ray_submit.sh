@@ -45,7 +45,7 @@ test_environment_of_a_job_on_a_cluster() {
     expect 0 "$GDNCTL" ray-test --ray-address "$URL" -e BOTH=option -e 'DOLLAR=a$HOME%b'
   out_has "[our-team][][hf_fromTheFile0123456789][0123456789abcdef0123456789abcdef01234567][option][$(git rev-parse HEAD)][a\$HOME%b][]"
   err_has 'environment of the job: BOTH DOLLAR EMPTY GIT_COMMIT HF_TOKEN WANDB_API_KEY WANDB_ENTITY'
-  [ "$(grep -c "whoever has the cluster's token can read the values" "$WORK/err")" = 1 ] || fail "not said once"
+  [ "$(grep -c "anyone with the cluster's token can read the values" "$WORK/err")" = 1 ] || fail "not said once"
   for value in hf_from 0123456789abcdef our-team; do err_lacks "$value"; done
   ! grep -rE 'hf_from|0123456789abcdef' "$XDG_STATE_HOME" || fail "a value is in the state directory"
   WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL" --no-secrets

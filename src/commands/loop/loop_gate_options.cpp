@@ -136,7 +136,7 @@ void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
         o.ce_compare_implementation, k_gate_ce,
         {.names = "--validation-profile-ce-compare-implementation",
          .value = "NAME",
-         .help = "also profile each candidate with this implementation, for the record (auto: no second profile)",
+         .help = "also profile each candidate with this implementation, for the record; auto: no second profile",
          .group = k_profile});
     args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
                 {.names = "--validation-profile-ce-bwd-compare-mode",

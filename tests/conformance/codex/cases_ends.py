@@ -125,7 +125,7 @@ def signals_in_the_middle_of_a_tool_call(t, *words):
         under_way.process.send_signal(number)
         under_way.demands(reason, code, 1)
         demand(time.monotonic() - started < 15, "that took too long")
-        under_way.says("iteration 1 is open: --resume finishes or repeats it")
+        under_way.says("iteration 1 is unfinished: --resume finishes or repeats it")
         equal("left", t.left(), {})
         has_users_work(t)
         if scenario == "dirty-then-long":
