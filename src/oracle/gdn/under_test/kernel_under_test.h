@@ -56,8 +56,8 @@ class KernelUnderTest {
 public:
     virtual ~KernelUnderTest() = default;
     virtual std::string name() const = 0;  // as spelled: "src:kernel.c"
-    // Runs the forward on the tensors of an inputs file (names of docs/reference/contracts.md): `out` and `final_state`. A program
-    // may give gradients too. `threads` is what the kernel is told.
+    // Runs the forward on the tensors of an inputs file (names of docs/reference/contracts.md): `out` and
+    // `final_state`. A program may give gradients too. `threads` is what the kernel is told.
     virtual Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) = 0;
     // The passes that it has. One that cannot be asked has a forward and a decode, which say what is wrong.
     virtual Result<std::vector<KernelPass>> passes() { return std::vector{KernelPass::forward}; }
