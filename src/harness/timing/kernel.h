@@ -57,8 +57,8 @@ public:
     virtual std::string network() const { return {}; }
 
 protected:
-    // Before a run, the run (which alone is timed), and after it: outputs by the names of docs/reference/contracts.md, with their
-    // signs still changed. `inputs` are like those of the task, with cotangents for a backward.
+    // Before a run, the run (which alone is timed), and after it: outputs by the names of docs/reference/contracts.md,
+    // with their signs still changed. `inputs` are like those of the task, with cotangents for a backward.
     virtual harness::Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) = 0;
     virtual harness::Faulted call() = 0;
     virtual harness::Faulted collect(oracle::TensorFile& outputs) = 0;
