@@ -1,4 +1,5 @@
-// Cases with closed-form inputs in fp64, whose results are known from elsewhere (docs/reference/oracle-methods.md, "Generated cases").
+// Cases with closed-form inputs in fp64, whose results are known from elsewhere (docs/reference/oracle-methods.md,
+// "Generated cases").
 #pragma once
 
 #include "oracle/gdn/cases/cases.h"
