@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/contract/gradients.h"
 #include "oracle/gdn/kernels/chunk_rounded.h"
 #include "oracle/gdn/kernels/clipped.h"
 #include "unit/oracle/judging.h"
@@ -89,6 +90,66 @@ TEST_CASE("precision: normalised q and k that are rounded are told, with the fie
         const GdnReference strict = reference_for(inputs, "marin", {out == DType::f32 ? "out_dtype=f32" : "chunk=64"});
         expect_rounding(judged(strict, served(strict, x, out)), "--set rounding=input");
     }
+}
+
+namespace {
+
+// Normalised and rounded, as another kernel may have them: values within two roundoffs of the middle between their
+// neighbours are rounded to the other one. `count`: how many.
+std::vector<double> rounded_otherwise(const std::vector<double>& x, std::size_t width, double eps, int& count) {
+    std::vector<double> result(x.size());
+    for (std::size_t at = 0; at < x.size(); at += width) {
+        double squares = eps;
+        for (std::size_t i = at; i < at + width; ++i) squares += x[i] * x[i];
+        for (std::size_t i = at; i < at + width; ++i) {
+            const double exact = x[i] / std::sqrt(squares);
+            const double usual = rounded_to(exact, DType::bf16);
+            result[i] = usual;
+            for (const double factor : {1 - 0x1p-23, 1 + 0x1p-23}) {
+                const double other = rounded_to(exact * factor, DType::bf16);
+                if (other != usual) result[i] = other;
+            }
+            count += result[i] != usual ? 1 : 0;
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("precision: normalised q and k may be rounded to either neighbour where they lie between the two") {
+    int count = 0;
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        GdnCase c = serving();
+        c.dims = {1, 90, 1, 2, 64, 8};
+        c.seed = seed;
+        TensorFile inputs = make_inputs(c);
+        const Texts sets = {"rounding=input", "out_dtype=f32"};
+        GdnReference r = reference_for(inputs, "marin", sets);
+        const GdnCotangents cotangents = random_cotangents(r.problem, seed);
+        for (NamedTensor& t : cotangents_file(r.problem, r.contract.value, cotangents).tensors)
+            inputs.tensors.push_back(t);
+        GdnProblem other = r.problem;
+        GdnContract normalised = r.contract.value;
+        normalised.l2norm = L2Norm::off;
+        other.q = rounded_otherwise(r.problem.q, 64, r.contract.value.eps, count);
+        other.k = rounded_otherwise(r.problem.k, 64, r.contract.value.eps, count);
+        const GdnOutputs x = run_recurrent64(other, normalised, 2);
+        const GdnGradients g = run_adjoint64(other, normalised, cotangents, 2);
+        TensorFile dump = outputs_of(r, x);
+        for (NamedTensor& t : gradients_file(r.problem, r.contract.value, g, DType::f32, DType::f32).tensors) {
+            if (t.name != "dq" && t.name != "dk") dump.tensors.push_back(t);  // those are of the normalised ones
+        }
+        REQUIRE(add_backward(r, inputs, dump, 2));
+        const GdnReport report = judged(r, dump, {.hints = false});
+        CAPTURE(report.reason);
+        CHECK(report.verdict == Verdict::ok);
+        GdnOutputs off = x;
+        for (double& value : off.out) value *= 1.01;
+        CHECK(judged(r, outputs_of(r, off), {.hints = false}).verdict == Verdict::wrong);
+    }
+    CHECK(count > 0);
 }
 
 TEST_CASE("contract: maxtext rounds as its inputs are stored") {

@@ -260,6 +260,7 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         GdnProblem moved = p;
         GdnCotangents pulled = cotangents;
         perturb_all(moved, pulled, roundoff, salt);
+        cross_roundings(p, c, moved);
         return sums_of(fp32_sums ? run_with_fp32_sums(moved, c, pulled, threads)
                                  : run_adjoint64(moved, c, pulled, threads));
     };

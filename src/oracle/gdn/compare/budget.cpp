@@ -1,9 +1,9 @@
 // The error budget: what honest arithmetic of the contract's kind is off by on exactly these inputs, measured.
 //
 // Two measurements do not involve the chunked kernel: the fp32 recurrence, and the fp64 recurrence on inputs moved by
-// one unit roundoff (the problem's condition). The chunked kernel's own error counts on top, because chunked forms are
-// honestly worse where gates are large; but only up to a multiple of the others, so that a defect in our chunked kernel
-// cannot widen the budget that it is judged by.
+// one unit roundoff, and across the roundings of normalised keys (the problem's condition). The chunked kernel's own
+// error counts on top, because chunked forms are honestly worse where gates are large; but only up to a multiple of the
+// others, so that a defect in our chunked kernel cannot widen the budget that it is judged by.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -54,6 +54,7 @@ GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract,
     for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state}) {
         perturb(*values, amount, salt++);
     }
+    cross_roundings(problem, contract, moved);
     return run_recurrent64(moved, contract, threads);
 }
 

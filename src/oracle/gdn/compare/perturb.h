@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "oracle/gdn/contract/contract.h"
+#include "oracle/gdn/contract/problem.h"
 
 namespace gdnctl::oracle {
 
@@ -36,5 +37,10 @@ inline void perturb(std::vector<double>& values, double amount, std::uint64_t st
         x *= (state >> 63U) != 0 ? 1 + amount : 1 - amount;
     }
 }
+
+// Where the contract rounds normalised q and k to 16 bits: moves in `moved`, which is `given` or near it, each value
+// that lies so near the middle of two neighbours that honest fp32 normalisations differ in which one they take. All of
+// them take the other one then.
+void cross_roundings(const GdnProblem& given, const GdnContract& contract, GdnProblem& moved);
 
 }  // namespace gdnctl::oracle
