@@ -163,6 +163,18 @@ test_post_check_that_never_ends() {
   ! kill -0 "$(cat "$WORK/pid")" 2>/dev/null || fail 'something of it runs on'
 }
 
+test_a_failing_check_shows_its_first_failing_case_and_not_all_it_prints() {
+  repo && agent "$works"
+  local check='for i in $(seq 500); do echo "row $i"; done; echo "FAILED t.py::test_b - AssertionError: 1 != 2"; seq 100; exit 1'
+  loop 1 --iterations 1 --post-check "$check"
+  err_has '  FAILED t.py::test_b - AssertionError: 1 != 2'
+  err_has "all of it: $PWD/$logs/iteration-001-post-check-1.log"
+  err_has "more output of this check: $PWD/$logs/iteration-001-post-check-1.log"
+  [ "$(grep -c '^row ' "$WORK/err")" = 20 ] || fail 'not the first 20 lines'
+  [ "$(wc -l <"$WORK/err")" -lt 45 ] || fail 'all of its output is shown'
+  [ "$(wc -l <$logs/iteration-001-post-check-1.log)" = 601 ] || fail 'lines are missing in its log'
+}
+
 test_post_check_status_and_bad_commit_taken_back_defect_8() {
   repo && agent "$works"
   loop 6 --iterations 2 --post-check 'grep -q speed kernel.c' --post-check 'exit 6' --post-check 'touch never' --post-check-retries 1

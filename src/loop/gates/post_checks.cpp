@@ -20,6 +20,8 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr std::size_t k_tail = std::size_t{64} << 10;
+// Lines of a check that are shown as they come. A failing check shows its first failing case as well.
+constexpr std::size_t k_shown_lines = 20;
 
 // A login shell resets PATH; the caller's PATH is appended to it, and so is this
 // program.
@@ -93,9 +95,11 @@ private:
             context.artefacts.unused(context.iteration, fmt::format("{}-{}", m_checks.name, index + 1), ".log");
         std::ofstream file(output);
         std::string tail;
+        std::size_t lines = 0;
         spec.on_stdout_line = [&](std::string_view line) {
-            file << redact(line) << '\n';
-            if (m_checks.show) m_checks.show(line);
+            (file << redact(line) << '\n').flush();  // people follow it
+            if (++lines <= k_shown_lines && m_checks.show) m_checks.show(line);
+            if (lines == k_shown_lines + 1) log::info("more output of this check: {}", output.string());
             tail.append(line).append("\n");
             if (tail.size() > 2 * k_tail) tail.erase(0, tail.size() - k_tail);
         };
