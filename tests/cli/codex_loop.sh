@@ -249,7 +249,7 @@ test_options_that_change_nothing_are_told() {
   err_has ' --hillclimb-log-file has no effect: only runs with --validation-*, --perf-* or --stamp-mode write the log'
   err_has ' --worktree-link .venv has no effect: iterations work in place'
   loop 0 --iterations 1 --isolation worktree --worktree-link .venv --resilient --allow-dirty
-  err_has " --worktree-link .venv: there is no $PWD/.venv"
+  err_has " --worktree-link .venv: $PWD/.venv does not exist"
   err_lacks 'has no effect'
 }
 
