@@ -1,8 +1,8 @@
 // Precision that a contract declares, and what is said of one that nobody declared.
 #include <cmath>
 
-#include "oracle/gdn/kernels/adjoint.h"
 #include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "oracle/gdn/kernels/chunk_rounded.h"
 #include "oracle/gdn/kernels/clipped.h"
 #include "unit/oracle/judging.h"
