@@ -31,6 +31,7 @@
 #include "commands/loop/prompts_show.h"
 #include "commands/oracle/bench.h"
 #include "commands/oracle/cases.h"
+#include "commands/oracle/ce_infer.h"
 #include "commands/oracle/compare.h"
 #include "commands/oracle/kernel_host.h"
 #include "commands/oracle/run.h"
@@ -85,6 +86,8 @@ constexpr cli::Command k_table[] = {
                                                            Tier::none),
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
         "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none),
+    cli::make<&ce_infer::describe, &ce_infer::run>("ce-infer", "Oracle",
+                                                   "show the block sizes of upstream's fused cross-entropy", Tier::none),
     cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
                                                        "run unattended iterations of a coding agent", Tier::http)
         .with_last_word(&codex_loop::never_ran),

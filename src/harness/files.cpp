@@ -163,7 +163,11 @@ Status write(const Context& context, const std::string& path, const oracle::Tens
 }
 
 Status check_memory(const oracle::GdnDims& dims, std::size_t sequences, oracle::Passes passes) {
-    const auto needed = oracle::memory_estimate(dims, static_cast<std::int64_t>(sequences), passes);
+    return check_memory(oracle::memory_estimate(dims, static_cast<std::int64_t>(sequences), passes),
+                        "use fewer tokens, heads or batch rows");
+}
+
+Status check_memory(const std::optional<std::size_t>& needed, const char* hint) {
     const auto available = available_memory();
     if (!available || (needed && *needed <= *available)) return {};
     constexpr double k_gib = 1 << 30;
@@ -171,7 +175,7 @@ Status check_memory(const oracle::GdnDims& dims, std::size_t sequences, oracle::
                 needed ? fmt::format("this shape needs about {:.1f} GiB of memory, {:.1f} GiB are available",
                                      static_cast<double>(*needed) / k_gib, static_cast<double>(*available) / k_gib)
                        : std::string("this shape needs more memory than any machine has"),
-                "use fewer tokens, heads or batch rows");
+                hint);
 }
 
 Result<int> thread_count(std::int64_t requested) {

@@ -1,6 +1,7 @@
 // Tensor files on disk for the oracle commands: opened and unzipped here, parsed by oracle/.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ Status check_writable_name(const std::string& path);
 // An error when the computation needs more memory than this machine has available.
 Status check_memory(const oracle::GdnDims& dims, std::size_t sequences,
                     oracle::Passes passes = oracle::Passes::forward);
+
+// The same for `needed` bytes; nullopt: more than any machine has. `hint`: what to do about it.
+Status check_memory(const std::optional<std::size_t>& needed, const char* hint);
 
 // The machine's cores for 0 (the default of --threads), else `requested`; a usage error for other numbers.
 Result<int> thread_count(std::int64_t requested);

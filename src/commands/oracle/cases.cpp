@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle/gdn.h"
+#include "commands/oracle/linear_ce_run.h"
 #include "core/json.h"
 #include "oracle/gdn/cases/cases.h"
 #include "platform/terminal.h"
@@ -15,7 +16,7 @@ void describe(cli::Args& args, Options& options) {
         "Lists the cases that `oracle verify` runs and `oracle run --case` writes: shapes of known test suites, inputs "
         "that break kernels, goldens with results from other programs, a covering array of conditions and contract "
         "fields (`crossed`), and steps for kernels that decode. A case has the same bytes on every machine.");
-    oracle_gdn::describe_op(args, options.op);
+    oracle_gdn::describe_all_ops(args, options.op);
     args.example("gdnctl oracle cases gdn", "list the cases and what is special about each");
     args.example("gdnctl oracle cases gdn --json", "the same as gdnctl.oracle-cases/1");
     args.see_also("oracle run");
@@ -23,6 +24,10 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.op == linear_ce::k_op) {
+        linear_ce::list_cases(context);
+        return ExitCode::ok;
+    }
     const auto shape_of = [](const oracle::GdnDims& d) {
         return fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
     };

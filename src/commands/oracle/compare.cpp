@@ -20,6 +20,18 @@ namespace gdnctl::commands::oracle_compare {
 
 namespace {
 
+// What says nothing about the operator linear-ce is refused there, not ignored.
+Status check_linear_ce(const Options& o) {
+    if (o.op != linear_ce::k_op) return {};
+    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
+    if (contract || o.rtol || o.budget || o.heatmap || o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
+        return fail(ErrorKind::usage,
+                    "linear-ce takes none of --contract, --set, --rtol, --atol, --budget, --heatmap, --allow-suspect "
+                    "and the options of FlashInfer-Bench");
+    }
+    return {};
+}
+
 // A dump, or a dataset: one of the two.
 void describe_files_check(cli::Args& args, const Options& options) {
     args.check([&options]() -> Status {
@@ -106,6 +118,8 @@ void describe(cli::Args& args, Options& options) {
                                .group = "Report",
                                .complete = cli::Complete::file});
     oracle_flashinfer::describe(args, options.flashinfer);
+    linear_ce::describe_compare(args, options.linear_ce);
+    args.check([&options] { return check_linear_ce(options); });
     args.flag(options.no_hints, {.names = "--no-hints",
                                  .help = "do not search for the mistake that explains a wrong dump",
                                  .group = "Judgement"});
@@ -114,6 +128,12 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     if (options.op == oracle_gdn::k_layer_op) return oracle_layer::compare(options, context);
+    if (options.op == linear_ce::k_op) {
+        return linear_ce::compare(
+            options.linear_ce,
+            {options.inputs, options.outputs, options.u2_as_bf16, !options.no_hints, options.html, options.threads},
+            context);
+    }
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     if (oracle_flashinfer::wanted(options.flashinfer)) {
         return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);

@@ -8,6 +8,7 @@
 #include "cli/args.h"
 #include "commands/oracle/flashinfer.h"
 #include "commands/oracle/gdn.h"
+#include "commands/oracle/linear_ce_compare.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_compare {
@@ -25,6 +26,7 @@ struct Options {
     bool u2_as_bf16 = false;
     std::int64_t threads = 0;
     oracle_flashinfer::Options flashinfer;
+    linear_ce::CompareOptions linear_ce;
 };
 
 void describe(cli::Args& args, Options& options);

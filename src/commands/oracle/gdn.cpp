@@ -11,9 +11,14 @@ void describe_op(cli::Args& args, std::string& op) {
     args.positional(op, k_ops, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet)"});
 }
 
+void describe_all_ops(cli::Args& args, std::string& op) {
+    args.positional(op, k_all_ops,
+                    {.name = "OP", .help = "gdn (Gated DeltaNet), or linear-ce (fused linear cross-entropy)"});
+}
+
 void describe_op_or_layer(cli::Args& args, std::string& op) {
     args.positional(op, k_ops_and_layer,
-                    {.name = "OP", .help = "gdn (the operator), or gdn-layer (with convolution, gates and norm)"});
+                    {.name = "OP", .help = "gdn, gdn-layer (with convolution, gates and norm), or linear-ce"});
 }
 
 void describe_contract(cli::Args& args, ContractOptions& options) {

@@ -20,9 +20,11 @@ struct ContractOptions {
 
 inline constexpr std::string_view k_ops[] = {"gdn"};
 inline constexpr std::string_view k_layer_op = "gdn-layer";
-inline constexpr std::string_view k_ops_and_layer[] = {"gdn", k_layer_op};
+inline constexpr std::string_view k_ops_and_layer[] = {"gdn", k_layer_op, "linear-ce"};
+inline constexpr std::string_view k_all_ops[] = {"gdn", "linear-ce"};
 
 void describe_op(cli::Args& args, std::string& op);
+void describe_all_ops(cli::Args& args, std::string& op);
 void describe_op_or_layer(cli::Args& args, std::string& op);
 void describe_contract(cli::Args& args, ContractOptions& options);
 void describe_threads(cli::Args& args, std::int64_t& threads);

@@ -193,10 +193,7 @@ Status check_layer(const Options& o) {
     return {};
 }
 
-Status check(const Options& o) {
-    GDNCTL_TRY(check_layer(o));
-    const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
-    if (sources != 1) return fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
+Status check_generated(const Options& o) {
     if (!o.inputs.empty() && (o.seed || o.dtype != InputDType::f32)) {
         return fail(ErrorKind::usage, "--seed and --dtype are for generated inputs, not for --inputs");
     }
@@ -204,6 +201,32 @@ Status check(const Options& o) {
     return oracle_files::check_writable_name(o.out);
 }
 
+Status check_linear_ce(const Options& o) {
+    const bool shape = o.linear_ce.batch || o.linear_ce.hidden || o.linear_ce.vocab;
+    const int sources = (shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
+    if (sources != 1) {
+        return fail(ErrorKind::usage, "give one of --case, --inputs, and --batch with --hidden and --vocab");
+    }
+    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
+    if (contract || o.shape || o.method != Method::recurrent64 || o.chunk || o.backward || o.parts || o.stream) {
+        return fail(ErrorKind::usage,
+                    "linear-ce takes none of --contract, --set, --shape, --method, --chunk, --backward, --parts and "
+                    "--stream",
+                    "results and gradients are always exact");
+    }
+    return {};
+}
+
+Status check(const Options& o) {
+    if (o.op == linear_ce::k_op) {
+        GDNCTL_TRY(check_linear_ce(o));
+        return check_generated(o);
+    }
+    GDNCTL_TRY(check_layer(o));
+    const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
+    if (sources != 1) return fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
+    return check_generated(o);
+}
 // Where inputs come from.
 void describe_inputs(cli::Args& args, Options& options) {
     args.option(options.shape, {.names = "--shape",
@@ -273,6 +296,8 @@ void describe(cli::Args& args, Options& options) {
                               .required = true});
     oracle_gdn::describe_threads(args, options.threads);
     oracle_gdn::describe_contract(args, options.contract);
+    linear_ce::describe_run(args, options.linear_ce);
+    linear_ce::describe_contract(args, options.linear_ce_contract);
     args.check([&options] { return check(options); });
     args.example("gdnctl oracle run gdn --shape 1,2,4,256,64,64 --set head_map=interleaved --out truth.safetensors",
                  "random inputs and the exact result");
@@ -290,6 +315,12 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     if (options.op == oracle_gdn::k_layer_op) return oracle_layer::run(options, context);
+    if (options.op == linear_ce::k_op) {
+        return linear_ce::run(options.linear_ce, options.linear_ce_contract,
+                              {options.case_name, options.inputs, options.seed, options.dtype == InputDType::bf16,
+                               options.u2_as_bf16, options.threads, options.out},
+                              context);
+    }
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     oracle::TensorFile file;
     if (options.inputs.empty()) {

@@ -7,6 +7,7 @@
 
 #include "cli/args.h"
 #include "commands/oracle/gdn.h"
+#include "commands/oracle/linear_ce_run.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_run {
@@ -29,6 +30,8 @@ struct Options {
     oracle_gdn::ContractOptions contract;
     std::int64_t threads = 0;
     std::string out;
+    linear_ce::RunOptions linear_ce;
+    linear_ce::ContractOptions linear_ce_contract;
 };
 
 // Writes `file` with metadata from which it can be judged or made again, and reports it.

@@ -10,13 +10,10 @@
 
 #include "oracle/gdn/contract/contract.h"
 #include "oracle/gdn/contract/problem.h"
+#include "oracle/judge/verdict.h"
 #include "oracle/tensor/tensor.h"
 
 namespace gdnctl::oracle {
-
-enum class Verdict { ok, suspect, wrong, unstable_input, no_data };
-
-std::string_view name_of(Verdict verdict);  // "OK", "UNSTABLE_INPUT"
 
 // Bands on error / budget.
 inline constexpr double k_ok_band = 4;
@@ -90,13 +87,6 @@ struct Outside {
     double fraction = 0;
 };
 
-struct Worst {
-    std::string tensor;
-    std::string axes;                 // "b,t,h,v"
-    std::vector<std::int64_t> index;  // in the dump's own layout
-    double got = 0, want = 0;
-};
-
 struct TensorReport {
     std::string name;       // as in the dump
     std::string canonical;  // "out"
@@ -124,18 +114,6 @@ struct TensorReport {
 };
 
 inline constexpr std::size_t k_worst_elements = 8;
-
-struct NotCompared {
-    std::string tensor;
-    std::string reason;
-};
-
-// A known mistake under which the dump becomes right.
-struct Hint {
-    std::string stage;       // one word of docs/oracle.md, "Find the fault"
-    std::string text;        // "matches if the scale is missing"
-    double improvement = 1;  // how many times smaller the error is under it
-};
 
 // Error / budget of one value head of one sequence, for each chunk of its tokens.
 struct LaneErrors {

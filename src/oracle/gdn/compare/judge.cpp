@@ -203,17 +203,6 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
 
 }  // namespace
 
-std::string_view name_of(Verdict verdict) {
-    switch (verdict) {
-        case Verdict::ok: return "OK";
-        case Verdict::suspect: return "SUSPECT";
-        case Verdict::wrong: return "WRONG";
-        case Verdict::unstable_input: return "UNSTABLE_INPUT";
-        case Verdict::no_data: return "NO_DATA";
-    }
-    return "";
-}
-
 namespace {
 
 // The tensors of a dump beside their truths.

@@ -1,0 +1,125 @@
+#include "commands/oracle/ce_infer.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::ce_infer {
+
+namespace {
+
+namespace lce = oracle::linear_ce;
+
+constexpr std::array<cli::Choice<lce::TableDate>, 2> k_tables = {{
+    {"latest", lce::TableDate::latest, "marin-levanter 0.2.227"},
+    {"2026-02", lce::TableDate::february, "as the kernels' log of February 2026 had it"},
+}};
+
+std::string_view name_of(lce::TableDate table) { return k_tables[static_cast<std::size_t>(table)].name; }
+
+std::string sizes_text(const lce::BlockSizes& s) { return fmt::format("{}/{}/{}", s.b, s.h, s.v); }
+
+Json sizes_json(const lce::BlockSizes& s) {
+    return {{"b_block_size", s.b}, {"h_block_size", s.h}, {"v_block_size", s.v}};
+}
+
+Json report_json(const Options& o, const lce::Inferred& i) {
+    Json report;
+    report["schema"] = "gdnctl.ce-infer/1";
+    report["device_kind"] = o.device;
+    report["device_key"] = i.device_key ? Json(*i.device_key) : Json();
+    report["table"] = name_of(o.table);
+    report["shape"] = {{"batch", *o.batch}, {"hidden", *o.hidden}, {"vocab", *o.vocab}};
+    report["dtype"] = i.dtype;
+    report["bucket"] = i.bucket ? Json(*i.bucket) : Json();
+    report["remapped"] = i.remapped;
+    report["sizes"] = sizes_json(i.sizes);
+    report["tuned"] = i.tuned;
+    report["rejected"] = Json::array();
+    for (const lce::Rejected& r : i.rejected) {
+        report["rejected"].push_back({{"key", r.key.empty() ? Json() : Json(r.key)},
+                                      {"bucket", r.bucket.empty() ? Json() : Json(r.bucket)},
+                                      {"sizes", sizes_json(r.sizes)},
+                                      {"reason", r.reason}});
+    }
+    report["runnable"] = i.not_runnable_because.empty();
+    report["not_runnable_because"] = i.not_runnable_because;
+    report["pad_columns"] = i.pad_columns;
+    report["cores"] = i.cores;
+    report["estimated_vmem_bytes"] = {{"forward", static_cast<std::int64_t>(i.forward_vmem_bytes)},
+                                      {"backward", static_cast<std::int64_t>(i.backward_vmem_bytes)}};
+    report["xla"] = {{"b_block_size", i.xla_b}, {"v_block_size", i.xla_v}, {"reference_path", i.xla_reference_path}};
+    report["warnings"] = i.warnings;
+    return report;
+}
+
+std::string report_text(const Options& o, const lce::Inferred& i) {
+    constexpr double k_mib = 1 << 20;
+    std::string text = fmt::format("device   {} ({})\n", o.device, i.device_key.value_or("no table"));
+    text += fmt::format("shape    B {}, H {}, V {}; {} rows of table {}\n", *o.batch, *o.hidden, *o.vocab, i.dtype,
+                        name_of(o.table));
+    text += fmt::format("bucket   {}{}\n", i.bucket.value_or("none"),
+                        i.remapped ? " (borrowed: no bucket has this vocabulary)" : "");
+    for (const lce::Rejected& r : i.rejected) {
+        text += fmt::format("rejected {} {}: {}\n", r.key.empty() ? "default sizes" : r.key + " " + r.bucket,
+                            sizes_text(r.sizes), r.reason);
+    }
+    text += fmt::format("sizes    {} (b/h/v), {}\n", sizes_text(i.sizes), i.tuned ? "tuned" : "not tuned");
+    text += i.not_runnable_because.empty() ? std::string("runnable yes\n") : std::string("runnable no\n");
+    for (const std::string& why : i.not_runnable_because) text += fmt::format("  {}\n", why);
+    text += fmt::format("padding  {} columns; {} core{}\n", i.pad_columns, i.cores, i.cores == 1 ? "" : "s");
+    text += fmt::format("VMEM     about {:.1f} MiB forward, {:.1f} MiB backward (for ranking: real use is larger)\n",
+                        i.forward_vmem_bytes / k_mib, i.backward_vmem_bytes / k_mib);
+    text +=
+        fmt::format("xla      b {}, v {}{}\n", i.xla_b, i.xla_v, i.xla_reference_path ? ": the reference path" : "");
+    for (const std::string& warning : i.warnings) text += fmt::format("warning: {}\n", warning);
+    return text;
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Shows the block sizes that upstream's fused cross-entropy picks for a device and a shape: the bucket, the "
+        "tuned "
+        "entry, each entry it rejects and why, whether the kernel runs with the result, and what XLA's path would "
+        "use.");
+    args.option(options.device, {.names = "--device",
+                                 .value = "KIND",
+                                 .help = "the device kind as JAX prints it, \"TPU v5 lite\"",
+                                 .required = true});
+    args.option(options.batch, {.names = "--batch", .value = "B", .help = "rows of one kernel call", .required = true});
+    args.option(options.hidden, {.names = "--hidden", .value = "H", .help = "hidden dimensions", .required = true});
+    args.option(options.vocab, {.names = "--vocab", .value = "V", .help = "size of the vocabulary", .required = true});
+    args.option(options.dtype, {.names = "--dtype", .value = "DTYPE", .help = "accumulation dtype: f32, bf16 or f16"});
+    args.option(options.x_dtype,
+                {.names = "--x-dtype", .value = "DTYPE", .help = "dtype of x", .default_text = "as --dtype"});
+    args.option(options.w_dtype,
+                {.names = "--w-dtype", .value = "DTYPE", .help = "dtype of w", .default_text = "as --dtype"});
+    args.option(options.table, k_tables,
+                {.names = "--table", .value = "TABLE", .help = "which state of upstream's table"});
+    args.option(options.scoped_vmem_kib, {.names = "--scoped-vmem-kib",
+                                          .value = "N",
+                                          .help = "as if LIBTPU_INIT_ARGS set xla_tpu_scoped_vmem_limit_kib=N",
+                                          .default_text = "not set"});
+    args.example("gdnctl ce-infer --device 'TPU v5 lite' --batch 65536 --hidden 512 --vocab 128256 --dtype bf16",
+                 "the sizes for a small model's loss");
+    args.example("gdnctl ce-infer --device 'TPU v4' --batch 96 --hidden 64 --vocab 4096 --json",
+                 "as gdnctl.ce-infer/1");
+    args.exit_code(1, "the kernel does not run with these sizes");
+    args.see_also("oracle compare");
+}
+
+Result<ExitCode> run(const Options& o, Context& context) {
+    GDNCTL_TRY_ASSIGN(const lce::Inferred inferred,
+                      lce::infer({o.device, o.batch.value_or(0), o.hidden.value_or(0), o.vocab.value_or(0), o.dtype,
+                                  o.x_dtype, o.w_dtype, o.table, o.scoped_vmem_kib}));
+    context.terminal.out(context.global.json ? to_text(report_json(o, inferred), 2) + "\n" : report_text(o, inferred));
+    return inferred.not_runnable_because.empty() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace gdnctl::commands::ce_infer

@@ -1,0 +1,86 @@
+#include "commands/oracle/linear_ce_compare.h"
+
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle/linear_ce_page.h"
+#include "commands/oracle/linear_ce_report.h"
+#include "core/json.h"
+#include "harness/files.h"
+#include "oracle/gdn/report/report.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::linear_ce {
+
+namespace {
+
+namespace lce = oracle::linear_ce;
+
+constexpr std::array<cli::Choice<lce::Level>, 3> k_levels = {{
+    {"exact", lce::Level::exact, "every row and column"},
+    {"sampled", lce::Level::sampled, "some rows and columns, and the invariants"},
+    {"invariants", lce::Level::invariants, "relations between gradients alone: accepts nothing"},
+}};
+
+}  // namespace
+
+void describe_compare(cli::Args& args, CompareOptions& options) {
+    describe_contract(args, options.contract);
+    const char* group = "linear-ce";
+    args.option(options.contract.matmul, {.names = "--matmul",
+                                          .value = "exact|bf16",
+                                          .help = "linear-ce: bf16 rounds operands first, as a TPU does by default",
+                                          .group = group,
+                                          .default_text = "exact"});
+    args.option(options.contract.ignore_index, {.names = "--ignore-index",
+                                                .value = "N",
+                                                .help = "linear-ce: rows with label N have weight 0",
+                                                .group = group});
+    args.option(options.level, k_levels,
+                {.names = "--level", .value = "LEVEL", .help = "linear-ce: how much to compare", .group = group});
+    args.option(options.rows, {.names = "--rows", .value = "N", .help = "linear-ce: rows of a sample", .group = group});
+    args.option(options.columns,
+                {.names = "--cols", .value = "N", .help = "linear-ce: columns of gw in a sample", .group = group});
+    args.option(options.seed,
+                {.names = "--seed", .value = "N", .help = "linear-ce: seed of the sample", .group = group});
+    args.check([&options]() -> Status {
+        if (options.rows < 1 || options.columns < 1)
+            return fail(ErrorKind::usage, "--rows and --cols must be at least 1");
+        if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+        return {};
+    });
+}
+
+Result<ExitCode> compare(const CompareOptions& options, const CompareFiles& files, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(files.threads));
+    const oracle::NpyOptions npy{files.u2_as_bf16};
+    GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(context, files.inputs, npy));
+    GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(context, files.outputs, npy));
+    GDNCTL_TRY_ASSIGN(const lce::Problem problem, read_problem(inputs, options.contract));
+    GDNCTL_TRY(check_memory(problem.batch, problem.hidden, problem.vocab, options.level == lce::Level::exact));
+    lce::CompareOptions how;
+    how.level = options.level;
+    how.rows = static_cast<std::size_t>(options.rows);
+    how.columns = static_cast<std::size_t>(options.columns);
+    how.seed = static_cast<std::uint64_t>(options.seed);
+    how.hints = files.hints;
+    how.work = {threads, [&] { return context.stop.stop_requested(); }};
+    GDNCTL_TRY_ASSIGN(auto report, lce::compare(problem, outputs, how));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    for (const std::string& name : problem.unknown) report.unknown.push_back(name);
+    if (files.html) GDNCTL_TRY(atomic_replace(context.cwd / *files.html, page(problem, how, report)));
+    if (context.global.json) {
+        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", k_op}};
+        add_report(object, problem, how, report);
+        context.terminal.out(to_text(object, 2) + "\n");
+    } else {
+        context.terminal.out(report_text(problem, how, report, files.inputs, files.outputs));
+    }
+    if (report.invariants_hold) return ExitCode::ok;
+    return oracle_report::exit_code_of(report.verdict, false);
+}
+
+}  // namespace gdnctl::commands::linear_ce

@@ -1,0 +1,54 @@
+// What the tensors of a linear cross-entropy mean. Two files with equal bytes can mean different things, so every
+// verdict states the contract it was reached under, and where each field comes from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "oracle/linear_ce/kernels/passes.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+enum class Reduction { mean, sum, none };  // none: gradients are of the sum, and there is no `reduced`
+enum class Matmul { exact, bf16 };         // bf16: operands are rounded before each product, as a TPU does by default
+
+struct Contract {
+    Layout layout = Layout::hv;
+    double soft_cap = 0;          // 0: none
+    double logsumexp_weight = 0;  // lambda of the penalty lambda lse^2
+    Reduction reduction = Reduction::mean;
+    Matmul matmul = Matmul::exact;
+    std::optional<std::int64_t> ignore_index;
+};
+
+struct Field {
+    std::string name, value, origin;  // "soft_cap", "1.5", "inputs metadata"
+};
+
+struct ResolvedContract {
+    Contract value;
+    std::vector<Field> fields;  // every field, in a fixed order
+
+    std::map<std::string, std::string> as_metadata() const;
+};
+
+// What the command line says instead of the file.
+struct Overrides {
+    std::optional<std::string> layout, reduction, matmul;
+    std::optional<double> soft_cap, logsumexp_weight;
+    std::optional<std::int64_t> ignore_index;
+};
+
+// Metadata of the inputs file, then `overrides`. bad_input: no layout anywhere, a soft cap that is not positive, a
+// value that a field does not know, metadata of another operator.
+Result<ResolvedContract> resolve(const std::map<std::string, std::string>& metadata, const Overrides& overrides);
+
+std::string_view name_of(Layout layout);  // "hv"
+std::string_view name_of(Reduction reduction);
+std::string_view name_of(Matmul matmul);
+
+}  // namespace gdnctl::oracle::linear_ce

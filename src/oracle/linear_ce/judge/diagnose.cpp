@@ -1,0 +1,39 @@
+#include <algorithm>
+
+#include "oracle/linear_ce/judge/faults.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+namespace {
+
+void put_stage(Report& report, std::vector<std::string> stages) {
+    for (std::string& stage : stages) {
+        if (std::find(report.stages.begin(), report.stages.end(), stage) == report.stages.end()) {
+            report.stages.push_back(std::move(stage));
+        }
+    }
+    report.stage = report.stages.front();
+}
+
+}  // namespace
+
+void diagnose(const Findings& findings, Report& report) {
+    Faults faults;
+    if (findings.forward_wrong()) {
+        faults = forward_faults(findings);
+    } else if (findings.argmax_wrong) {
+        faults.stages = {"argmax"};
+    } else if (findings.gx_wrong || findings.gw_wrong) {
+        faults = gradient_faults(findings);
+    } else if (findings.reduced_wrong) {
+        faults = reduced_faults(findings);
+    } else {
+        // An invariant alone: what was compared is right, so the fault lies in rows or columns that were not.
+        faults.stages = {"tile", "gw", "gx"};
+    }
+    put_stage(report, std::move(faults.stages));
+    report.hints = std::move(faults.hints);
+    report.place = std::move(faults.place);
+}
+
+}  // namespace gdnctl::oracle::linear_ce

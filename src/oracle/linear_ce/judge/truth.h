@@ -1,0 +1,41 @@
+// The exact result in fp64, of all rows and columns or of some, a block of the vocabulary at a time.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "oracle/linear_ce/judge/problem.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+struct Work {
+    int threads = 1;
+    std::function<bool()> stop = {};
+};
+
+// Of some rows, in their order.
+struct RowTruth {
+    std::vector<std::size_t> rows;
+    std::vector<double> loss, lse, largest;
+    std::vector<std::int64_t> argmax;  // the lowest id of the largest s
+    std::vector<double> gx;            // [rows, H]; empty: not asked for
+};
+
+std::vector<std::size_t> all_of(std::size_t count);  // 0, 1, ... count - 1
+
+RowTruth truth_of_rows(const Problem& problem, std::vector<std::size_t> rows, bool gradient, const Work& work);
+
+// gw of some columns, [columns, H], for the logsumexps of all rows.
+std::vector<double> truth_of_columns(const Problem& problem, const std::vector<std::size_t>& columns,
+                                     const std::vector<double>& lse, const Work& work);
+
+// The scalar that the reduction makes of all rows.
+double reduced_of(const Problem& problem, const std::vector<double>& loss, const std::vector<double>& lse);
+
+// z of one row before any cap, for the columns [begin, end).
+std::vector<double> logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end);
+// The same for all columns, of the hidden dimensions [begin, end) alone, or of operands rounded to bf16.
+std::vector<double> partial_logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end);
+std::vector<double> rounded_logits_of(const Problem& problem, std::size_t row);
+
+}  // namespace gdnctl::oracle::linear_ce

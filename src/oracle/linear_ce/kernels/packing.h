@@ -1,0 +1,78 @@
+// Panels of matrices in the order in which a tile reads them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "oracle/simd/aligned.h"
+#include "oracle/simd/values.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+inline std::size_t blocks_of(std::size_t count, std::size_t size) { return (count + size - 1) / size; }
+inline std::size_t rounded_up(std::size_t count, std::size_t size) { return blocks_of(count, size) * size; }
+
+// A matrix whose element (i, j) lies at i * row + j * column.
+struct View {
+    ConstValues values;
+    std::size_t row = 0, column = 0;
+};
+
+inline float as_float(float x) { return x; }
+inline float as_float(Bf16 x) { return widened(x); }
+
+// Element (i, j) of a matrix, `lanes` of them by j, zeros up to `width`.
+template <class Real, class Stored>
+void pack_lanes(const Stored* from, std::size_t column, std::size_t lanes, std::size_t width, Real* to) {
+    for (std::size_t j = 0; j < lanes; ++j) to[j] = static_cast<Real>(as_float(from[j * column]));
+    for (std::size_t j = lanes; j < width; ++j) to[j] = 0;
+}
+
+// Rows [i, i + depth) by columns [j, j + columns) as panels of `width` columns: panel p has element (k, c) at
+// p * stride + k * width + c. Missing columns are 0.
+template <class Real, class Stored>
+void pack(const Stored* data, const View& view, std::size_t i, std::size_t depth, std::size_t j, std::size_t columns,
+          std::size_t width, std::size_t stride, Real* to) {
+    const auto one = [&](std::size_t k, std::size_t p) {
+        const Stored* from = data + (i + k) * view.row + (j + p * width) * view.column;
+        pack_lanes(from, view.column, std::min(width, columns - p * width), width, to + p * stride + k * width);
+    };
+    const std::size_t panels = blocks_of(columns, width);
+    if (view.column == 1) {  // along the rows, which is how they lie
+        for (std::size_t k = 0; k < depth; ++k) {
+            for (std::size_t p = 0; p < panels; ++p) one(k, p);
+        }
+        return;
+    }
+    // Down the columns, some at a time, so that a cache line is used up while it is there.
+    constexpr std::size_t k_run = 32;
+    for (std::size_t p = 0; p < panels; ++p) {
+        for (std::size_t k = 0; k < depth; k += k_run) {
+            const std::size_t end = std::min(depth, k + k_run);
+            const std::size_t lanes = std::min(width, columns - p * width);
+            for (std::size_t c = 0; c < width; ++c) {
+                Real* lane = to + p * stride + c;
+                if (c >= lanes) {
+                    for (std::size_t x = k; x < end; ++x) lane[x * width] = 0;
+                    continue;
+                }
+                const Stored* from = data + (j + p * width + c) * view.column + i * view.row;
+                for (std::size_t x = k; x < end; ++x) lane[x * width] = static_cast<Real>(as_float(from[x * view.row]));
+            }
+        }
+    }
+}
+
+template <class Real>
+void pack(const View& view, std::size_t i, std::size_t depth, std::size_t j, std::size_t columns, std::size_t width,
+          std::size_t stride, Real* to) {
+    if (view.values.storage == Storage::f32) {
+        pack(static_cast<const float*>(view.values.data), view, i, depth, j, columns, width, stride, to);
+    } else {
+        pack(static_cast<const Bf16*>(view.values.data), view, i, depth, j, columns, width, stride, to);
+    }
+}
+
+inline View transposed(const View& view) { return {view.values, view.column, view.row}; }
+
+}  // namespace gdnctl::oracle::linear_ce
