@@ -201,10 +201,6 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
     }
 }
 
-}  // namespace
-
-namespace {
-
 // The tensors of a dump beside their truths.
 struct Compared {
     std::deque<Pair> pairs;  // a deque: evidence points into them
