@@ -118,7 +118,7 @@ void describe(cli::Args& args, Options& options) {
                                .group = "Report",
                                .complete = cli::Complete::file});
     oracle_flashinfer::describe(args, options.flashinfer);
-    linear_ce::describe_compare(args, options.linear_ce);
+    linear_ce::describe_compare(args, options.ce);
     args.check([&options] { return check_linear_ce(options); });
     args.flag(options.no_hints, {.names = "--no-hints",
                                  .help = "do not search for the mistake that explains a wrong dump",
@@ -130,7 +130,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.op == oracle_gdn::k_layer_op) return oracle_layer::compare(options, context);
     if (options.op == linear_ce::k_op) {
         return linear_ce::compare(
-            options.linear_ce,
+            options.ce,
             {options.inputs, options.outputs, options.u2_as_bf16, !options.no_hints, options.html, options.threads},
             context);
     }

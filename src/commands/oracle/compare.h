@@ -26,7 +26,7 @@ struct Options {
     bool u2_as_bf16 = false;
     std::int64_t threads = 0;
     oracle_flashinfer::Options flashinfer;
-    linear_ce::CompareOptions linear_ce;
+    linear_ce::CompareOptions ce;
 };
 
 void describe(cli::Args& args, Options& options);

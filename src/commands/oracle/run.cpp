@@ -202,7 +202,7 @@ Status check_generated(const Options& o) {
 }
 
 Status check_linear_ce(const Options& o) {
-    const bool shape = o.linear_ce.batch || o.linear_ce.hidden || o.linear_ce.vocab;
+    const bool shape = o.ce.batch || o.ce.hidden || o.ce.vocab;
     const int sources = (shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     if (sources != 1) {
         return fail(ErrorKind::usage, "give one of --case, --inputs, and --batch with --hidden and --vocab");
@@ -296,8 +296,8 @@ void describe(cli::Args& args, Options& options) {
                               .required = true});
     oracle_gdn::describe_threads(args, options.threads);
     oracle_gdn::describe_contract(args, options.contract);
-    linear_ce::describe_run(args, options.linear_ce);
-    linear_ce::describe_contract(args, options.linear_ce_contract);
+    linear_ce::describe_run(args, options.ce);
+    linear_ce::describe_contract(args, options.ce_contract);
     args.check([&options] { return check(options); });
     args.example("gdnctl oracle run gdn --shape 1,2,4,256,64,64 --set head_map=interleaved --out truth.safetensors",
                  "random inputs and the exact result");
@@ -316,7 +316,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     if (options.op == oracle_gdn::k_layer_op) return oracle_layer::run(options, context);
     if (options.op == linear_ce::k_op) {
-        return linear_ce::run(options.linear_ce, options.linear_ce_contract,
+        return linear_ce::run(options.ce, options.ce_contract,
                               {options.case_name, options.inputs, options.seed, options.dtype == InputDType::bf16,
                                options.u2_as_bf16, options.threads, options.out},
                               context);

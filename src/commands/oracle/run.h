@@ -30,8 +30,8 @@ struct Options {
     oracle_gdn::ContractOptions contract;
     std::int64_t threads = 0;
     std::string out;
-    linear_ce::RunOptions linear_ce;
-    linear_ce::ContractOptions linear_ce_contract;
+    linear_ce::RunOptions ce;
+    linear_ce::ContractOptions ce_contract;
 };
 
 // Writes `file` with metadata from which it can be judged or made again, and reports it.

@@ -34,64 +34,64 @@ constexpr std::array<Bucket, 6> k_v4_buckets = {{
     {"medium-batch-medium-h", 8192, 32768, 1536, 3072, k_v4_low, k_v4_high},
 }};
 
-struct Row {
+struct TunedRow {
     std::string_view key, bucket;
     BlockSizes sizes;
 };
 
 constexpr std::array k_latest = {
-    Row{"default", "large-batch-small-h", {1024, 512, 2048}},
-    Row{"TPU v4", "small-vocab", {1024, 256, 512}},
-    Row{"TPU v4", "llama3-ish", {8192, 512, 1024}},
-    Row{"TPU v4", "mid-h-large-vocab", {1024, 1024, 256}},
-    Row{"TPU v4", "huge-batch-small-h", {1024, 1024, 256}},
-    Row{"TPU v4", "large-batch-small-h", {1024, 512, 512}},
-    Row{"TPU v4", "medium-batch-medium-h", {1024, 512, 1024}},
-    Row{"TPU v5", "small-vocab", {1024, 256, 1024}},
-    Row{"TPU v5", "llama3-ish", {1024, 512, 512}},
-    Row{"TPU v5", "huge-batch-llama3-ish", {1024, 512, 256}},
-    Row{"TPU v5", "huge-batch-small-h", {1024, 1024, 256}},
-    Row{"TPU v5", "large-batch-small-h", {1024, 512, 2048}},
-    Row{"TPU v5", "large-batch-medium-h", {1024, 1024, 768}},
-    Row{"TPU v5", "medium-batch-medium-h", {1024, 256, 512}},
-    Row{"TPU v5e", "small-vocab", {1024, 256, 1024}},
-    Row{"TPU v5e", "llama3-ish", {1024, 512, 512}},
-    Row{"TPU v5e", "mid-h-large-vocab", {8192, 256, 1024}},
-    Row{"TPU v5e", "huge-batch-small-h", {8192, 256, 1024}},
-    Row{"TPU v5e", "large-batch-small-h", {4096, 512, 2048}},
-    Row{"TPU v5e", "medium-batch-medium-h", {1024, 256, 512}},
-    Row{"TPU v6", "small-vocab", {1024, 256, 2048}},
-    Row{"TPU v6", "llama3-ish", {1024, 512, 512}},
-    Row{"TPU v6", "mid-h-large-vocab", {8192, 1024, 1024}},
-    Row{"TPU v6", "huge-batch-small-h", {8192, 256, 1024}},
-    Row{"TPU v6", "large-batch-small-h", {4096, 512, 2048}},
-    Row{"TPU v6", "medium-batch-medium-h", {1024, 256, 512}},
-    Row{"NVIDIA", "tiny", {128, 64, 128}},
-    Row{"NVIDIA", "small-vocab", {128, 256, 1024}},
-    Row{"NVIDIA", "llama3-ish", {256, 256, 1024}},
-    Row{"NVIDIA", "large-batch-small-h", {256, 256, 2048}},
-    Row{"NVIDIA", "medium-batch-medium-h", {256, 256, 2048}},
-    Row{"NVIDIA GB10", "tiny", {128, 64, 128}},
-    Row{"NVIDIA GB10", "small-h-small-vocab", {128, 64, 128}},
-    Row{"NVIDIA GB10", "small-vocab", {128, 64, 256}},
-    Row{"NVIDIA GB10", "gb10-large-vocab-mid-batch", {1024, 32, 1024}},
-    Row{"NVIDIA GB10", "gb10-fallback", {128, 128, 64}},
+    TunedRow{"default", "large-batch-small-h", {1024, 512, 2048}},
+    TunedRow{"TPU v4", "small-vocab", {1024, 256, 512}},
+    TunedRow{"TPU v4", "llama3-ish", {8192, 512, 1024}},
+    TunedRow{"TPU v4", "mid-h-large-vocab", {1024, 1024, 256}},
+    TunedRow{"TPU v4", "huge-batch-small-h", {1024, 1024, 256}},
+    TunedRow{"TPU v4", "large-batch-small-h", {1024, 512, 512}},
+    TunedRow{"TPU v4", "medium-batch-medium-h", {1024, 512, 1024}},
+    TunedRow{"TPU v5", "small-vocab", {1024, 256, 1024}},
+    TunedRow{"TPU v5", "llama3-ish", {1024, 512, 512}},
+    TunedRow{"TPU v5", "huge-batch-llama3-ish", {1024, 512, 256}},
+    TunedRow{"TPU v5", "huge-batch-small-h", {1024, 1024, 256}},
+    TunedRow{"TPU v5", "large-batch-small-h", {1024, 512, 2048}},
+    TunedRow{"TPU v5", "large-batch-medium-h", {1024, 1024, 768}},
+    TunedRow{"TPU v5", "medium-batch-medium-h", {1024, 256, 512}},
+    TunedRow{"TPU v5e", "small-vocab", {1024, 256, 1024}},
+    TunedRow{"TPU v5e", "llama3-ish", {1024, 512, 512}},
+    TunedRow{"TPU v5e", "mid-h-large-vocab", {8192, 256, 1024}},
+    TunedRow{"TPU v5e", "huge-batch-small-h", {8192, 256, 1024}},
+    TunedRow{"TPU v5e", "large-batch-small-h", {4096, 512, 2048}},
+    TunedRow{"TPU v5e", "medium-batch-medium-h", {1024, 256, 512}},
+    TunedRow{"TPU v6", "small-vocab", {1024, 256, 2048}},
+    TunedRow{"TPU v6", "llama3-ish", {1024, 512, 512}},
+    TunedRow{"TPU v6", "mid-h-large-vocab", {8192, 1024, 1024}},
+    TunedRow{"TPU v6", "huge-batch-small-h", {8192, 256, 1024}},
+    TunedRow{"TPU v6", "large-batch-small-h", {4096, 512, 2048}},
+    TunedRow{"TPU v6", "medium-batch-medium-h", {1024, 256, 512}},
+    TunedRow{"NVIDIA", "tiny", {128, 64, 128}},
+    TunedRow{"NVIDIA", "small-vocab", {128, 256, 1024}},
+    TunedRow{"NVIDIA", "llama3-ish", {256, 256, 1024}},
+    TunedRow{"NVIDIA", "large-batch-small-h", {256, 256, 2048}},
+    TunedRow{"NVIDIA", "medium-batch-medium-h", {256, 256, 2048}},
+    TunedRow{"NVIDIA GB10", "tiny", {128, 64, 128}},
+    TunedRow{"NVIDIA GB10", "small-h-small-vocab", {128, 64, 128}},
+    TunedRow{"NVIDIA GB10", "small-vocab", {128, 64, 256}},
+    TunedRow{"NVIDIA GB10", "gb10-large-vocab-mid-batch", {1024, 32, 1024}},
+    TunedRow{"NVIDIA GB10", "gb10-fallback", {128, 128, 64}},
 };
 
 constexpr std::array k_february = {
-    Row{"default", "large-batch-small-h", {1024, 512, 2048}},
-    Row{"TPU v5e", "small-vocab", {1024, 256, 512}},
-    Row{"TPU v5e", "llama3-ish", {1024, 512, 1024}},
-    Row{"TPU v5e", "large-batch-small-h", {1024, 512, 2048}},
-    Row{"TPU v5", "small-vocab", {1024, 256, 512}},
-    Row{"TPU v5", "llama3-ish", {1024, 512, 1024}},
-    Row{"TPU v5", "large-batch-small-h", {1024, 512, 1024}},
-    Row{"TPU v5", "medium-batch-medium-h", {1024, 256, 2048}},
-    Row{"TPU v5", "huge-batch-llama3-ish", {1024, 512, 256}},
-    Row{"TPU v4", "small-vocab", {1024, 256, 1024}},
-    Row{"TPU v4", "llama3-ish", {1024, 512, 1024}},
-    Row{"TPU v4", "large-batch-small-h", {1024, 512, 1024}},
-    Row{"TPU v4", "medium-batch-medium-h", {1024, 512, 1024}},
+    TunedRow{"default", "large-batch-small-h", {1024, 512, 2048}},
+    TunedRow{"TPU v5e", "small-vocab", {1024, 256, 512}},
+    TunedRow{"TPU v5e", "llama3-ish", {1024, 512, 1024}},
+    TunedRow{"TPU v5e", "large-batch-small-h", {1024, 512, 2048}},
+    TunedRow{"TPU v5", "small-vocab", {1024, 256, 512}},
+    TunedRow{"TPU v5", "llama3-ish", {1024, 512, 1024}},
+    TunedRow{"TPU v5", "large-batch-small-h", {1024, 512, 1024}},
+    TunedRow{"TPU v5", "medium-batch-medium-h", {1024, 256, 2048}},
+    TunedRow{"TPU v5", "huge-batch-llama3-ish", {1024, 512, 256}},
+    TunedRow{"TPU v4", "small-vocab", {1024, 256, 1024}},
+    TunedRow{"TPU v4", "llama3-ish", {1024, 512, 1024}},
+    TunedRow{"TPU v4", "large-batch-small-h", {1024, 512, 1024}},
+    TunedRow{"TPU v4", "medium-batch-medium-h", {1024, 512, 1024}},
 };
 
 // Devices whose rows are the same.
@@ -107,8 +107,9 @@ std::span<const Bucket> buckets() { return k_buckets; }
 std::span<const Bucket> v4_buckets() { return k_v4_buckets; }
 
 std::optional<BlockSizes> tuned_sizes(TableDate table, std::string_view device_key, std::string_view bucket) {
-    const std::span<const Row> rows = table == TableDate::latest ? std::span<const Row>(k_latest) : k_february;
-    for (const Row& row : rows) {
+    const std::span<const TunedRow> rows =
+        table == TableDate::latest ? std::span<const TunedRow>(k_latest) : k_february;
+    for (const TunedRow& row : rows) {
         if (row.key == row_key(device_key) && row.bucket == bucket) return row.sizes;
     }
     return std::nullopt;

@@ -9,7 +9,7 @@ namespace gdnctl::oracle::linear_ce {
 
 namespace {
 
-constexpr std::size_t k_lanes = 128;  // of a TPU: every block there is a multiple
+constexpr std::size_t k_tpu_lanes = 128;  // of a TPU: every block there is a multiple
 
 // Draws until `chosen` has `count` of the numbers below `limit`.
 std::vector<std::size_t> filled(std::set<std::size_t> chosen, std::size_t count, std::size_t limit, Random random) {
@@ -17,7 +17,7 @@ std::vector<std::size_t> filled(std::set<std::size_t> chosen, std::size_t count,
     return {chosen.begin(), chosen.end()};
 }
 
-std::size_t last_block(std::size_t vocab) { return (vocab - 1) / k_lanes * k_lanes; }
+std::size_t last_block(std::size_t vocab) { return (vocab - 1) / k_tpu_lanes * k_tpu_lanes; }
 
 bool beside_an_edge(std::size_t label, std::size_t block) {
     const std::size_t at = label % block;
@@ -42,7 +42,7 @@ std::vector<std::size_t> sampled_rows(const Problem& problem, std::size_t count,
     take([&](std::size_t i) { return label(i) >= last_block(problem.vocab); });
     take([&](std::size_t i) { return problem.weight[i] == 0; });
     take([&](std::size_t i) { return beside_an_edge(label(i), 1024); });
-    take([&](std::size_t i) { return beside_an_edge(label(i), k_lanes); });
+    take([&](std::size_t i) { return beside_an_edge(label(i), k_tpu_lanes); });
     return filled(std::move(chosen), count, problem.batch, Random(seed, 1));
 }
 
