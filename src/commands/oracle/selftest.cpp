@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle/gdn.h"
+#include "commands/oracle/linear_ce_selftest.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "oracle/gdn/selftest/selftest.h"
@@ -82,15 +83,20 @@ void describe(cli::Args& args, Options& options) {
         "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
         "generated case) must all be OK. Faults that no hint knows, and faults in every step of another kernel, are "
         "counted separately. Takes about a minute and a half.");
-    args.positional(options.op, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet), which is the default"});
+    args.positional(options.op, {.name = "OP", .help = "gdn (the default), or linear-ce"});
     args.check([&options]() -> Status {
         if (!options.op || *options.op == "gdn") return {};
-        return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op), "known: gdn");
+        if (*options.op == linear_ce::k_op) {
+            if (!options.every_step) return {};
+            return fail(ErrorKind::usage, "--every-step is for gdn");
+        }
+        return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op), "known: gdn, linear-ce");
     });
     args.flag(options.every_step,
               {.names = "--every-step", .help = "try all faults in all steps of the other kernel (about ten minutes)"});
     oracle_gdn::describe_threads(args, options.threads);
     args.example("gdnctl oracle selftest", "run it");
+    args.example("gdnctl oracle selftest linear-ce", "the same for the fused cross-entropy, in seconds");
     args.example("gdnctl oracle selftest --json", "the same as gdnctl.oracle-selftest/1");
     args.exit_code(1, "a fault was missed, a correct variant flagged, or too many places or stages were wrong");
     args.see_also("oracle compare");
@@ -99,6 +105,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    if (options.op == linear_ce::k_op) return linear_ce::selftest(threads, context);
     const auto report =
         oracle::run_selftest({threads, 1, options.every_step, [&] { return context.stop.stop_requested(); }});
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
