@@ -20,11 +20,11 @@ target_link_options(gdn PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sectio
 target_link_libraries(gdn PRIVATE Threads::Threads)
 
 # One relocatable object whose other names have become local.
-file(STRINGS ${gdn_exports} gdn_names REGEX "^ +gdn_")
+file(STRINGS ${gdn_exports} gdn_names REGEX "^ +(gdn|linear_ce)_")
 set(gdn_roots "")
 set(gdn_keep "")
 foreach(line IN LISTS gdn_names)
-  string(REGEX MATCH "gdn_[a-z0-9_]+" name ${line})
+  string(REGEX MATCH "(gdn|linear_ce)_[a-z0-9_]+" name ${line})
   list(APPEND gdn_roots -u ${name})
   list(APPEND gdn_keep --keep-global-symbol=${name})
 endforeach()

@@ -47,7 +47,7 @@ void describe(cli::Args& args, Options& options) {
         "threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The outputs of the "
         "timed runs are judged: a wrong result has no time. Without --kernel, our forward, backward and decode are "
         "timed in one run. Your own kernels get new inputs in every run. Without libopenblas, sgemm is not measured.");
-    oracle_gdn::describe_op(args, options.op);
+    oracle_gdn::describe_all_ops(args, options.op);
     static const std::string k_kernel_help =
         "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
         ", lib:PATH, src:FILE.c, cmd:COMMAND";
@@ -76,9 +76,14 @@ void describe(cli::Args& args, Options& options) {
                               .help = "time the kernels on twelve shapes (or --shape), on one thread and on all, and "
                                       "mark results more than 15 % below docs/benchmarks.md"});
     describe_limits(args, options.limits);
+    linear_ce::describe_bench(args, options.ce);
     args.check([&options]() -> Status {
         if (options.rounds < 1 || options.runs < 1)
             return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
+        if (options.op == linear_ce::k_op && (options.sweep || options.phases || options.shape != k_default_shape)) {
+            return fail(ErrorKind::usage, "linear-ce takes none of --shape, --sweep and --phases",
+                        "its sizes are --batch, --hidden and --vocab");
+        }
         if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
         if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
         return {};
@@ -101,6 +106,12 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    if (options.op == linear_ce::k_op) {
+        return linear_ce::bench(
+            {options.ce, options.kernel, options.peers, options.dtype == DTypeChoice::bf16, options.seed,
+             options.threads, options.rounds, options.runs, isa_of(options.isa), limits_of(options.limits)},
+            context);
+    }
     if (options.sweep) return run_sweep(options, context, threads, isa_of(options.isa));
     Bench bench(options, context, threads, isa_of(options.isa));
     GDNCTL_TRY(bench.run());

@@ -8,6 +8,7 @@
 
 #include "cli/args.h"
 #include "commands/oracle/kernel_options.h"
+#include "commands/oracle/linear_ce_bench.h"
 #include "oracle/simd/isa.h"
 #include "platform/context.h"
 
@@ -34,6 +35,7 @@ struct Options {
     bool sweep = false;
     DTypeChoice dtype = DTypeChoice::f32;
     LimitOptions limits;
+    linear_ce::BenchSizes ce;
 };
 
 void describe(cli::Args& args, Options& options);

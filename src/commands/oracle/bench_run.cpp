@@ -18,6 +18,8 @@ constexpr std::size_t k_peak_steps = 2'000'000;
 // Without --kernel: the fastest of each pass.
 constexpr std::string_view k_own_kernels[] = {"builtin:fused", "builtin:backward", "builtin:decode"};
 
+}  // namespace
+
 Machine this_machine() {
     Machine m{"unknown", "", 0};
     std::ifstream cpuinfo("/proc/cpuinfo");
@@ -35,8 +37,6 @@ Machine this_machine() {
     if (getloadavg(load, 1) == 1) m.load = load[0];
     return m;
 }
-
-}  // namespace
 
 Status Bench::run() {
     GDNCTL_TRY_ASSIGN(m_dims, oracle_gdn::parse_shape(m_options.shape));

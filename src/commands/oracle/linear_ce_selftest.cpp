@@ -26,14 +26,13 @@ std::string selftest_text(const lce::SelftestReport& r) {
 }
 
 Json selftest_json(const lce::SelftestReport& r) {
-    Json object = {
-        {"schema", "gdnctl.oracle-selftest/1"},
-        {"op", k_op},
-        {"passed", r.passed()},
-        {"mutants", {{"total", r.mutants}, {"caught", r.caught}, {"right_stage", r.right_stage}}},
-        {"honest_variants", {{"total", r.variants}, {"false_alarms", r.false_alarms}}},
-        {"targets", {{"caught_percent", 100}, {"right_stage_percent", 90}, {"false_alarms", 0}}},
-        {"findings", Json::array()}};
+    Json object = {{"schema", "gdnctl.oracle-selftest/1"},
+                   {"op", k_op},
+                   {"passed", r.passed()},
+                   {"mutants", {{"total", r.mutants}, {"caught", r.caught}, {"right_stage", r.right_stage}}},
+                   {"honest_variants", {{"total", r.variants}, {"false_alarms", r.false_alarms}}},
+                   {"targets", {{"caught_percent", 100}, {"right_stage_percent", 90}, {"false_alarms", 0}}},
+                   {"findings", Json::array()}};
     for (const lce::SelftestFinding& f : r.findings) {
         object["findings"].push_back({{"kind", f.kind}, {"name", f.name}, {"expected", f.expected}, {"got", f.got}});
     }

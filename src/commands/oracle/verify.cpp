@@ -8,6 +8,7 @@
 
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/kernel_options.h"
+#include "commands/oracle/linear_ce_verify.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -285,6 +286,11 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
 }
 
 Status check(const Options& options) {
+    if (options.op == linear_ce::k_op && (options.metamorphic || options.slow || options.vectors ||
+                                          options.allow_suspect || options.dtype == StoredAs::f16)) {
+        return fail(ErrorKind::usage,
+                    "linear-ce takes none of --metamorphic, --slow, --vectors, --allow-suspect and --dtype f16");
+    }
     GDNCTL_TRY(check_seed(options.seed));
     if (options.metamorphic && options.dtype != StoredAs::as_listed) {
         return fail(ErrorKind::usage, "--metamorphic cannot be combined with --dtype: its inputs are fp32");
@@ -308,7 +314,7 @@ void describe(cli::Args& args, Options& options) {
         "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
         "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
         "NAME.inputs.safetensors beside it. The last line is the overall verdict.");
-    oracle_gdn::describe_op(args, options.op);
+    oracle_gdn::describe_all_ops(args, options.op);
     args.option(options.kernel, {.names = "--kernel",
                                  .value = "KERNEL",
                                  .help = kernel_help(),
@@ -358,6 +364,11 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.op == linear_ce::k_op) {
+        return linear_ce::verify({options.kernel, options.cases, seed_of(options.seed), options.dtype == StoredAs::bf16,
+                                  options.threads, limits_of(options.limits)},
+                                 context);
+    }
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     Verifier verifier(options, context, threads);
     GDNCTL_TRY(verifier.run());

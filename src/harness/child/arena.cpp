@@ -126,6 +126,11 @@ std::string_view name_of(Slot slot) {
                                                                "dt_bias",
                                                                "b",
                                                                "initial_state_indices",
+                                                               "x",
+                                                               "w",
+                                                               "labels",
+                                                               "d_loss",
+                                                               "d_lse",
                                                                "out",
                                                                "final_state",
                                                                "dq",
@@ -134,7 +139,12 @@ std::string_view name_of(Slot slot) {
                                                                "dg",
                                                                "dbeta",
                                                                "d_initial_state",
-                                                               "intermediate_states_buffer"};
+                                                               "intermediate_states_buffer",
+                                                               "loss",
+                                                               "lse",
+                                                               "argmax",
+                                                               "gx",
+                                                               "gw"};
     return k_names[static_cast<std::size_t>(slot)];
 }
 
@@ -211,6 +221,17 @@ Header lay_out(const SolutionCall& call) {
     return h;
 }
 
+Header lay_out(const LinearCeCall& call) {
+    Header h = lay_out(call.arrays);
+    h.arguments = 0;
+    std::copy(call.sizes.begin(), call.sizes.end(), h.dims.begin());
+    h.scale = call.soft_cap;
+    h.logsumexp_weight = call.logsumexp_weight;
+    h.threads = call.threads;
+    h.entry = call.entry;
+    return h;
+}
+
 void fill(std::byte* base, const Header& header, const SolutionCall& call) {
     std::memcpy(base, &header, sizeof header);
     for (const auto& [what, tensor] : call.arguments) {
@@ -220,7 +241,7 @@ void fill(std::byte* base, const Header& header, const SolutionCall& call) {
         if (!is_output(static_cast<Slot>(what))) continue;
         const std::size_t count = p.bytes / width_of(p);
         if (p.dtype == GDN_BF16) poison_rows(array_at(base, p), 0, count, k_poison_bf16);
-        if (p.dtype == GDN_F32) poison_rows(array_at(base, p), 0, count, k_poison_f32);
+        if (p.dtype != GDN_BF16) poison_rows(array_at(base, p), 0, count, k_poison_f32);
     }
 }
 
@@ -274,7 +295,7 @@ std::vector<Slot> outputs_of(const Header& header) {
 oracle::Tensor read_output(const std::byte* base, const Header& header, Slot slot) {
     const Place& p = place_of(header, slot);
     oracle::Tensor t;
-    t.dtype = p.dtype == GDN_BF16 ? DType::bf16 : DType::f32;
+    t.dtype = p.dtype == GDN_BF16 ? DType::bf16 : p.dtype == k_int64 ? DType::i64 : DType::f32;
     t.shape.assign(p.shape.begin(), p.shape.begin() + p.rank);
     t.bytes.resize(p.bytes);
     if (p.bytes > 0) std::memcpy(t.bytes.data(), base + p.page + p.begin, p.bytes);

@@ -30,6 +30,11 @@ enum class Slot : std::uint32_t {
     dt_bias,
     b,
     initial_state_indices,
+    x,  // of linear-ce
+    w,
+    labels,
+    d_loss,
+    d_lse,
     out,  // from here on outputs
     final_state,
     dq,
@@ -39,8 +44,13 @@ enum class Slot : std::uint32_t {
     dbeta,
     d_initial_state,
     intermediate_states_buffer,
+    loss,  // of linear-ce
+    lse,
+    argmax,
+    gx,
+    gw,
 };
-inline constexpr std::size_t k_slots = 23;
+inline constexpr std::size_t k_slots = 33;
 std::string_view name_of(Slot slot);
 constexpr bool is_output(Slot slot) { return slot >= Slot::out; }
 
@@ -63,15 +73,16 @@ inline constexpr std::size_t k_most_arguments = 16;
 
 // At the start of the shared memory.
 struct Header {
-    std::array<std::int64_t, 6> dims = {};  // B, T, Hk, Hv, dk, dv
+    std::array<std::int64_t, 6> dims = {};  // B, T, Hk, Hv, dk, dv; of linear-ce B, H, V and the layout of w
     std::int64_t sequences = 0;
     std::uint32_t head_map = 0;
     std::uint32_t l2norm = 0;
     double l2norm_eps = 0;
-    double scale = 0;
+    double scale = 0;  // of linear-ce: the soft cap
+    double logsumexp_weight = 0;
     std::int32_t threads = 1;
     std::uint32_t has_cu_seqlens = 0;
-    std::uint32_t entry = 0;     // GDN_FORWARD, ...
+    std::uint32_t entry = 0;     // GDN_FORWARD, ..., LINEAR_CE_FORWARD, ...
     std::uint32_t in_place = 0;  // initial_state is the memory of final_state
     std::array<Place, k_slots> places = {};
     std::uint64_t bytes = 0;  // of the whole memory
@@ -89,6 +100,15 @@ struct SolutionCall {
     };
     std::vector<Argument> arguments;
     double scale = 0;
+};
+
+// One call of a kernel of gdn/linear_ce_kernel.h: its arrays are passed by name, not in order.
+struct LinearCeCall {
+    SolutionCall arrays;
+    std::array<std::int64_t, 4> sizes = {};  // B, H, V, layout
+    double soft_cap = 0, logsumexp_weight = 0;
+    std::int32_t threads = 1;
+    std::uint32_t entry = 0;
 };
 
 // Where each step of a decode lies among the steps in memory: shuffled, so that no call knows where the next token is.
@@ -128,6 +148,7 @@ struct Reply {
 // Lays out the arrays of a call: places and sizes, no contents.
 Header lay_out(const oracle::KernelCall& call, int threads);
 Header lay_out(const SolutionCall& call);
+Header lay_out(const LinearCeCall& call);
 
 // Copies header and inputs into the memory at `base`, and fills outputs and all that lies beside arrays with what can
 // be told from results.

@@ -12,6 +12,7 @@
 
 #include "gdn/gdn_kernel.h"
 #include "harness/child/arena.h"
+#include "harness/child/linear_ce_entry.h"
 #include "harness/child/solution_entry.h"
 #include "platform/exec_words.h"
 #include "platform/fd.h"
@@ -106,9 +107,10 @@ public:
                 reply = map();
             } else {
                 reply.answer = Answer::done;
-                reply.value = !m_solution_entry.empty() ? m_solution.call()
-                              : m_order.empty()         ? m_entry(&m_call)
-                                                        : call_steps();
+                reply.value = is_linear_ce()              ? m_linear_ce.call()
+                              : !m_solution_entry.empty() ? m_solution.call()
+                              : m_order.empty()           ? m_entry(&m_call)
+                                                          : call_steps();
             }
             send(reply);
         }
@@ -130,11 +132,20 @@ private:
         return reply;
     }
 
+    bool is_linear_ce() const { return m_solution_entry == k_linear_ce_entry; }
+
     Reply load() {
         void* library = dlopen(m_path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) return said(Answer::refused, fmt::format("cannot be loaded: {}", dlerror()));
         Reply reply;
         reply.answer = Answer::loaded;
+        if (is_linear_ce()) {
+            const std::string problem = m_linear_ce.load(library);
+            if (!problem.empty()) return said(Answer::refused, problem);
+            reply.value = static_cast<std::int32_t>(m_linear_ce.dtypes());
+            reply.entries = m_linear_ce.entries();
+            return reply;
+        }
         if (!m_solution_entry.empty()) {
             const std::string problem = m_solution.load(library, m_solution_entry);
             return problem.empty() ? reply : said(Answer::refused, problem);
@@ -252,7 +263,8 @@ private:
         }
         const bool is_solution = !m_solution_entry.empty();
         if (!is_solution) m_entry = entry_of(h.entry);
-        if (!is_solution && m_entry == nullptr) return said(Answer::refused, "has no such entry point");
+        const bool missing = is_linear_ce() ? !m_linear_ce.has(h.entry) : !is_solution && m_entry == nullptr;
+        if (missing) return said(Answer::refused, "has no such entry point");
         std::vector<GuardedPiece> pieces;
         for (std::size_t i = 0; i < k_slots; ++i) {
             const Place& p = h.places[i];
@@ -260,13 +272,17 @@ private:
         }
         auto mapped = GuardedMapping::map(m_memory.get(), pieces);
         if (!mapped) return said(Answer::failed, mapped.error().message);
-        if (is_solution) {
+        if (is_linear_ce()) {
+            m_linear_ce.describe(h, *mapped);
+        } else if (is_solution) {
             m_solution.describe(h, *mapped);
         } else {
             describe_call(h, *mapped);
         }
         m_order = step_order(h.steps, h.step_seed);
-        const std::size_t wanted = is_solution ? 0 : workspace_size(h.entry);
+        const std::size_t wanted = is_linear_ce() ? m_linear_ce.workspace_size()
+                                   : is_solution  ? 0
+                                                  : workspace_size(h.entry);
         const std::size_t room = (wanted + 63) / 64 * 64;
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
         auto workspace = GuardedMapping::map(-1, {&space, 1});
@@ -277,6 +293,7 @@ private:
             std::memset(workspace->piece(0), 0xFF, space.bytes);
             m_call.workspace = workspace->piece(0) + (space.bytes - room);
             m_call.workspace_size = wanted;
+            m_linear_ce.give_workspace(m_call.workspace, wanted);
         }
         for (std::size_t i = 0; i < k_slots; ++i) {
             const auto begin = reinterpret_cast<std::uintptr_t>(mapped->piece(i));
@@ -295,6 +312,7 @@ private:
     UniqueFd m_asks, m_memory;
     std::string m_path, m_solution_entry;
     SolutionEntry m_solution;
+    LinearCeEntry m_linear_ce;
     const gdn_kernel_info* m_kernel = nullptr;
     int (*m_entry)(const gdn_call*) = nullptr;
     GuardedMapping m_mapping, m_workspace;
@@ -320,7 +338,9 @@ Result<ExitCode> serve_library(const HostOptions& options) {
     watch_faults();
     const bool is_solution = options.mode == "solution";
     const std::size_t colon = is_solution ? options.kernel.find(':') : std::string::npos;
-    const std::string entry = is_solution ? options.kernel.substr(0, colon) : std::string();
+    const std::string entry = is_solution                   ? options.kernel.substr(0, colon)
+                              : options.mode == "linear-ce" ? std::string(k_linear_ce_entry)
+                                                            : std::string();
     const std::string path = is_solution ? options.kernel.substr(colon + 1) : options.kernel;
     Host(std::move(asks), std::move(memory), path, entry).serve(barrier);
     return ExitCode::ok;

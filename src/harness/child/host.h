@@ -9,7 +9,7 @@
 namespace gdnctl::harness {
 
 struct HostOptions {
-    std::string mode;  // "lib", "solution" or "program"
+    std::string mode;  // "lib", "linear-ce", "solution" or "program"
     std::string
         folder;  // lib, solution: ask, answer, memory; program: inputs.safetensors, outputs.safetensors, network
     std::string kernel;  // lib: path of the shared object; solution: FUNCTION:PATH; program: shell words

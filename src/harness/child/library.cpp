@@ -8,7 +8,7 @@
 namespace gdnctl::harness {
 
 // gdn/gdn_kernel.h as text: a kernel compiles wherever this binary is, installed or not.
-extern const std::string_view k_kernel_header;  // kernel_header.cpp.in
+extern const std::string_view k_kernel_header, k_linear_ce_header;  // kernel_header.cpp.in
 
 namespace {
 
@@ -26,6 +26,7 @@ Result<std::optional<oracle::KernelFault>> build(const std::filesystem::path& so
     std::error_code problem;
     std::filesystem::create_directory(folder / "gdn", problem);
     GDNCTL_TRY(atomic_replace(folder / "gdn" / "gdn_kernel.h", k_kernel_header));
+    GDNCTL_TRY(atomic_replace(folder / "gdn" / "linear_ce_kernel.h", k_linear_ce_header));
     return compile(
         source.string(),
         {"-shared", "-fPIC", "-I", folder.string(), source.string(), "-o", (folder / "kernel.so").string(), "-lm"},

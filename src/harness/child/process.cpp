@@ -13,6 +13,7 @@
 
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
+#include "harness/child/linear_ce_entry.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
@@ -90,6 +91,8 @@ Faulted KernelProcess::open() {
     return std::nullopt;
 }
 
+bool KernelProcess::is_linear_ce() const { return m_entry == k_linear_ce_entry; }
+
 Faulted KernelProcess::start() {
     GDNCTL_TRY_ASSIGN(m_folder, make_folder(m_context));
     GDNCTL_TRY_ASSIGN(m_memory, SharedMemory::create());
@@ -105,8 +108,9 @@ Faulted KernelProcess::start() {
         return tl::unexpected(file_error(ErrorKind::local_io, "set up", folder, errno));
     }
     ProcessSpec spec;
-    spec.argv = {m_context.program, "__kernel-host", m_entry.empty() ? "lib" : "solution", folder.string(),
-                 m_entry.empty() ? m_library.string() : m_entry + ":" + m_library.string()};
+    const char* mode = m_entry.empty() ? "lib" : is_linear_ce() ? "linear-ce" : "solution";
+    spec.argv = {m_context.program, "__kernel-host", mode, folder.string(),
+                 m_entry.empty() || is_linear_ce() ? m_library.string() : m_entry + ":" + m_library.string()};
     spec.cwd = m_context.cwd;
     spec.env = kernel_environment(m_context);
     spec.clean_env = true;
@@ -240,6 +244,14 @@ Faulted KernelProcess::prepare(const SolutionCall& call) {
     return ask(Ask::map, Answer::mapped, reply);
 }
 
+Faulted KernelProcess::prepare(const LinearCeCall& call) {
+    m_header = lay_out(call);
+    GDNCTL_TRY(m_memory.resize(m_header.bytes));
+    fill(m_memory.data(), m_header, call.arrays);
+    Reply reply;
+    return ask(Ask::map, Answer::mapped, reply);
+}
+
 Faulted KernelProcess::call() {
     Reply reply;
     const auto start = m_context.clock.monotonic();
@@ -247,7 +259,7 @@ Faulted KernelProcess::call() {
     m_seconds = std::chrono::duration<double>(m_context.clock.monotonic() - start).count();
     if (fault) return fault;
     if (reply.value == GDN_OK) return std::nullopt;
-    if (!m_entry.empty()) {
+    if (!m_entry.empty() && !is_linear_ce()) {
         return fault_of(KernelFaultKind::refused, fmt::format("the solution returned {}", reply.value));
     }
     if (reply.value == GDN_UNSUPPORTED) {

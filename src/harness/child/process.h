@@ -31,7 +31,7 @@ using Faulted = Result<std::optional<oracle::KernelFault>>;
 class KernelProcess {
 public:
     // `library`: absolute path of a shared object; `entry`: the function of a solution by FlashInfer-Bench's
-    // convention, empty for a kernel of gdn/gdn_kernel.h. Nothing happens before open().
+    // convention, k_linear_ce_entry, or empty for a kernel of gdn/gdn_kernel.h. Nothing happens before open().
     KernelProcess(const Context& context, std::filesystem::path library, Limits limits, std::string entry = {})
         : m_context(context), m_library(std::move(library)), m_entry(std::move(entry)), m_limits(limits) {}
     KernelProcess(const KernelProcess&) = delete;
@@ -48,6 +48,7 @@ public:
     // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
     Faulted prepare(const oracle::KernelCall& call, int threads);
     Faulted prepare(const SolutionCall& call);
+    Faulted prepare(const LinearCeCall& call);
     // Calls the kernel. Our clock, from the question to the answer.
     Faulted call();
     double seconds() const { return m_seconds; }
@@ -61,6 +62,7 @@ public:
     void close();
 
 private:
+    bool is_linear_ce() const;
     Faulted start();
     Faulted collect(const std::function<Unwritten(Slot)>& unwritten, oracle::TensorFile& outputs);
     Faulted ask(Ask question, Answer expected, Reply& reply);

@@ -46,7 +46,7 @@ public:
                           int threads) override {
         ++m_runs;
         KernelRun result;
-        GDNCTL_TRY(m_run.prepare(inputs, contract, threads));
+        GDNCTL_TRY(m_run.prepare(inputs, contract.as_metadata(), threads));
         GDNCTL_TRY_ASSIGN(result.fault, m_run.call());
         if (result.fault) return result;
         GDNCTL_TRY_ASSIGN(result.fault, m_run.collect(result.outputs));
@@ -66,10 +66,11 @@ Status check_program(const std::string& spelling) {
     return fail(ErrorKind::usage, "cmd: no command given", "for example --kernel 'cmd:python run.py'");
 }
 
-Status ProgramRun::prepare(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads) {
+Status ProgramRun::prepare(const oracle::TensorFile& inputs, const std::map<std::string, std::string>& contract,
+                           int threads) {
     GDNCTL_TRY_ASSIGN(m_folder, make_folder(m_context));
     oracle::TensorFile asked = inputs;
-    for (const auto& [field, value] : contract.as_metadata()) asked.metadata[field] = value;
+    for (const auto& [field, value] : contract) asked.metadata[field] = value;
     asked.metadata["threads"] = std::to_string(threads);
     const auto bytes = oracle::serialize_safetensors(asked);
     return atomic_replace(m_folder.path() / "inputs.safetensors",

@@ -1,6 +1,7 @@
 // cmd: kernels: a program that reads an inputs file and writes an outputs file.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,7 @@ public:
         : m_spelling(std::move(spelling)), m_limits(limits), m_context(context) {}
 
     // Writes the inputs file of the next run, with the contract as metadata, into a folder of its own.
-    Status prepare(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads);
+    Status prepare(const oracle::TensorFile& inputs, const std::map<std::string, std::string>& contract, int threads);
     // Runs the program from its start to its end.
     Faulted call();
     // Reads what that run wrote; the folder goes.

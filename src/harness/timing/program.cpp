@@ -20,7 +20,7 @@ protected:
     Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) override {
         oracle::TensorFile placed = inputs;
         apply(disguise, placed, task().reference.contract.value.state_layout);
-        GDNCTL_TRY(m_run.prepare(placed, task().reference.contract, task().threads));
+        GDNCTL_TRY(m_run.prepare(placed, task().reference.contract.as_metadata(), task().threads));
         return std::nullopt;
     }
 
@@ -43,7 +43,7 @@ public:
         std::vector<std::unique_ptr<ForeignPass>> passes;
         passes.push_back(std::make_unique<ProgramPass>(oracle::Pass::forward, task, m_run));
         if (!task.with_cotangents) return passes;
-        GDNCTL_TRY(m_run.prepare(task.with_cotangents(), task.reference.contract, task.threads));
+        GDNCTL_TRY(m_run.prepare(task.with_cotangents(), task.reference.contract.as_metadata(), task.threads));
         oracle::TensorFile outputs;
         GDNCTL_TRY_ASSIGN(auto fault, m_run.call());
         if (!fault) {

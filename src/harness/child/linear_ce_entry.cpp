@@ -1,0 +1,85 @@
+#include "harness/child/linear_ce_entry.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace gdnctl::harness {
+
+std::string LinearCeEntry::load(void* library) {
+    m_kernel = static_cast<const linear_ce_kernel_info*>(dlsym(library, std::string(k_linear_ce_entry).c_str()));
+    if (m_kernel == nullptr) {
+        return "exports no 'linear_ce_kernel', the object of gdn/linear_ce_kernel.h that says what it is";
+    }
+    if (m_kernel->abi_version == LINEAR_CE_ABI_VERSION && m_kernel->struct_size >= sizeof(linear_ce_kernel_info))
+        return {};
+    return fmt::format("was compiled for version {} of gdn/linear_ce_kernel.h, this gdnctl speaks version {}",
+                       m_kernel->abi_version, LINEAR_CE_ABI_VERSION);
+}
+
+std::uint32_t LinearCeEntry::entries() const {
+    return (m_kernel->forward != nullptr ? 1U << LINEAR_CE_FORWARD : 0U) |
+           (m_kernel->gradients != nullptr ? 1U << LINEAR_CE_GRADIENTS : 0U);
+}
+
+void LinearCeEntry::describe(const Header& h, const GuardedMapping& mapping) {
+    const auto tensor = [&](Slot slot) {
+        const Place& p = h.places[static_cast<std::size_t>(slot)];
+        gdn_tensor t{};
+        if (p.page_bytes == 0) return t;
+        t.data = mapping.piece(static_cast<std::size_t>(slot)) + p.begin;
+        t.dtype = p.dtype;
+        t.rank = p.rank;
+        std::int64_t stride = 1;
+        for (std::size_t axis = p.rank; axis-- > 0;) {
+            t.shape[axis] = p.shape[axis];
+            t.strides[axis] = stride;
+            stride *= p.shape[axis];
+        }
+        return t;
+    };
+    linear_ce_call c{};
+    c.abi_version = LINEAR_CE_ABI_VERSION;
+    c.struct_size = sizeof(linear_ce_call);
+    c.batch = h.dims[0];
+    c.hidden = h.dims[1];
+    c.vocab = h.dims[2];
+    c.layout = static_cast<std::uint32_t>(h.dims[3]);
+    c.threads = h.threads;
+    c.soft_cap = h.scale;
+    c.logsumexp_weight = h.logsumexp_weight;
+    c.x = tensor(Slot::x);
+    c.w = tensor(Slot::w);
+    c.labels = static_cast<const std::int64_t*>(tensor(Slot::labels).data);
+    c.d_loss = tensor(Slot::d_loss);
+    c.d_lse = tensor(Slot::d_lse);
+    c.loss = tensor(Slot::loss);
+    c.lse = tensor(Slot::lse);
+    c.argmax = static_cast<std::int64_t*>(tensor(Slot::argmax).data);
+    c.gx = tensor(Slot::gx);
+    c.gw = tensor(Slot::gw);
+    m_call = c;
+    m_entry = h.entry;
+}
+
+std::size_t LinearCeEntry::workspace_size() const {
+    if (m_kernel->workspace == nullptr) return 0;
+    linear_ce_call shapes = m_call;
+    for (const auto tensor : {&linear_ce_call::x, &linear_ce_call::w, &linear_ce_call::d_loss, &linear_ce_call::d_lse,
+                              &linear_ce_call::loss, &linear_ce_call::lse, &linear_ce_call::gx, &linear_ce_call::gw}) {
+        (shapes.*tensor).data = nullptr;
+    }
+    shapes.labels = nullptr;
+    shapes.argmax = nullptr;
+    return m_kernel->workspace(&shapes, m_entry);
+}
+
+void LinearCeEntry::give_workspace(void* memory, std::size_t bytes) {
+    m_call.workspace = memory;
+    m_call.workspace_size = bytes;
+}
+
+int LinearCeEntry::call() const {
+    return m_entry == LINEAR_CE_GRADIENTS ? m_kernel->gradients(&m_call) : m_kernel->forward(&m_call);
+}
+
+}  // namespace gdnctl::harness
