@@ -4,7 +4,7 @@ namespace gdnctl::commands::kernel_host {
 
 namespace {
 
-constexpr std::string_view k_modes[] = {"lib", "solution", "program"};
+constexpr std::string_view k_modes[] = {"lib", "linear-ce", "solution", "program"};
 
 }  // namespace
 

@@ -1,7 +1,11 @@
 #include "commands/oracle/linear_ce_bench.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <memory>
 
 #include <fmt/format.h>
 #include <malloc.h>
