@@ -51,6 +51,15 @@ std::string worst_text(const oracle::Worst& w) {
                            : oracle_report::place_text(w);
 }
 
+std::vector<std::string> missing_gradients(const lce::Report& report) {
+    std::vector<std::string> names;
+    for (const oracle::NotCompared& item : report.not_compared) {
+        const bool gradient = item.tensor == "gx" || item.tensor == "gw";
+        if (gradient && item.reason == "not in the dump") names.push_back(item.tensor);
+    }
+    return names;
+}
+
 Json worst_json(const std::optional<oracle::Worst>& w) { return oracle_report::worst_json(w); }
 
 Json tensor_json(const lce::TensorVerdict& t) {
@@ -124,7 +133,7 @@ std::string report_text(const lce::Problem& problem, const lce::CompareOptions& 
         text += fmt::format("{} rows have the ignored label: weight 0\n", problem.ignored_count);
     text += tensors_text(report) + checks_text(report);
     text += oracle_report::not_compared_text(report.not_compared);
-    if (report.forward_only) text += "FORWARD ONLY: no gradient was compared\n";
+    text += oracle_report::missing_gradients_text(!report.forward_only, missing_gradients(report));
     text += oracle_report::left_alone_text(report.unknown, report.unread);
     text += contract_text(problem.contract);
     if (report.worst) text += "worst: " + worst_text(*report.worst) + "\n";

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/version.h"
 #include "commands/oracle/linear_ce_report.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "core/version.h"
 #include "harness/files.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/truth.h"
@@ -177,7 +177,7 @@ Result<ExitCode> run(const RunOptions& options, const ContractOptions& contract,
     file.metadata["op"] = k_op;
     file.metadata["method"] = "exact64";
     file.metadata["loss"] = "lse - label logit, before penalty and weight";
-    file.metadata["version"] = fmt::format("gdnctl {}", cli::version());
+    file.metadata["version"] = fmt::format("gdnctl {}", gdnctl::version());
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     GDNCTL_TRY(oracle_files::write(context, files.out, file));
     print(file, problem, files.out, context);

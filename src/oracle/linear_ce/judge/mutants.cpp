@@ -42,6 +42,11 @@ private:
     double cap() const { return m_p.c().soft_cap; }
     std::size_t label(std::size_t b) const { return static_cast<std::size_t>(m_p.labels[b]); }
 
+    // As a kernel in fp32 has it between two steps.
+    double rounded(double x) const {
+        return is(Fault::streamed) || is(Fault::split) ? static_cast<double>(static_cast<float>(x)) : x;
+    }
+
     void logits() {
         const std::size_t hb = m_blocks.hidden;
         for (std::size_t b = 0; b < m_p.batch; ++b) {
@@ -51,7 +56,7 @@ private:
                 for (std::size_t v = 0; v < z.size(); ++v) z[v] -= lost[v];
             }
             std::vector<double> s = is(Fault::no_cap) ? z : capped(std::move(z), cap());
-            for (double& x : s) x = is(Fault::logits_in_bf16) ? to_bf16(x) : x;
+            for (double& x : s) x = is(Fault::logits_in_bf16) ? to_bf16(x) : rounded(x);
             m_s.push_back(std::move(s));
         }
     }
@@ -65,6 +70,7 @@ private:
             if (is(Fault::tail_counted))
                 l += static_cast<double>(m_count * m_blocks.vocab - m_p.vocab) * std::exp(0 - m);
             double lse = (is(Fault::largest_not_added) ? 0 : m) + std::log(l);
+            if (is(Fault::streamed) || is(Fault::split)) lse = in_steps(m_s[b]);
             if (is(Fault::lse_in_bf16)) lse = to_bf16(lse);
             m_lse.push_back(lse);
             std::size_t y = label(b);
@@ -72,6 +78,19 @@ private:
             m_loss.push_back(is(Fault::label_missed_in_block) && in_block(y) ? lse : lse - m_s[b][y]);
             m_argmax.push_back(argmax(m_s[b]));
         }
+    }
+
+    double in_steps(const std::vector<double>& s) const {
+        const std::size_t size = is(Fault::split) ? (s.size() + 1) / 2 : m_blocks.vocab;
+        double lse = -HUGE_VAL;
+        for (std::size_t first = 0; first < s.size(); first += size) {
+            const auto begin = s.begin() + static_cast<std::ptrdiff_t>(first);
+            const auto end = s.begin() + static_cast<std::ptrdiff_t>(std::min(first + size, s.size()));
+            const double part = rounded(logsumexp({begin, end}));
+            const double high = std::max(lse, part);
+            lse = rounded(high + std::log(std::exp(lse - high) + std::exp(part - high)));
+        }
+        return lse;
     }
 
     void add_block(std::size_t b, std::size_t k, double& m, double& l) const {
@@ -139,7 +158,7 @@ private:
         for (std::size_t b = 0; b < m_p.batch; ++b) {
             const Cotangent d = cotangent(b);
             for (std::size_t v = 0; v < m_p.vocab; ++v) {
-                const double value = delta(b, v, d);
+                const double value = rounded(delta(b, v, d));
                 const double to_gx = value * gx_share(v);
                 const double to_gw = value * gw_share(b, v);
                 for (std::size_t h = 0; h < H; ++h) {

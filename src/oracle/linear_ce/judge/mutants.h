@@ -11,6 +11,9 @@ namespace gdnctl::oracle::linear_ce {
 
 enum class Fault {
     none,
+    // Honest: fp32 at each step, one logaddexp a block; halves of the vocabulary that are merged at the end.
+    streamed,
+    split,
     label_missed_in_block,
     label_after,
     hot_missing,

@@ -33,9 +33,9 @@ private:
     Tensor m_tensor;
 };
 
-Result<Problem> problem_of(const Case& c) {
+Result<Problem> problem_of(const Case& c, const Overrides& overrides = {}) {
     const TensorFile inputs = make_inputs(c);
-    GDNCTL_TRY_ASSIGN(auto contract, resolve(inputs.metadata, {}));
+    GDNCTL_TRY_ASSIGN(auto contract, resolve(inputs.metadata, overrides));
     return read_problem(inputs, std::move(contract));
 }
 
@@ -113,7 +113,16 @@ private:
         }
         honest(*problem, spoilt_outputs(*problem, Fault::none, 0, {c.vocab, c.hidden, c.batch}),
                c.name + ", one block");
-        honest(*problem, spoilt_outputs(*problem, Fault::none, 0, {}), c.name + ", blocks of 64");
+        for (const auto& [form, name] : {std::pair{Fault::none, "blocks of 64"},
+                                         {Fault::streamed, "streamed in fp32"},
+                                         {Fault::split, "halves merged in fp32"}}) {
+            honest(*problem, spoilt_outputs(*problem, form, 0, {}), fmt::format("{}, {}", c.name, name));
+        }
+        Overrides rounded;
+        rounded.matmul = "bf16";
+        const auto as_tpu = problem_of(c, rounded);
+        if (!as_tpu) return finding("missed", c.name, "a problem", as_tpu.error().text());
+        honest(*as_tpu, kernel_outputs(*as_tpu, {m_work.threads, best_isa(), {}, 0}), c.name + ", bf16 operands");
     }
 
     const Work& m_work;
