@@ -17,6 +17,8 @@ int check_call(const linear_ce_call& c) {
     if (c.batch < 1 || c.hidden < 1 || c.vocab < 1 || c.layout > LINEAR_CE_VH || c.labels == nullptr)
         return GDN_INVALID;
     if (!(c.soft_cap >= 0)) return GDN_INVALID;
+    constexpr std::int64_t k_most = std::int64_t{1} << 50U;  // elements of an array
+    if (c.batch > k_most / c.hidden || c.vocab > k_most / c.hidden) return GDN_INVALID;
     for (std::int64_t i = 0; i < c.batch; ++i) {
         if (c.labels[i] < 0 || c.labels[i] >= c.vocab) return GDN_INVALID;
     }

@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle/bench_run.h"
+#include "commands/oracle/linear_ce_arrays.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "core/text.h"
 #include "harness/child/kernel.h"
 #include "harness/files.h"
 #include "harness/linear_ce/kernel.h"
@@ -35,41 +32,6 @@ using harness::Subject;
 using oracle::Tensor;
 using oracle::TensorFile;
 
-// N(0,1) times `scale`, without a copy in fp64.
-Tensor random_matrix(std::int64_t rows, std::int64_t columns, double scale, bool bf16, std::uint64_t seed,
-                     std::uint64_t stream) {
-    Tensor t{bf16 ? oracle::DType::bf16 : oracle::DType::f32, {rows, columns}, {}};
-    const auto count = static_cast<std::size_t>(rows * columns);
-    t.bytes.resize(count * size_of(t.dtype));
-    oracle::Random random(seed, stream);
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto x = static_cast<float>(random.normal() * scale);
-        if (bf16) {
-            const oracle::Bf16 narrow = oracle::narrowed(x);
-            std::memcpy(t.bytes.data() + i * sizeof narrow, &narrow, sizeof narrow);
-        } else {
-            std::memcpy(t.bytes.data() + i * sizeof x, &x, sizeof x);
-        }
-    }
-    return t;
-}
-
-// The most memory that this process had since it was last asked to forget; nullopt: this system does not say.
-std::optional<std::int64_t> peak_rss() {
-    std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);) {
-        if (!line.starts_with("VmHWM:")) continue;
-        const std::string_view value = text::trim(std::string_view(line).substr(6));
-        if (const auto kib = text::parse_int(value.substr(0, value.find(' ')))) return *kib * 1024;
-    }
-    return std::nullopt;
-}
-
-void forget_peak() {
-    malloc_trim(0);
-    std::ofstream("/proc/self/clear_refs") << "5";
-}
-
 struct Timed {
     std::string kernel;
     bool gradients = false, peer = false;
@@ -79,50 +41,6 @@ struct Timed {
     bool verified = false;
     double error = 0;
     std::string reason, network;
-};
-
-// Our kernel on arrays of its own, so that nothing but the pass is timed.
-class OwnArrays {
-public:
-    OwnArrays(const lce::Problem& problem, const lce::Run& run) : m_p(problem), m_run(run) {
-        m_out.tensors = {{"loss", floats({batch()})},
-                         {"lse", floats({batch()})},
-                         {"gx", {problem.x.dtype, problem.x.shape, std::vector<std::uint8_t>(problem.x.bytes.size())}},
-                         {"gw", {problem.w.dtype, problem.w.shape, std::vector<std::uint8_t>(problem.w.bytes.size())}}};
-    }
-
-    void run(bool gradients) {
-        const lce::Operands o = m_p.operands();
-        lce::forward<float>(o, {as_floats(0), as_floats(1), nullptr, nullptr}, m_run);
-        if (!gradients) return;
-        const float* lse = as_floats(1);
-        const std::vector<double> d_lse = m_p.lse_cotangents({lse, lse + m_p.batch});
-        lce::gradients<float>(o, {lse, m_p.d_loss.data(), d_lse.data()}, gradient(2), gradient(3), false, m_run);
-    }
-
-    TensorFile outputs(bool gradients) const {
-        TensorFile file = m_out;
-        if (!gradients) file.tensors.resize(2);
-        return file;
-    }
-
-private:
-    std::int64_t batch() const { return static_cast<std::int64_t>(m_p.batch); }
-    static Tensor floats(oracle::Shape shape) {
-        Tensor t{oracle::DType::f32, std::move(shape), {}};
-        t.bytes.resize(oracle::element_count(t.shape).value_or(0) * sizeof(float));
-        return t;
-    }
-    float* as_floats(std::size_t i) { return reinterpret_cast<float*>(m_out.tensors[i].tensor.bytes.data()); }
-    lce::Gradient<float> gradient(std::size_t i) {
-        Tensor& t = m_out.tensors[i].tensor;
-        if (t.dtype == oracle::DType::bf16) return {nullptr, reinterpret_cast<oracle::Bf16*>(t.bytes.data())};
-        return {as_floats(i), nullptr};
-    }
-
-    const lce::Problem& m_p;
-    lce::Run m_run;
-    TensorFile m_out;
 };
 
 class Bench {
@@ -240,8 +158,8 @@ private:
                                 static_cast<std::size_t>(s.vocab), false));
         log::info("generating inputs");
         const auto seed = static_cast<std::uint64_t>(m_options.seed);
-        m_inputs.tensors.push_back({"x", random_matrix(s.batch, s.hidden, 1, m_options.bf16, seed, 1)});
-        m_inputs.tensors.push_back({"w", random_matrix(s.hidden, s.vocab, 0.05, m_options.bf16, seed, 2)});
+        m_inputs.tensors.push_back({"x", random_matrix({s.batch, s.hidden, 1, m_options.bf16, seed, 1})});
+        m_inputs.tensors.push_back({"w", random_matrix({s.hidden, s.vocab, 0.05, m_options.bf16, seed, 2})});
         std::vector<std::int64_t> labels(static_cast<std::size_t>(s.batch));
         oracle::Random random(seed, 3);
         for (std::int64_t& y : labels)

@@ -15,14 +15,19 @@ namespace lce = oracle::linear_ce;
 using oracle_report::number;
 using oracle_report::wrapped;
 
-constexpr std::size_t k_listed = 24;
-
+// "0-3, 7": numbers in ascending order, at most a dozen runs.
 std::string numbers_text(const std::vector<std::size_t>& numbers) {
     std::string text;
-    for (std::size_t i = 0; i < std::min(numbers.size(), k_listed); ++i) {
-        text += fmt::format("{}{}", i == 0 ? "" : ", ", numbers[i]);
+    int runs = 0;
+    for (std::size_t i = 0; i < numbers.size();) {
+        std::size_t end = i;
+        while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+        if (++runs > 12) return fmt::format("{}, ... ({} in all)", text, numbers.size());
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+        if (end > i) text += fmt::format("-{}", numbers[end]);
+        i = end + 1;
     }
-    return numbers.size() > k_listed ? fmt::format("{}, ... ({} in all)", text, numbers.size()) : text;
+    return text;
 }
 
 std::string place_text(const lce::Place& place) {

@@ -193,6 +193,12 @@ Json json_of(const Judged& item) {
 
 }  // namespace
 
+Status check_verify(std::string_view op, bool others) {
+    if (op != k_op || !others) return {};
+    return fail(ErrorKind::usage,
+                "linear-ce takes none of --metamorphic, --slow, --vectors, --allow-suspect and --dtype f16");
+}
+
 Result<ExitCode> verify(const VerifyOptions& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     Verifier verifier(options, context, threads);

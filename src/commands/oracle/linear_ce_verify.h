@@ -20,6 +20,8 @@ struct VerifyOptions {
     harness::Limits limits;
 };
 
+// A usage error where options are given that are GDN's alone.
+Status check_verify(std::string_view op, bool others);
 Result<ExitCode> verify(const VerifyOptions& options, Context& context);
 
 }  // namespace gdnctl::commands::linear_ce

@@ -286,11 +286,8 @@ Json json_of(const Options& options, const Verifier& verifier, std::string_view 
 }
 
 Status check(const Options& options) {
-    if (options.op == linear_ce::k_op && (options.metamorphic || options.slow || options.vectors ||
-                                          options.allow_suspect || options.dtype == StoredAs::f16)) {
-        return fail(ErrorKind::usage,
-                    "linear-ce takes none of --metamorphic, --slow, --vectors, --allow-suspect and --dtype f16");
-    }
+    GDNCTL_TRY(linear_ce::check_verify(options.op, options.metamorphic || options.slow || options.vectors ||
+                                                       options.allow_suspect || options.dtype == StoredAs::f16));
     GDNCTL_TRY(check_seed(options.seed));
     if (options.metamorphic && options.dtype != StoredAs::as_listed) {
         return fail(ErrorKind::usage, "--metamorphic cannot be combined with --dtype: its inputs are fp32");

@@ -46,7 +46,7 @@ std::vector<Case> input_sets() {
         made(set, "huge_1000", "logits of thousands", {32, 32, 300}, [](Case& c) { c.w_scale = 1000; }),
         made(set, "label_edges", "labels at both ends and beside block edges", {64, 32, 520},
              [](Case& c) { c.labels = Labels::edges; }),
-        made(set, "likely_labels", "labels are the largest logits: a small loss under a large lse", {32, 64, 200},
+        made(set, "likely_labels", "labels are the largest logits: little is left of the loss", {32, 64, 200},
              [](Case& c) { c.labels = Labels::likely; }),
         made(set, "zero_weights", "weights 0, 1, 2, 3 in turn", {64, 32, 130},
              [](Case& c) { c.weights = Weights::pattern; }),

@@ -9,48 +9,12 @@
 #include "oracle/linear_ce/judge/invariants.h"
 #include "oracle/linear_ce/judge/limits.h"
 #include "oracle/linear_ce/judge/sampling.h"
+#include "oracle/linear_ce/judge/tally.h"
 #include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle::linear_ce {
 
 namespace {
-
-// Adds up the comparison of one tensor, element by element.
-class Tally {
-public:
-    explicit Tally(TensorVerdict& to) : m_to(to) {}
-
-    template <class Index>
-    void add(double got, double want, double limit, const Index& index) {
-        ++m_to.compared;
-        const double error = std::fabs(got - want);
-        double excess = limit > 0 ? error / limit : (error == 0 ? 0 : HUGE_VAL);
-        if (!std::isfinite(got)) {
-            ++m_to.nonfinite;
-            excess = HUGE_VAL;
-        } else {
-            m_to.max_abs = std::max(m_to.max_abs, error);
-            m_errors += error * error;
-        }
-        m_truth += want * want;
-        m_largest = std::max(m_largest, std::fabs(want));
-        if (m_to.worst && excess <= m_to.error_over_limit) return;
-        m_to.error_over_limit = excess;
-        m_to.worst = index();
-        m_to.worst->got = got;
-        m_to.worst->want = want;
-    }
-
-    void finish() {
-        if (m_to.error_over_limit > 1) m_to.verdict = Verdict::wrong;
-        m_to.rms_ratio = m_truth > 0 ? std::sqrt(m_errors / m_truth) : (m_errors > 0 ? HUGE_VAL : 0);
-        m_to.relative_max = m_largest > 0 ? m_to.max_abs / m_largest : (m_to.max_abs > 0 ? HUGE_VAL : 0);
-    }
-
-private:
-    TensorVerdict& m_to;
-    double m_errors = 0, m_truth = 0, m_largest = 0;
-};
 
 Worst at(const char* tensor, const char* axes, std::vector<std::size_t> index) {
     Worst w;
@@ -339,7 +303,25 @@ private:
         m_report.invariants_hold = wrong.empty() && m_options.level == Level::invariants;
         if (wrong.empty()) return;
         m_report.reason = reason(wrong);
-        if (m_options.hints) diagnose(m_found, m_report);
+        if (m_options.hints) explain();
+    }
+
+    // With every row and column where that is cheap: an exchange of rows shows only where both are known.
+    void explain() {
+        constexpr double k_cheap_flop = 1e11;
+        if (m_options.level == Level::sampled && 4 * forward_flop() < k_cheap_flop) {
+            CompareOptions options = m_options;
+            options.level = Level::exact;
+            Report full = Comparer(m_problem, m_dump, options).run();
+            if (full.verdict == Verdict::wrong) {
+                m_report.stage = std::move(full.stage);
+                m_report.stages = std::move(full.stages);
+                m_report.hints = std::move(full.hints);
+                m_report.place = std::move(full.place);
+                return;
+            }
+        }
+        diagnose(m_found, m_report);
     }
 
     std::string reason(const std::vector<std::string>& wrong) const {

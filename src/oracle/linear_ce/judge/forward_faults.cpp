@@ -131,14 +131,17 @@ private:
         const double columns = std::round(counts[counts.size() / 2]);
         if (!(columns >= 1 && columns < 1e9)) return;
         const std::size_t vocab = m_f.problem.vocab;
-        std::string block;
-        for (std::size_t size = 8; size <= 65536 && block.empty(); size *= 2) {
-            if (size - vocab % size == static_cast<std::size_t>(columns))
-                block = fmt::format(", as with blocks of {}", size);
+        const auto padding = static_cast<std::size_t>(columns);
+        std::string as;
+        Range range{vocab, vocab + padding};
+        for (std::size_t size = 8; size <= 65536 && as.empty(); size *= 2) {
+            if (size - vocab % size != padding) continue;
+            as = fmt::format(", as with blocks of {}", size);
+            range.first = vocab / size * size;
         }
         consider({{"tail"},
-                  fmt::format("matches if {:.0f} columns beyond the vocabulary are counted{}", columns, block),
-                  Range{vocab, vocab + static_cast<std::size_t>(columns)},
+                  fmt::format("matches if {} columns beyond the vocabulary are counted{}", padding, as),
+                  range,
                   {}},
                  [&](const ProbeRow& r) { return r.lse + std::log1p(columns * std::exp(-r.lse)); });
     }
@@ -254,9 +257,8 @@ Faults lse_faults(const Findings& f) {
     }
     bool finite = true;
     for (const std::size_t i : wrong) finite = finite && std::isfinite(element(*f.dump.lse, f.rows.rows[i]));
-    const bool some = wrong.size() < f.rows.rows.size();
-    faults.stages = !finite || is_run(wrong, f.rows.rows.size()) || some ? std::vector<std::string>{"tile", "lse"}
-                                                                         : std::vector<std::string>{"lse", "tile"};
+    const bool tile = !finite || is_run(wrong, f.rows.rows.size());
+    faults.stages = tile ? std::vector<std::string>{"tile", "lse"} : std::vector<std::string>{"lse", "tile"};
     return faults;
 }
 

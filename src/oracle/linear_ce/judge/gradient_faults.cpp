@@ -64,9 +64,12 @@ private:
                 found({"tile", tensor()}, fmt::format("matches if {} are those of others", lines));
             } else if (g->zeros()) {
                 const bool tail = g != (m_gx ? &*m_gx : nullptr) && in_last_block();
-                found(
-                    tail ? std::vector<std::string>{"tail", "tile", "gw"} : std::vector<std::string>{"tile", tensor()},
-                    fmt::format("the wrong {} are zeros where there are gradients", lines));
+                // The same hidden dimensions of every line: lost on the way to the gradient, not a tile of lines.
+                const bool part = g->wrong_range().has_value() && g->wrong_share() > 0.5;
+                found(tail   ? std::vector<std::string>{"tail", "tile", "gw"}
+                      : part ? std::vector<std::string>{tensor(), "tile"}
+                             : std::vector<std::string>{"tile", tensor()},
+                      fmt::format("the wrong {} are zeros where there are gradients", lines));
             }
             if (!m_faults.stages.empty()) return true;
         }

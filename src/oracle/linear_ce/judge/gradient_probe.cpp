@@ -38,6 +38,11 @@ double GradientProbe::want(std::size_t line, std::size_t h) const {
 
 std::size_t GradientProbe::terms() const { return m_of_gw ? m_f.problem.batch : m_f.problem.vocab; }
 
+double GradientProbe::wrong_share() const {
+    const std::size_t count = m_of_gw ? m_f.columns.size() : m_f.rows.rows.size();
+    return count == 0 ? 0 : static_cast<double>(m_lines.size()) / static_cast<double>(count);
+}
+
 std::vector<std::size_t> GradientProbe::wrong_lines() const {
     std::vector<std::size_t> lines;
     for (const std::size_t i : m_lines) lines.push_back(m_of_gw ? m_f.columns[i] : m_f.rows.rows[i]);
@@ -70,16 +75,19 @@ bool GradientProbe::zeros() const {
 bool GradientProbe::exchanged() const {
     const std::size_t count = m_of_gw ? m_f.columns.size() : m_f.rows.rows.size();
     const std::size_t H = m_f.problem.hidden;
-    return std::all_of(m_probed.begin(), m_probed.end(), [&](std::size_t i) {
+    std::size_t found = 0;
+    const bool all = std::all_of(m_probed.begin(), m_probed.end(), [&](std::size_t i) {
         double size = 0;
         for (std::size_t h = 0; h < H; ++h) size = std::max(size, std::fabs(got(i, h)));
-        for (std::size_t j = 0; j < count && size > 4 * m_limit; ++j) {
+        if (size <= 4 * m_limit) return true;  // nearly nothing is like every other line of nearly nothing
+        for (std::size_t j = 0; j < count; ++j) {
             bool same = j != i;
-            for (std::size_t h = m_first; h < m_end && same; ++h) same = std::fabs(got(i, h) - want(j, h)) <= m_limit;
-            if (same) return true;
+            for (std::size_t h = 0; h < H && same; ++h) same = std::fabs(got(i, h) - want(j, h)) <= m_limit;
+            if (same) return ++found > 0;
         }
         return false;
     });
+    return all && found > 0;
 }
 
 std::optional<double> GradientProbe::factor() const {
@@ -106,7 +114,11 @@ std::vector<std::vector<double>> GradientProbe::deltas(std::size_t line, const s
     const Problem& p = m_f.problem;
     std::vector<std::vector<double>> all(mistakes.size(), std::vector<double>(terms()));
     const auto fill = [&](std::size_t term, const Cell& cell) {
-        for (std::size_t m = 0; m < mistakes.size(); ++m) all[m][term] = mistakes[m].delta(p, cell);
+        for (std::size_t m = 0; m < mistakes.size(); ++m) {
+            Cell own = cell;
+            own.padding = mistakes[m].padding;
+            all[m][term] = mistakes[m].delta(p, own);
+        }
     };
     if (!m_of_gw) {
         const std::size_t row = m_f.rows.rows[line];

@@ -17,6 +17,7 @@ public:
 
     // Rows of the batch, or columns of the vocabulary.
     std::vector<std::size_t> wrong_lines() const;
+    double wrong_share() const;  // of the compared lines
     // Hidden dimensions [begin, end) that hold all wrong elements, if they are not all.
     std::optional<std::pair<std::size_t, std::size_t>> wrong_range() const;
 

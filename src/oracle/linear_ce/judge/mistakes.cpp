@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "oracle/linear_ce/judge/probe.h"
 
 namespace gdnctl::oracle::linear_ce {
@@ -121,6 +123,14 @@ void add_weight(std::vector<Mistake>& to) {
                   }});
 }
 
+void add_mask(std::vector<Mistake>& to) {
+    to.push_back({"weight",
+                  "matches if weights are taken for a mask, and the sum is divided by the rows that it leaves",
+                  [](const Problem& p, const Cell& c) {
+                      return scaled(p, c, c.weight == 0 ? 0 : 1 / static_cast<double>(p.rows_with_weight));
+                  }});
+}
+
 void add_reduction(std::vector<Mistake>& to, Reduction reduction) {
     if (reduction == Reduction::mean) {
         to.push_back({"weight", "matches if the sum is not divided",
@@ -162,6 +172,20 @@ void add_label(std::vector<Mistake>& to) {
                   [](const Problem& p, const Cell& c) { return c.hot ? -c.d_loss * slope(p, c) : right(p, c); }});
 }
 
+void add_tail(std::vector<Mistake>& to, std::size_t vocab) {
+    for (std::size_t block = 16; block <= 8192; block *= 2) {
+        if (vocab % block == 0) continue;
+        const std::size_t padding = block - vocab % block;
+        to.push_back({"tail", fmt::format("matches if the backward counts {} columns beyond the vocabulary", padding),
+                      [](const Problem& p, const Cell& c) {
+                          Cell padded = c;
+                          padded.lse = c.lse + std::log1p(c.padding * std::exp(-c.lse));
+                          return with(p, padded, c.d_loss, c.d_lse);
+                      },
+                      static_cast<double>(padding)});
+    }
+}
+
 void add_lse(std::vector<Mistake>& to) {
     to.push_back({"lse", "matches if the backward takes an lse rounded to bf16", [](const Problem& p, const Cell& c) {
                       Cell rounded = c;
@@ -187,10 +211,8 @@ Cell cell_of(const Problem& p, std::size_t row, std::size_t column, double z, do
     c.weight = p.weight[row];
     const auto label = static_cast<std::size_t>(p.labels[row]);
     c.hot = label == column;
-    c.after_hot = label + 1 == column;
-    c.before_hot = label == column + 1;
-    c.row = row;
-    c.column = column;
+    c.after_hot = (label + 1) % p.vocab == column;
+    c.before_hot = label == (column + 1) % p.vocab;
     return c;
 }
 
@@ -199,7 +221,10 @@ std::vector<Mistake> mistakes_for(const Problem& problem) {
     if (problem.c().soft_cap > 0) add_cap(all);
     if (!problem.own_cotangents) {
         if (problem.c().logsumexp_weight != 0) add_penalty(all);
-        if (problem.weighted) add_weight(all);
+        if (problem.weighted) {
+            add_weight(all);
+            add_mask(all);
+        }
         add_reduction(all, problem.c().reduction);
     } else {
         all.push_back({"penalty", "matches without d_lse",
@@ -210,6 +235,7 @@ std::vector<Mistake> mistakes_for(const Problem& problem) {
     }
     add_label(all);
     add_lse(all);
+    add_tail(all, problem.vocab);
     return all;
 }
 

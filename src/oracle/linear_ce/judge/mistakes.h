@@ -14,12 +14,13 @@ struct Cell {
     double d_loss = 0, d_lse = 0;  // cotangents, as they should be
     double weight = 1;
     bool hot = false, after_hot = false, before_hot = false;  // the label's column, and those beside it
-    std::size_t row = 0, column = 0;
+    double padding = 0;  // of the mistake: columns beyond the vocabulary that are counted
 };
 
 struct Mistake {
     std::string stage, text;
     double (*delta)(const Problem& problem, const Cell& cell);
+    double padding = 0;
 };
 
 // Those that make a difference for this problem; the first is none: delta as it should be.
