@@ -21,7 +21,6 @@ COMMIT = "c0ffee" + "0" * 34
 LOCK = threading.Lock()
 USED, SIGNED = {}, {}
 
-
 def setup():
     try:
         with open(os.path.join(WORLD, "setup.json"), encoding="utf-8") as f:
@@ -29,13 +28,10 @@ def setup():
     except FileNotFoundError:
         return {}
 
-
 def blob_sha1(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
-
 HASHES = {}
-
 
 def sha256(path):
     key = (path, os.path.getmtime(path), os.path.getsize(path))
@@ -46,7 +42,6 @@ def sha256(path):
                 h.update(block)
         HASHES[key] = h.hexdigest()
     return HASHES[key]
-
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -378,7 +373,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
         self.wfile.write(b"x" * do.get("extra", 0))
 
-
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
@@ -386,9 +380,7 @@ class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):
         pass
 
-
 TLS = sys.argv[3:5] if sys.argv[2:3] == ["--tls"] else None
-
 
 def serve(kind, port_file):
     server = Server(("127.0.0.1", 0), Handler)
@@ -402,7 +394,6 @@ def serve(kind, port_file):
         f.write(str(server.server_address[1]))
     os.rename(os.path.join(WORLD, port_file + ".new"), os.path.join(WORLD, port_file))
     return server
-
 
 CDN = serve("cdn", "cdn_port")
 HUB = serve("hub", "port")
