@@ -228,6 +228,11 @@ void Args::trailing(std::vector<std::string>& target, bool required, const Posit
     m_trailing = std::move(def);
 }
 
+void Args::command_line(std::vector<std::string>& target, bool required, const PositionalSpec& spec) {
+    trailing(target, required, spec);
+    m_trailing->bare = true;
+}
+
 void Args::note_use(std::string_view prefix, bool& used) {
     for (OptionDef& def : m_options) {
         if (!def.canonical().starts_with(prefix)) continue;

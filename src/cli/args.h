@@ -84,6 +84,7 @@ struct PositionalDef {
     Complete complete = Complete::nothing;
     bool required = true;
     bool repeated = false;
+    bool bare = false;  // of trailing words: they may also begin, without `--`, at the first word that is no option
     std::function<Status(std::string_view)> assign;
 };
 
@@ -135,6 +136,9 @@ public:
     void positional(std::string& target, std::span<const std::string_view> choices, const PositionalSpec& spec);
     // Everything after `--`, word for word; without `--` it is an error when `required`.
     void trailing(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
+
+    // A command line: what follows the options, with or without `--` before it, word for word.
+    void command_line(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
 
     // `used` becomes true when one of the options recorded so far whose name begins with `prefix` is given, whatever
     // its value.

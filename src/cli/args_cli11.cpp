@@ -214,19 +214,44 @@ Status assign_trailing(const Args& command, bool cut, const std::vector<std::str
     return {};
 }
 
+// Whether the option in `word` takes the word after it as its value.
+bool takes_next(const Options& options, const std::string& word) {
+    if (word.starts_with("--")) {
+        const OptionDef* option = find_option(options, word);
+        return option != nullptr && option->kind != OptionDef::Kind::flag;
+    }
+    for (std::size_t i = 1; i < word.size(); ++i) {
+        const OptionDef* option = find_option(options, std::string("-") + word[i]);
+        if (option != nullptr && option->kind != OptionDef::Kind::flag) return i + 1 == word.size();
+    }
+    return false;
+}
+
+// Where the options end: at "--", or, where a command line may follow without it, at the first word that is no option.
+std::size_t end_of_options(const Options& options, const Args& command, const std::vector<std::string>& words) {
+    const bool bare = command.trailing_def() && command.trailing_def()->bare;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (words[i] == "--") return i;
+        if (!bare) continue;
+        if (words[i].size() < 2 || words[i][0] != '-') return i;
+        if (takes_next(options, words[i]) && i + 1 < words.size() && words[i + 1] != "--") ++i;
+    }
+    return words.size();
+}
+
 }  // namespace
 
 Status parse_words(const Args& globals, const Args& command, const std::vector<std::string>& words,
                    const Lookup& environment, const std::function<bool()>& stop_early) {
-    const auto cut = std::find(words.begin(), words.end(), "--");
-    const std::vector<std::string> before(words.begin(), cut);
-    const std::vector<std::string> after(cut == words.end() ? cut : cut + 1, words.end());
-    // Where no command line follows it, "--" ends the options: an argument may begin with '-' then.
-    const bool ends_options = !command.trailing_def() && !command.positionals().empty() && !after.empty();
-
     Options options;
     for (const OptionDef& option : command.options()) options.push_back(&option);
     for (const OptionDef& option : globals.options()) options.push_back(&option);
+    const auto cut = words.begin() + static_cast<std::ptrdiff_t>(end_of_options(options, command, words));
+    const std::vector<std::string> before(words.begin(), cut);
+    const std::vector<std::string> after(cut != words.end() && *cut == "--" ? cut + 1 : cut, words.end());
+    // Where no command line follows it, "--" ends the options: an argument may begin with '-' then.
+    const bool ends_options = !command.trailing_def() && !command.positionals().empty() && !after.empty();
+
     Shield shield(options);
     GDNCTL_TRY(shield.add_all(before));
 

@@ -1,5 +1,15 @@
 #include "commands/table.h"
 
+#include "commands/devtpu/allocate.h"
+#include "commands/devtpu/connect.h"
+#include "commands/devtpu/execute.h"
+#include "commands/devtpu/holder.h"
+#include "commands/devtpu/list.h"
+#include "commands/devtpu/profile.h"
+#include "commands/devtpu/release.h"
+#include "commands/devtpu/setup.h"
+#include "commands/devtpu/test.h"
+#include "commands/devtpu/watch.h"
 #include "commands/jobs/cluster_check.h"
 #include "commands/jobs/cluster_list.h"
 #include "commands/jobs/local_supervisor.h"
@@ -53,7 +63,7 @@ namespace gdnctl::commands {
 namespace {
 
 // The order is that of the overview page; a row with an empty heading is hidden. Headings in use: "Running log",
-// "Jobs", "Traces", "Oracle", "Loop", "Setup".
+// "Jobs", "Dev TPUs", "Traces", "Oracle", "Loop", "Setup".
 constexpr cli::Command k_table[] = {
     cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
                                                    Tier::http),
@@ -68,6 +78,23 @@ constexpr cli::Command k_table[] = {
                                                            Tier::none),
     cli::make<&cluster_check::describe, &cluster_check::run>(
         "cluster check", "Jobs", "show how a cluster is reached, and whether it answers", Tier::http),
+    cli::make<&dev_tpu_allocate::describe, &dev_tpu_allocate::run>("dev-tpu-allocate", "Dev TPUs",
+                                                                   "hold a TPU for development", Tier::http),
+    cli::make<&dev_tpu_test::describe, &dev_tpu_test::run>("dev-tpu-test", "Dev TPUs",
+                                                           "run the target's test on a held TPU", Tier::http),
+    cli::make<&dev_tpu_profile::describe, &dev_tpu_profile::run>("dev-tpu-profile", "Dev TPUs",
+                                                                 "run the target's profile on a held TPU", Tier::http),
+    cli::make<&dev_tpu_execute::describe, &dev_tpu_execute::run>("dev-tpu-execute", "Dev TPUs",
+                                                                 "run a command on a held TPU's host", Tier::http),
+    cli::make<&dev_tpu_watch::describe, &dev_tpu_watch::run>(
+        "dev-tpu-watch", "Dev TPUs", "run a command on a held TPU's host at every change", Tier::http),
+    cli::make<&dev_tpu_connect::describe, &dev_tpu_connect::run>("dev-tpu-connect", "Dev TPUs",
+                                                                 "open a shell on a held TPU's host", Tier::http),
+    cli::make<&dev_tpu_setup::describe, &dev_tpu_setup::run>("dev-tpu-setup", "Dev TPUs",
+                                                             "set up a held TPU's host again", Tier::http),
+    cli::make<&dev_tpu_list::describe, &dev_tpu_list::run>("dev-tpu-list", "Dev TPUs", "list held TPUs", Tier::http),
+    cli::make<&dev_tpu_release::describe, &dev_tpu_release::run>("dev-tpu-release", "Dev TPUs", "give a held TPU back",
+                                                                 Tier::http),
     cli::make<&hf_download_trace::describe, &hf_download_trace::run>(
         "hf-download-trace", "Traces", "download traces from the Hugging Face Hub", Tier::http)
         .without_config(),
@@ -86,8 +113,8 @@ constexpr cli::Command k_table[] = {
                                                            Tier::none),
     cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
         "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none),
-    cli::make<&ce_infer::describe, &ce_infer::run>("ce-infer", "Oracle",
-                                                   "show the block sizes of upstream's fused cross-entropy", Tier::none),
+    cli::make<&ce_infer::describe, &ce_infer::run>(
+        "ce-infer", "Oracle", "show the block sizes of upstream's fused cross-entropy", Tier::none),
     cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
                                                        "run unattended iterations of a coding agent", Tier::http)
         .with_last_word(&codex_loop::never_ran),
@@ -142,6 +169,9 @@ constexpr cli::Command k_table[] = {
                                                                  Tier::none),
     cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config(),
     cli::make<&kernel_host::describe, &kernel_host::run>("__kernel-host", "", "run a kernel under test", Tier::none)
+        .without_config(),
+    cli::make<&dev_tpu_holder::describe, &dev_tpu_holder::run>("__dev-tpu-holder", "", "hold a TPU of this machine",
+                                                               Tier::http)
         .without_config(),
     cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "look after one local job",
                                                                    Tier::none)

@@ -115,6 +115,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     request.env.insert(request.env.end(), extra.begin(), extra.end());
     for (const JobEnv& item : extra) register_secret(item.value);
     request.resources = plan.command.resources;
+    request.beside = plan.beside;
     request.keep_workdir = options.keep_workdir;
     if (options.pip_requirements) {
         GDNCTL_TRY_ASSIGN(request.pip, read_requirements(context.cwd / *options.pip_requirements));

@@ -32,6 +32,7 @@ struct JobPlan {
     JobCommand command;
     EnvList cluster_env;                      // of the target, on a cluster
     std::optional<TargetMetric> metric = {};  // to be read from the log
+    std::string beside = {};                  // a job on whose machine it runs, see JobRequest
 };
 
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.

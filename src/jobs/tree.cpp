@@ -36,7 +36,8 @@ Result<ProcessResult> git(const fs::path& root, std::vector<std::string> words, 
 // those behind links to folders.
 class TreeLister {
 public:
-    TreeLister(fs::path root, Context& context) : m_root(std::move(root)), m_context(context) {}
+    TreeLister(fs::path root, Context& context, TreeFilter filter)
+        : m_root(std::move(root)), m_context(context), m_filter(filter) {}
 
     Result<std::vector<std::string>> list() {
         if (find_repository_root(m_root)) {
@@ -48,7 +49,7 @@ public:
         std::sort(m_links.begin(), m_links.end());
         for (const Link& link : m_links) GDNCTL_TRY(follow(link.name, link, {}));
         m_files.insert(m_files.end(), m_linked.begin(), m_linked.end());
-        std::erase_if(m_files, [](const std::string& name) { return !is_packaged(name); });
+        std::erase_if(m_files, [this](const std::string& name) { return !is_wanted(name); });
         std::sort(m_files.begin(), m_files.end());
         m_files.erase(std::unique(m_files.begin(), m_files.end()), m_files.end());
         return std::move(m_files);
@@ -63,6 +64,14 @@ private:
         std::string target;  // a folder below the root
         auto operator<=>(const Link&) const = default;
     };
+
+    bool is_wanted(const std::string& name) const {
+        if (m_filter == TreeFilter::packaged) return is_packaged(name);
+        for (const std::string_view part : text::split(name, '/')) {
+            if (part == ".git" || part == ".venv") return false;
+        }
+        return true;
+    }
 
     Result<std::vector<std::string>> names_in(const std::string& prefix) {
         const fs::path folder = m_root / prefix;
@@ -92,7 +101,7 @@ private:
                 add(name);
                 continue;
             }
-            if (!is_packaged(name)) continue;
+            if (!is_wanted(name)) continue;
             if (fs::exists(m_root / name / ".git", ignored)) {
                 GDNCTL_TRY(add_repository(name + "/"));
                 continue;
@@ -111,7 +120,7 @@ private:
         for (; !problem && it != fs::recursive_directory_iterator(); it.increment(problem)) {
             const std::string relative = it->path().lexically_relative(m_root).string();
             if (!it->is_symlink(problem) && it->is_directory(problem)) {
-                if (!is_packaged(relative + "/")) it.disable_recursion_pending();
+                if (!is_wanted(relative + "/")) it.disable_recursion_pending();
                 continue;
             }
             add(relative);
@@ -125,7 +134,7 @@ private:
         std::error_code problem;
         const fs::path path = m_root / name;
         const bool is_link = fs::is_symlink(path, problem);
-        if (is_link && !is_packaged(name)) return;
+        if (is_link && !is_wanted(name)) return;
         if (is_link && !fs::exists(path, problem)) return leave_out(name, "a link to nothing");
         if (!is_link || !fs::is_directory(path, problem)) {
             m_files.push_back(name);
@@ -175,18 +184,19 @@ private:
 
     fs::path m_root;
     Context& m_context;
+    TreeFilter m_filter;
     std::vector<std::string> m_files, m_linked, m_left_out;
     std::vector<Link> m_links;  // to folders below the root
 };
 
 }  // namespace
 
-Result<WorkingTree> list_working_tree(const fs::path& root, Context& context) {
+Result<WorkingTree> list_working_tree(const fs::path& root, Context& context, TreeFilter filter) {
     std::error_code ignored;
     if (!fs::is_directory(root, ignored)) {
         return fail(ErrorKind::usage, "--working-dir: not a folder: " + root.string());
     }
-    TreeLister lister(root, context);
+    TreeLister lister(root, context, filter);
     WorkingTree tree{root, {}};
     GDNCTL_TRY_ASSIGN(tree.files, lister.list());
     constexpr std::size_t k_named = 10;

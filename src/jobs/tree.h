@@ -11,10 +11,14 @@
 
 namespace gdnctl {
 
-// Tracked and untracked-but-not-ignored files below `root`, less what is never packaged; without git, all files. Files
+// packaged: less what is never packaged. tracked: all but what belongs to git itself and virtual environments.
+enum class TreeFilter { packaged, tracked };
+
+// Tracked and untracked-but-not-ignored files below `root`, less what the filter drops; without git, all files. Files
 // of checked-out submodules and behind links to folders are among them; what is left out is named on stderr. Errors:
 // usage (no such folder, too many links), local_io, infrastructure (git fails).
-Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context);
+Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context,
+                                      TreeFilter filter = TreeFilter::packaged);
 
 // A tracked C or C++ file of the repository that includes gdn/gdn_kernel.h; nullopt: none.
 std::optional<std::string> tracked_kernel(const std::filesystem::path& root, Context& context);

@@ -19,6 +19,7 @@
 #include "loop/engine/messages.h"
 #include "loop/engine/room.h"
 #include "loop/engine/sync_main.h"
+#include "loop/engine/own_hold.h"
 #include "loop/engine/tpu_hold.h"
 #include "loop/gates/post_checks.h"
 #include "loop/gates/validation_gate.h"
@@ -256,7 +257,7 @@ private:
         };
     }
 
-    std::unique_ptr<TpuHold> hold() const {
+    std::unique_ptr<LoopHold> hold() const {
         const HoldOptions& options = m_plan.options.hold;
         if (!options.on) return nullptr;
         HoldSettings settings;
@@ -268,11 +269,12 @@ private:
         settings.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
         settings.reacquire_pause =
             std::max(settings.reacquire_pause, std::chrono::seconds(m_plan.gates.validation.retry_sleep_s));
+        if (settings.allocator.empty()) return std::make_unique<OwnHold>(std::move(settings), m_context);
         return std::make_unique<TpuHold>(std::move(settings), m_context.process, m_context.clock, m_context.stop);
     }
 
     // false: a required one is not available.
-    bool acquire(std::unique_ptr<TpuHold>& tpu) const {
+    bool acquire(std::unique_ptr<LoopHold>& tpu) const {
         if (!tpu) return true;
         const HoldOptions& options = m_plan.options.hold;
         if (const Status held = tpu->acquire(); !held) {
@@ -315,7 +317,7 @@ private:
         const std::stop_callback said(m_context.stop, [this] {
             log::warning("{}", message::ending(m_doing.load(), received_signal().value_or(SIGINT)));
         });
-        std::unique_ptr<TpuHold> tpu = hold();
+        std::unique_ptr<LoopHold> tpu = hold();
         if (tpu) m_doing = "the dev TPU is not waited for any longer, and released";
         const bool can_begin = acquire(tpu);
         if (m_gates) {

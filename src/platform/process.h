@@ -42,6 +42,8 @@ struct ProcessSpec {
     // capture_limit the rest is dropped. Empty: captured. What is shown to people goes through log:: or redact().
     std::function<void(std::string_view)> on_stdout_line;
     std::function<void(std::string_view)> on_stderr_line;
+    // Called with bytes as they come, in pieces of any size; they win over the two above.
+    std::function<void(std::string_view)> on_stdout, on_stderr;
     std::size_t capture_limit = std::size_t{8} << 20;  // bytes kept of each captured stream; the rest is dropped
     // Called once the program runs, with its process id, which is also its group's (and session's).
     std::function<void(pid_t)> on_start;

@@ -11,6 +11,7 @@ void OutputStream::keep(std::string_view bytes) {
 }
 
 void OutputStream::feed(std::string_view bytes) {
+    if (m_on_bytes) return m_on_bytes(bytes);
     if (!m_on_line) return keep(bytes);
     while (!bytes.empty()) {
         const std::size_t end = bytes.find('\n');

@@ -1,4 +1,4 @@
-// One output stream of a child: lines to a callback, or captured within a limit.
+// One output stream of a child: bytes or lines to a callback, or captured within a limit.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@ namespace gdnctl {
 
 class OutputStream {
 public:
-    OutputStream(const std::function<void(std::string_view)>& on_line, std::size_t limit)
-        : m_on_line(on_line), m_limit(limit) {}
+    using Callback = std::function<void(std::string_view)>;
+    OutputStream(const Callback& on_bytes, const Callback& on_line, std::size_t limit)
+        : m_on_bytes(on_bytes), m_on_line(on_line), m_limit(limit) {}
 
     void feed(std::string_view bytes);
     void finish();  // hands out a last line without newline
@@ -22,7 +23,8 @@ public:
 private:
     void keep(std::string_view bytes);
 
-    const std::function<void(std::string_view)>& m_on_line;
+    const Callback& m_on_bytes;
+    const Callback& m_on_line;
     std::size_t m_limit;
     std::string m_kept;  // captured bytes, or the line so far
     bool m_truncated = false;

@@ -131,7 +131,8 @@ Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings&
     if (s.dry_run) run += " --dry_run true";
     command.entrypoint =
         script("unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv",
-               {{"uv sync", "uv sync" + std::string(k_no_more_sync)},
+               {{"uv sync", std::string(s.on_dev_tpu ? "uv sync --all-packages --extra=tpu --python=3.11" : "uv sync") +
+                                std::string(k_no_more_sync)},
                 torch_install(target, ".venv/bin/python"),
                 {"remove torchvision", "(uv pip uninstall --python .venv/bin/python torchvision || true)"},
                 {"profiled run", run}});

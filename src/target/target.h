@@ -106,6 +106,7 @@ struct ProfileSettings {
     std::string ce_bwd_mode = "pallas";
     EnvList extra_env;  // --profile-env
     bool dry_run = false;
+    bool on_dev_tpu = false;  // on the host of a held TPU, whose environment dev-tpu-allocate has set up
 
     bool operator==(const ProfileSettings&) const = default;
 };

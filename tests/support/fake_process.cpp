@@ -53,6 +53,8 @@ Result<ProcessResult> FakeProcess::run(const ProcessSpec& spec) {
     m_expected.pop_front();
     if (call.also) call.also(spec);
     if (call.result) {
+        if (spec.on_stdout) spec.on_stdout(call.result->out);
+        if (spec.on_stderr) spec.on_stderr(call.result->err);
         hand_out_lines(spec.on_stdout_line, call.result->out);
         hand_out_lines(spec.on_stderr_line, call.result->err);
     }

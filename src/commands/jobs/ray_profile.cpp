@@ -139,25 +139,12 @@ Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place,
 
 }  // namespace
 
-void describe(cli::Args& args, Options& options) {
-    args.about(
-        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
-        "keeps running after this command, as with ray-test.");
+void describe_run(cli::Args& args, Options& options) {
     args.option(options.settings.tpu,
                 {.names = "--tpu", .value = "TYPE", .help = "accelerator for the run, such as v5p-8"});
-    args.option(options.driver_on_tpu, k_driver,
-                {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
     describe_model(args, options.settings);
     args.option(options.profile_env,
                 {.names = "--profile-env", .value = "KEY=VALUE", .help = "another setting of the run", .group = "Run"});
-    describe_submit(args, options.submit);
-    describe_place(args, options.place);
-    args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
-    args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
-                 "a short profiled run");
-    args.example("gdnctl ray-profile --cluster local --target mine", "the profile of a target of your own");
-    args.see_also("ray-wait");
-    args.see_also("ray-logs");
     args.check([&options]() -> Status {
         const ProfileSettings& s = options.settings;
         for (const std::int64_t n :
@@ -170,11 +157,57 @@ void describe(cli::Args& args, Options& options) {
     });
 }
 
-Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+Result<ProfileSettings> settings_of(const Options& options) {
     ProfileSettings settings = options.settings;
     GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.profile_env, "--profile-env"));
     for (const JobEnv& item : extra) settings.extra_env.emplace_back(item.name, item.value);
+    return settings;
+}
+
+Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
+                        const Target& target, const JobRun& run, Context& context) {
+    if (run.waited && !run.cut_short) {
+        show_results(run.output.profile(), context.global.json);
+        if (target.metric && run.metric) show_metric(*target.metric, *run.metric, context.global.json);
+        report_end(run);
+    }
+    if (context.global.json) {
+        Json out;
+        out["schema"] = schema;
+        put_run(out, run);
+        out["target"] = target.name;
+        out["profile"] = profile_json(run.output.profile());
+        out["metric"] = metric_json(target.metric, run.metric);
+        out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
+        out["tpu"] = settings.tpu.empty() ? Json(nullptr) : Json(settings.tpu);
+        put_command(out, run.request);
+        out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
+        context.terminal.out(to_text(out) + "\n");
+    }
+    if (run.cut_short) return tl::unexpected(*run.cut_short);
+    return run.waited ? run.verdict.exit : ExitCode::ok;
+}
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
+        "keeps running after this command, as with ray-test.");
+    args.option(options.driver_on_tpu, k_driver,
+                {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
+    describe_run(args, options);
+    describe_submit(args, options.submit);
+    describe_place(args, options.place);
+    args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
+    args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
+                 "a short profiled run");
+    args.example("gdnctl ray-profile --cluster local --target mine", "the profile of a target of your own");
+    args.see_also("ray-wait");
+    args.see_also("ray-logs");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(options));
     GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
@@ -189,26 +222,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(const JobRun run, run_job(plan, options.submit, *backend, context));
-    if (run.waited && !run.cut_short) {
-        show_results(run.output.profile(), context.global.json);
-        if (target.metric && run.metric) show_metric(*target.metric, *run.metric, context.global.json);
-        report_end(run);
-    }
-    if (context.global.json) {
-        Json out;
-        out["schema"] = "gdnctl.ray-profile/1";
-        put_run(out, run);
-        out["target"] = target.name;
-        out["profile"] = profile_json(run.output.profile());
-        out["metric"] = metric_json(target.metric, run.metric);
-        out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
-        out["tpu"] = tpu.type.empty() ? Json(nullptr) : Json(tpu.type);
-        put_command(out, run.request);
-        out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
-        context.terminal.out(to_text(out) + "\n");
-    }
-    if (run.cut_short) return tl::unexpected(*run.cut_short);
-    return run.waited ? run.verdict.exit : ExitCode::ok;
+    return finish("gdnctl.ray-profile/1", options, settings, target, run, context);
 }
 
 }  // namespace gdnctl::commands::ray_profile

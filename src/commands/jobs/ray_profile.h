@@ -2,6 +2,7 @@
 #pragma once
 
 #include "commands/jobs/job_options.h"
+#include "jobs/run.h"
 #include "jobs/submit.h"
 
 namespace gdnctl::commands::ray_profile {
@@ -13,6 +14,14 @@ struct Options {
     std::vector<std::string> profile_env;
     bool driver_on_tpu = false;
 };
+
+// What is run: --tpu, the model's options, --profile-env.
+void describe_run(cli::Args& args, Options& options);
+// Error: usage (--profile-env).
+Result<ProfileSettings> settings_of(const Options& options);
+// Tells what came of a run, with its metrics, as JSON under the schema where that is asked for.
+Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
+                        const Target& target, const JobRun& run, Context& context);
 
 void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);

@@ -80,8 +80,10 @@ Json settings_json(const Options& options, const Target& target) {
     return out;
 }
 
-Result<ExitCode> finish(const Options& options, const Target& target, const TpuChoice& tpu, JobRun run,
-                        Context& context) {
+}  // namespace
+
+Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
+                        const std::string& tpu_type, JobRun run, Context& context) {
     const bool pytest = target.style == TargetStyle::levanter;
     ExitCode exit = run.waited ? run.verdict.exit : ExitCode::ok;
     if (run.waited && !run.cut_short) {
@@ -96,14 +98,14 @@ Result<ExitCode> finish(const Options& options, const Target& target, const TpuC
     }
     if (context.global.json) {
         Json out;
-        out["schema"] = "gdnctl.ray-test/1";
+        out["schema"] = schema;
         put_run(out, run);
         out["target"] = target.name;
         out["tests"] = pytest ? tests_json(run.output.pytest()) : Json(nullptr);
         out["device"] = device_json(run.output.device());
         out["verdict"] = verdict_json(run.output.verdicts());
         out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
-        out["tpu"] = tpu.type.empty() ? Json(nullptr) : Json(tpu.type);
+        out["tpu"] = tpu_type.empty() ? Json(nullptr) : Json(tpu_type);
         put_command(out, run.request);
         out["settings"] = settings_json(options, target);
         context.terminal.out(to_text(out) + "\n");
@@ -112,7 +114,28 @@ Result<ExitCode> finish(const Options& options, const Target& target, const TpuC
     return exit;
 }
 
-}  // namespace
+void describe_tests(cli::Args& args, Options& options) {
+    args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
+    args.option(options.pytest_args,
+                {.names = "--pytest-args", .value = "WORDS", .help = "extra pytest arguments, quoted as for a shell"});
+    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run in which JAX finds no TPU"});
+    args.option(options.require_passed,
+                {.names = "--require-passed", .value = "N", .help = "fail unless at least N tests passed"});
+    args.option(options.max_skipped,
+                {.names = "--max-skipped", .value = "N", .help = "fail if more than N tests were skipped"});
+    args.check([&options]() -> Status {
+        if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
+            return fail(ErrorKind::usage, "--require-passed and --max-skipped: expected 0 or more");
+        }
+        return {};
+    });
+}
+
+Status check_counts(const Target& target, const Options& options) {
+    if (target.style == TargetStyle::levanter || (!options.require_passed && !options.max_skipped)) return {};
+    return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
+                "drop --require-passed and --max-skipped: the test is judged by its exit status");
+}
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -122,17 +145,10 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.tpu, {.names = "--tpu",
                               .value = "TYPE",
                               .help = "accelerator to request, such as v5p-8; auto: the cluster's own, none on local"});
-    args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
-    args.option(options.pytest_args,
-                {.names = "--pytest-args", .value = "WORDS", .help = "extra pytest arguments, quoted as for a shell"});
+    describe_tests(args, options);
     args.flag(options.dry_run,
               {.names = "--dry-run",
                .help = "show the package, the environment (names only) and the request; submit nothing"});
-    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run in which JAX finds no TPU"});
-    args.option(options.require_passed,
-                {.names = "--require-passed", .value = "N", .help = "fail unless at least N tests passed"});
-    args.option(options.max_skipped,
-                {.names = "--max-skipped", .value = "N", .help = "fail if more than N tests were skipped"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
     args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
@@ -143,9 +159,6 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("ray-logs");
     args.see_also("ray-stop");
     args.check([&options]() -> Status {
-        if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
-            return fail(ErrorKind::usage, "--require-passed and --max-skipped: expected 0 or more");
-        }
         if (options.submit.no_wait && (options.require_passed || options.max_skipped)) {
             return fail(ErrorKind::usage, "--require-passed and --max-skipped wait for the job's end: drop --no-wait");
         }
@@ -155,10 +168,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
-    if (target.style != TargetStyle::levanter && (options.require_passed || options.max_skipped)) {
-        return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
-                    "drop --require-passed and --max-skipped: the test is judged by its exit status");
-    }
+    GDNCTL_TRY(check_counts(target, options));
     GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
@@ -170,7 +180,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.dry_run) return show_preview(plan, options.submit, place, "gdnctl.ray-test-preview/1", context);
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
-    return finish(options, target, tpu, std::move(run), context);
+    return finish("gdnctl.ray-test/1", options, target, tpu.type, std::move(run), context);
 }
 
 }  // namespace gdnctl::commands::ray_test

@@ -24,8 +24,6 @@ namespace {
 
 constexpr std::string_view k_active = "TPU allocation is active. Press Ctrl-C to release...";
 constexpr std::string_view k_allocated = "TPU allocated successfully!";
-constexpr std::string_view k_notice =
-    "[gdnctl] dev TPU became active; suppressing further allocation log output while keeping the hold process drained.";
 constexpr milliseconds k_look{100};
 constexpr seconds k_term_grace{15};
 constexpr seconds k_failed_grace{5};
@@ -67,7 +65,7 @@ std::string AllocateLog::take(std::string_view line) {
     if (m_ready) return {};
     m_ready = line.find(k_active) != std::string_view::npos || line.find(k_allocated) != std::string_view::npos;
     std::string kept = redact(line) + "\n";
-    if (m_ready) kept.append(k_notice).append("\n");
+    if (m_ready) kept.append(k_became_active).append("\n");
     return kept;
 }
 
@@ -160,10 +158,6 @@ Status TpuHold::wait_until_ready(const std::string& cluster, int attempt) {
 
 Status TpuHold::acquire() {
     const HoldOptions& options = m_settings.options;
-    if (m_settings.allocator.empty()) {
-        return fail(ErrorKind::usage, "no program configured to allocate a dev TPU",
-                    "set --dev-tpu-allocator COMMAND, or dev_tpu_allocator in gdnctl.toml");
-    }
     std::vector<std::string> failures;
     for (std::int64_t attempt = 1; attempt <= options.allocate_attempts; ++attempt) {
         for (const auto& cluster : hold_clusters(options)) {

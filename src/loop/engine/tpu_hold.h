@@ -36,6 +36,10 @@ std::vector<std::string> allocator_argv(const HoldSettings& settings, std::strin
 // The clusters in the order in which they are tried, each once.
 std::vector<std::string> hold_clusters(const HoldOptions& options);
 
+// Ends what the allocate log keeps.
+inline constexpr std::string_view k_became_active =
+    "[gdnctl] dev TPU became active; suppressing further allocation log output while keeping the hold process drained.";
+
 // What the allocate log keeps: everything up to the line that says that the TPU is there, then one notice. Pure.
 class AllocateLog {
 public:
@@ -47,24 +51,33 @@ private:
     bool m_ready = false;
 };
 
-class TpuHold final : public HeldTpu {
+// What a run asks of whoever holds its TPU.
+class LoopHold : public HeldTpu {
+public:
+    // Tries cluster after cluster, pass after pass. Errors: infrastructure (none of them worked), usage, interrupted,
+    // terminated.
+    virtual Status acquire() = 0;
+    virtual void release() = 0;
+    virtual std::chrono::milliseconds held() const = 0;  // all together
+};
+
+class TpuHold final : public LoopHold {
 public:
     TpuHold(HoldSettings settings, Process& process, Clock& clock, std::stop_token stop);
     ~TpuHold() override;
     TpuHold(const TpuHold&) = delete;
     TpuHold& operator=(const TpuHold&) = delete;
 
-    // Tries cluster after cluster, pass after pass. Errors: usage (no allocator is known), infrastructure (none of them
-    // worked: cluster, attempt, log, its last lines), interrupted, terminated.
-    Status acquire();
+    // Of infrastructure errors: cluster, attempt, log, its last lines.
+    Status acquire() override;
     // SIGINT, then SIGTERM, then SIGKILL; returns when it is gone.
-    void release();
+    void release() override;
 
     bool active() const override;
     std::string cluster() const override { return m_cluster; }
     std::string name() const override { return m_settings.options.name; }
     bool reacquire(std::string_view reason) override;
-    std::chrono::milliseconds held() const;  // all together
+    std::chrono::milliseconds held() const override;
 
 private:
     struct Child;

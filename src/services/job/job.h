@@ -110,6 +110,9 @@ struct JobRequest {
     std::map<std::string, std::string> metadata;
     std::optional<WorkingTree> working_dir;  // nullopt: an empty folder
     bool keep_workdir = false;               // local only
+    // Runs on the machine of this running job, whatever that job holds there; empty: anywhere. A backend that cannot
+    // says so (usage).
+    std::string beside;
     // A cluster only; the local backend refuses them.
     std::string working_dir_uri;                     // instead of working_dir: an archive that the nodes can fetch
     std::vector<std::string> pip;                    // requirement lines

@@ -1,5 +1,6 @@
 #include "services/ray/submit.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -187,10 +188,34 @@ private:
     Call m_call;
 };
 
+// What puts a job on the node of another one: a sliver of the resource that every node has of its own, and from 2.54 on
+// its id.
+Status put_beside(Client& client, JobRequest& request, const ServerVersion& version) {
+    if (request.beside.empty()) return {};
+    Call call;
+    call.path = "/api/jobs/" + percent_escape(request.beside);
+    GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
+    if (answer.status != 200) return tl::unexpected(client.refuse(call, answer));
+    GDNCTL_TRY_ASSIGN(const JobDetails other, parse_job_details(text::repair_utf8(answer.body)));
+    std::string_view address = other.driver_agent_http_address.value_or("");
+    address.remove_prefix(std::min(address.size(), address.find("//") + 2));
+    address = address.substr(0, address.rfind(':'));
+    if (other.state != JobState::running || address.empty()) {
+        return fail(ErrorKind::infrastructure, fmt::format("job {} does not run ({}): nothing can run beside it",
+                                                           request.beside, status_of(other)));
+    }
+    constexpr double k_sliver = 0.001;
+    request.resources["node:" + std::string(address)] = k_sliver;
+    if (version.at_least(2, 54) && other.driver_node_id) request.node_labels["ray.io/node-id"] = *other.driver_node_id;
+    return {};
+}
+
 }  // namespace
 
-Result<Submitted> submit_job(Client& client, const JobRequest& request, const ServerVersion& version) {
-    GDNCTL_TRY(check_submission_id(request.submission_id));
+Result<Submitted> submit_job(Client& client, const JobRequest& wanted, const ServerVersion& version) {
+    GDNCTL_TRY(check_submission_id(wanted.submission_id));
+    JobRequest request = wanted;
+    GDNCTL_TRY(put_beside(client, request, version));
     if (request.keep_workdir) {
         return fail(ErrorKind::usage, "a cluster keeps the job's directory as it likes: --keep-workdir is local only");
     }

@@ -25,6 +25,7 @@ import node as nodes
 from harness import CASES, Failed, Place, Skipped, Try
 
 import cases_ends  # noqa: F401  (each module adds its cases)
+import cases_devtpu  # noqa: F401
 import cases_inputs  # noqa: F401
 import cases_logs  # noqa: F401
 import cases_faults  # noqa: F401

@@ -1,0 +1,87 @@
+#include "commands/devtpu/execute.h"
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "commands/devtpu/run_job.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/run.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::dev_tpu_execute {
+
+namespace {
+
+constexpr int k_byte = 256;
+
+// Over the road, with this terminal where there is one.
+Result<int> over_road(const Options& options, const FoundHold& hold, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto extra, devtpu_options::extra_env(options.run, context));
+    HostRun run;
+    run.line = text::shell_join(options.command);
+    GDNCTL_TRY_ASSIGN(run.env, host_environment(hold, extra, options.run.forward_all_env, context));
+    run.wall_limit = devtpu_options::limit_of(options.run.timeout_s);
+    run.idle_limit = devtpu_options::limit_of(options.run.idle_timeout_s);
+    const bool limited = run.wall_limit.count() > 0 || run.idle_limit.count() > 0;
+    run.interactive = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0 && !limited && !context.global.json;
+    Terminal& terminal = context.terminal;
+    const bool json = context.global.json;
+    run.on_out = [&terminal, json](std::string_view bytes) {
+        if (json) return terminal.err(bytes);
+        terminal.out(bytes);
+        if (const Status flushed = terminal.flush(); !flushed) log::debug("{}", flushed.error().text());
+    };
+    run.on_err = [&terminal](std::string_view bytes) { terminal.err(bytes); };
+    return run_on_host(hold, run, context);
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Syncs the working tree and runs a command in it on the TPU's host. The command's words are passed as they "
+        "are; its output streams as it comes, and its exit code is this command's (254 for a remote 255).");
+    devtpu_options::describe_sync(args, options.sync);
+    devtpu_options::describe_run(args, options.run);
+    devtpu_options::describe_name(args, options.name);
+    args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
+    args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
+    args.example("gdnctl dev-tpu-execute --tpu-name \"$USER-gdn\" -- uv run pytest -x tests/test_gdn_kernels.py");
+    args.see_also("dev-tpu-test");
+    args.see_also("dev-tpu-connect");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    Via via = options.run.via;
+    GDNCTL_TRY_ASSIGN(const FoundHold hold, devtpu_options::ready_hold(options.name, options.sync, via, context));
+    int code = 0;
+    if (via == Via::ray) {
+        JobPlan plan{"execute", "", {}, {}, {}};
+        plan.command.entrypoint = text::shell_join(options.command);
+        GDNCTL_TRY_ASSIGN(const JobRun run, run_beside(hold, plan, {options.sync, options.run}, context));
+        if (run.cut_short) return tl::unexpected(*run.cut_short);
+        if (run.verdict.failure == FailureClass::infra || !run.details.driver_exit_code) {
+            if (run.verdict.exit == ExitCode::ok) return ExitCode::ok;
+            report_end(run);
+            return run.verdict.exit;
+        }
+        constexpr int k_by_signal = 128;
+        code = *run.details.driver_exit_code;
+        if (code < 0) code = k_by_signal - code;
+    } else {
+        GDNCTL_TRY_ASSIGN(code, over_road(options, hold, context));
+    }
+    if (context.global.json) {
+        Json out;
+        out["schema"] = "gdnctl.dev-tpu-execute/1";
+        out["tpu_name"] = hold.record.tpu_name;
+        out["submission_id"] = hold.record.submission_id;
+        out["exit_code"] = code;
+        context.terminal.out(to_text(out) + "\n");
+    }
+    return static_cast<ExitCode>(code % k_byte);
+}
+
+}  // namespace gdnctl::commands::dev_tpu_execute

@@ -1,0 +1,28 @@
+#include "commands/devtpu/setup.h"
+
+#include "core/log.h"
+#include "jobs/hold_heart.h"
+#include "jobs/hold_host.h"
+
+namespace gdnctl::commands::dev_tpu_setup {
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Syncs the tree and runs the set-up of the TPU's host again: uv, and the environment of the checkout.");
+    devtpu_options::describe_sync(args, options.sync);
+    devtpu_options::describe_name(args, options.name);
+    args.exit_code(1, "the set-up failed");
+    args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
+    args.example("gdnctl dev-tpu-setup --tpu-name \"$USER-gdn\"");
+    args.see_also("dev-tpu-allocate");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    Via via = Via::ssh;
+    GDNCTL_TRY_ASSIGN(FoundHold hold, devtpu_options::ready_hold(options.name, options.sync, via, context));
+    const auto heart = start_heart(hold.record, hold.place, context);
+    hold.record.setup_ok = set_up_host(hold.record, context);
+    GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(hold.record));
+    return *hold.record.setup_ok ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace gdnctl::commands::dev_tpu_setup

@@ -1,0 +1,148 @@
+#include "commands/devtpu/watch.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "commands/devtpu/execute.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/tree.h"
+#include "platform/clock.h"
+#include "platform/folder_watch.h"
+#include "platform/signals.h"
+
+namespace gdnctl::commands::dev_tpu_watch {
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr double k_longest_s = 3600;
+
+// Names that editors and caches write, whatever git says about them.
+bool matters(std::string_view name) {
+    constexpr std::array<std::string_view, 5> k_names = {".git", "__pycache__", ".pytest_cache", ".mypy_cache",
+                                                         ".DS_Store"};
+    constexpr std::array<std::string_view, 5> k_ends = {".swp", ".tmp", "~", ".pyc", ".pyo"};
+    return std::none_of(k_names.begin(), k_names.end(), [&](auto one) { return name == one; }) &&
+           std::none_of(k_ends.begin(), k_ends.end(), [&](auto end) { return name.ends_with(end); });
+}
+
+// What is synced, with size and time of each file: two trees that look alike are the same.
+struct Look {
+    std::string facts;
+    std::set<fs::path> folders;
+};
+
+Result<Look> look_at(const fs::path& root, Context& context) {
+    GDNCTL_TRY_ASSIGN(const WorkingTree tree, list_working_tree(root, context, TreeFilter::tracked));
+    Look look;
+    look.folders.insert(root);
+    for (const std::string& name : tree.files) {
+        const fs::path path = root / name;
+        if (!matters(path.filename().string())) continue;
+        std::error_code problem;
+        const auto time = fs::last_write_time(path, problem);
+        const auto size = fs::file_size(path, problem);
+        if (problem) continue;
+        look.facts += fmt::format("{}:{}:{}\n", name, size, time.time_since_epoch().count());
+        for (fs::path folder = path.parent_path(); look.folders.insert(folder).second && folder != root;) {
+            folder = folder.parent_path();
+        }
+    }
+    return look;
+}
+
+// The command, on a thread of its own; one at a time.
+class Runner {
+public:
+    Runner(const Options& options, Context& context) : m_options(options), m_context(context) {}
+    ~Runner() { stop(); }
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
+
+    void start() {
+        m_thread = std::jthread([this](std::stop_token stop) {
+            Context own = m_context;
+            own.stop = std::move(stop);
+            own.global.json = false;
+            dev_tpu_execute::Options execute{m_options.name, m_options.sync, m_options.run, m_options.command};
+            const auto code = dev_tpu_execute::run(execute, own);
+            if (own.stop.stop_requested()) return;
+            if (code) {
+                log::info("the command ended with exit code {}; waiting for changes", static_cast<int>(*code));
+                return;
+            }
+            log::error("{}", code.error().text());
+            if (!code.error().hint.empty()) log::warning("hint: {}", code.error().hint);
+        });
+    }
+    void stop() {
+        if (!m_thread.joinable()) return;
+        m_thread.request_stop();
+        m_thread.join();
+    }
+
+private:
+    const Options& m_options;
+    Context& m_context;
+    std::jthread m_thread;
+};
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Runs a command on the TPU's host as dev-tpu-execute does. When a file of the tree changes, it stops the "
+        "command, syncs, and runs it again, until Ctrl-C. Files that git ignores do not count.");
+    args.option(options.debounce_s, {.names = "--debounce",
+                                     .value = "SECONDS",
+                                     .help = "wait until nothing has changed for this long",
+                                     .group = "Command"});
+    devtpu_options::describe_sync(args, options.sync);
+    devtpu_options::describe_run(args, options.run);
+    devtpu_options::describe_name(args, options.name);
+    args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
+    args.exit_code(4, "the name is not held");
+    args.example("gdnctl dev-tpu-watch --tpu-name \"$USER-gdn\" -- uv run pytest -x tests/test_gdn_kernels.py");
+    args.see_also("dev-tpu-execute");
+    args.check([&options]() -> Status {
+        if (options.debounce_s >= 0 && options.debounce_s <= k_longest_s) return {};
+        return fail(ErrorKind::usage, "--debounce: expected 0 to 3600 seconds");
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path root, devtpu_options::sync_root(options.sync, context));
+    GDNCTL_TRY(find_hold(options.name.tpu_name, options.name.place, context));
+    GDNCTL_TRY_ASSIGN(FolderWatch watch, FolderWatch::create());
+    GDNCTL_TRY_ASSIGN(Look seen, look_at(root, context));
+    GDNCTL_TRY(watch.set(seen.folders));
+    Runner runner(options, context);
+    runner.start();
+    const auto quiet = milliseconds(static_cast<std::int64_t>(options.debounce_s * 1000.0));
+    while (!context.stop.stop_requested()) {
+        // A look now and then finds what no event told: files behind links, folders that came and went.
+        constexpr std::chrono::seconds k_look{10};
+        const bool told = watch.wait(k_look, matters, context.stop);
+        while (told && watch.wait(quiet, matters, context.stop)) {
+        }
+        if (context.stop.stop_requested()) break;
+        auto now = look_at(root, context);
+        if (!now || now->facts == seen.facts) continue;
+        seen = std::move(*now);
+        GDNCTL_TRY(watch.set(seen.folders));
+        log::info("the tree has changed: running the command again");
+        runner.stop();
+        runner.start();
+    }
+    runner.stop();
+    return tl::unexpected(stopped_error());
+}
+
+}  // namespace gdnctl::commands::dev_tpu_watch

@@ -1,0 +1,375 @@
+#include <array>
+#include <random>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "core/for_people.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/given_up.h"
+#include "jobs/hold_heart.h"
+#include "jobs/hold_host.h"
+#include "jobs/submit.h"
+#include "jobs/tpu.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "services/devtpu/holder.h"
+#include "services/devtpu/names.h"
+
+namespace gdnctl {
+
+using devtpu::HoldRecord;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr seconds k_marker_limit{60};
+constexpr seconds k_quick_polls{10};
+constexpr milliseconds k_quick_poll{250}, k_slow_poll{2000};
+constexpr std::size_t k_shown_log = 4000;
+
+std::string this_host() {
+    std::array<char, 256> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+}
+
+struct LocalTpu {
+    std::string type;
+    std::map<std::string, double> resources;  // empty: none is declared
+};
+
+// What GDNCTL_LOCAL_RESOURCES says about a TPU of this machine; the local backend tells what is wrong with it.
+LocalTpu declared_tpu(const std::string& wanted, const Env& env) {
+    LocalTpu tpu{wanted, {}};
+    const auto json = parse_json(env.get("GDNCTL_LOCAL_RESOURCES").value_or("{}"), "GDNCTL_LOCAL_RESOURCES");
+    if (!json || !json->is_object()) return tpu;
+    const auto chips = json->find("TPU");
+    if (chips == json->end() || !chips->is_number() || chips->get<double>() <= 0) return tpu;
+    for (const auto& [name, amount] : json->items()) {
+        const bool head = name.starts_with("TPU-") && name.ends_with("-head") && name.size() > 9;
+        if (head && tpu.type.empty()) tpu.type = name.substr(4, name.size() - 9);
+    }
+    tpu.resources = {{"TPU", chips->get<double>()}};
+    return tpu;
+}
+
+// Type and resources of a hold at this place; says so where it is pretended.
+Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, Context& context) {
+    if (!place.local) {
+        Target any;
+        any.style = TargetStyle::levanter;  // the type must be known
+        return choose_tpu(wanted.empty() ? "auto" : wanted, place, any);
+    }
+    LocalTpu tpu = declared_tpu(wanted, context.env);
+    TpuChoice choice{tpu.type, {}};
+    if (tpu.resources.empty()) {
+        log::info("local hold: no TPU on this host, the hold is pretended");
+        return choice;
+    }
+    choice.resources = tpu.resources;
+    if (!tpu.type.empty()) {
+        GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(tpu.type));
+    }
+    return choice;
+}
+
+ErrorKind kind_of(ExitCode exit) {
+    switch (exit) {
+        case ExitCode::usage: return ErrorKind::usage;
+        case ExitCode::authentication: return ErrorKind::authentication;
+        case ExitCode::nothing_done: return ErrorKind::nothing_done;
+        default: return ErrorKind::infrastructure;
+    }
+}
+
+}  // namespace
+
+// One way from nothing to a hold that is ready; whatever it has begun it ends where that fails.
+class Allocation {
+public:
+    Allocation(const Place& place, const PlaceOptions& options, const HoldPlan& plan, Context& context)
+        : m_place(place),
+          m_options(options),
+          m_plan(plan),
+          m_context(context),
+          m_deadline(context.clock.monotonic() + plan.ready_timeout),
+          m_store(context.state_dir) {}
+
+    Result<std::unique_ptr<Holding>> run() {
+        GDNCTL_TRY(devtpu::check_tpu_name(m_plan.tpu_name));
+        GDNCTL_TRY(devtpu::check_terms(m_plan.terms));
+        GDNCTL_TRY_ASSIGN(m_tpu, choose_hold_tpu(m_place, m_plan.tpu_type, m_context));
+        GDNCTL_TRY_ASSIGN(m_backend, open_backend(m_place, m_options, m_context));
+        see_to_given_up(*m_backend, m_context);
+        GDNCTL_TRY(look_for_another());
+        if (!m_adopted) GDNCTL_TRY(submit_until_running());
+        Status ready = make_ready();
+        if (!ready) {
+            if (!m_adopted) give_up();
+            return tl::unexpected(std::move(ready).error());
+        }
+        auto holding = std::make_unique<Holding>(std::move(m_record), std::move(m_backend), m_context);
+        holding->m_heart = std::move(m_heart);
+        holding->m_adopted = m_adopted;
+        return holding;
+    }
+
+private:
+    void say(std::string_view line) const {
+        log::info("{}", line);
+        if (m_plan.on_line) m_plan.on_line(line);
+    }
+
+    // A hold of this name that there is: ours and running is taken over.
+    Status look_for_another() {
+        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
+        const std::string user = user_name(m_context.env);
+        for (const JobDetails& job : jobs) {
+            if (!is_hold(job) || hold_word(job, "tpu_name") != m_plan.tpu_name) continue;
+            const std::string owner = hold_word(job, "user");
+            if (owner == user && job.state == JobState::running) {
+                m_record = hold_of(job, *m_backend);
+                m_adopted = true;
+                return {};
+            }
+            return fail(ErrorKind::usage,
+                        owner == user ? fmt::format("dev TPU {} is already asked for by job {}, which still waits",
+                                                    m_plan.tpu_name, job.submission_id)
+                                      : fmt::format("dev TPU {} is held by {}", m_plan.tpu_name, owner),
+                        owner == user ? fmt::format("`gdnctl dev-tpu-release{} --tpu-name {}` gives it up",
+                                                    cluster_words(*m_backend), m_plan.tpu_name)
+                                      : std::string("choose another --tpu-name"));
+        }
+        return {};
+    }
+
+    JobRequest holder_request() {
+        std::random_device random;
+        devtpu::HolderRequest holder;
+        const std::string user = user_name(m_context.env);
+        holder.submission_id =
+            make_submission_id("hold", user + "-" + m_plan.tpu_name, m_context.clock.wall(), random());
+        holder.tpu_name = m_plan.tpu_name;
+        holder.tpu_type = m_tpu.type;
+        holder.user = user;
+        holder.host = this_host();
+        holder.nonce = fmt::format("{:08x}{:08x}", random(), random());
+        holder.ssh_user = m_plan.ssh_user;
+        holder.terms = m_plan.terms;
+        holder.resources = m_tpu.resources;
+        if (const auto base = m_context.env.get(devtpu::k_metadata_variable); base && !base->empty()) {
+            holder.metadata_base = *base;
+        }
+        m_record = {};
+        m_record.nonce = holder.nonce;
+        if (!m_place.local) return devtpu::holder_job(holder);
+        const auto folder = m_store.local_folder(m_plan.tpu_name);
+        return devtpu::local_holder_job(holder, m_context.program, devtpu::local_lease(folder, holder.submission_id));
+    }
+
+    // Resubmits what the cluster gave up waiting for: it then stands at the end of the queue again.
+    Status submit_until_running() {
+        for (;;) {
+            const JobRequest request = holder_request();
+            if (m_place.local) GDNCTL_TRY(make_private_directory(m_store.local_folder(m_plan.tpu_name)));
+            const std::string& id = request.submission_id;
+            m_record = record_of(request);
+            GDNCTL_TRY(m_store.put(m_record));
+            say(fmt::format("asking {} for {} as {}", hold_place_words(m_record),
+                            m_tpu.type.empty() ? std::string("a device") : m_tpu.type, id));
+            const auto submitted = m_backend->submit(request);
+            if (!submitted) {
+                give_up();
+                return tl::unexpected(submitted.error());
+            }
+            for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
+            GDNCTL_TRY_ASSIGN(const JobDetails job, wait_until_running());
+            if (job.state == JobState::running) return {};
+            GDNCTL_TRY(m_store.forget(id));
+            if (job.error_type == job_error::k_start_timeout && m_context.clock.monotonic() < m_deadline) {
+                log::warning("{} gave up waiting for the TPU: asking again", hold_place_words(m_record));
+                continue;
+            }
+            const JobVerdict verdict = classify(job);
+            return fail(kind_of(verdict.exit), fmt::format("the holder {}: {}", status_of(job), job.message));
+        }
+    }
+
+    HoldRecord record_of(const JobRequest& request) const {
+        JobDetails job;
+        job.submission_id = request.submission_id;
+        job.metadata = request.metadata;
+        job.start_time = m_context.clock.wall();
+        HoldRecord record = hold_of(job, *m_backend);
+        if (m_options.ray_address) record.ray_address = *m_options.ray_address;
+        return record;
+    }
+
+    // Until it runs or has ended. Errors: timeout, interrupted, terminated; the job is stopped then.
+    Result<JobDetails> wait_until_running() {
+        const auto began = m_context.clock.monotonic();
+        std::string said;
+        for (;;) {
+            auto job = m_backend->poll(m_record.submission_id);
+            if (job && (job->state == JobState::running || is_terminal(job->state))) return job;
+            if (job && job->message != said) {
+                said = job->message;
+                say(fmt::format("{} {}", status_of(*job), said));
+            }
+            const auto now = m_context.clock.monotonic();
+            if (!job && job.error().kind != ErrorKind::infrastructure && job.error().kind != ErrorKind::timeout) {
+                give_up();
+                return job;
+            }
+            if (now >= m_deadline) {
+                give_up();
+                return tl::unexpected(not_ready());
+            }
+            const auto pause = now - began < k_quick_polls ? k_quick_poll : k_slow_poll;
+            if (!m_context.clock.sleep_for(pause, m_context.stop)) {
+                give_up();
+                return tl::unexpected(stopped_error());
+            }
+        }
+    }
+
+    Error not_ready() const {
+        return {ErrorKind::timeout,
+                fmt::format("dev TPU {} was not ready on {} within {}", m_plan.tpu_name, hold_place_words(m_record),
+                            format_duration(m_plan.ready_timeout)),
+                "--ready-timeout waits longer, --fallback-cluster tries another cluster",
+                {}};
+    }
+
+    // Reads the log to the line that tells the host.
+    Status read_host() {
+        GDNCTL_TRY_ASSIGN(const auto log, m_backend->open_log(m_record.submission_id, {.follow = true}));
+        const auto limit = m_context.clock.monotonic() + k_marker_limit;
+        devtpu::HolderLog found;
+        std::string shown;
+        for (;;) {
+            const auto read = log->pump([&](std::string_view bytes) {
+                found.feed(bytes);
+                if (shown.size() < k_shown_log) shown.append(bytes.substr(0, k_shown_log - shown.size()));
+                return true;
+            });
+            if (found.host()) break;
+            const auto job = m_backend->poll(m_record.submission_id);
+            const bool over = job && is_terminal(job->state);
+            if (over || m_context.clock.monotonic() >= limit) {
+                if (!text::trim(shown).empty()) log::info("{}", text::visible(text::trim(shown)));
+                return fail(ErrorKind::infrastructure,
+                            over ? fmt::format("the holder {}: {}", status_of(*job), job->message)
+                                 : fmt::format("the holder did not say where it runs within {}",
+                                               format_duration(k_marker_limit)),
+                            read ? "" : read.error().text());
+            }
+            if (!m_context.clock.sleep_for(milliseconds(100), m_context.stop)) return tl::unexpected(stopped_error());
+        }
+        m_record.host = *found.host();
+        return {};
+    }
+
+    Status make_ready() {
+        GDNCTL_TRY(read_host());
+        if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
+        if (!m_record.host.error.empty()) {
+            constexpr std::size_t k_shown = 160;
+            log::info("some facts about the host are missing: {}",
+                      text::visible(std::string_view(m_record.host.error).substr(0, k_shown)));
+        }
+        if (m_adopted) say(fmt::format("taking over your hold {}", m_record.submission_id));
+        say("TPU allocated successfully!");
+        say(fmt::format("host: {} ({}{}{})", m_record.host.hostname, m_record.host.reachable_ip(),
+                        m_record.tpu_type.empty() ? "" : ", ", m_record.tpu_type));
+        reach_host(m_record, m_plan.ssh_user, m_context);
+        GDNCTL_TRY(m_store.put(m_record));
+        GDNCTL_TRY(renew_first());
+        if (!m_record.alias.empty()) say("SSH alias: " + m_record.alias);
+        if (m_plan.sync) GDNCTL_TRY(sync_to_host(m_record, m_plan.sync_path, m_context));
+        if (m_plan.sync && m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
+        if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
+        m_record.state = "ready";
+        return m_store.put(m_record);
+    }
+
+    // The first renewal is made here, where a failure still shows another way: where the host's folder for the lease is
+    // not the holder's, jobs beside it do it.
+    Status renew_first() {
+        if (const auto road = road_of(m_record, m_context)) {
+            const Status renewed = beat_by_road(m_record, *road, m_context, m_context.stop);
+            if (!renewed && !road->is_local()) {
+                log::warning("{}: jobs beside the holder renew it", renewed.error().text());
+                m_record.ssh_ok = false;
+            }
+        }
+        m_record.renewed = m_context.clock.wall();
+        GDNCTL_TRY_ASSIGN(m_heart, start_heart(m_record, m_options, m_context));
+        return {};
+    }
+
+    void give_up() {
+        Context patient = without_stop(m_context);
+        m_heart.reset();
+        m_backend->ignore_stop_requests();
+        const Status released = release_hold(m_record, *m_backend, m_plan.stop_timeout, patient);
+        if (!released) log::warning("{}", released.error().text());
+    }
+
+    const Place& m_place;
+    const PlaceOptions& m_options;
+    const HoldPlan& m_plan;
+    Context& m_context;
+    Clock::Monotonic m_deadline;
+    devtpu::HoldStore m_store;
+    TpuChoice m_tpu;
+    std::unique_ptr<JobBackend> m_backend;
+    HoldRecord m_record;
+    std::unique_ptr<Heart> m_heart;
+    bool m_adopted = false;
+};
+
+Result<std::unique_ptr<Holding>> hold_tpu(const Place& place, const PlaceOptions& options, const HoldPlan& plan,
+                                          Context& context) {
+    return Allocation(place, options, plan, context).run();
+}
+
+Holding::Holding(HoldRecord record, std::unique_ptr<JobBackend> backend, Context& context)
+    : m_record(std::move(record)), m_backend(std::move(backend)), m_context(context) {}
+
+Holding::~Holding() = default;
+
+std::optional<Error> Holding::lost() {
+    const auto job = m_backend->poll(m_record.submission_id);
+    if (!job && job.error().kind == ErrorKind::remote_missing) {
+        return Error{ErrorKind::infrastructure,
+                     fmt::format("dev TPU {} is lost: {} does not know its job any more", m_record.tpu_name,
+                                 hold_place_words(m_record)),
+                     "allocate it again",
+                     {}};
+    }
+    if (!job || !is_terminal(job->state)) return std::nullopt;
+    return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());
+}
+
+Error Holding::wait() {
+    const milliseconds pause = m_backend->name() == "local" ? k_quick_poll : k_slow_poll;
+    for (;;) {
+        if (auto over = lost()) return std::move(*over);
+        if (!m_context.clock.sleep_for(pause, m_context.stop)) return stopped_error();
+    }
+}
+
+Status Holding::release(milliseconds limit) {
+    m_heart.reset();
+    m_backend->ignore_stop_requests();
+    Context patient = without_stop(m_context);
+    return release_hold(m_record, *m_backend, limit, patient);
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,101 @@
+#include "jobs/hold_heart.h"
+
+#include <algorithm>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "platform/clock.h"
+#include "platform/signals.h"
+#include "services/devtpu/holder.h"
+
+namespace gdnctl {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds k_again{5000};
+constexpr seconds k_job_limit{60};
+constexpr seconds k_before_removal{5};  // a cluster makes a ghost of a job that is removed earlier
+
+void note_renewal(const devtpu::HoldRecord& record, const Context& context) {
+    const Status kept = devtpu::HoldStore(context.state_dir).renewed(record.submission_id, context.clock.wall());
+    if (!kept) log::debug("{}", kept.error().text());
+}
+
+Result<JobDetails> wait_for_beat(JobBackend& backend, const std::string& id, Clock& clock, std::stop_token stop) {
+    const auto deadline = clock.monotonic() + k_job_limit;
+    for (;;) {
+        auto job = backend.poll(id);
+        if (job && is_terminal(job->state)) return job;
+        if (clock.monotonic() >= deadline) {
+            if (!job) return job;
+            return fail(ErrorKind::infrastructure,
+                        fmt::format("job {} has not run for {}", id, format_duration(k_job_limit)));
+        }
+        if (!clock.sleep_for(milliseconds(500), stop)) return tl::unexpected(stopped_error());
+    }
+}
+
+}  // namespace
+
+Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
+    : m_thread([beat = std::move(beat), interval, &clock](std::stop_token stop) {
+          bool failing = false;
+          for (;;) {
+              const Status renewed = beat(stop);
+              if (stop.stop_requested()) return;
+              if (!renewed && !failing) log::warning("cannot renew the lease: {}", renewed.error().text());
+              if (renewed && failing) log::info("the lease is renewed again");
+              failing = !renewed;
+              if (!clock.sleep_for(failing ? std::min(interval, k_again) : interval, stop)) return;
+          }
+      }) {}
+
+Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, Context& context,
+                    std::stop_token stop) {
+    GDNCTL_TRY(devtpu::touch_lease(road, context.process, std::move(stop)));
+    note_renewal(record, context);
+    return {};
+}
+
+Status beat_by_job(const devtpu::HoldRecord& record, JobBackend& backend, Context& context, std::stop_token stop) {
+    std::random_device random;
+    JobRequest job = devtpu::heartbeat_job(record.submission_id,
+                                           fmt::format("{}-hb-{:08x}", record.submission_id.substr(0, 80), random()));
+    job.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
+    job.metadata["user"] = record.user;
+    GDNCTL_TRY_ASSIGN(const Submitted submitted, backend.submit(job));
+    GDNCTL_TRY_ASSIGN(const JobDetails end, wait_for_beat(backend, job.submission_id, context.clock, stop));
+    if (end.state != JobState::succeeded) {
+        return fail(ErrorKind::infrastructure, "the job that renews the lease " + std::string(status_of(end)));
+    }
+    note_renewal(record, context);
+    context.clock.sleep_for(k_before_removal, std::move(stop));
+    if (const Status removed = backend.remove(job.submission_id); !removed) log::debug("{}", removed.error().text());
+    return {};
+}
+
+Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
+                                           Context& context) {
+    if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's: it knows no lease
+    const auto interval = devtpu::heartbeat_interval(record.terms);
+    if (const auto road = road_of(record, context)) {
+        return std::make_unique<Heart>(
+            [record, road = *road, &context](std::stop_token stop) {
+                return beat_by_road(record, road, context, std::move(stop));
+            },
+            interval, context.clock);
+    }
+    GDNCTL_TRY_ASSIGN(auto opened, open_backend(place_of_hold(record, options), false, context));
+    return std::make_unique<Heart>(
+        [record, backend = std::shared_ptr<JobBackend>(std::move(opened)), &context](std::stop_token stop) {
+            return beat_by_job(record, *backend, context, std::move(stop));
+        },
+        interval, context.clock);
+}
+
+}  // namespace gdnctl

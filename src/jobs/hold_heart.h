@@ -1,0 +1,33 @@
+// Renewing the lease of a held TPU: by touching its file, over ssh or here, or by a small job beside the holder.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "jobs/hold.h"
+
+namespace gdnctl {
+
+class Heart {
+public:
+    using Beat = std::function<Status(std::stop_token)>;
+    // Beats at once, in the thread, and then every interval.
+    Heart(Beat beat, std::chrono::milliseconds interval, Clock& clock);
+
+private:
+    std::jthread m_thread;
+};
+
+// By the road where there is one, else by jobs through a backend of its own.
+Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
+                                           Context& context);
+
+// One renewal. Through a job it takes as long as the job does.
+Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, Context& context, std::stop_token stop);
+Status beat_by_job(const devtpu::HoldRecord& record, JobBackend& backend, Context& context, std::stop_token stop);
+
+}  // namespace gdnctl

@@ -1,0 +1,225 @@
+#include "jobs/hold_run.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "jobs/env.h"
+#include "jobs/hold_heart.h"
+#include "jobs/hold_host.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/process.h"
+#include "platform/run_in_terminal.h"
+#include "platform/signals.h"
+#include "services/devtpu/names.h"
+
+namespace gdnctl {
+
+using devtpu::HoldRecord;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr seconds k_end_limit{8};
+constexpr int k_ssh_failed = 255, k_by_signal = 128;
+constexpr int k_no_tree = 97, k_no_disk = 98;
+constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
+
+// What of stderr matters later: the end of it, whole lines.
+class StderrEnd {
+public:
+    void feed(std::string_view bytes) {
+        m_text.append(bytes);
+        if (m_text.size() > 2 * k_kept_stderr) m_text.erase(0, m_text.size() - k_kept_stderr);
+    }
+    const std::string& text() const { return m_text; }
+    std::optional<Error> complaint() const {
+        for (const std::string_view line : text::split(m_text, '\n')) {
+            if (auto error = devtpu::host_complaint(line)) return error;
+        }
+        return std::nullopt;
+    }
+
+private:
+    std::string m_text;
+};
+
+// nullopt: it is still held, or nobody can say.
+std::optional<Error> over_now(const FoundHold& hold, Context& context) {
+    if (hold.record.submission_id.empty()) return std::nullopt;
+    auto backend = open_backend(hold.place, true, context);
+    if (!backend) return std::nullopt;
+    const auto job = (*backend)->poll(hold.record.submission_id);
+    if (!job || !is_terminal(job->state)) return std::nullopt;
+    return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
+}
+
+void end_run(const devtpu::Road& road, const std::string& run_id, Context& context) {
+    const auto ended =
+        devtpu::ask_host(road, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
+    if (!ended) log::warning("the command may still run on the host: {}", ended.error().text());
+}
+
+std::string new_run_id(const HoldRecord& record) {
+    std::random_device random;
+    const std::string& owner = record.submission_id.empty() ? record.alias : record.submission_id;
+    return fmt::format("{}.{:08x}", owner, random());
+}
+
+Result<int> judged(const FoundHold& hold, const ProcessResult& result, const ProcessSpec& spec, const StderrEnd& err,
+                   Context& context) {
+    const bool local = hold.record.cluster == "local";
+    if (result.end == ProcessResult::End::wall_limit || result.end == ProcessResult::End::idle_limit) {
+        return fail(ErrorKind::timeout, "the command " + describe_end(result, spec) + ", and was ended");
+    }
+    const int code = result.exit_code < 0 ? k_by_signal - result.exit_code : result.exit_code;
+    if (code == k_no_tree || code == k_no_disk) {
+        if (auto complaint = err.complaint()) return tl::unexpected(std::move(*complaint));
+    }
+    const bool cut = !local && code == k_ssh_failed;
+    if (cut || code > k_by_signal) {
+        if (auto over = over_now(hold, context)) {
+            over->kind = ErrorKind::infrastructure;
+            over->message += "; the command did not end by itself";
+            return tl::unexpected(std::move(*over));
+        }
+    }
+    if (cut) return tl::unexpected(devtpu::ssh_error(err.text()));
+    return code;
+}
+
+// A script that a terminal needs: brought first, then run with the terminal as its standard input.
+Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, Context& context) {
+    std::string script = "rm -f \"$1\"\n";
+    script += fmt::format("cd {} 2>/dev/null || cd\n", road.tree);
+    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
+    for (const JobEnv& item : run.env) {
+        script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
+    }
+    script += fmt::format("export GDNCTL_RUN={}\n", text::shell_quote(new_run_id(hold.record)));
+    script += run.line + "\nrc=$?; [ \"$rc\" != 255 ] || rc=254; exit \"$rc\"\n";
+    const std::string keep = fmt::format(
+        "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
+    GDNCTL_TRY_ASSIGN(const devtpu::Answer kept,
+                      devtpu::ask_host(road, keep, script, seconds(30), context.process, context.stop));
+    if (kept.exit_code != 0) {
+        return fail(ErrorKind::infrastructure,
+                    "the host cannot keep the command: " + text::visible(text::trim(kept.err)));
+    }
+    const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
+    std::vector<std::string> argv = devtpu::road_argv(road, line);
+    if (!road.is_local()) argv.insert(argv.begin() + 1, "-t");
+    const auto heart = start_heart(hold.record, hold.place, context);
+    GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv));
+    if (road.is_local() || code != k_ssh_failed) return code;
+    if (auto over = over_now(hold, context)) return tl::unexpected(std::move(*over));
+    return fail(ErrorKind::infrastructure, "ssh: the connection was lost");
+}
+
+bool is_forwarded(std::string_view name) {
+    constexpr std::array<std::string_view, 13> k_names = {
+        "HF_TOKEN",       "WANDB_API_KEY",          "MARIN_PREFIX",
+        "OPENAI_API_KEY", "GCLOUD_PROJECT",         "GCLOUD_TOKEN_PATH",
+        "RAY_ADDRESS",    "RAY_API_SERVER_ADDRESS", "RAY_DASHBOARD_ADDRESS",
+        "RAY_AUTH_MODE",  "RAY_AUTH_TOKEN_PATH",    "WANDB_MODE",
+        "RUN_ID"};
+    return std::find(k_names.begin(), k_names.end(), name) != k_names.end();
+}
+
+// An address that means this machine would mean another one there.
+bool is_loopback_address(const JobEnv& item) {
+    return item.name.starts_with("RAY_") && item.name.ends_with("ADDRESS") &&
+           (item.value.find("127.0.0.1") != std::string::npos || item.value.find("localhost") != std::string::npos ||
+            item.value.find("::1") != std::string::npos);
+}
+
+}  // namespace
+
+Result<Via> choose_via(const HoldRecord& record, Via wanted) {
+    if (record.cluster == "local") return Via::ssh;  // the road is this machine
+    const bool has_ssh = record.ssh_ok.value_or(false);
+    if (wanted == Via::ssh && !has_ssh) {
+        return fail(ErrorKind::infrastructure, "there is no ssh to dev TPU " + record.tpu_name,
+                    "--via ray runs the command as a job beside the holder");
+    }
+    if (wanted != Via::automatic) return wanted;
+    return has_ssh ? Via::ssh : Via::ray;
+}
+
+Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
+    const auto road = road_of(hold.record, context);
+    if (!road) return fail(ErrorKind::infrastructure, "there is no ssh to dev TPU " + hold.record.tpu_name);
+    if (run.interactive) return run_interactive(hold, *road, run, context);
+    devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s};
+    ProcessSpec spec;
+    spec.argv = devtpu::road_argv(*road, devtpu::receive_line(*road));
+    spec.stdin_bytes = devtpu::command_script(*road, command);
+    spec.wall_limit = run.wall_limit;
+    spec.idle_limit = run.idle_limit;
+    spec.stop = context.stop;
+    spec.leaves_behind = [&](int) { return !road->is_local(); };
+    StderrEnd err;
+    spec.on_stdout = run.on_out;
+    spec.on_stderr = [&](std::string_view bytes) {
+        err.feed(bytes);
+        if (run.on_err) run.on_err(bytes);
+    };
+    const auto heart = start_heart(hold.record, hold.place, context);
+    if (!heart) log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
+    if (result.end != ProcessResult::End::exited || result.exit_code == k_ssh_failed) {
+        end_run(*road, command.run_id, context);
+    }
+    if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    return judged(hold, result, spec, err, context);
+}
+
+Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
+                                             const Context& context) {
+    std::vector<JobEnv> env;
+    if (hold.record.cluster != "local") {
+        for (const auto& [name, value] : context.env.all()) {
+            const bool own = name == "PATH" || name == "HOME" || name == "PWD" || name == "SHELL" || name == "USER" ||
+                             name == "LOGNAME" || name == "TMPDIR" || name == "OLDPWD" || name.starts_with("SSH_") ||
+                             name.starts_with("XDG_") || name.starts_with("GDNCTL_") || name == "_";
+            const bool plain = parse_env_items({name + "="}, "environment").has_value();
+            if (plain && (is_forwarded(name) || (all && !own))) env.push_back({name, value});
+        }
+        for (const char* file : {".levanter.yaml", ".marin.yaml", ".config"}) {
+            std::error_code ignored;
+            const auto path = project_root(context) / file;
+            if (!std::filesystem::is_regular_file(path, ignored)) continue;
+            GDNCTL_TRY_ASSIGN(const auto table, read_env_table(path));
+            for (const auto& [name, value] : table) env.push_back({name, value});
+        }
+        std::erase_if(env, is_loopback_address);
+    }
+    env.insert(env.end(), extra.begin(), extra.end());
+    for (const JobEnv& item : env) {
+        if (names_a_secret(item.name)) register_secret(item.value);
+    }
+    for (const JobEnv& item : extra) register_secret(item.value);
+    return env;
+}
+
+void report_busy_chips(const FoundHold& hold, Context& context) {
+    const auto road = road_of(hold.record, context);
+    if (!road || road->is_local()) return;
+    constexpr std::string_view k_line =
+        "for l in /proc/[0-9]*/fd/*; do case $(readlink \"$l\" 2>/dev/null) in /dev/accel[0-9]*|/dev/vfio/[0-9]*) "
+        "p=${l#/proc/}; echo \"${p%%/*}\";; esac; done | sort -un | while read -r p; do "
+        "printf '%s %s\\n' \"$p\" \"$(tr '\\0' ' ' </proc/\"$p\"/cmdline | cut -c1-120)\"; done";
+    const auto answer = devtpu::ask_host(*road, k_line, {}, seconds(10), context.process, context.stop);
+    if (!answer) return;
+    for (const std::string_view line : text::split(text::trim(answer->out), '\n')) {
+        if (!line.empty()) log::warning("the chips are in use on the host: {}", text::visible(line));
+    }
+}
+
+}  // namespace gdnctl

@@ -1,0 +1,146 @@
+#include "services/devtpu/holds.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "platform/fs.h"
+#include "platform/lock.h"
+
+namespace gdnctl::devtpu {
+
+namespace {
+
+constexpr std::chrono::seconds k_lock_wait{20};
+constexpr std::size_t k_limit = std::size_t{8} << 20;
+
+std::string word(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+std::optional<bool> truth(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    return it != object.end() && it->is_boolean() ? std::optional(it->get<bool>()) : std::nullopt;
+}
+
+std::optional<WallTime> time_at(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    if (it == object.end() || !it->is_number_integer()) return std::nullopt;
+    return WallTime(std::chrono::milliseconds(it->get<std::int64_t>()));
+}
+
+Json maybe(const std::optional<bool>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+std::string holds_text(const std::vector<HoldRecord>& holds) {
+    Json list = Json::array();
+    for (const HoldRecord& hold : holds) {
+        Json item;
+        item["tpu_name"] = hold.tpu_name;
+        item["cluster"] = hold.cluster;
+        item["address"] = hold.address;
+        item["ray_address"] = hold.ray_address;
+        item["submission_id"] = hold.submission_id;
+        item["nonce"] = hold.nonce;
+        item["user"] = hold.user;
+        item["tpu_type"] = hold.tpu_type;
+        item["alias"] = hold.alias;
+        item["state"] = hold.state;
+        item["host_info"] = host_info_json(hold.host);
+        item["lease_s"] = hold.terms.lease_s;
+        item["grace_s"] = hold.terms.grace_s;
+        item["max_hold_s"] = hold.terms.max_hold_s;
+        item["created"] = hold.created.time_since_epoch().count();
+        item["renewed"] = hold.renewed ? Json(hold.renewed->time_since_epoch().count()) : Json(nullptr);
+        item["ssh_ok"] = maybe(hold.ssh_ok);
+        item["setup_ok"] = maybe(hold.setup_ok);
+        list.push_back(std::move(item));
+    }
+    Json out;
+    out["schema"] = "gdnctl.holds/1";
+    out["holds"] = std::move(list);
+    return gdnctl::to_text(out, 1) + "\n";
+}
+
+std::vector<HoldRecord> parse_holds(std::string_view text) {
+    std::vector<HoldRecord> holds;
+    const auto json = parse_json(text, "holds.json");
+    if (!json || !json->is_object()) return holds;
+    const auto list = json->find("holds");
+    if (list == json->end() || !list->is_array()) return holds;
+    for (const Json& item : *list) {
+        if (!item.is_object() || word(item, "tpu_name").empty() || word(item, "submission_id").empty()) continue;
+        HoldRecord hold;
+        hold.tpu_name = word(item, "tpu_name");
+        hold.cluster = word(item, "cluster");
+        hold.address = word(item, "address");
+        hold.ray_address = word(item, "ray_address");
+        hold.submission_id = word(item, "submission_id");
+        hold.nonce = word(item, "nonce");
+        hold.user = word(item, "user");
+        hold.tpu_type = word(item, "tpu_type");
+        hold.alias = word(item, "alias");
+        hold.state = word(item, "state");
+        if (const auto host = item.find("host_info"); host != item.end()) hold.host = host_info_of(*host);
+        std::map<std::string, std::string> terms;
+        for (const char* key : {"lease_s", "grace_s", "max_hold_s"}) {
+            const auto it = item.find(key);
+            if (it != item.end() && it->is_number_integer()) terms[key] = std::to_string(it->get<std::int64_t>());
+        }
+        hold.terms = terms_of(terms);
+        hold.created = time_at(item, "created").value_or(WallTime{});
+        hold.renewed = time_at(item, "renewed");
+        hold.ssh_ok = truth(item, "ssh_ok");
+        hold.setup_ok = truth(item, "setup_ok");
+        holds.push_back(std::move(hold));
+    }
+    return holds;
+}
+
+std::vector<HoldRecord> HoldStore::all() const {
+    const auto text = read_file_if_exists(m_state / "holds.json", k_limit);
+    return text && *text ? parse_holds(**text) : std::vector<HoldRecord>();
+}
+
+std::optional<HoldRecord> HoldStore::find(std::string_view name, std::optional<std::string_view> cluster) const {
+    std::optional<HoldRecord> found;
+    for (HoldRecord& hold : all()) {
+        if (hold.tpu_name != name || (cluster && hold.cluster != *cluster)) continue;
+        if (!found || hold.created >= found->created) found = std::move(hold);
+    }
+    return found;
+}
+
+Status HoldStore::change(const std::function<void(std::vector<HoldRecord>&)>& edit) const {
+    GDNCTL_TRY(make_private_directory(m_state));
+    GDNCTL_TRY_ASSIGN(const FileLock lock,
+                      FileLock::acquire(m_state / "holds.lock", {std::chrono::milliseconds(k_lock_wait)}));
+    std::vector<HoldRecord> holds = all();
+    edit(holds);
+    return atomic_replace(m_state / "holds.json", holds_text(holds), 0600);
+}
+
+Status HoldStore::put(const HoldRecord& hold) const {
+    return change([&](std::vector<HoldRecord>& holds) {
+        std::erase_if(holds, [&](const HoldRecord& one) { return one.submission_id == hold.submission_id; });
+        holds.push_back(hold);
+    });
+}
+
+Status HoldStore::forget(std::string_view submission_id) const {
+    return change([&](std::vector<HoldRecord>& holds) {
+        std::erase_if(holds, [&](const HoldRecord& one) { return one.submission_id == submission_id; });
+    });
+}
+
+Status HoldStore::renewed(std::string_view submission_id, WallTime at) const {
+    return change([&](std::vector<HoldRecord>& holds) {
+        for (HoldRecord& one : holds) {
+            if (one.submission_id == submission_id) one.renewed = at;
+        }
+    });
+}
+
+}  // namespace gdnctl::devtpu

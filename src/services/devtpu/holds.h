@@ -1,0 +1,55 @@
+// $STATE/holds.json: what this user holds from here, so that other terminals, later commands and the next day know.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/time.h"
+#include "services/devtpu/host_info.h"
+#include "services/devtpu/terms.h"
+
+namespace gdnctl::devtpu {
+
+struct HoldRecord {
+    std::string tpu_name, cluster, address;  // cluster: "local", a name, a file; empty: an address alone
+    std::string ray_address;                 // as --ray-address was given; empty: it was not
+    std::string submission_id, nonce, user;
+    std::string tpu_type;
+    std::string alias;  // of ssh; empty: no block was written
+    std::string state;  // "pending", "ready"
+    HostInfo host;
+    Terms terms;
+    WallTime created{};
+    std::optional<WallTime> renewed;
+    std::optional<bool> ssh_ok, setup_ok;
+};
+
+std::string holds_text(const std::vector<HoldRecord>& holds);
+// Entries that are no hold are left out; a damaged file is empty: it can be made again from what clusters say. Pure.
+std::vector<HoldRecord> parse_holds(std::string_view text);
+
+class HoldStore {
+public:
+    explicit HoldStore(std::filesystem::path state_dir) : m_state(std::move(state_dir)) {}
+
+    std::vector<HoldRecord> all() const;
+    // By name, and by cluster where that is given; the newest.
+    std::optional<HoldRecord> find(std::string_view name, std::optional<std::string_view> cluster) const;
+    Status put(const HoldRecord& hold) const;             // by submission id
+    Status forget(std::string_view submission_id) const;  // nothing there: fine
+    Status renewed(std::string_view submission_id, WallTime at) const;
+
+    // The folder of a hold on this machine.
+    std::filesystem::path local_folder(std::string_view name) const { return m_state / "local" / "holds" / name; }
+
+private:
+    Status change(const std::function<void(std::vector<HoldRecord>&)>& edit) const;
+    std::filesystem::path m_state;
+};
+
+}  // namespace gdnctl::devtpu

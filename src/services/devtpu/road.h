@@ -1,0 +1,68 @@
+// How commands reach the host of a held TPU: by ssh, or directly where it is this machine. Both run the same small
+// scripts; what they are given comes through their standard input, so nothing of it shows in a list of processes.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "platform/process.h"
+#include "services/job/job.h"
+
+namespace gdnctl::devtpu {
+
+struct Road {
+    std::vector<std::string> ssh;  // "ssh", its options, the alias; empty: this machine
+    std::string base;              // our own folder there, as a shell word: "$HOME/.gdnctl"
+    std::string tree;              // the synced tree, as a shell word: "$HOME/marin"
+    std::string lease;             // the lease file
+    bool is_local() const { return ssh.empty(); }
+};
+
+// `options` come between "ssh" and the alias; BatchMode is among them for all but what a person types into.
+Road ssh_road(std::vector<std::string> options, std::string_view tpu_name, std::string_view submission_id);
+Road local_road(const std::filesystem::path& hold_folder, std::string_view submission_id);
+std::filesystem::path local_lease(const std::filesystem::path& hold_folder, std::string_view submission_id);
+
+// argv that runs a line of POSIX shell there, whatever the login shell is.
+std::vector<std::string> road_argv(const Road& road, std::string_view line);
+
+// Runs a line there with `input` as its standard input, and gives back its output. Errors: authentication (ssh:
+// Permission denied), infrastructure (ssh fails, names why; no answer in time; the host's disk is full), interrupted.
+struct Answer {
+    int exit_code = 0;
+    std::string out, err;
+};
+Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, std::chrono::milliseconds limit,
+                        Process& process, std::stop_token stop);
+
+// Why ssh ended with 255, from its last words. Pure.
+Error ssh_error(std::string_view stderr_text);
+
+// Renews the lease. Error infrastructure with `no lease file` when the holder's is not there.
+Status touch_lease(const Road& road, Process& process, std::stop_token stop);
+
+// ---- commands
+
+struct HostCommand {
+    std::string line;  // one /bin/sh line
+    std::vector<JobEnv> env;
+    std::string run_id;  // begins with the hold's id; marks everything that the command starts
+    std::int64_t lease_s = 600;
+};
+
+// The line that takes a script on standard input, keeps it in a file of ours alone, and runs it.
+std::string receive_line(const Road& road);
+// That script: goes to the tree, sets the environment, runs the command in a session of its own, watches over it (it
+// ends when the lease or the connection does), ends what it leaves behind, and exits with its code; 255 becomes 254.
+std::string command_script(const Road& road, const HostCommand& command);
+// Ends every process whose run id begins with `prefix`: TERM, 5 s, KILL.
+std::string end_line(std::string_view prefix);
+
+// A line of stderr that the script above uses to say what kept the command from running; nullopt: another line.
+std::optional<Error> host_complaint(std::string_view line);
+
+}  // namespace gdnctl::devtpu

@@ -1,0 +1,39 @@
+// Our block in the user's ~/.ssh/config. Everything outside its markers stays as it is, byte for byte.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace gdnctl::devtpu {
+
+struct SshHost {
+    std::string name;      // of the TPU
+    std::string hostname;  // address
+    std::string user;
+    std::string key_alias;              // HostKeyAlias: a machine that is made again has a new key
+    std::filesystem::path known_hosts;  // private to us
+    std::filesystem::path identity;     // empty: none
+    std::filesystem::path control;      // ControlPath, with %C; empty: connections are not shared
+};
+
+// The lines from `# BEGIN_DEV_TPU_<NAME>` to `# END_DEV_TPU_<NAME>`. Pure.
+std::string ssh_block(const SshHost& host);
+
+// The configuration with the block of this TPU replaced, or put at its top: ssh takes the first value that it finds.
+// An old block without an end, or twice, is handled line by line: only our own lines go. Pure.
+std::string with_block(std::string_view config, const SshHost& host);
+// The configuration without the block of TPU `name`. Pure.
+std::string without_block(std::string_view config, std::string_view name);
+// Whether a `Host` line names the alias of TPU `name`, as a whole word. Pure.
+bool has_alias(std::string_view config, std::string_view name);
+
+// The same on a file, under a lock beside it, written whole; keeps mode and symbolic links, and the first time a copy
+// as FILE.bak. Errors: local_io.
+Status write_block(const std::filesystem::path& config, const SshHost& host);
+Status remove_block(const std::filesystem::path& config, std::string_view name);
+
+}  // namespace gdnctl::devtpu
