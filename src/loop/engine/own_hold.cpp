@@ -54,7 +54,7 @@ Status OwnHold::allocate(const std::string& cluster, std::int64_t attempt) {
     PlaceOptions options;
     options.cluster = cluster;
     const auto held = [&]() -> Result<std::unique_ptr<Holding>> {
-        GDNCTL_TRY_ASSIGN(const Place place, choose_place(options, m_context));
+        GDNCTL_TRY_ASSIGN(const gdnctl::Place place, choose_place(options, m_context));
         return hold_tpu(place, options, plan(), m_context);
     };
     auto holding = held();

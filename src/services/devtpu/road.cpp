@@ -109,6 +109,8 @@ Error ssh_error(std::string_view stderr_text) {
     for (const std::string_view line : text::split(text::trim(stderr_text), '\n')) {
         if (!text::trim(line).empty()) said = text::visible(text::trim(line));
     }
+    if (said.starts_with("ssh: ")) said.erase(0, 5);
+    if (said.starts_with("ssh: ")) said.erase(0, 5);
     if (said.empty()) said = "the connection was lost";
     if (stderr_text.find("IDENTIFICATION HAS CHANGED") != std::string_view::npos ||
         stderr_text.find("Host key verification failed") != std::string_view::npos) {

@@ -215,6 +215,37 @@ TEST_CASE("a required trailing command must be there") {
     CHECK(command == Words{"-x"});
 }
 
+TEST_CASE("a command line begins at the first word that is no option, or after --") {
+    std::string model;
+    bool quick = false;
+    std::vector<std::string> command;
+    Args globals, args;
+    args.option(model, {.names = "-m,--model", .value = "M", .help = "which"});
+    args.flag(quick, {.names = "-q,--quick", .help = "be quick"});
+    args.command_line(command, true, {.name = "COMMAND", .help = "what to run"});
+    const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
+    const auto parsed = [&](const Words& words) {
+        command.clear();
+        return parse_words(globals, args, words, nothing, [] { return false; });
+    };
+    const Words rest = {"ls", "-q", "--model", "--", ""};
+    for (const Words& before : {Words{"--model", "small"}, Words{"--model=small"}, Words{"-m", "small", "-q"},
+                                Words{"-msmall"}, Words{"-qm", "small"}}) {
+        for (const Words& between : {Words{}, Words{"--"}}) {
+            Words words = before;
+            words.insert(words.end(), between.begin(), between.end());
+            words.insert(words.end(), rest.begin(), rest.end());
+            model.clear();
+            REQUIRE(parsed(words));
+            CHECK(model == "small");
+            CHECK(command == rest);
+        }
+    }
+    CHECK(!parsed({"--model"}));
+    CHECK(!parsed({"--model", "small"}));
+    CHECK(!parsed({"-x", "ls"}));
+}
+
 TEST_CASE("-- where nothing may follow") {
     Args globals, args;
     const auto nothing = [](std::string_view) { return std::optional<std::string>(); };

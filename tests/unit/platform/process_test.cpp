@@ -52,6 +52,18 @@ TEST_CASE("process: lines come one by one, the last without newline too") {
     CHECK(result.err == "err\n");
 }
 
+TEST_CASE("process: bytes come as they are, the last line's missing newline too") {
+    std::string out, err;
+    auto spec = shell("printf 'a\\0\\n\\377'; printf no-end >&2");
+    spec.on_stdout = [&](std::string_view bytes) { out += bytes; };
+    spec.on_stderr = [&](std::string_view bytes) { err += bytes; };
+    const auto result = must_run(spec);
+    CHECK(out == std::string("a\0\n\377", 4));
+    CHECK(err == "no-end");
+    CHECK(result.out.empty());
+    CHECK(result.err.empty());
+}
+
 TEST_CASE("process: stderr merged into stdout keeps the order") {
     auto spec = shell("echo 1; echo 2 >&2; echo 3");
     spec.merge_stderr = true;

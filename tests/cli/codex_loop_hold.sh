@@ -1,0 +1,70 @@
+# codex-loop --hold-dev-tpu with a TPU that it holds itself: on this machine.
+
+. "$REPO/tests/support/loop_repo.sh"
+tpu=(--hold-dev-tpu --dev-tpu-name me --dev-tpu-cluster local)
+held() { "$GDNCTL" dev-tpu-list --cluster local --json 2>/dev/null | grep -o '"tpu_name"' | wc -l; }
+free() { # CASE
+  for _ in $(seq 100); do [ "$(held)" = 0 ] && return; sleep 0.1; done
+  fail "still held: $1"
+}
+start() { # OPTION...: in the background, until the agent is at work
+  rm -f "$WORK/running"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 2 "${tpu[@]}" "$@"
+  for _ in $(seq 400); do [ -e "$WORK/running" ] && return; sleep 0.05; done
+  fail 'the agent never ran'
+}
+
+test_held_for_the_run_and_given_back() {
+  repo && agent "$works" "'$GDNCTL' dev-tpu-list --cluster local >$WORK/seen" "cat >$WORK/prompt <<<\"\$prompt\""
+  loop 0 --iterations 1 "${tpu[@]}" --self-command gdnctl --post-check "'$GDNCTL' dev-tpu-execute --cluster local --tpu-name me true" \
+    --post-check 'true ray-test'
+  grep -q '^me ' "$WORK/seen" || fail 'it was not held while the agent worked'
+  grep -q 'gdnctl dev-tpu-test --cluster local --tpu-name me --tests both' "$WORK/prompt" || fail 'no directive'
+  err_has 'WARNING: --hold-dev-tpu is active but --post-check contains a Ray TPU command.'
+  err_has 'TPU allocation released.'
+  free 'the end of the run'
+  log=$logs/dev_tpu_allocate.log
+  grep -q 'TPU allocated successfully!' $log && grep -qF 'TPU allocation is active. Press Ctrl-C to release...' $log || fail "the log: $(cat $log)"
+  tail -n 1 $log | grep -qF '[gdnctl] dev TPU became active; suppressing further allocation log output' || fail 'its end'
+}
+
+test_given_back_on_every_way_out() {
+  repo && agent "touch $WORK/running" 'sleep 60'
+  for signal in INT TERM HUP; do
+    start
+    [ "$(held)" = 1 ] || fail "not held: $signal"
+    kill -$signal "$pid"
+    wait "$pid"
+    free "SIG$signal"
+  done
+  agent 'exit 9' && loop 9 --iterations 1 "${tpu[@]}" && free 'an agent that failed'
+  agent "$works" && loop 1 --iterations 1 "${tpu[@]}" --post-check false && free 'a post-check that failed'
+}
+
+test_none_to_be_had() {
+  repo && agent "$works"
+  export GDNCTL_LOCAL_RESOURCES='{"CPU":2,"TPU":4,"TPU-v5p-8-head":1}'
+  "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name other --no-sync --detach 2>/dev/null || fail allocate
+  loop 1 --iterations 1 "${tpu[@]}" --dev-tpu-ready-timeout 1
+  last_line 'reason=dev-tpu-hold iteration=0 rc=1'
+  err_has 'dev TPU me on local (attempt 1): dev TPU me was not ready on local within 1.0 s; log '
+  loop 0 --iterations 1 "${tpu[@]}" --dev-tpu-ready-timeout 1 --hold-dev-tpu-policy best-effort
+  "$GDNCTL" dev-tpu-release --tpu-name other 2>/dev/null
+  free 'the other'
+}
+
+test_lost_and_adopted() {
+  repo && agent "touch $WORK/running" "'$GDNCTL' dev-tpu-release --tpu-name me" 'sleep 3' "$works"
+  loop 0 --iterations 1 "${tpu[@]}"
+  err_has 'dev TPU me on local was released by another command'
+  free 'a hold that was lost'
+  agent "touch $WORK/running" 'sleep 60'
+  start
+  kill -9 "$pid"
+  wait "$pid" 2>/dev/null
+  [ "$(held)" = 1 ] || fail 'gone with its loop'
+  agent "$works"
+  loop 0 --resume
+  err_has 'taking over your hold'
+  free 'the resumed run'
+}

@@ -1,0 +1,117 @@
+// The scripts that run on a TPU's host, run here.
+#include "services/devtpu/road.h"
+
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include "platform/process.h"
+#include "services/devtpu/sync.h"
+#include "support/temp_dir.h"
+
+using namespace gdnctl;
+using namespace gdnctl::devtpu;
+using test::read_text;
+using test::write_text;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Host {
+public:
+    Host() : m_road(local_road(m_folder / "with space", "hold-1")) {
+        write_text(local_lease(m_folder / "with space", "hold-1"), "");
+        fs::create_directories(tree());
+    }
+    fs::path tree() const { return m_folder / "with space" / "marin"; }
+    const Road& road() const { return m_road; }
+    Answer run(const std::string& line, std::vector<JobEnv> env = {}) {
+        const HostCommand command{line, std::move(env), "hold-1.abc", 600};
+        return ask(receive_line(m_road), command_script(m_road, command));
+    }
+    void manifest(const std::vector<std::string>& files) {
+        CHECK(ask(manifest_line(m_road), zero_list(files)).exit_code == 0);
+    }
+
+private:
+    Answer ask(const std::string& line, std::string input) {
+        auto answer = ask_host(m_road, line, std::move(input), std::chrono::seconds(20), system_process(), {});
+        REQUIRE(answer);
+        return *answer;
+    }
+
+    test::TempDir m_folder;
+    Road m_road;
+};
+
+}  // namespace
+
+TEST_CASE("a command runs in the tree, with its environment, and gives its exit code") {
+    Host host;
+    const Answer answer = host.run("pwd; printf %s \"$A\"; exit 7", {{"A", "it's $HOME\n\"x\""}});
+    CHECK(answer.out == host.tree().string() + "\nit's $HOME\n\"x\"");
+    CHECK(answer.exit_code == 7);
+    CHECK(host.run("exit 255").exit_code == 254);
+    CHECK(host.run("kill -9 $$").exit_code == 137);
+    CHECK(fs::is_empty(host.tree().parent_path() / "run"));
+}
+
+TEST_CASE("what a command leaves behind is ended, also in a session of its own") {
+    Host host;
+    const Answer answer =
+        host.run("setsid sh -c 'echo $$ >pid; exec sleep 300' & while [ ! -s pid ]; do sleep 0.01; done");
+    CHECK(answer.exit_code == 0);
+    const std::string pid = read_text(host.tree() / "pid");
+    REQUIRE(pid.size() > 1);
+    CHECK(!fs::exists("/proc/" + pid.substr(0, pid.size() - 1)));
+}
+
+TEST_CASE("a command without a tree says so") {
+    Host host;
+    fs::remove_all(host.tree());
+    const Answer answer = host.run("true");
+    CHECK(answer.exit_code == 97);
+    const auto complaint = host_complaint(answer.err.substr(0, answer.err.find('\n')));
+    REQUIRE(complaint);
+    CHECK(complaint->message == "nothing was synced to the TPU's host yet");
+}
+
+TEST_CASE("the manifest removes what only the old one has, and folders that it leaves empty") {
+    Host host;
+    const std::vector<std::string> names = {"-dash", "new\nline", "sub/deep/a", "kept", "sp ace"};
+    for (const auto& name : names) write_text(host.tree() / name, "x");
+    write_text(host.tree() / "sub" / "mine", "x");
+    host.manifest(names);
+    CHECK(fs::exists(host.tree() / "-dash"));
+    host.manifest({"kept"});
+    CHECK(test::list_names(host.tree()) == "kept sub");
+    CHECK(test::list_names(host.tree() / "sub") == "mine");
+    host.manifest({});
+    CHECK(test::list_names(host.tree()) == "sub");
+}
+
+TEST_CASE("the lease is renewed where there is one") {
+    Host host;
+    CHECK(touch_lease(host.road(), system_process(), {}));
+    fs::remove(host.road().lease);
+    const Status renewed = touch_lease(host.road(), system_process(), {});
+    REQUIRE(!renewed);
+    CHECK(renewed.error().kind == ErrorKind::infrastructure);
+    CHECK(!fs::exists(host.road().lease));
+}
+
+TEST_CASE("over ssh one word carries the line, whatever the login shell is") {
+    const Road road = ssh_road({"-o", "BatchMode=yes"}, "a", "hold-1");
+    const auto argv = road_argv(road, "echo x");
+    CHECK(argv == std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "dev-tpu-a", "sh -c 'echo x'"});
+    CHECK(road.lease == "/tmp/gdnctl-hold/hold-1");
+}
+
+TEST_CASE("why ssh failed") {
+    CHECK(ssh_error("Warning\nalice@h: Permission denied (publickey).\r\n").kind == ErrorKind::authentication);
+    CHECK(ssh_error("ssh: connect to host h port 22: Connection refused").message ==
+          "ssh: connect to host h port 22: Connection refused");
+    CHECK(ssh_error("@ REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.")
+              .message.find("key is not the one") != std::string::npos);
+    CHECK(ssh_error("").message == "ssh: the connection was lost");
+}
