@@ -94,9 +94,10 @@ std::vector<std::string> ssh_options(const Context& context, bool batch) {
 void reach_host(HoldRecord& record, const std::string& ssh_user, Context& context) {
     if (record.cluster == "local") return;
     const std::string& ip = record.host.reachable_ip();
-    if (ip.empty()) {
+    if (ip.empty() || home(context).empty()) {
         record.ssh_ok = false;
-        log::warning("the host of {} has no known address: there is no ssh to it", record.tpu_name);
+        log::warning("{}: there is no ssh to {}",
+                     ip.empty() ? "the holder found no address of its host" : "HOME is not set", record.tpu_name);
         return;
     }
     put_keys(record, context);

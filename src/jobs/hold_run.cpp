@@ -24,6 +24,15 @@ namespace gdnctl {
 using devtpu::HoldRecord;
 using std::chrono::seconds;
 
+std::optional<Error> over_now(const FoundHold& hold, Context& context) {
+    if (hold.record.submission_id.empty()) return std::nullopt;
+    auto backend = open_backend(hold.place, true, context);
+    if (!backend) return std::nullopt;
+    const auto job = (*backend)->poll(hold.record.submission_id);
+    if (!job || !is_terminal(job->state)) return std::nullopt;
+    return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
+}
+
 namespace {
 
 constexpr seconds k_end_limit{8};
@@ -49,16 +58,6 @@ public:
 private:
     std::string m_text;
 };
-
-// nullopt: it is still held, or nobody can say.
-std::optional<Error> over_now(const FoundHold& hold, Context& context) {
-    if (hold.record.submission_id.empty()) return std::nullopt;
-    auto backend = open_backend(hold.place, true, context);
-    if (!backend) return std::nullopt;
-    const auto job = (*backend)->poll(hold.record.submission_id);
-    if (!job || !is_terminal(job->state)) return std::nullopt;
-    return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
-}
 
 void end_run(const devtpu::Road& road, const std::string& run_id, Context& context) {
     const auto ended =

@@ -33,6 +33,9 @@ Result<Via> choose_via(const devtpu::HoldRecord& record, Via wanted);
 // hold is over: said as such); authentication; config.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
 
+// Why the hold is over, where it is; nullopt: it is still held, or nobody can say.
+std::optional<Error> over_now(const FoundHold& hold, Context& context);
+
 // The environment of a command on a TPU's host: the variables of this environment that runs know, `env:` of
 // .levanter.yaml, .marin.yaml and .config of the repository, then `extra`. With `all`: the whole environment. On this
 // machine: `extra` alone. Names are for everybody, values for the host alone.

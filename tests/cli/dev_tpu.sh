@@ -13,7 +13,6 @@ ready() { # waits until the allocation in the background is ready
   done
   fail "never ready"
 }
-holders() { pgrep -f __dev-tpu-holder -s 0 >/dev/null; }
 held() { "$GDNCTL" dev-tpu-list --cluster local --json 2>/dev/null | python3 -c '
 import json, sys
 print(len(json.load(sys.stdin)["holds"]))'; }

@@ -98,8 +98,16 @@ Result<FoundHold> ready_hold(const Name& name, const Sync& sync, Via& via, Conte
     GDNCTL_TRY_ASSIGN(const auto root, sync_root(sync, context));
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(name.tpu_name, name.place, context));
     GDNCTL_TRY_ASSIGN(via, choose_via(hold.record, via));
-    if (!sync.no_sync && via == Via::ssh) GDNCTL_TRY(sync_to_host(hold.record, root, context));
-    return hold;
+    if (sync.no_sync || via != Via::ssh) return hold;
+    Status synced = sync_to_host(hold.record, root, context);
+    if (synced) return hold;
+    if (synced.error().kind == ErrorKind::infrastructure) {
+        if (auto over = over_now(hold, context)) {
+            over->kind = ErrorKind::infrastructure;
+            return tl::unexpected(std::move(*over));
+        }
+    }
+    return tl::unexpected(std::move(synced).error());
 }
 
 }  // namespace gdnctl::commands::devtpu_options

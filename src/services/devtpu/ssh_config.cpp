@@ -46,7 +46,8 @@ std::string quoted(const fs::path& path) { return '"' + path.string() + '"'; }
 
 Status edit(const fs::path& config, const std::function<std::string(std::string_view)>& change) {
     std::error_code problem;
-    fs::create_directories(config.parent_path(), problem);
+    const bool is_new = fs::create_directories(config.parent_path(), problem);
+    if (!problem && is_new) fs::permissions(config.parent_path(), fs::perms::owner_all, problem);
     if (problem)
         return tl::unexpected(file_error(ErrorKind::local_io, "create", config.parent_path(), problem.value()));
     GDNCTL_TRY_ASSIGN(const FileLock lock, FileLock::acquire(config.parent_path() / ".gdnctl-config.lock",
