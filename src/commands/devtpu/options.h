@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/jobs/job_options.h"
 #include "jobs/hold.h"
 #include "jobs/hold_run.h"
 #include "jobs/place.h"
