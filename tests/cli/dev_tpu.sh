@@ -151,7 +151,7 @@ test_renewal_keeps_it_and_the_cap_ends_it() {
   [ "$(held)" = 1 ] || fail 'not renewed'
   wait "$pid"
   [ $? = 124 ] || fail 'exit code'
-  err_has 'has reached its cap of 5 s'
+  err_has 'has reached its cap of 5.0 s'
   [ "$(held)" = 0 ] || fail 'still held'
 }
 
@@ -256,7 +256,7 @@ test_two_people_and_one_tpu() {
   err_lacks pretended
   [ "$(hold_of tpu_type)" = v5p-8 ] || fail 'type'
   expect 124 env USER=other "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name b --no-sync --ready-timeout 2
-  err_has 'dev TPU b was not ready on local within 2 s'
+  err_has 'dev TPU b was not ready on local within 2.0 s'
   launch env USER=other "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name b --no-sync
   for _ in $(seq 100); do grep -q PENDING "$WORK/err" && break; sleep 0.05; done
   expect_pending=$("$GDNCTL" dev-tpu-list --cluster local --all-users 2>/dev/null)

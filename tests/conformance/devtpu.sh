@@ -16,6 +16,10 @@ host() { # [MODE of the metadata server]
   cp "$HOME/.ssh/google_compute_engine.pub" "$WORK/ssh/authorized"
   printf 'root:x:0:0:root:%s:/bin/sh\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n' "$REMOTE" >"$WORK/ssh/passwd"
   SSHD_PORT=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  printf '#!/bin/sh\nexec %s -p %s "$@"\n' "$(command -v ssh)" "$SSHD_PORT" >"$WORK/bin/ssh"
+  printf '#!/bin/sh\necho "$@" >>%s/gcloud.calls\n' "$WORK" >"$WORK/bin/gcloud"
+  chmod +x "$WORK/bin"/*
+  export PATH=$WORK/bin:$PATH GDNCTL_METADATA_BASE
   cat >"$WORK/ssh/config" <<C
 Port $SSHD_PORT
 ListenAddress 127.0.0.1
@@ -27,11 +31,8 @@ UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin yes
+SetEnv PATH=$PATH
 C
-  printf '#!/bin/sh\nexec %s -p %s "$@"\n' "$(command -v ssh)" "$SSHD_PORT" >"$WORK/bin/ssh"
-  printf '#!/bin/sh\necho "$@" >>%s/gcloud.calls\n' "$WORK" >"$WORK/bin/gcloud"
-  chmod +x "$WORK/bin"/*
-  export PATH=$WORK/bin:$PATH GDNCTL_METADATA_BASE
   for _ in $(seq 200); do [ -s "$WORK/metadata" ] && break; sleep 0.05; done
   GDNCTL_METADATA_BASE=$(cat "$WORK/metadata")
   sshd_up
@@ -122,6 +123,7 @@ test_lost_ssh_is_4_and_nothing_is_left() {
   ssh_sessions_end
   wait "$pid" 2>/dev/null
   for _ in $(seq 80); do pgrep -f 'sleep 64203' >/dev/null || break; sleep 0.1; done
+  [ -z "${DEBUG_DT:-}" ] || ps -eo pid,ppid,stat,args | grep -E 'ssh|64203|run/' >&2
   nothing_runs 'sleep 64203'
   release
 }

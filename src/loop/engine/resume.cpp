@@ -56,10 +56,10 @@ Stash stash_of(std::span<const Record> open) {
 }  // namespace
 
 std::string_view to_text(StepKind kind) {
-    constexpr std::array<std::string_view, 13> k_names = {
+    constexpr std::array<std::string_view, 13> k_kinds = {
         "start_run", "begin_iteration", "set_aside", "take_base", "put_away",      "run_attempt", "collect",
         "judge",     "settle",          "write_log", "restore",   "end_iteration", "finished"};
-    return k_names[static_cast<std::size_t>(kind)];
+    return k_kinds[static_cast<std::size_t>(kind)];
 }
 
 const Record* last_of(std::span<const Record> records, RecordType type) {
