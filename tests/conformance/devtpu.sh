@@ -7,6 +7,7 @@ host() { # [MODE of the metadata server]
   [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "mount namespaces are not allowed here"
   serve
   ctl '{"capacity": {"CPU": 2, "TPU": 4, "TPU-v5p-8-head": 1, "node:127.0.0.1": 1}}'
+  mkfifo "$WORK/metadata.in"
   python3 -B "$REPO/tests/support/fake_metadata.py" "${1:-good}" \
     /instance/network-interfaces/0/access-configs/0/external-ip=127.0.0.1 <>"$WORK/metadata.in" >"$WORK/metadata" &
   metadata=$!

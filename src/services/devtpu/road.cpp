@@ -100,7 +100,8 @@ Road local_road(const std::filesystem::path& hold_folder, std::string_view submi
 std::vector<std::string> road_argv(const Road& road, std::string_view line) {
     if (road.is_local()) return {"sh", "-c", std::string(line)};
     std::vector<std::string> argv = road.ssh;
-    argv.push_back("sh -c " + text::shell_quote(line));
+    // exec: the line's parent is the ssh session then, whose end it can see.
+    argv.push_back("exec sh -c " + text::shell_quote(line));
     return argv;
 }
 

@@ -197,15 +197,15 @@ Status put_beside(Client& client, JobRequest& request, const ServerVersion& vers
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
     if (answer.status != 200) return tl::unexpected(client.refuse(call, answer));
     GDNCTL_TRY_ASSIGN(const JobDetails other, parse_job_details(text::repair_utf8(answer.body)));
-    std::string_view address = other.driver_agent_http_address.value_or("");
-    address.remove_prefix(std::min(address.size(), address.find("//") + 2));
+    std::string address = other.driver_agent_http_address.value_or("");  // "http://10.0.0.7:52365"
+    if (const std::size_t slashes = address.find("//"); slashes != std::string::npos) address.erase(0, slashes + 2);
     address = address.substr(0, address.rfind(':'));
     if (other.state != JobState::running || address.empty()) {
         return fail(ErrorKind::infrastructure, fmt::format("job {} does not run ({}): nothing can run beside it",
                                                            request.beside, status_of(other)));
     }
     constexpr double k_sliver = 0.001;
-    request.resources["node:" + std::string(address)] = k_sliver;
+    request.resources["node:" + address] = k_sliver;
     if (version.at_least(2, 54) && other.driver_node_id) request.node_labels["ray.io/node-id"] = *other.driver_node_id;
     return {};
 }

@@ -103,7 +103,7 @@ TEST_CASE("the lease is renewed where there is one") {
 TEST_CASE("over ssh one word carries the line, whatever the login shell is") {
     const Road road = ssh_road({"-o", "BatchMode=yes"}, "a", "hold-1");
     const auto argv = road_argv(road, "echo x");
-    CHECK(argv == std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "dev-tpu-a", "sh -c 'echo x'"});
+    CHECK(argv == std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "dev-tpu-a", "exec sh -c 'echo x'"});
     CHECK(road.lease == "/tmp/gdnctl-hold/hold-1");
 }
 
