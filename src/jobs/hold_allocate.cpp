@@ -190,7 +190,7 @@ private:
             for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
             GDNCTL_TRY_ASSIGN(const JobDetails job, wait_until_running());
             if (job.state == JobState::running) return {};
-            GDNCTL_TRY(m_store.forget(id));
+            GDNCTL_TRY(forget_hold(m_record, m_context));
             if (job.error_type == job_error::k_start_timeout && m_context.clock.monotonic() < m_deadline) {
                 log::warning("{} gave up waiting for the TPU: asking again", hold_place_words(m_record));
                 continue;

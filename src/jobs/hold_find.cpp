@@ -145,7 +145,7 @@ Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options
         const auto job = backend->poll(record->submission_id);
         if (job && job->state == JobState::running) return FoundHold{std::move(*record), place};
         if (job && is_terminal(job->state)) {
-            GDNCTL_TRY(store.forget(record->submission_id));
+            GDNCTL_TRY(forget_hold(*record, context));
             const auto log = read_holder(*backend, record->submission_id);
             Error over = hold_over(*record, *job, log.end());
             over.kind = ErrorKind::infrastructure;

@@ -128,6 +128,13 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
     }
 }
 
+Status forget_hold(const HoldRecord& record, const Context& context) {
+    const devtpu::HoldStore store(context.state_dir);
+    GDNCTL_TRY(store.forget(record.submission_id));
+    if (record.cluster == "local" || home(context).empty() || store.find(record.tpu_name, std::nullopt)) return {};
+    return devtpu::remove_block(ssh_config_path(context), record.tpu_name);
+}
+
 std::optional<devtpu::Road> road_of(const HoldRecord& record, const Context& context) {
     if (record.cluster == "local") {
         return devtpu::local_road(devtpu::HoldStore(context.state_dir).local_folder(record.tpu_name),

@@ -21,6 +21,9 @@ std::vector<std::string> ssh_options(const Context& context, bool batch);
 // not work is a warning. On this machine there is nothing to do.
 void reach_host(devtpu::HoldRecord& record, const std::string& ssh_user, Context& context);
 
+// Forgets a hold that is over, with its block in the ssh configuration unless another hold has taken the name.
+Status forget_hold(const devtpu::HoldRecord& record, const Context& context);
+
 // Syncs the tree. Errors: those of sync_tree(); infrastructure where there is no ssh.
 Status sync_to_host(const devtpu::HoldRecord& record, const std::filesystem::path& root, Context& context);
 

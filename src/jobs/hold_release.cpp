@@ -9,7 +9,6 @@
 #include "platform/clock.h"
 #include "platform/process.h"
 #include "services/devtpu/names.h"
-#include "services/devtpu/ssh_config.h"
 
 namespace gdnctl {
 
@@ -41,9 +40,6 @@ void close_ssh(const HoldRecord& record, Context& context) {
     spec.wall_limit = k_close_limit;
     const auto closed = context.process.run(spec);
     if (!closed) log::debug("{}", closed.error().text());
-    if (Status removed = devtpu::remove_block(ssh_config_path(context), record.tpu_name); !removed) {
-        log::warning("the block of {} is still in your ssh configuration: {}", record.alias, removed.error().text());
-    }
 }
 
 Error may_be_held(const HoldRecord& record, std::string_view why) {
@@ -91,7 +87,7 @@ Status release_hold(const HoldRecord& record, JobBackend& backend, milliseconds 
     const Status stopped = stop_holder(record, backend, limit, context);
     close_ssh(record, context);
     if (!stopped) return stopped;
-    return devtpu::HoldStore(context.state_dir).forget(record.submission_id);
+    return forget_hold(record, context);
 }
 
 }  // namespace gdnctl

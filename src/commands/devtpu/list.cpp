@@ -42,15 +42,14 @@ std::optional<WallTime> lease_end_of(const HoldRecord& record, const Context& co
 Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_users, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
-    const devtpu::HoldStore store(context.state_dir);
-    const auto remembered = store.all();
+    const auto remembered = devtpu::HoldStore(context.state_dir).all();
     const std::string user = user_name(context.env);
     std::vector<HoldView> views;
     for (const JobDetails& job : jobs) {
         const auto known = std::find_if(remembered.begin(), remembered.end(),
                                         [&](const HoldRecord& one) { return one.submission_id == job.submission_id; });
         if (!is_hold(job)) {
-            if (known != remembered.end()) GDNCTL_TRY(store.forget(job.submission_id));
+            if (known != remembered.end()) GDNCTL_TRY(forget_hold(*known, context));
             continue;
         }
         HoldView view{known != remembered.end() ? *known : hold_of(job, *backend), std::string(status_of(job)),

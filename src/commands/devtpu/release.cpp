@@ -12,7 +12,6 @@
 #include "platform/env.h"
 #include "platform/terminal.h"
 #include "services/devtpu/names.h"
-#include "services/devtpu/ssh_config.h"
 
 namespace gdnctl::commands::dev_tpu_release {
 
@@ -72,15 +71,13 @@ Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& bac
 // What is remembered of holds that have ended by themselves.
 Status forget_ended(const Options& options, const JobBackend& backend, const std::vector<HoldRecord>& remembered,
                     const std::vector<HoldRecord>& released, Context& context) {
-    const devtpu::HoldStore store(context.state_dir);
     for (const HoldRecord& record : remembered) {
         const bool here =
             record.cluster == backend.cluster() && (!record.cluster.empty() || record.address == backend.address());
         const bool done = std::any_of(released.begin(), released.end(),
                                       [&](const HoldRecord& one) { return one.submission_id == record.submission_id; });
         if (!here || done || !is_meant(options, record)) continue;
-        if (!record.alias.empty()) GDNCTL_TRY(devtpu::remove_block(ssh_config_path(context), record.tpu_name));
-        GDNCTL_TRY(store.forget(record.submission_id));
+        GDNCTL_TRY(forget_hold(record, context));
     }
     return {};
 }
