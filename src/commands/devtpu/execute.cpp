@@ -48,7 +48,7 @@ void describe(cli::Args& args, Options& options) {
     devtpu_options::describe_name(args, options.name);
     args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
-    args.example("gdnctl dev-tpu-execute --tpu-name \"$USER-gdn\" -- uv run pytest -x tests/test_gdn_kernels.py");
+    args.example("gdnctl dev-tpu-execute --tpu-name \"$USER-gdn\" -- uv run pytest -x tests");
     args.see_also("dev-tpu-test");
     args.see_also("dev-tpu-connect");
 }

@@ -36,8 +36,7 @@ void describe(cli::Args& args, Options& options) {
     devtpu_options::describe_name(args, options.name);
     args.exit_code(1, "the run failed");
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
-    args.example(
-        "gdnctl dev-tpu-profile --cluster us-central1 --tpu-name \"$USER-gdn\" --tpu v5p-8 --size 130m --no-sync");
+    args.example("gdnctl dev-tpu-profile --tpu-name \"$USER-gdn\" --tpu v5p-8 --size 130m --no-sync");
     args.see_also("dev-tpu-allocate");
     args.see_also("ray-profile");
 }

@@ -109,7 +109,7 @@ void describe(cli::Args& args, Options& options) {
     devtpu_options::describe_name(args, options.name);
     args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
     args.exit_code(4, "the name is not held");
-    args.example("gdnctl dev-tpu-watch --tpu-name \"$USER-gdn\" -- uv run pytest -x tests/test_gdn_kernels.py");
+    args.example("gdnctl dev-tpu-watch --tpu-name \"$USER-gdn\" -- uv run pytest -x tests");
     args.see_also("dev-tpu-execute");
     args.check([&options]() -> Status {
         if (options.debounce_s >= 0 && options.debounce_s <= k_longest_s) return {};
