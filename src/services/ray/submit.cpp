@@ -1,6 +1,5 @@
 #include "services/ray/submit.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
