@@ -48,7 +48,7 @@ TEST_CASE(
     CHECK(warned.action == IdeaPolicy::warn);
     CHECK(warned.failed == 2);
     CHECK(warned.reason ==
-          "`G` (outer product) was refused 2 times before (iterations 37, 38), and nothing says what is "
+          "`G` (outer product) was refused 2 times before (iterations 37, 38), and the report does not say what is "
           "different now");
     CHECK(check_idea(again, ledger, IdeaPolicy::block).action == IdeaPolicy::block);
     CHECK(check_idea(again, ledger, IdeaPolicy::off).action == IdeaPolicy::off);

@@ -295,7 +295,7 @@ TEST_CASE("budgets: each has its own reason, and none is no end") {
 TEST_CASE("messages: the recipe's words") {
     CHECK(message::ending("x", SIGINT) == "Ctrl-C: x; --resume continues. Ctrl-C again ends at once.");
     CHECK(message::ending("x", SIGTERM) == "SIGTERM: x; --resume continues. A second SIGTERM ends at once.");
-    CHECK(message::ending("x", SIGHUP) == "the terminal was closed: x; --resume goes on.");
+    CHECK(message::ending("x", SIGHUP) == "the terminal was closed: x; --resume continues.");
     CHECK(message::stash(7, 1773161587) == "gdnctl-codex-loop-iter-007-1773161587");
     CHECK(message::heading(2, 5) == "=== codex iteration 2/5 ===");
     CHECK(message::directives_loaded(3) == "session directives: 3 loaded");
