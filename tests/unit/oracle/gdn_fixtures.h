@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "oracle/gdn/kernels/kernels.h"
 #include "oracle/gdn/contract/problem.h"
+#include "oracle/gdn/kernels/kernels.h"
 
 namespace gdnctl::oracle::testing {
 
