@@ -162,8 +162,8 @@ private:
         line += fmt::format("{:.2g} x limit{}\n", item.error(), item.bit_equal ? "" : ", other bits each time");
         if (!item.failed()) return line;
         line += fmt::format("       {}\n", item.report.reason);
-        for (const auto part : text::split(text::trim(diagnosis_text(item.report)), '\n'))
-            line += fmt::format("       {}\n", part);
+        const std::string diagnosis = diagnosis_text(item.report);
+        for (const auto part : text::split(text::trim(diagnosis), '\n')) line += fmt::format("       {}\n", part);
         return line;
     }
 
