@@ -39,6 +39,17 @@ oracle::Isa isa_of(IsaChoice choice) {
     return oracle::best_isa();
 }
 
+Status check(const Options& options) {
+    if (options.rounds < 1 || options.runs < 1) return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
+    if (options.op == linear_ce::k_op && (options.sweep || options.phases || options.shape != k_default_shape)) {
+        return fail(ErrorKind::usage, "linear-ce takes none of --shape, --sweep and --phases",
+                    "its sizes are --batch, --hidden and --vocab");
+    }
+    if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
+    if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+    return {};
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -77,17 +88,7 @@ void describe(cli::Args& args, Options& options) {
                                       "mark results more than 15 % below docs/benchmarks.md"});
     describe_limits(args, options.limits);
     linear_ce::describe_bench(args, options.ce);
-    args.check([&options]() -> Status {
-        if (options.rounds < 1 || options.runs < 1)
-            return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
-        if (options.op == linear_ce::k_op && (options.sweep || options.phases || options.shape != k_default_shape)) {
-            return fail(ErrorKind::usage, "linear-ce takes none of --shape, --sweep and --phases",
-                        "its sizes are --batch, --hidden and --vocab");
-        }
-        if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
-        if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
-        return {};
-    });
+    args.check([&options] { return check(options); });
     args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
     args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients alone");
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
