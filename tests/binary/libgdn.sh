@@ -1,6 +1,6 @@
 # libgdn as it is installed: its names, its needs, and the example built against it with nothing but pkg-config.
 BUILD=$(dirname "$GDNCTL")
-NAMES='gdn_backward gdn_cache_free gdn_cache_load gdn_cache_new gdn_cache_step gdn_cache_store gdn_call_arrays gdn_call_arrays_bf16 gdn_call_gradients gdn_call_gradients_bf16 gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_status_text gdn_version gdn_workspace'
+NAMES='gdn_backward gdn_cache_free gdn_cache_load gdn_cache_new gdn_cache_step gdn_cache_store gdn_call_arrays gdn_call_arrays_bf16 gdn_call_gradients gdn_call_gradients_bf16 gdn_call_init gdn_decode gdn_forward gdn_kernel gdn_linear_ce_forward gdn_linear_ce_gradient_arrays gdn_linear_ce_gradients gdn_linear_ce_init gdn_status_text gdn_version gdn_workspace linear_ce_kernel'
 
 # One at a time: an installation writes its manifest and what it generates into the build folder.
 install_it() {
