@@ -40,9 +40,10 @@ void remember(const JobRequest& request, const JobPlace& place, const std::strin
         return journal.append(to_text(record));
     };
     const Status written = append();
-    if (!written)
+    if (!written) {
         log::warning("the job is running, but could not be added to the list of submissions: {}",
                      written.error().text());
+    }
 }
 
 // Never the values: they may be secrets.

@@ -196,9 +196,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
     Error end = holding->wait();
     const Status released = holding->release(plan.stop_timeout);
     if (!is_interruption(end)) return tl::unexpected(std::move(end));
-    if (!released)
+    if (!released) {
         return released.error().kind == ErrorKind::infrastructure ? tl::unexpected(released.error())
                                                                   : tl::unexpected(std::move(end));
+    }
     log::info("TPU allocation released.");
     return tl::unexpected(std::move(end));
 }

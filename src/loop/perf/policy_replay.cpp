@@ -139,9 +139,10 @@ Result<std::vector<ReplayCase>> replay_cases(std::string_view text, std::string_
     for (const std::string& line : lines.records) {
         const std::string place = fmt::format("line {}", ++number);
         const auto value = parse_json(line, fmt::format("{}, {}", name, place));
-        if (!value)
+        if (!value) {
             return fail(ErrorKind::bad_input, value.error().text(),
                         "pass a performance state, or a file with one record per line");
+        }
         if (!value->is_object()) return fail(ErrorKind::bad_input, fmt::format("{}, {}: no record", name, place));
         if (word_at(*value, "schema") == "gdnctl.iteration/1") {
             cases.push_back(log_case(*value, place, std::string(metric)));

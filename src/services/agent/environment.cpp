@@ -115,9 +115,10 @@ Status check_name(const std::string& name) {
     }
     const bool bad =
         name.empty() || name.find_first_of("=\n ") != std::string::npos || name.find('\0') != std::string::npos;
-    if (bad)
+    if (bad) {
         return fail(ErrorKind::usage, fmt::format("'{}' is not a variable name", name),
                     "give the name without a value");
+    }
     return {};
 }
 
