@@ -68,6 +68,12 @@ std::vector<Case> input_sets() {
                  c.w_scale = 0.2;
              }),
         made(set, "cap_penalty_weights", "all of them", {64, 32, 130}, cap_penalty_weights),
+    };
+}
+
+std::vector<Case> contract_sets() {
+    const char* set = "inputs";
+    return {
         made(set, "sum", "reduction sum, lambda 0.1", {48, 16, 100},
              [](Case& c) {
                  c.reduction = Reduction::sum;
@@ -236,7 +242,7 @@ std::vector<double> weights_of(const Case& c) {
 const std::vector<Case>& cases() {
     static const std::vector<Case> k_cases = [] {
         std::vector<Case> all = input_sets();
-        for (const auto& more : {edge_sets(), golden_sets(), upstream_sets()}) {
+        for (const auto& more : {contract_sets(), edge_sets(), golden_sets(), upstream_sets()}) {
             all.insert(all.end(), more.begin(), more.end());
         }
         return all;
