@@ -240,7 +240,7 @@ def failure(scenario, kind, then, reason, requests):
                 done.demands(reason or "agent-error", 1, 1)
                 equal("classes", done.classes(), [kind])
                 if then == WAIT:
-                    done.says(f"{kind} for longer than --codex-max-wait allows")
+                    done.says(f"{kind} for longer than --codex-max-wait")
             equal("requests of the first thread", len(t.threads()[0]), requests)
             equal("status", t.status(), "")
     look.__name__ = "failure_" + scenario.replace("-", "_")
@@ -271,7 +271,7 @@ def failure_usage_limit_is_waited_for_and_resumed(t):
     equal("outcomes", t.outcomes(), ["accepted"])
     equal("the prompt's iteration", "iteration 1/1" in json.dumps(t.requests()[0]["input"]), True)
     done = t.loop("usage-limit", "--codex-max-wait", "3600", reason="agent-error", code=1)
-    done.says("usage-limit for longer than --codex-max-wait allows")
+    done.says("usage-limit for longer than --codex-max-wait")
 
 
 @case
