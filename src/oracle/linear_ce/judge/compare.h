@@ -76,6 +76,6 @@ struct Report {
 std::string_view name_of(Level level);  // "sampled"
 
 // bad_input: a tensor of the wrong shape or dtype. Interrupted work gives a report that means nothing.
-Result<Report> compare(const Problem& problem, const TensorFile& dump, const CompareOptions& options);
+Result<Report> compare(const Problem& problem, const TensorFile& file, const CompareOptions& options);
 
 }  // namespace gdnctl::oracle::linear_ce
