@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -40,6 +42,48 @@ Result<JobDetails> wait_for_beat(JobBackend& backend, const std::string& id, Clo
     }
 }
 
+// Renewals by jobs beside the holder. A job is removed once that makes no ghost of it; no beat waits for that.
+class BeatJobs {
+public:
+    explicit BeatJobs(std::unique_ptr<JobBackend> backend, Context& context)
+        : m_backend(std::move(backend)), m_context(context) {}
+    BeatJobs(const BeatJobs&) = delete;
+    BeatJobs& operator=(const BeatJobs&) = delete;
+    ~BeatJobs() { remove_ended(); }
+
+    // Takes as long as the job does.
+    Status beat(const devtpu::HoldRecord& record, const std::stop_token& stop) {
+        std::random_device random;
+        JobRequest job = devtpu::heartbeat_job(
+            record.submission_id, fmt::format("{}-hb-{:08x}", record.submission_id.substr(0, 80), random()));
+        job.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
+        job.metadata["user"] = record.user;
+        GDNCTL_TRY_ASSIGN(const Submitted submitted, m_backend->submit(job));
+        GDNCTL_TRY_ASSIGN(const JobDetails end, wait_for_beat(*m_backend, job.submission_id, m_context.clock, stop));
+        if (end.state != JobState::succeeded) {
+            return fail(ErrorKind::infrastructure, "the job that renews the lease " + std::string(status_of(end)));
+        }
+        note_renewal(record, m_context);
+        m_ended.emplace_back(job.submission_id, m_context.clock.monotonic());
+        remove_ended();
+        return {};
+    }
+
+private:
+    void remove_ended() {
+        const auto before = m_context.clock.monotonic() - k_before_removal;
+        std::erase_if(m_ended, [&](const auto& job) {
+            if (job.second > before) return false;
+            if (const Status removed = m_backend->remove(job.first); !removed) log::debug("{}", removed.error().text());
+            return true;
+        });
+    }
+
+    std::unique_ptr<JobBackend> m_backend;
+    Context& m_context;
+    std::vector<std::pair<std::string, Clock::Monotonic>> m_ended;
+};
+
 }  // namespace
 
 Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
@@ -62,23 +106,6 @@ Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, 
     return {};
 }
 
-Status beat_by_job(const devtpu::HoldRecord& record, JobBackend& backend, Context& context, std::stop_token stop) {
-    std::random_device random;
-    JobRequest job = devtpu::heartbeat_job(record.submission_id,
-                                           fmt::format("{}-hb-{:08x}", record.submission_id.substr(0, 80), random()));
-    job.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
-    job.metadata["user"] = record.user;
-    GDNCTL_TRY_ASSIGN(const Submitted submitted, backend.submit(job));
-    GDNCTL_TRY_ASSIGN(const JobDetails end, wait_for_beat(backend, job.submission_id, context.clock, stop));
-    if (end.state != JobState::succeeded) {
-        return fail(ErrorKind::infrastructure, "the job that renews the lease " + std::string(status_of(end)));
-    }
-    note_renewal(record, context);
-    context.clock.sleep_for(k_before_removal, std::move(stop));
-    if (const Status removed = backend.remove(job.submission_id); !removed) log::debug("{}", removed.error().text());
-    return {};
-}
-
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
                                            Context& context) {
     if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's: it knows no lease
@@ -91,11 +118,9 @@ Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, con
             interval, context.clock);
     }
     GDNCTL_TRY_ASSIGN(auto opened, open_backend(place_of_hold(record, options), false, context));
-    return std::make_unique<Heart>(
-        [record, backend = std::shared_ptr<JobBackend>(std::move(opened)), &context](std::stop_token stop) {
-            return beat_by_job(record, *backend, context, std::move(stop));
-        },
-        interval, context.clock);
+    return std::make_unique<Heart>([record, jobs = std::make_shared<BeatJobs>(std::move(opened), context)](
+                                       const std::stop_token& stop) { return jobs->beat(record, stop); },
+                                   interval, context.clock);
 }
 
 }  // namespace gdnctl

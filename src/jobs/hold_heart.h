@@ -26,8 +26,7 @@ private:
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
                                            Context& context);
 
-// One renewal. Through a job it takes as long as the job does.
+// One renewal.
 Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, Context& context, std::stop_token stop);
-Status beat_by_job(const devtpu::HoldRecord& record, JobBackend& backend, Context& context, std::stop_token stop);
 
 }  // namespace gdnctl

@@ -63,7 +63,7 @@ Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& bac
         const auto known = std::find_if(remembered.begin(), remembered.end(), [&](const HoldRecord& one) {
             return one.submission_id == record.submission_id;
         });
-        found.push_back(known == remembered.end() ? std::move(record) : *known);
+        found.push_back(known == remembered.end() ? record : *known);
     }
     return found;
 }

@@ -72,7 +72,7 @@ JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartb
     JobRequest job;
     job.submission_id = heartbeat_id;
     job.beside = submission_id;
-    job.metadata = {{"kind", "heartbeat"}, {"hold", std::string(submission_id)}};
+    job.metadata = {{"kind", "beat"}, {"hold", std::string(submission_id)}};
     const std::string file = text::shell_quote(lease_path(submission_id));
     job.entrypoint = fmt::format("test -f {0} && touch -c -h {0}", file);
     return job;

@@ -57,7 +57,7 @@ struct Rows32 {
 
     // Calls whole(pointer) for each full vector of the row, then rest(pointer, lanes) for the columns left over.
     template <class Whole, class Rest>
-    static inline void each(const Row<float>& row, const Whole& whole, const Rest& rest) {
+    static void each(const Row<float>& row, const Whole& whole, const Rest& rest) {
         float* segment = row.at;
         for (std::size_t left = row.columns; left > 0; segment += row.stride) {
             const std::size_t width = left < row.width ? left : row.width;
@@ -69,13 +69,13 @@ struct Rows32 {
     }
 
     // The `lanes` first elements, and `fill` in the other lanes.
-    static inline Vector part(const float* from, std::size_t lanes, float fill) {
+    static Vector part(const float* from, std::size_t lanes, float fill) {
         float values[k_lanes];
         for (std::size_t i = 0; i < k_lanes; ++i) values[i] = i < lanes ? from[i] : fill;
         return load<float, Bytes>(values);
     }
 
-    static inline void keep_part(float* to, std::size_t lanes, Vector x) {
+    static void keep_part(float* to, std::size_t lanes, Vector x) {
         for (std::size_t i = 0; i < lanes; ++i) to[i] = x[i];
     }
 
