@@ -57,15 +57,15 @@ def a_killed_client_frees_it(t):
 
 @case(on=HELD, tpu=True)
 def kept_without_ssh_until_its_cap(t):
-    """On Ray nothing answers by ssh here: jobs beside the holder renew the lease."""
+    """On Ray nothing answers by ssh here: jobs beside the holder renew the lease, each some seconds after the last."""
     name = t.id("c")
-    running = allocate(t, name, "--lease", "12", "--grace", "12", "--max-hold", "40")
+    running = allocate(t, name, "--lease", "30", "--grace", "30", "--max-hold", "70")
     running.until(READY, "err")
-    time.sleep(20)
+    time.sleep(45)
     t.equal(len(holds(t, name)), 1, "holds after more than a lease")
     ran = running.finish(60)
     t.equal(ran.code, 124, "the exit code")
-    t.check("has reached its cap of 40" in ran.err, "no word of the cap")
+    t.check("has reached its cap of 1 min 10 s" in ran.err, "no word of the cap")
 
 
 @case(on=HELD, tpu=True)
