@@ -7,6 +7,6 @@ namespace gdnctl::ray {
 
 // Packs and uploads the working tree, if there is one, and submits. `version` is the server's. Errors: usage (what the
 // server does not take, an id that is taken), authentication, infrastructure, local_io, interrupted.
-Result<Submitted> submit_job(Client& client, const JobRequest& request, const ServerVersion& version);
+Result<Submitted> submit_job(Client& client, const JobRequest& wanted, const ServerVersion& version);
 
 }  // namespace gdnctl::ray
