@@ -1,24 +1,42 @@
 #!/usr/bin/env bash
-# run.sh [BASE]: clang-format and clang-tidy over the project's own files, warnings are errors. With BASE (a git
-# revision) clang-tidy sees only what changed since the merge base with it: those sources, and the sources that reach a
-# changed header. Results of clean files are remembered in build/lint/clean, by content.
+# run.sh [--alone] [--turn | BASE]: clang-format and clang-tidy over the project's own files, warnings are errors; with
+# --alone that every source and every header compiles by itself instead, which builds of several files at once do not show.
+# BASE (a git revision) leaves what changed since the merge base with it: those sources, and the sources that reach a
+# changed header. --turn leaves what the last 30 commits touched, and a tenth of the rest, another tenth with each commit.
+# Results of files without findings are remembered in build/lint/clean, by content.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-base=${1:-}
+alone='' turn='' base=''
+for word in "$@"; do
+    case $word in
+        --alone) alone=1 ;;
+        --turn) turn=1 ;;
+        -*) echo "[lint] there is no option '$word'" >&2; exit 2 ;;
+        *) base=$word ;;
+    esac
+done
 jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
 list() { git ls-files -co --exclude-standard -- "$@" | sort -u | while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
 
-mapfile -t formatted < <(list 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'cmake/*.h')
-echo "[lint] clang-format over ${#formatted[@]} files" >&2
 status=0
-clang-format-19 --dry-run -Werror "${formatted[@]}" || { echo "[lint] hint: ./dev fmt mends the layout" >&2; status=1; }
+if [ -z "$alone" ]; then
+    mapfile -t formatted < <(list 'src/*.cpp' 'src/*.h' 'include/*.h' 'tests/*.cpp' 'tests/*.h' 'cmake/*.h')
+    echo "[lint] clang-format over ${#formatted[@]} files" >&2
+    clang-format-19 --dry-run -Werror "${formatted[@]}" || { echo "[lint] hint: ./dev fmt mends the layout" >&2; status=1; }
+    mapfile -t looked_at < <(list 'src/*.cpp')
+else
+    mapfile -t looked_at < <(list 'src/*.cpp' 'src/*.h' 'include/*.h')
+fi
 
-mapfile -t tidied < <(list 'src/*.cpp')
-if [ -n "$base" ]; then
+only() { mapfile -t looked_at < <(comm -12 <(printf '%s\n' "${looked_at[@]}") <(sort -u)); }
+if [ -n "$turn" ]; then
+    count=$(git rev-list --count HEAD)
+    { git log -30 --no-merges --name-only --format= -- src include; printf '%s\n' "${looked_at[@]}" | awk -v turn=$((count % 10)) 'NR % 10 == turn'; } | only
+elif [ -n "$base" ]; then
     from=$(git merge-base "$base" HEAD)
     touched=$(git diff --name-only "$from" -- src include)
-    while :; do  # a source or header that includes a touched header is touched
+    while [ -z "$alone" ]; do  # a source or header that includes a touched header is touched
         more=$touched
         for header in $(grep '\.h$' <<<"$touched" || true); do
             more+=$'\n'$(grep -rlF "\"${header#*/}\"" src include || true)
@@ -27,20 +45,20 @@ if [ -n "$base" ]; then
         [ "$more" != "$touched" ] || break
         touched=$more
     done
-    if ! git diff --quiet "$from" -- .clang-tidy; then touched=$(printf '%s\n' "${tidied[@]}"); fi
-    mapfile -t tidied < <(comm -12 <(printf '%s\n' "${tidied[@]}") <(sort -u <<<"$touched"))
+    git diff --quiet "$from" -- .clang-tidy || touched=$(printf '%s\n' "${looked_at[@]}")
+    only <<<"$touched"
 fi
 
 clean=build/lint/clean
 mkdir -p "$clean"
 headers=$(list 'src/*.h' 'include/*.h' .clang-tidy | xargs sha256sum | sha256sum | cut -c1-16)
 pending=()
-for f in "${tidied[@]}"; do
-    key=$(sha256sum "$f" | cut -c1-32)-$headers
+for f in "${looked_at[@]}"; do
+    key=$(sha256sum "$f" | cut -c1-32)-$headers${alone:+-alone}
     [ -e "$clean/$key" ] || pending+=("$f $clean/$key")
 done
-echo "[lint] clang-tidy over ${#pending[@]} of ${#tidied[@]} sources, $jobs at a time" >&2
+echo "[lint] ${alone:+each alone: }${#pending[@]} of ${#looked_at[@]} files, $jobs at a time" >&2
 [ ${#pending[@]} -gt 0 ] || exit $status
 # shellcheck disable=SC2086  # two words each
-python3 tests/lint/tidy.py "$jobs" ${pending[*]} || status=1
+python3 "tests/lint/$([ -n "$alone" ] && echo alone || echo tidy).py" "$jobs" ${pending[*]} || status=1
 exit $status
