@@ -102,7 +102,7 @@ Result<CURLM*> CurlHttp::borrow_multi(const CurlApi& api) {
         }
     }
     CURLM* multi = api.curl_multi_init();
-    if (multi == nullptr) return fail(ErrorKind::internal, "libcurl gives no multi handle (out of memory)");
+    if (multi == nullptr) return fail(ErrorKind::internal, "libcurl cannot create a multi handle (out of memory)");
     return multi;
 }
 

@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds k_longest_poll{50};
 Result<std::unique_ptr<HttpPool>> CurlPool::open(const Clock& clock, CurlSettings settings) {
     GDNCTL_TRY_ASSIGN(const CurlApi* api, curl_api());
     CURLM* multi = api->curl_multi_init();
-    if (multi == nullptr) return fail(ErrorKind::internal, "libcurl gives no multi handle (out of memory)");
+    if (multi == nullptr) return fail(ErrorKind::internal, "libcurl cannot create a multi handle (out of memory)");
     return std::make_unique<CurlPool>(*api, multi, clock, std::move(settings));
 }
 

@@ -10,7 +10,7 @@ void describe(cli::Args& args, Options& options) {
     args.about("Syncs the tree and runs the set-up of the TPU's host again: uv, and the environment of the checkout.");
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_name(args, options.name);
-    args.exit_code(1, "the set-up failed");
+    args.exit_code(1, "the setup failed");
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
     args.example("gdnctl dev-tpu-setup --tpu-name \"$USER-gdn\"");
     args.see_also("dev-tpu-allocate");

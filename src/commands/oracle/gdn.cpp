@@ -13,12 +13,12 @@ void describe_op(cli::Args& args, std::string& op) {
 
 void describe_all_ops(cli::Args& args, std::string& op) {
     args.positional(op, k_all_ops,
-                    {.name = "OP", .help = "gdn (Gated DeltaNet), or linear-ce (fused linear cross-entropy)"});
+                    {.name = "OP", .help = "the operator: Gated DeltaNet or fused linear cross-entropy"});
 }
 
 void describe_op_or_layer(cli::Args& args, std::string& op) {
     args.positional(op, k_ops_and_layer,
-                    {.name = "OP", .help = "gdn, gdn-layer (with convolution, gates and norm), or linear-ce"});
+                    {.name = "OP", .help = "the operator; gdn-layer is gdn with convolution, gates and norm"});
 }
 
 void describe_contract(cli::Args& args, ContractOptions& options) {
@@ -47,7 +47,7 @@ void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::opti
                        .help = "judge by |x-y| <= A + R|y| instead of the budget",
                        .group = "Judgement"});
     args.option(atol,
-                {.names = "--atol", .value = "A", .help = "the absolute part of that rule", .group = "Judgement"});
+                {.names = "--atol", .value = "A", .help = "absolute tolerance of that rule", .group = "Judgement"});
     args.flag(
         budget,
         {.names = "--budget", .help = "judge by the error budget of these inputs (the default)", .group = "Judgement"});

@@ -10,7 +10,7 @@ void describe_limits(cli::Args& args, LimitOptions& options) {
     args.option(options.time_limit_s,
                 {.names = "--time-limit",
                  .value = "SECONDS",
-                 .help = "limit of one call of a lib: or src: kernel, or one run of a cmd: kernel",
+                 .help = "time limit for one call of a lib: or src: kernel, or one run of a cmd: kernel",
                  .group = "Limits"});
     args.option(options.memory_limit_mib, {.names = "--memory-limit",
                                            .value = "MIB",

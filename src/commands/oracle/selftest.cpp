@@ -83,7 +83,7 @@ void describe(cli::Args& args, Options& options) {
         "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
         "generated case) must all be OK. Faults that no hint knows, and faults in every step of another kernel, are "
         "counted separately. Takes about a minute and a half.");
-    args.positional(options.op, {.name = "OP", .help = "gdn (the default), or linear-ce"});
+    args.positional(options.op, {.name = "OP", .help = "the operator (default: gdn)"});
     args.check([&options]() -> Status {
         if (!options.op || *options.op == "gdn") return {};
         if (*options.op == linear_ce::k_op) {

@@ -77,14 +77,14 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
         {.names = "--retries", .value = "N", .help = "retry a request up to N times without progress", .group = k_net});
     args.option(
         o.retry_max_time,
-        {.names = "--retry-max-time", .value = "S", .help = "retry for at most so many seconds", .group = k_net});
+        {.names = "--retry-max-time", .value = "S", .help = "retry for at most this many seconds", .group = k_net});
     args.option(o.timeout_connect, {.names = "--timeout-connect",
                                     .value = "S",
-                                    .help = "give up connecting after so many seconds",
+                                    .help = "give up connecting after this many seconds",
                                     .group = k_net});
     args.option(o.stall_timeout, {.names = "--stall-timeout",
                                   .value = "S",
-                                  .help = "give up a connection that is silent for so many seconds",
+                                  .help = "give up a connection after this many seconds of silence",
                                   .group = k_net,
                                   .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, else 30"});
     args.option(o.ca_bundle, {.names = "--ca-bundle",

@@ -17,7 +17,7 @@ Status check_room(std::span<const fs::path> places) {
         // Some file systems do not know how large they are.
         if (problem || disk.capacity == 0 || disk.available >= k_next_to_nothing) continue;
         return fail(ErrorKind::local_io,
-                    fmt::format("the disk of {} is full (No space left on device): {} KB are left", place.string(),
+                    fmt::format("the disk that holds {} is full (No space left on device): {} KB left", place.string(),
                                 disk.available >> 10U),
                     "free space there, then run the command again with --resume");
     }

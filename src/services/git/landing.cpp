@@ -298,7 +298,7 @@ Status GitCheckout::undo_to(std::string_view base) const {
         GDNCTL_TRY(complete_landing(now.sha, base, back));
         if (back.kind == Kind::landed) return {};
         return fail(ErrorKind::conflict,
-                    fmt::format("uncommitted work in {} blocks the removal of the commits: {}", root().string(),
+                    fmt::format("uncommitted work in {} prevents removing the commits: {}", root().string(),
                                 git::reason_of(result.err)),
                     "git stash; git reset --keep " + std::string(base) + "; git stash pop");
     }

@@ -117,7 +117,7 @@ Error refusal(std::string_view what, const HttpResponse& answer, const std::stri
     const auto error = [&](ErrorKind kind, std::string hint) { return Error{kind, said, std::move(hint), {}}; };
     switch (answer.status) {
         case 400:
-        case 413: return error(ErrorKind::usage, "the server takes no such request: look at the options given");
+        case 413: return error(ErrorKind::usage, "the server does not accept this request: check the options");
         case 405: return error(ErrorKind::usage, "check the address: what is in between may add browser headers");
         case 401:
         case 403: return error(ErrorKind::authentication, token_hint);

@@ -210,7 +210,7 @@ Status check_repo_id(std::string_view id) {
     if (names.size() == 3 && (parse_plural(names[0]) || parse_repo_type(names[0]))) {
         std::string_view type = names[0];
         if (type.ends_with('s')) type.remove_suffix(1);
-        return fail(ErrorKind::usage, fmt::format("'{}' holds a type beside the repository's name", shown(id)),
+        return fail(ErrorKind::usage, fmt::format("'{}' contains a repository type besides the name", shown(id)),
                     fmt::format("use --repo-type {} with {}/{}", type, shown(names[1]), shown(names[2])));
     }
     if (names.size() > 2) return bad(id, "more than one '/'");
