@@ -1,4 +1,4 @@
-// Configuration as a plain tree of values, each with its origin. Filled by cli/config_toml.cpp; carried by Context.
+// Configuration as a plain tree of values, each with its origin. Filled by platform/toml.cpp; carried by Context.
 #pragma once
 
 #include <cstdint>
