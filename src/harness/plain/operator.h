@@ -1,0 +1,95 @@
+// An operator whose kernels are verified and timed by nothing but what it says here: named cases, what a file of inputs
+// means, and a verdict on outputs. linear-ce is one; a test registers another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "harness/kernel.h"
+#include "oracle/judge/verdict.h"
+#include "oracle/simd/isa.h"
+#include "oracle/tensor/tensor.h"
+#include "platform/context.h"
+
+namespace gdnctl::harness {
+
+// What an operator says of a kernel's outputs.
+struct Judgement {
+    oracle::Verdict verdict = oracle::Verdict::no_data;
+    std::string reason = {}, stage = {};
+    std::string diagnosis = {};  // lines for people, where something is wrong
+    double error = 0;            // the largest, as a multiple of what is allowed
+    std::optional<oracle::Worst> worst = {};
+    bool forward_only = false;  // no gradient was compared
+};
+
+struct Judging {
+    bool thorough = true;  // every element, and what explains a mistake; else a sample
+    int threads = 1;
+    std::function<bool()> stop = {};  // may be empty
+};
+
+// One set of inputs as its operator understands it.
+class Problem : public Inputs {
+public:
+    // A usage error: an operator without an interface in C has no loaded kernels.
+    Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
+    // Error: outputs that cannot be compared, of another shape for instance. Interrupted work means nothing.
+    virtual Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const = 0;
+    virtual double flop(std::size_t pass) const = 0;          // nominal operations
+    virtual std::size_t gradient_bytes() const { return 0; }  // of all gradients
+};
+
+// A case as `oracle cases` lists it.
+struct CaseRow {
+    std::string name, set, about;
+    std::string shape;                              // as CaseList::axes names the numbers
+    std::string note = {};                          // follows `about` for people
+    std::function<void(Json& object)> fields = {};  // adds what --json says besides
+};
+
+struct CaseList {
+    std::string_view axes;  // "B,H,V"
+    int width = 14;         // of that column
+    std::vector<CaseRow> rows;
+};
+
+// The list, for people or as gdnctl.oracle-cases/1.
+std::string text_of(const CaseList& cases);
+Json json_of(std::string_view op, const CaseList& cases);
+
+struct Opening {
+    Limits limits;
+    oracle::Isa isa = oracle::best_isa();  // of kernels of our own
+    bool to_time = false;                  // the call shall do nothing but compute
+};
+
+class PlainOperator {
+public:
+    virtual ~PlainOperator() = default;
+    virtual std::string_view name() const = 0;
+    virtual CaseList cases() const = 0;
+    // Of a case in that list; from another seed, or stored as bf16, if asked for.
+    virtual oracle::TensorFile inputs(std::string_view case_name, std::optional<std::uint64_t> seed,
+                                      bool bf16) const = 0;
+    // Inputs that look different and that a kernel which remembers the others gets wrong; nullopt: none are known.
+    virtual std::optional<oracle::TensorFile> disguised(const oracle::TensorFile& /*inputs*/) const {
+        return std::nullopt;
+    }
+    // `inputs` must outlive the problem: programs get them.
+    virtual Result<std::unique_ptr<Problem>> read(const oracle::TensorFile& inputs) const = 0;
+    // "forward", "gradients": each gives what those before it give, too.
+    virtual std::span<const std::string_view> passes() const = 0;
+    // Usage errors: an unknown kind or name, a file that does not exist. `context` must outlive the kernel.
+    virtual Result<std::unique_ptr<Kernel>> open(const std::string& spelling, const Opening& how,
+                                                 const Context& context) const = 0;
+};
+
+}  // namespace gdnctl::harness
