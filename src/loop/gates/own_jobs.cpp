@@ -245,16 +245,16 @@ Status OwnJobs::stop(const std::string& id, const JobSite& site, const std::file
     return stopped;
 }
 
-Status OwnJobs::check(const std::string& cluster, std::chrono::milliseconds limit) {
+Status OwnJobs::check(const std::string& cluster, std::chrono::milliseconds patience) {
     const log::Diverted diverted([](std::string_view) {});
-    const Patience patience(m_context.stop, limit, m_context.clock);
-    Context context = context_at(m_context, m_context.cwd, m_context.config, m_context.terminal, patience.token());
+    const Patience limited(m_context.stop, patience, m_context.clock);
+    Context context = context_at(m_context, m_context.cwd, m_context.config, m_context.terminal, limited.token());
     const auto answers = [&]() -> Status {
         GDNCTL_TRY_ASSIGN(const gdnctl::Place place, choose_place(place_at(cluster), context));
         return ask(place, context);
     }();
-    if (!answers && patience.over() && is_interruption(answers.error())) {
-        return fail(ErrorKind::timeout, "no answer within " + format_duration(limit));
+    if (!answers && limited.over() && is_interruption(answers.error())) {
+        return fail(ErrorKind::timeout, "no answer within " + format_duration(patience));
     }
     return answers;
 }
