@@ -123,9 +123,9 @@ TEST_CASE("run: a job that does not heed is given up, and the next command on th
     CHECK(run.verdict.exit == ExitCode::timeout);
     CHECK(world.has_said("has not ended yet"));
     CHECK(world.jobs.now() == doctest::Approx(65.0).epsilon(0.02));  // a minute of patience with it
-    world.jobs.script.stop_takes = 1;
     see_to_given_up(world.jobs, world.context);
     CHECK(world.jobs.stopped.size() == 2);
+    world.jobs.script.stop_takes = 1;
     world.clock.advance(seconds(5));
     see_to_given_up(world.jobs, world.context);
     const std::size_t asked = world.jobs.asked.size();
