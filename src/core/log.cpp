@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/for_people.h"
+#include "core/log_divert.h"
 #include "core/log_timed.h"
 #include "core/redact.h"
 
@@ -23,6 +24,7 @@ std::atomic<bool> g_color{false};
 std::atomic<Sink> g_sink{nullptr};
 std::atomic<void (*)()> g_before_line{nullptr};
 std::atomic<int> g_timed{0};  // how many ask for the time
+thread_local const Diverted* t_diverted = nullptr;
 
 spdlog::level::level_enum to_spdlog(Level level) {
     switch (level) {
@@ -99,7 +101,10 @@ void configure(const Settings& settings) {
     g_color = settings.color;
 }
 
-bool enabled(Level level) { return level >= g_level.load() && level != Level::off; }
+bool enabled(Level level) {
+    const Level least = t_diverted != nullptr ? Level::info : g_level.load();
+    return level >= least && level != Level::off;
+}
 
 void set_sink(Sink sink) { g_sink = sink; }
 
@@ -113,7 +118,11 @@ void write_lines(Level level, std::string_view prefix, std::string_view text) {
     for (;;) {
         const std::size_t end = rest.find('\n');
         const std::string line = std::string(prefix) + std::string(rest.substr(0, end));
-        logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+        if (t_diverted != nullptr) {
+            t_diverted->take(line);
+        } else {
+            logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+        }
         if (end == std::string_view::npos || end + 1 == rest.size()) return;
         rest.remove_prefix(end + 1);
     }
@@ -125,7 +134,7 @@ constexpr std::string_view k_prefix = "[gdnctl] ";
 
 void write(Level level, std::string_view text) {
     if (!enabled(level)) return;
-    if (g_timed.load() == 0) return write_lines(level, k_prefix, text);
+    if (g_timed.load() == 0 || t_diverted != nullptr) return write_lines(level, k_prefix, text);
     const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
     write_lines(level, fmt::format("{}{} ", k_prefix, local_clock(now)), text);
 }
@@ -133,6 +142,9 @@ void write(Level level, std::string_view text) {
 void write_as_it_is(Level level, std::string_view text) {
     if (enabled(level)) write_lines(level, k_prefix, text);
 }
+
+Diverted::Diverted(Take take) : m_take(std::move(take)), m_outer(t_diverted) { t_diverted = this; }
+Diverted::~Diverted() { t_diverted = m_outer; }
 
 Timed::Timed() { ++g_timed; }
 Timed::~Timed() { --g_timed; }

@@ -46,7 +46,7 @@ namespace {
 class Session {
 public:
     Session(const CodexLoopRequest& request, LoopPlan plan, Context& context)
-        : m_request(request), m_plan(std::move(plan)), m_context(context) {}
+        : m_request(request), m_plan(std::move(plan)), m_context(context), m_jobs(request.config, context) {}
 
     ~Session() { forget_home(); }
     Session(const Session&) = delete;
@@ -92,8 +92,7 @@ private:
                          m_plan.options.worktree_links,
                          m_context.cwd,
                          m_plan.log_dir,
-                         m_request.self,
-                         m_request.globals,
+                         m_jobs,
                          m_context.process,
                          m_context.clock,
                          m_context.http,
@@ -172,13 +171,9 @@ private:
         return report_of(m_plan, {"stop-file", 0, 0}, none, {});
     }
 
-    StopJob job_stopper() const {
+    StopJob job_stopper() {
         return [this](const std::string& id, const std::string& cluster) {
-            ProcessSpec spec = stop_command(m_request.self, id, cluster, m_request.globals);
-            spec.argv.emplace_back("--wait");
-            spec.cwd = m_context.cwd;
-            spec.stop = m_context.stop;
-            return m_context.process.run(spec);
+            return m_jobs.stop(id, {cluster, {}, {}}, m_context.cwd, true);
         };
     }
 
@@ -349,7 +344,9 @@ private:
             parts.held_ms = [&] { return tpu->held().count(); };
             parts.directives.emplace_back([&](std::span<const Record>) {
                 if (!tpu->active()) return std::vector<std::string>();
-                return std::vector{hold_directive(m_request, m_plan.options, tpu->cluster(), tpu->name())};
+                const LoopOptions& options = m_plan.options;
+                return std::vector{
+                    managed_tpu_directive(options.self_command, tpu->cluster(), tpu->name(), options.hold.type)};
             });
         }
         const auto gate = gate_directive(m_plan.gates, m_request.target, m_context.cwd, m_plan.log_dir);
@@ -379,6 +376,7 @@ private:
     const CodexLoopRequest& m_request;
     LoopPlan m_plan;
     Context& m_context;
+    OwnJobs m_jobs;
     LoopAgent m_agent;
     std::unique_ptr<GateStages> m_gates;
     std::optional<LoopJournal> m_journal;

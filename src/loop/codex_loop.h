@@ -8,6 +8,7 @@
 
 #include "core/result.h"
 #include "loop/engine/options.h"
+#include "loop/gates/own_jobs.h"
 #include "loop/gates/validation_options.h"
 #include "platform/context.h"
 #include "target/target.h"
@@ -17,12 +18,10 @@ namespace gdnctl::loop {
 struct CodexLoopRequest {
     LoopOptions options;
     Target target;
-    std::string self;                    // path of this binary
     std::vector<std::string> allocator;  // the first words of the command that holds a dev TPU; empty: none is known
     GateChoices gates;                   // validation and performance
-    std::vector<std::string> globals;    // words for every child of our own: --config, --target
+    ConfigAt config;                     // for jobs of a tree of the run
     bool dry_run = false;
-    bool dev_tpu_commands = false;  // this binary has dev-tpu-test and dev-tpu-profile
 };
 
 struct CodexLoopReport {

@@ -203,15 +203,14 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
     return {};
 }
 
-Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context, bool held) {
+Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, Context& context, bool held) {
     GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
     if (modes.validation == ValidationMode::off) return {};
     // A run that was broken off is never kept from finishing what it has.
     const bool patient = plan.options.resilient || plan.options.resume;
-    const ClusterPreflight preflight{plan.gates.validation, plan.options.hold, patient,         plan.root,
-                                     context.cwd,           request.self,      request.globals, context.process,
-                                     context.stop};
-    return held ? check_held_commands(preflight) : check_clusters_answer(preflight);
+    if (held) return {};
+    OwnJobs jobs(request.config, context);
+    return check_clusters_answer({plan.gates.validation, plan.options.hold, patient, plan.root, jobs, context.stop});
 }
 
 IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates) {
@@ -260,14 +259,6 @@ CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunStat
     return report;
 }
 
-std::string hold_directive(const CodexLoopRequest& request, const LoopOptions& options, std::string_view cluster,
-                           std::string_view name) {
-    if (request.dev_tpu_commands) {
-        return managed_tpu_directive(options.self_command, cluster, name, options.hold.type);
-    }
-    return held_tpu_directive(cluster, name, text::shell_join(request.allocator));
-}
-
 Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const LoopPlan& plan, Context& context) {
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(plan.workdir, context.process, context.clock));
     GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
@@ -286,7 +277,8 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     report.agent_argv = agent.words(words);
     std::vector<std::string> directives = plan.directives;
     if (options.hold.on) {
-        directives.push_back(hold_directive(request, options, options.hold.cluster, options.hold.name));
+        const HoldOptions& hold = options.hold;
+        directives.push_back(managed_tpu_directive(options.self_command, hold.cluster, hold.name, hold.type));
     }
     const auto gate = gate_directive(plan.gates, request.target, context.cwd, plan.log_dir);
     if (gate) directives.push_back(*gate);

@@ -41,19 +41,14 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
 Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request);
 
 // Whether a cluster answers that gates need, before an agent is paid for work that could not be judged. Without gates,
-// and on this machine, nobody is asked; of a TPU that is to be `held` only whether jobs can go there. Errors: those of
-// check_clusters_answer(), check_held_commands().
-Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, const Context& context, bool held);
+// on this machine, and where a TPU is to be `held`, nobody is asked. Errors: those of check_clusters_answer().
+Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, Context& context, bool held);
 
 // `automatic` is warn with gates, else off.
 IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates);
 
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
                                          std::filesystem::path slot);
-
-// The directive that goes with the held TPU; it names only commands that this binary has.
-std::string hold_directive(const CodexLoopRequest& request, const LoopOptions& options, std::string_view cluster,
-                           std::string_view name);
 
 CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunState& state,
                           std::chrono::nanoseconds wall);

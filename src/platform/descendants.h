@@ -69,7 +69,9 @@ struct EndReport {
 EndReport end_processes(const std::function<std::vector<ProcessId>()>& find, std::chrono::milliseconds grace,
                         Clock& clock);
 
-// A child or adopted descendant that Process must neither end nor reap (a job's supervisor).
+// A child that Process must neither end nor reap: whoever asks for it waits for its end.
 void keep_from_sweeps(pid_t pid);
+// An adopted descendant that Process must not end (a job's supervisor); it is reaped once it has ended by itself.
+void spare_from_sweeps(pid_t pid);
 
 }  // namespace gdnctl

@@ -150,4 +150,8 @@ void keep_from_sweeps(pid_t pid) {
     if (const auto info = process_info(pid)) Family::instance().keep(info->id);
 }
 
+void spare_from_sweeps(pid_t pid) {
+    if (const auto info = process_info(pid)) Family::instance().spare(info->id);
+}
+
 }  // namespace gdnctl

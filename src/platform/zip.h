@@ -95,15 +95,4 @@ private:
     std::unique_ptr<State> m_state;
 };
 
-struct ZipExtraction {
-    std::size_t files = 0;
-    std::uint64_t bytes = 0;
-};
-
-// Unpacks into `folder`, which must exist. Nothing outside it is written: absolute names, "..", symbolic links in the
-// archive or in the way, and files that exist already are errors (local_io), noticed before their bytes are written.
-// Files get mode 0755 or 0644 by their executable bit. After an error the folder holds what was unpacked so far.
-Result<ZipExtraction> extract_zip(const ZipReader& archive, const std::filesystem::path& folder,
-                                  std::uint64_t max_total_bytes);
-
 }  // namespace gdnctl

@@ -341,3 +341,15 @@ test_mistakes_are_found_before_anything() {
   [ "$(cat $logs/perf_state.json)" = '{' ] || fail 'a state that does not parse was touched'
   [ "$(git rev-parse HEAD)" = "$base" ] || fail 'an agent ran'
 }
+
+test_a_held_tpu_runs_what_gates_ask_for() {
+  world && agent 9:ok
+  loop 0 --iterations 1 --perf-mode off --hold-dev-tpu --dev-tpu-name me --dev-tpu-cluster local
+  kept 1
+  err_has '$ gdnctl dev-tpu-test --cluster local --tpu-name me'
+  err_has '$ gdnctl dev-tpu-profile --cluster local --tpu-name me'
+  err_lacks 'ray-test'
+  [ "$(wc -l <"$WORK/tests_run")" = 1 ] || fail 'the tests did not run once'
+  grep -qx 'verdict: OK' $logs/iteration-001-validation-tests.log || fail 'their log'
+  grep -q 'validation tests on held dev TPU me on local' $logs/journal.jsonl || fail 'the record'
+}

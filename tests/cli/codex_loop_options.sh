@@ -174,17 +174,10 @@ test_gates_and_a_held_tpu() {
   away && printf '#!/bin/sh\necho asked >>%s\nexit 3\n' "$WORK/allocated" >"$WORK/allocator" && chmod +x "$WORK/allocator"
   local held=(--iterations 1 --perf-mode off --validation-ray-cluster c --hold-dev-tpu --dev-tpu-name t
     --dev-tpu-allocator "$WORK/allocator" --hold-dev-tpu-policy best-effort)
-  if "$GDNCTL" dev-tpu-test --help >/dev/null 2>&1; then # it is not to be had, and no cluster is either
-    loop 1 "${held[@]}"
-    err_has 'continuing without one'
-    err_has 'no cluster that validation needs can be used: c: '
-    last_line 'reason=dev-tpu-hold iteration=0 rc=1'
-  else
-    loop 2 "${held[@]}" --resilient
-    err_has 'this gdnctl has no dev-tpu-test, by which gates would use the held TPU'
-    last_line 'reason=usage iteration=0 rc=2'
-    [ ! -e "$WORK/allocated" ] || fail 'a TPU was asked for'
-  fi
+  loop 1 "${held[@]}" # it is not to be had, and no cluster is either
+  err_has 'continuing without one'
+  err_has 'no cluster that validation needs can be used: c: '
+  last_line 'reason=dev-tpu-hold iteration=0 rc=1'
   [ ! -e "$WORK/paid" ] || fail 'the agent worked'
 }
 

@@ -182,7 +182,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(auto root, devtpu_options::sync_root(options.sync, context));
+    GDNCTL_TRY_ASSIGN(auto root, sync_root(options.sync, context));
     GDNCTL_TRY_ASSIGN(const auto places, candidates(options, context));
     const HoldPlan plan = plan_of(options, std::move(root), context);
     GDNCTL_TRY_ASSIGN(const auto holding, hold_somewhere(options, plan, places, context));

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "commands/devtpu/run_job.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "jobs/held_job.h"
 #include "jobs/run.h"
 #include "platform/terminal.h"
 
@@ -18,12 +18,12 @@ constexpr int k_byte = 256;
 
 // Over the road, with this terminal where there is one.
 Result<int> over_road(const Options& options, const FoundHold& hold, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto extra, devtpu_options::extra_env(options.run, context));
+    GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     HostRun run;
     run.line = text::shell_join(options.command);
     GDNCTL_TRY_ASSIGN(run.env, host_environment(hold, extra, options.run.forward_all_env, context));
-    run.wall_limit = devtpu_options::limit_of(options.run.timeout_s);
-    run.idle_limit = devtpu_options::limit_of(options.run.idle_timeout_s);
+    run.wall_limit = limit_of(options.run.timeout_s);
+    run.idle_limit = limit_of(options.run.idle_timeout_s);
     const bool limited = run.wall_limit.count() > 0 || run.idle_limit.count() > 0;
     run.interactive = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0 && !limited && !context.global.json;
     Terminal& terminal = context.terminal;
@@ -55,7 +55,8 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     Via via = options.run.via;
-    GDNCTL_TRY_ASSIGN(const FoundHold hold, devtpu_options::ready_hold(options.name, options.sync, via, context));
+    GDNCTL_TRY_ASSIGN(const FoundHold hold,
+                      ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
     int code = 0;
     if (via == Via::ray) {
         JobPlan plan{"execute", "", {}, {}, {}};

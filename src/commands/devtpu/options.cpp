@@ -2,9 +2,6 @@
 
 #include <array>
 
-#include "core/log.h"
-#include "jobs/hold_host.h"
-#include "platform/env.h"
 #include "services/devtpu/names.h"
 
 namespace gdnctl::commands::devtpu_options {
@@ -36,17 +33,6 @@ void describe_sync(cli::Args& args, Sync& options) {
               {.names = "--no-sync", .help = "leave the files on the host as they are", .group = "Sync"});
 }
 
-Result<std::filesystem::path> sync_root(const Sync& options, const Context& context) {
-    if (!options.sync_path || *options.sync_path == ".") {
-        const auto root = project_root(context);
-        return options.sync_path ? context.cwd : root;
-    }
-    const auto root = (context.cwd / *options.sync_path).lexically_normal();
-    std::error_code ignored;
-    if (std::filesystem::is_directory(root, ignored)) return root;
-    return fail(ErrorKind::usage, "--sync-path " + *options.sync_path + ": there is no such folder");
-}
-
 void describe_run(cli::Args& args, Run& options) {
     args.option(options.env, {.names = "-e,--env",
                               .value = "KEY[=VALUE]",
@@ -73,41 +59,6 @@ void describe_run(cli::Args& args, Run& options) {
         }
         return {};
     });
-}
-
-Result<std::vector<JobEnv>> extra_env(const Run& options, const Context& context) {
-    std::vector<std::string> items;
-    for (const std::string& item : options.env) {
-        if (item.find('=') != std::string::npos) {
-            items.push_back(item);
-        } else if (const auto value = context.env.get(item)) {
-            items.push_back(item + "=" + *value);
-        } else {
-            return fail(ErrorKind::usage, "-e " + item + ": there is no such variable here",
-                        "write -e " + item + "=VALUE");
-        }
-    }
-    return parse_env_items(items, "-e");
-}
-
-std::chrono::milliseconds limit_of(const std::optional<double>& seconds) {
-    return std::chrono::milliseconds(seconds ? static_cast<std::int64_t>(*seconds * 1000.0) : 0);
-}
-
-Result<FoundHold> ready_hold(const Name& name, const Sync& sync, Via& via, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto root, sync_root(sync, context));
-    GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(name.tpu_name, name.place, context));
-    GDNCTL_TRY_ASSIGN(via, choose_via(hold.record, via));
-    if (sync.no_sync || via != Via::ssh) return hold;
-    Status synced = sync_to_host(hold.record, root, context);
-    if (synced) return hold;
-    if (synced.error().kind == ErrorKind::infrastructure) {
-        if (auto over = over_now(hold, context)) {
-            over->kind = ErrorKind::infrastructure;
-            return tl::unexpected(std::move(*over));
-        }
-    }
-    return tl::unexpected(std::move(synced).error());
 }
 
 }  // namespace gdnctl::commands::devtpu_options

@@ -1,25 +1,9 @@
 #include "commands/devtpu/profile.h"
 
-#include "commands/devtpu/run_job.h"
-#include "core/log.h"
+#include "jobs/held_job.h"
 #include "jobs/target.h"
-#include "platform/env.h"
-#include "services/devtpu/names.h"
 
 namespace gdnctl::commands::dev_tpu_profile {
-
-namespace {
-
-// Where the run keeps its data: as told, else the environment's, else the bucket of the TPU's region, since a cache in
-// another region is refused.
-std::string prefix_of(const Options& options, const devtpu::HoldRecord& record, const Context& context) {
-    if (options.marin_prefix) return *options.marin_prefix;
-    if (const auto value = context.env.get("MARIN_PREFIX"); value && !value->empty()) return *value;
-    const std::string& zone = record.host.gcloud_zone;
-    return devtpu::marin_prefix(zone.empty() ? record.cluster : zone);
-}
-
-}  // namespace
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -46,17 +30,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, ray_profile::settings_of(options.profile));
     Via via = options.run.via;
-    GDNCTL_TRY_ASSIGN(const FoundHold hold, devtpu_options::ready_hold(options.name, options.sync, via, context));
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(hold.place, context));
-    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
-    if (settings.tpu == "auto") settings.tpu = hold.record.tpu_type;
-    settings.on_dev_tpu = via == Via::ssh && hold.record.cluster != "local";
-    JobPlan plan{"profile", target.name, {}, cluster_env(target), target.metric};
-    GDNCTL_TRY_ASSIGN(plan.command, profile_command(target, settings, context.program));
-    const std::string prefix = prefix_of(options, hold.record, context);
-    if (target.style == TargetStyle::levanter && !prefix.empty()) plan.command.env.emplace_back("MARIN_PREFIX", prefix);
-    GDNCTL_TRY_ASSIGN(const JobRun run, run_held(hold, via, plan, {options.sync, options.run}, context));
-    return ray_profile::finish("gdnctl.dev-tpu-profile/1", options.profile, settings, target, run, context);
+    GDNCTL_TRY_ASSIGN(const FoundHold hold,
+                      ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
+    GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_held_profile(std::move(target), std::move(settings),
+                                                              options.marin_prefix, hold, via, context));
+    GDNCTL_TRY_ASSIGN(const JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
+    return ray_profile::finish("gdnctl.dev-tpu-profile/1", options.profile, job.settings, job.target, run, context);
 }
 
 }  // namespace gdnctl::commands::dev_tpu_profile

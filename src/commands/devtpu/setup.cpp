@@ -18,7 +18,8 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     Via via = Via::ssh;
-    GDNCTL_TRY_ASSIGN(FoundHold hold, devtpu_options::ready_hold(options.name, options.sync, via, context));
+    GDNCTL_TRY_ASSIGN(FoundHold hold,
+                      ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
     const auto heart = start_heart(hold.record, hold.place, context);
     hold.record.setup_ok = set_up_host(hold.record, context);
     GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(hold.record));

@@ -1,7 +1,6 @@
 #include "commands/devtpu/test.h"
 
-#include "commands/devtpu/run_job.h"
-#include "core/log.h"
+#include "jobs/held_job.h"
 #include "jobs/target.h"
 
 namespace gdnctl::commands::dev_tpu_test {
@@ -26,15 +25,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(ray_test::check_counts(target, options.test));
     GDNCTL_TRY(check_embedded_kernel(target, context));
     Via via = options.run.via;
-    GDNCTL_TRY_ASSIGN(const FoundHold hold, devtpu_options::ready_hold(options.name, options.sync, via, context));
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(hold.place, context));
-    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
+    GDNCTL_TRY_ASSIGN(const FoundHold hold,
+                      ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
     const TestSelection selection{options.test.tests, options.test.pytest_args, options.test.allow_cpu};
-    JobPlan plan{"test", target.name, {}, cluster_env(target), {}};
-    GDNCTL_TRY_ASSIGN(plan.command, test_command(target, selection, context.program));
-    GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, plan, {options.sync, options.run}, context));
-    return ray_test::finish("gdnctl.dev-tpu-test/1", options.test, target, hold.record.tpu_type, std::move(run),
-                            context);
+    GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_held_test(std::move(target), selection, hold, context));
+    GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
+    return ray_test::finish("gdnctl.dev-tpu-test/1", options.test, job.target, job.tpu, std::move(run), context);
 }
 
 }  // namespace gdnctl::commands::dev_tpu_test

@@ -118,7 +118,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const fs::path root, devtpu_options::sync_root(options.sync, context));
+    GDNCTL_TRY_ASSIGN(const fs::path root, sync_root(options.sync, context));
     GDNCTL_TRY(find_hold(options.name.tpu_name, options.name.place, context));
     GDNCTL_TRY_ASSIGN(FolderWatch watch, FolderWatch::create());
     GDNCTL_TRY_ASSIGN(Look seen, look_at(root, context));

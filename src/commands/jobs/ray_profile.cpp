@@ -2,18 +2,14 @@
 
 #include <array>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
-#include "core/for_people.h"
 #include "core/json.h"
-#include "core/log.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
-#include "jobs/target.h"
-#include "jobs/tpu.h"
+#include "jobs/target_job.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_profile {
@@ -69,19 +65,6 @@ void describe_model(cli::Args& args, ProfileSettings& s) {
                .group = "Run"});
 }
 
-// With --json these lines may be read as well, so they have all digits.
-std::string shown_value(double value, std::string_view unit, bool json) {
-    return json ? fmt::format("{}{}{}", value, unit.empty() ? "" : " ", unit) : quantity(value, unit);
-}
-
-void show_metric(const TargetMetric& metric, const MetricReader& read, bool json) {
-    if (const auto value = read.value()) {
-        log::info("metric {}: {}", metric.name, shown_value(*value, metric.unit, json));
-    } else {
-        log::warning("metric {}: {} ({})", metric.name, read.lack(), metric.from);
-    }
-}
-
 // null: the target has none. A run that was not waited for has no value.
 Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<MetricReader>& read) {
     if (!metric) return nullptr;
@@ -92,16 +75,6 @@ Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<
     out["unit"] = metric->unit;
     out["better"] = metric->lower_is_better ? "lower" : "higher";
     return out;
-}
-
-void show_results(const ProfileReport& p, bool json) {
-    if (p.mfu) log::info("throughput/mfu: {}", shown_value(*p.mfu, "", json));
-    if (p.tokens_per_second) {
-        log::info("throughput/tokens_per_second: {}", shown_value(*p.tokens_per_second, "", json));
-    }
-    if (p.duration) log::info("throughput/duration: {}", shown_value(*p.duration, "s", json));
-    if (p.ce_implementation) log::info("fused cross-entropy: {}", *p.ce_implementation);
-    if (p.run_url) log::info("run: {}", *p.run_url);
 }
 
 Json settings_json(const ProfileSettings& s, const Options& options) {
@@ -126,17 +99,6 @@ Json settings_json(const ProfileSettings& s, const Options& options) {
     return out;
 }
 
-// The run itself is told the type, so it must be known here, also where the job asks for nothing. This machine has
-// none of its own accord.
-Result<TpuChoice> choose_profile_tpu(const Options& options, const Place& place, const Target& target) {
-    GDNCTL_TRY_ASSIGN(TpuChoice tpu, choose_tpu(options.settings.tpu, place, target));
-    if (tpu.type.empty() && target.style == TargetStyle::levanter && !place.local) {
-        return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
-                    "name the accelerator, for example --tpu v5p-8");
-    }
-    return tpu;
-}
-
 }  // namespace
 
 void describe_run(cli::Args& args, Options& options) {
@@ -145,32 +107,18 @@ void describe_run(cli::Args& args, Options& options) {
     describe_model(args, options.settings);
     args.option(options.profile_env,
                 {.names = "--profile-env", .value = "KEY=VALUE", .help = "another setting of the run", .group = "Run"});
-    args.check([&options]() -> Status {
-        const ProfileSettings& s = options.settings;
-        for (const std::int64_t n :
-             {s.num_steps, s.profile_num_steps, s.batch_size.value_or(1), s.chunk_size.value_or(1),
-              s.segment_size.value_or(1), s.gdn_layers_per_block.value_or(1), s.gdn_block_size.value_or(1)}) {
-            if (n < 1) return fail(ErrorKind::usage, "steps, batch and block sizes must be at least 1");
-        }
-        if (s.profile_start_step < 0) return fail(ErrorKind::usage, "--profile-start-step: expected 0 or more");
-        return {};
-    });
+    args.check([&options] { return check_settings(options.settings); });
 }
 
 Result<ProfileSettings> settings_of(const Options& options) {
     ProfileSettings settings = options.settings;
-    GDNCTL_TRY_ASSIGN(const auto extra, parse_env_items(options.profile_env, "--profile-env"));
-    for (const JobEnv& item : extra) settings.extra_env.emplace_back(item.name, item.value);
+    GDNCTL_TRY(add_profile_env(settings, options.profile_env));
     return settings;
 }
 
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
                         const Target& target, const JobRun& run, Context& context) {
-    if (run.waited && !run.cut_short) {
-        show_results(run.output.profile(), context.global.json);
-        if (target.metric && run.metric) show_metric(*target.metric, *run.metric, context.global.json);
-        report_end(run);
-    }
+    const ExitCode exit = conclude_profile(run, target, context.global.json);
     if (context.global.json) {
         Json out;
         out["schema"] = schema;
@@ -185,7 +133,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         context.terminal.out(to_text(out) + "\n");
     }
     if (run.cut_short) return tl::unexpected(*run.cut_short);
-    return run.waited ? run.verdict.exit : ExitCode::ok;
+    return exit;
 }
 
 void describe(cli::Args& args, Options& options) {
@@ -208,21 +156,15 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(options));
-    GDNCTL_TRY(check_embedded_kernel(target, context));
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
-    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
-    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_profile_tpu(options, place, target));
-    settings.tpu = tpu.type;
-    JobPlan plan{"profile", target.name, {}, cluster_env(target), target.metric};
-    GDNCTL_TRY_ASSIGN(plan.command, profile_command(target, settings, context.program));
-    if (options.driver_on_tpu) plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
+    GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_profile(std::move(target), std::move(settings), options.driver_on_tpu,
+                                                         options.place, context));
     // The run of a target that is run as it is written knows no dry run of its own.
-    if (settings.dry_run && target.style == TargetStyle::argv) {
-        return show_preview(plan, options.submit, place, "gdnctl.ray-profile-preview/1", context);
+    if (job.settings.dry_run && job.target.style == TargetStyle::argv) {
+        return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-profile-preview/1", context);
     }
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
-    GDNCTL_TRY_ASSIGN(const JobRun run, run_job(plan, options.submit, *backend, context));
-    return finish("gdnctl.ray-profile/1", options, settings, target, run, context);
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job.place, options.place, context));
+    GDNCTL_TRY_ASSIGN(const JobRun run, run_job(job.plan, options.submit, *backend, context));
+    return finish("gdnctl.ray-profile/1", options, job.settings, job.target, run, context);
 }
 
 }  // namespace gdnctl::commands::ray_profile

@@ -2,18 +2,14 @@
 
 #include <array>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
 #include "core/json.h"
-#include "core/log.h"
-#include "core/text.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
-#include "jobs/target.h"
-#include "jobs/tpu.h"
+#include "jobs/target_job.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_test {
@@ -23,51 +19,6 @@ namespace {
 using Suite = TestSelection::Suite;
 constexpr std::array<cli::Choice<Suite>, 3> k_suites = {
     {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
-
-std::string counts_text(const PytestCounts& c) {
-    std::string s = fmt::format("{} passed, {} skipped, {} failed", c.passed, c.skipped, c.failed);
-    if (c.errors > 0) s += fmt::format(", {} errors", c.errors);
-    return s;
-}
-
-// What a green run lacks; "" when it lacks nothing.
-std::string shortfall(const Options& options, const Target& target, const JobOutput& output) {
-    const auto& device = output.device();
-    if (target.style == TargetStyle::levanter && !options.allow_cpu && (!device || device->backend != "tpu")) {
-        return device ? "the tests ran on " + device->backend + ", not on a TPU (--allow-cpu accepts that)"
-                      : std::string("the log has no GDNCTL_DEVICE line: no sign of a TPU (--allow-cpu accepts that)");
-    }
-    const auto& counts = output.pytest();
-    if (!options.require_passed && !options.max_skipped) return {};
-    if (!counts) return "the log has no pytest summary";
-    if (options.require_passed && counts->passed < *options.require_passed) {
-        return fmt::format("{} passed, --require-passed wants {}", counts->passed, *options.require_passed);
-    }
-    if (options.max_skipped && counts->skipped > *options.max_skipped) {
-        return fmt::format("{} skipped, --max-skipped allows {}", counts->skipped, *options.max_skipped);
-    }
-    return {};
-}
-
-void show_results(const Target& target, const JobOutput& output) {
-    if (const auto& device = output.device()) log::info("device: {} x{}", device->backend, device->count);
-    const bool pytest = target.style == TargetStyle::levanter;
-    if (const auto& counts = output.pytest(); pytest && counts) {
-        log::info("tests: {}", counts_text(*counts));
-        const std::int64_t allowed = target.test->evidence.skipped_max.value_or(0);
-        if (counts->skipped > allowed) {
-            log::warning("{} tests were skipped: a missing package (torch, transformers) can look like a pass",
-                         counts->skipped);
-        }
-    }
-    if (const OracleVerdicts& v = output.verdicts(); !v.overall.empty()) {
-        std::string counted;
-        for (const auto& [word, n] : v.counts) counted += fmt::format(", {} {}", n, word);
-        std::string kernel = v.kernel.empty() ? "" : " for " + text::visible(v.kernel);
-        if (uses_files(target)) kernel += ", the example kernel of gdnctl";
-        log::info("verdict: {} ({} cases, {} recorded vectors{}){}", v.overall, v.cases, v.vectors, counted, kernel);
-    }
-}
 
 Json settings_json(const Options& options, const Target& target) {
     if (target.style != TargetStyle::levanter) return nullptr;
@@ -85,17 +36,8 @@ Json settings_json(const Options& options, const Target& target) {
 Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
                         const std::string& tpu_type, JobRun run, Context& context) {
     const bool pytest = target.style == TargetStyle::levanter;
-    ExitCode exit = run.waited ? run.verdict.exit : ExitCode::ok;
-    if (run.waited && !run.cut_short) {
-        show_results(target, run.output);
-        report_end(run);
-        const std::string missing = exit == ExitCode::ok ? shortfall(options, target, run.output) : std::string();
-        if (!missing.empty()) {
-            log::error("{}", missing);
-            run.verdict = {FailureClass::user, ExitCode::check_failed};
-            exit = ExitCode::check_failed;
-        }
-    }
+    const TestNeeds needs{options.allow_cpu, options.require_passed, options.max_skipped};
+    const ExitCode exit = conclude_test(run, target, needs);
     if (context.global.json) {
         Json out;
         out["schema"] = schema;
@@ -169,18 +111,15 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
     GDNCTL_TRY(check_counts(target, options));
-    GDNCTL_TRY(check_embedded_kernel(target, context));
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
-    GDNCTL_TRY_ASSIGN(target, target_at(place, std::move(target), context));
-    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
-    JobPlan plan{"test", target.name, {}, cluster_env(target), {}};
-    GDNCTL_TRY_ASSIGN(plan.command, test_command(target, selection, context.program));
-    plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
-    if (options.dry_run) return show_preview(plan, options.submit, place, "gdnctl.ray-test-preview/1", context);
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
-    GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
-    return finish("gdnctl.ray-test/1", options, target, tpu.type, std::move(run), context);
+    GDNCTL_TRY_ASSIGN(const PlannedJob job,
+                      plan_test(std::move(target), selection, options.tpu, options.place, context));
+    if (options.dry_run) {
+        return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-test-preview/1", context);
+    }
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job.place, options.place, context));
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(job.plan, options.submit, *backend, context));
+    return finish("gdnctl.ray-test/1", options, job.target, job.tpu, std::move(run), context);
 }
 
 }  // namespace gdnctl::commands::ray_test

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/table.h"
+#include "cli/config.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/log_timed.h"
@@ -43,17 +43,14 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, Context& conte
     }
     if (options.max_wall) request.options.max_wall_s = parse_span(*options.max_wall);
     if (request.options.self_command.empty()) request.options.self_command = called_as();
-    request.self = context.program;
     request.gates = options.gates;
-    if (context.global.config_file) request.globals = {"--config", *context.global.config_file};
-    if (context.global.target) {
-        request.globals.emplace_back("--target");
-        request.globals.push_back(*context.global.target);
-    }
+    request.config = [&context](const std::filesystem::path& folder) -> Result<Config> {
+        GDNCTL_TRY_ASSIGN(cli::LoadedConfig loaded,
+                          cli::load_config(context.env, {folder, context.global.config_file, context.global.target}));
+        for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
+        return std::move(loaded.config);
+    };
     request.dry_run = options.dry_run;
-    for (const cli::Command& command : table()) {
-        if (command.name == "dev-tpu-test") request.dev_tpu_commands = true;
-    }
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
     GDNCTL_TRY_ASSIGN(request.target, select_target(context.config, project_root(context)));
     return request;

@@ -25,13 +25,15 @@ Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
     if (job == nullptr) return {};
     const Record* stage = last_of(open_iteration(records), RecordType::stage);
     if (stage != nullptr && stage > job) return {};
-    constexpr int k_unknown = static_cast<int>(ExitCode::remote_missing);  // it was not submitted any more
     const std::string& id = job->word("job");
-    GDNCTL_TRY_ASSIGN(const ProcessResult ended, stop(id, job->word("cluster")));
-    if (ended.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    if (ended.ok()) {
+    const Status ended = stop(id, job->word("cluster"));
+    if (ended) {
         log::warning("job {} of the interrupted run is no longer running", id);
-    } else if (ended.end != ProcessResult::End::exited || ended.exit_code != k_unknown) {
+        return {};
+    }
+    const ErrorKind kind = ended.error().kind;
+    if (kind == ErrorKind::interrupted || kind == ErrorKind::terminated) return ended;
+    if (kind != ErrorKind::remote_missing) {  // else it was not submitted any more
         log::warning("job {} of the interrupted run may still be running: it could not be stopped", id);
     }
     return {};

@@ -12,12 +12,11 @@
 #include "loop/engine/artefacts.h"
 #include "loop/engine/journal.h"
 #include "platform/clock.h"
-#include "platform/process.h"
 
 namespace gdnctl::loop {
 
-// Ends a job: see stop_command().
-using StopJob = std::function<Result<ProcessResult>(const std::string& id, const std::string& cluster)>;
+// Ends a job: see JobService::stop().
+using StopJob = std::function<Status(const std::string& id, const std::string& cluster)>;
 
 // The job that a broken-off run was waiting for goes on without it, and holds what it was given: it is stopped. Only
 // the last one can be under way. Errors: interrupted, terminated.

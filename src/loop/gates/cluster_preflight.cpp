@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
-#include "core/log_timed.h"
 #include "core/text.h"
 #include "loop/gates/validation_ladder.h"
 #include "platform/fs.h"
@@ -39,37 +38,17 @@ std::optional<Error> nowhere_for(std::string_view option, const std::string& tpu
                  {}};
 }
 
-// What a child that failed has to say.
-std::string words_of(const ProcessResult& result, const ProcessSpec& spec) {
-    for (const auto line : text::split(result.err, '\n')) {
-        std::string_view words = text::trim(line);
-        if (words.starts_with("[gdnctl] ")) words.remove_prefix(9);
-        if (!words.starts_with("error: ")) continue;
-        return std::string(words.substr(7));
-    }
-    return describe_end(result, spec);
-}
-
-// nullopt: it answers. Errors: interrupted.
+// nullopt: it answers. Errors: interrupted, terminated.
 Result<std::optional<Error>> look_at(const ClusterPreflight& p, const std::string& name) {
-    ProcessSpec spec;
-    spec.argv = {p.self, "cluster", "check"};
-    if (!name.empty()) spec.argv.insert(spec.argv.end(), {"--cluster", name});
-    spec.argv.insert(spec.argv.end(), p.globals.begin(), p.globals.end());
-    spec.cwd = p.cwd;
-    spec.wall_limit = k_longest_look;
-    spec.stop = p.stop;
-    log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
-    GDNCTL_TRY_ASSIGN(const ProcessResult result, p.process.run(spec));
+    const Status answers = p.jobs.check(name, k_longest_look);
     if (p.stop.stop_requested()) return tl::unexpected(stopped_error());
-    if (result.ok()) return std::optional<Error>();
-    constexpr int k_usage = 2, k_auth = 5;
-    const bool exited = result.end == ProcessResult::End::exited;
-    const ErrorKind kind = exited && result.exit_code == k_usage  ? ErrorKind::usage
-                           : exited && result.exit_code == k_auth ? ErrorKind::authentication
-                                                                  : ErrorKind::infrastructure;
+    if (answers) return std::optional<Error>();
+    const ExitCode exit = exit_code_of(answers.error().kind);
+    const ErrorKind kind = exit == ExitCode::usage            ? ErrorKind::usage
+                           : exit == ExitCode::authentication ? ErrorKind::authentication
+                                                              : ErrorKind::infrastructure;
     const std::string where = name.empty() ? "the default cluster" : name;
-    return std::optional(Error{kind, where + ": " + words_of(result, spec), {}, {}});
+    return std::optional(Error{kind, where + ": " + text::visible(answers.error().text()), {}, {}});
 }
 
 }  // namespace
@@ -96,23 +75,6 @@ Status check_cluster_files(const ValidationOptions& options, const Target& targe
     const bool takes_settings = target.style == TargetStyle::levanter;
     problem = takes_settings ? nowhere_for("--validation-profile-tpu", options.profile.tpu, files) : std::nullopt;
     return problem ? Status(tl::unexpected(*problem)) : Status();
-}
-
-Status check_held_commands(const ClusterPreflight& p) {
-    for (const char* command : {"dev-tpu-test", "dev-tpu-profile"}) {
-        if (p.options.mode == ValidationMode::profile_only && command == std::string_view("dev-tpu-test")) continue;
-        ProcessSpec spec;
-        spec.argv = {p.self, command, "--help"};
-        spec.wall_limit = k_longest_look;
-        spec.stop = p.stop;
-        GDNCTL_TRY_ASSIGN(const ProcessResult result, p.process.run(spec));
-        if (p.stop.stop_requested()) return tl::unexpected(stopped_error());
-        if (result.ok()) continue;
-        return fail(ErrorKind::usage,
-                    fmt::format("this gdnctl has no {}, by which gates would use the held TPU", command),
-                    "drop --hold-dev-tpu, so that jobs go to Ray clusters, or drop the gates");
-    }
-    return {};
 }
 
 Status check_clusters_answer(const ClusterPreflight& p) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "loop/engine/options.h"
+#include "loop/gates/job_service.h"
 #include "loop/gates/validation_options.h"
-#include "platform/process.h"
 #include "target/target.h"
 
 namespace gdnctl::loop {
@@ -21,21 +21,15 @@ Status check_cluster_files(const ValidationOptions& options, const Target& targe
 struct ClusterPreflight {
     const ValidationOptions& options;
     const HoldOptions& hold;
-    bool patient = false;              // a cluster that is away comes back: a warning
-    std::filesystem::path root, cwd;   // of the repository; where children start
-    std::string self;                  // this binary
-    std::vector<std::string> globals;  // words for every child: --config, --target
-    Process& process;
+    bool patient = false;        // a cluster that is away comes back: a warning
+    std::filesystem::path root;  // of the repository
+    JobService& jobs;
     std::stop_token stop{};
 };
 
-// Asks the clusters that jobs would go to, in that order, until one answers: `gdnctl cluster check`, a minute at most
-// each. Errors: infrastructure (none answers; not where `patient`), authentication and usage (what is configured is
-// refused, and by none of them in another way), interrupted.
+// Asks the clusters that jobs would go to, in that order, until one answers, a minute at most each. Errors:
+// infrastructure (none answers; not where `patient`), authentication and usage (what is configured is refused, and by
+// none of them in another way), interrupted.
 Status check_clusters_answer(const ClusterPreflight& preflight);
-
-// Whether this binary has the commands by which a held TPU tests and profiles. Errors: usage (one is missing: each
-// candidate would be parked by that), those of starting it.
-Status check_held_commands(const ClusterPreflight& preflight);
 
 }  // namespace gdnctl::loop

@@ -17,16 +17,6 @@ namespace gdnctl::loop {
 
 namespace {
 
-std::string report_word(const Json& object, const char* field) {
-    const auto it = object.find(field);
-    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-std::optional<std::int64_t> report_count(const Json& object, const char* field) {
-    const auto it = object.find(field);
-    return it != object.end() && it->is_number_integer() ? std::optional(it->get<std::int64_t>()) : std::nullopt;
-}
-
 void add_numbers(const Json& value, const std::string& path, MetricMap& into) {
     constexpr std::size_t k_most = 500;
     if (into.size() >= k_most) return;
@@ -120,35 +110,6 @@ std::string joined_words(const std::map<std::string, std::string>& words) {
 }
 
 }  // namespace
-
-Result<JobReport> parse_job_report(std::string_view text) {
-    GDNCTL_TRY_ASSIGN(const Json object, parse_json(text, "what the job command printed"));
-    if (!object.is_object() || report_word(object, "schema").empty()) {
-        return fail(ErrorKind::bad_input, "the job command printed no report");
-    }
-    JobReport report;
-    report.submission_id = report_word(object, "submission_id");
-    report.backend = report_word(object, "backend");
-    report.cluster = report_word(object, "cluster");
-    report.status = report_word(object, "status");
-    report.failure_class = report_word(object, "failure_class");
-    report.message = report_word(object, "message");
-    report.target = report_word(object, "target");
-    report.entrypoint = report_word(object, "entrypoint");
-    report.tpu = report_word(object, "tpu");
-    report.driver_exit_code = report_count(object, "driver_exit_code");
-    report.start_ms = report_count(object, "start_time");
-    report.end_ms = report_count(object, "end_time");
-    report.tpu_evidence = object.value("tpu_evidence", Json()) == Json(true);
-    report.runs_as_written = !object.contains("settings") || object["settings"].is_null();
-    if (const auto metric = object.find("metric"); metric != object.end() && metric->is_object()) {
-        report.metric_name = report_word(*metric, "name");
-        if (const auto value = metric->find("value"); value != metric->end() && value->is_number()) {
-            report.metric_value = value->get<double>();
-        }
-    }
-    return report;
-}
 
 Evidence evidence_of(std::string_view log) {
     EvidenceReader reader;

@@ -18,7 +18,7 @@
 
 namespace gdnctl::loop {
 
-// What the JSON object of ray-test or ray-profile says (docs/reference/json.md).
+// What is known of a job that was run: what ray-test and ray-profile report of theirs.
 struct JobReport {
     std::string submission_id, backend, cluster, status, failure_class, message, target, entrypoint, tpu;
     std::optional<std::int64_t> driver_exit_code, start_ms, end_ms;
@@ -30,8 +30,6 @@ struct JobReport {
     bool ended() const { return status == "SUCCEEDED" || status == "FAILED" || status == "STOPPED"; }
     std::int64_t duration_ms() const { return start_ms && end_ms && *end_ms > *start_ms ? *end_ms - *start_ms : 0; }
 };
-// Error: bad_input (no such object).
-Result<JobReport> parse_job_report(std::string_view text);
 
 // A job's log, read for what it tells.
 struct Evidence {

@@ -43,7 +43,7 @@ constexpr std::string_view k_machine_files = "GDNCTL_MACHINE_FILES";
 GateStages::GateStages(GateSetup setup, GateModes modes)
     : m_setup(std::move(setup)),
       m_modes(modes),
-      m_jobs(m_setup.target, m_setup.choices.validation, m_setup.self, m_setup.globals, m_setup.process),
+      m_jobs(m_setup.target, m_setup.choices.validation, m_setup.jobs),
       m_trees(m_setup.repository, {m_setup.measure_folder, m_setup.log_paths, m_setup.links}, m_setup.process,
               m_setup.clock),
       m_machine(m_setup.clock, m_setup.env.get(k_machine_files).value_or("/")) {

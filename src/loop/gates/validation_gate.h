@@ -27,8 +27,7 @@ struct GateSetup {
     std::vector<std::string> log_paths;    // globs, see TransactionSettings
     std::vector<std::string> links;
     std::filesystem::path cwd, log_dir;  // relative paths of options; state file
-    std::string self;                    // this binary
-    std::vector<std::string> globals;    // words for every child: --config, --target
+    JobService& jobs;
     Process& process;
     Clock& clock;
     Http& http;

@@ -1,8 +1,6 @@
-// Tests and profiles of a tree as jobs: this program run as its own child, so that there is one way to submit. The
-// child prints a JSON object on stdout; its log goes to a file.
+// Tests and profiles of a tree as jobs, and what their ends mean.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -14,23 +12,12 @@
 
 #include "core/result.h"
 #include "loop/engine/outcome.h"
+#include "loop/gates/job_service.h"
 #include "loop/gates/metrics.h"
 #include "loop/gates/validation_options.h"
-#include "platform/process.h"
 #include "target/target.h"
 
 namespace gdnctl::loop {
-
-enum class JobKind { tests, profile };
-std::string_view to_text(JobKind kind);  // "validation tests", "validation profile"
-
-// Where a job runs: a Ray cluster (or `local`; empty: wherever such a command goes by itself), or the held TPU.
-struct JobSite {
-    std::string cluster;
-    std::string dev_tpu;  // its name; empty: a cluster
-    std::string tpu;      // "auto", "v5p-8"; empty: not said
-};
-std::string to_text(const JobSite& site);
 
 struct JobOrder {
     JobKind kind = JobKind::tests;
@@ -43,7 +30,7 @@ struct JobOrder {
     std::optional<CeChoice> ce{};  // instead of the options'
 };
 
-// How it ended. rc is the child's exit code.
+// How it ended. rc is what the command that runs such a job would exit with.
 struct JobEnd {
     int rc = 0;
     JobReport report;  // empty fields where there was no report
@@ -53,23 +40,18 @@ struct JobEnd {
     bool site_is_unknown = false;    // no such cluster: not to be asked again
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
-    std::string command;  // that ran there; the child's own words where that is not known
+    std::string command;  // that ran there; that of the job's submission where it is not known
     std::string busy;     // what disturbed a profile that ran on this machine; empty: nothing that is known of
 };
 
 class TargetJobs {
 public:
-    // `self`: this binary; `globals`: words that go with every child (--config, --target). All must outlive it.
-    TargetJobs(const Target& target, const ValidationOptions& options, std::string self,
-               std::vector<std::string> globals, Process& process)
-        : m_target(target),
-          m_options(options),
-          m_self(std::move(self)),
-          m_globals(std::move(globals)),
-          m_process(process) {}
+    // All must outlive it.
+    TargetJobs(const Target& target, const ValidationOptions& options, JobService& service)
+        : m_target(target), m_options(options), m_service(service) {}
 
     // Puts the id of a job that is about to be submitted on record, so that one that outlives us can be stopped, and
-    // gives it. Without this the child names its jobs.
+    // gives it. Without this jobs get their names from whoever submits them.
     using Name = std::function<Result<std::string>(const JobOrder&)>;
     void name_jobs_by(Name name) { m_name = std::move(name); }
 
@@ -82,27 +64,20 @@ public:
 
     const Target& target() const { return m_target; }
     const ValidationOptions& options() const { return m_options; }
-    // Words of the child that `order` leads to, without the program and the globals.
-    std::vector<std::string> words(const JobOrder& order) const;
+    JobSpec spec(const JobOrder& order) const;
 
 private:
     void stop_job(const JobOrder& order, const std::string& id);
     void show_failure(const JobEnd& end) const;
     const Target& m_target;
     const ValidationOptions& m_options;
-    std::string m_self;
-    std::vector<std::string> m_globals;
-    Process& m_process;
+    JobService& m_service;
     Name m_name;
     std::function<std::string()> m_busy;
 };
 
-// The command that ends a job, by the program `self`.
-ProcessSpec stop_command(const std::string& self, const std::string& id, const std::string& cluster,
-                         const std::vector<std::string>& globals);
-
 // What an ended job means. Pure.
-JobEnd judge_job(JobKind kind, int rc, JobReport report, Evidence evidence, std::string_view site,
+JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site,
                  const TargetEvidence& expected, bool wants_tpu);
 
 // Names of clusters in infra/marin-*.yaml of the repository that offer this type, without those that contain one of the

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
+#include "jobs/run.h"
 #include "loop/gates/flakes.h"
 #include "loop/perf/record.h"
 #include "platform/fs.h"
@@ -97,10 +98,6 @@ void put_setting_facts(StageResult& result, const ProfileSettings& asked, const 
     const SettingWords words = setting_words(asked, reported);
     for (const auto& [name, value] : words.requested) result.facts["requested." + name] = value;
     for (const auto& [name, value] : words.effective) result.facts["effective." + name] = value;
-}
-
-bool is_interruption(const Error& error) {
-    return error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
 }
 
 void put_compared(CeCompare& compare, const Measurement& first, const Measurement& other) {
@@ -235,7 +232,7 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
     }
     if (jobs.target().style == TargetStyle::levanter) {
         const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
-        question.asked["settings"] = text::shell_join(jobs.words(plain));
+        question.asked["settings"] = text::shell_join(command_words(jobs.spec(plain)));
     }
     if (end.report.backend == "local") {
         std::string host(256, '\0');

@@ -87,16 +87,6 @@ std::string managed_tpu_directive(std::string_view self, std::string_view cluste
         self, cluster, name, tpu);
 }
 
-std::string held_tpu_directive(std::string_view cluster, std::string_view name, std::string_view allocator) {
-    return fmt::format(
-        "Managed dev TPU mode is active for this run.\n\n"
-        "- Use only the dev TPU of `--cluster {0}` and `--tpu-name {1}` for validation/profiling; `{2}` holds it for "
-        "this "
-        "run.\n"
-        "- Avoid `ray-test` and `ray-profile` while this session is active.",
-        cluster, name, allocator);
-}
-
 std::string gates_directive(const GateFacts& facts) {
     std::string text = fmt::format(
         "The loop validates the commits of this run.\n\n"

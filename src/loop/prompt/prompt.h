@@ -27,8 +27,6 @@ std::vector<std::string> trimmed_directives(std::span<const std::string> given);
 // The directive that goes with a held dev TPU. `self`: how this program is called.
 std::string managed_tpu_directive(std::string_view self, std::string_view cluster, std::string_view name,
                                   std::string_view type);
-// The same where this program has no dev-tpu-test. `allocator`: the command that holds the TPU.
-std::string held_tpu_directive(std::string_view cluster, std::string_view name, std::string_view allocator);
 // The directive that goes with gates: what the loop does with a commit.
 struct GateFacts {
     bool tests = false;  // else a profile alone

@@ -1,13 +1,18 @@
 #include "services/job/package.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <functional>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/zip.h"
@@ -25,18 +30,19 @@ struct Sized {
     std::string name;
 };
 
-// Adds the files of a tree, one at a time.
-class TreePacker {
+// Hands on the files of a tree, one at a time: what is to be called what, and whether it is executable.
+class TreeReader {
 public:
-    TreePacker(ZipWriter& zip, fs::path root) : m_zip(zip), m_root(std::move(root)) {}
+    using Take = std::function<Status(const std::string& name, const fs::path& file, bool executable)>;
+    TreeReader(fs::path root, Take take) : m_root(std::move(root)), m_take(std::move(take)) {}
 
-    // Adds nothing when the file has been deleted since it was listed, or is a link to nothing or to a folder.
-    Status add(const std::string& relative) {
+    // Nothing when the file has been deleted since it was listed, or is a link to nothing or to a folder.
+    Status read(const std::string& relative) {
         std::error_code problem;
         const fs::path path = m_root / relative;
         const fs::file_status facts = fs::symlink_status(path, problem);
         if (!fs::exists(facts)) return {};
-        if (fs::is_regular_file(facts) && is_plain_folder(relative)) return add_file(relative, path, facts);
+        if (fs::is_regular_file(facts) && is_plain_folder(relative)) return hand_on(relative, path, facts);
         const fs::path real = fs::canonical(path, problem);
         if (problem) return {};
         if (!is_inside(m_root, real)) {
@@ -44,7 +50,7 @@ public:
                         "remove the link, or keep it out of the package with .gitignore");
         }
         const fs::file_status real_facts = fs::status(real, problem);
-        return fs::is_regular_file(real_facts) ? add_file(relative, real, real_facts) : Status{};
+        return fs::is_regular_file(real_facts) ? hand_on(relative, real, real_facts) : Status{};
     }
 
 private:
@@ -59,14 +65,62 @@ private:
         return known->second;
     }
 
-    Status add_file(const std::string& relative, const fs::path& path, const fs::file_status& facts) {
-        return m_zip.add_file(relative, path, (facts.permissions() & fs::perms::owner_exec) != fs::perms::none);
+    Status hand_on(const std::string& relative, const fs::path& path, const fs::file_status& facts) {
+        return m_take(relative, path, (facts.permissions() & fs::perms::owner_exec) != fs::perms::none);
     }
 
-    ZipWriter& m_zip;
     fs::path m_root;  // no links in it
+    Take m_take;
     std::unordered_map<std::string, bool> m_plain;
 };
+
+Status for_each_file(const WorkingTree& tree, TreeReader::Take take) {
+    std::error_code problem;
+    const fs::path root = fs::canonical(tree.root, problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::usage, "open", tree.root, problem.value()));
+    TreeReader reader(root, std::move(take));
+    for (const std::string& relative : tree.files) GDNCTL_TRY(reader.read(relative));
+    return {};
+}
+
+// The next piece of a file; 0: its end. The system moves it where it can.
+ssize_t copy_piece(int from, int to, bool& by_system, std::string& buffer) {
+    constexpr std::size_t k_piece = std::size_t{16} << 20, k_buffer = std::size_t{256} << 10;
+    if (by_system) {
+        const ssize_t n = copy_file_range(from, nullptr, to, nullptr, k_piece, 0);
+        // A file of /proc and the like has a size of 0: whether it has ended is asked once more in the other way.
+        if (n > 0 || (n < 0 && (errno == EINTR || errno == ENOSPC || errno == EDQUOT || errno == EFBIG))) return n;
+        by_system = false;
+    }
+    buffer.resize(k_buffer);
+    const ssize_t n = ::read(from, buffer.data(), k_buffer);
+    for (ssize_t done = 0; done < n;) {
+        const ssize_t written = ::write(to, buffer.data() + done, static_cast<std::size_t>(n - done));
+        if (written < 0 && errno != EINTR) return -1;
+        done += std::max<ssize_t>(written, 0);
+    }
+    return n;
+}
+
+// Makes `to` a copy; nothing where `from` has gone.
+Status copy_one(const fs::path& from, const fs::path& to, bool executable, const std::stop_token& stop) {
+    const UniqueFd source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!source.valid() && errno == ENOENT) return {};
+    if (!source.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", from, errno));
+    UniqueFd copy(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, executable ? 0755 : 0644));
+    if (!copy.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "write", to, errno));
+    bool by_system = true;
+    std::string buffer;
+    for (;;) {
+        if (stop.stop_requested()) return tl::unexpected(stopped_error());
+        const ssize_t n = copy_piece(source.get(), copy.get(), by_system, buffer);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return tl::unexpected(file_error(ErrorKind::local_io, "copy", from, errno));
+        if (n == 0) break;
+    }
+    if (::close(copy.release()) != 0) return tl::unexpected(file_error(ErrorKind::local_io, "write", to, errno));
+    return {};
+}
 
 }  // namespace
 
@@ -98,9 +152,6 @@ Error package_too_large(const WorkingTree& tree, std::uint64_t limit) {
 
 Result<std::uint64_t> pack_tree(const WorkingTree& tree, const fs::path& package, std::stop_token stop,
                                 std::uint64_t limit) {
-    std::error_code problem;
-    const fs::path root = fs::canonical(tree.root, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::usage, "open", tree.root, problem.value()));
     const auto watch = [&](std::uint64_t bytes) -> Status {
         if (stop.stop_requested()) return tl::unexpected(stopped_error());
         // What does not shrink is packed once more as it is: until then it may be a little longer.
@@ -108,24 +159,40 @@ Result<std::uint64_t> pack_tree(const WorkingTree& tree, const fs::path& package
         return bytes <= limit + slack ? Status{} : tl::unexpected(package_too_large(tree, limit));
     };
     GDNCTL_TRY_ASSIGN(ZipWriter zip, ZipWriter::create(package, watch));
-    TreePacker packer(zip, root);
-    for (const std::string& relative : tree.files) GDNCTL_TRY(packer.add(relative));
+    GDNCTL_TRY(for_each_file(tree, [&](const std::string& name, const fs::path& file, bool executable) {
+        return zip.add_file(name, file, executable);
+    }));
     GDNCTL_TRY_ASSIGN(const std::uint64_t size, zip.finish());
     if (size > limit) return tl::unexpected(package_too_large(tree, limit));
     return size;
 }
 
-Status unpack_package(const fs::path& package, const fs::path& into) {
-    GDNCTL_TRY(make_private_directory(into));
-    {
-        GDNCTL_TRY_ASSIGN(const ZipReader archive, ZipReader::open(package));
-        constexpr std::uint64_t k_most = std::uint64_t{1} << 40;  // our own package: deflate may have shrunk it a lot
-        GDNCTL_TRY(extract_zip(archive, into, k_most));
+Status copy_tree(const WorkingTree& tree, const fs::path& into, std::stop_token stop, std::uint64_t limit) {
+    std::uint64_t bytes = 0;
+    for (const std::string& name : tree.files) {
+        std::error_code gone;
+        const std::uint64_t size = fs::file_size(tree.root / name, gone);
+        if (!gone) bytes += size;
     }
-    std::error_code problem;
-    fs::remove(package, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", package, problem.value()));
-    return {};
+    if (bytes > limit) {  // its package may be smaller
+        const fs::path package = into.parent_path() / "package.zip";
+        GDNCTL_TRY(pack_tree(tree, package, stop, limit));
+        std::error_code problem;
+        fs::remove(package, problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", package, problem.value()));
+    }
+    GDNCTL_TRY(make_private_directory(into));
+    fs::path made = into;
+    return for_each_file(tree, [&](const std::string& name, const fs::path& file, bool executable) -> Status {
+        const fs::path to = into / name;
+        if (fs::path parent = to.parent_path(); parent != made) {
+            std::error_code problem;
+            fs::create_directories(parent, problem);
+            if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", parent, problem.value()));
+            made = std::move(parent);
+        }
+        return copy_one(file, to, executable, stop);
+    });
 }
 
 }  // namespace gdnctl

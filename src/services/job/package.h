@@ -22,7 +22,9 @@ Result<std::uint64_t> pack_tree(const WorkingTree& tree, const std::filesystem::
 // The usage error for a package of more than `limit` bytes; names the ten largest files of the tree.
 Error package_too_large(const WorkingTree& tree, std::uint64_t limit);
 
-// Makes the folder `into` with the package's files, and removes the package.
-Status unpack_package(const std::filesystem::path& package, const std::filesystem::path& into);
+// Makes the folder `into` with copies of the same files, for a job on this machine. Errors: those of pack_tree(), also
+// where the package would be too large.
+Status copy_tree(const WorkingTree& tree, const std::filesystem::path& into, std::stop_token stop,
+                 std::uint64_t limit = k_package_limit);
 
 }  // namespace gdnctl

@@ -200,8 +200,7 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
 Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, const fs::path& folder) const {
     GDNCTL_TRY(make_private_directory(folder));
     if (request.working_dir) {
-        GDNCTL_TRY(pack_tree(*request.working_dir, folder / "package.zip", m_config.stop));
-        GDNCTL_TRY(unpack_package(folder / "package.zip", folder / "work"));
+        GDNCTL_TRY(copy_tree(*request.working_dir, folder / "work", m_config.stop));
     } else {
         GDNCTL_TRY(make_private_directory(folder / "work"));
     }
@@ -247,7 +246,7 @@ Status LocalJobs::launch(const JobRequest& request) const {
     if (started) {
         // We may have adopted it, as a process that adopts its descendants; it is to outlive us.
         const auto record = m_store.read_supervisor(request.submission_id);
-        if (record && *record) keep_from_sweeps((*record)->supervisor.id.pid);
+        if (record && *record) spare_from_sweeps((*record)->supervisor.id.pid);
         return {};
     }
     if (const auto lock = m_store.lock()) {

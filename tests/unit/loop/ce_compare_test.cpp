@@ -24,7 +24,7 @@ struct CompareWorld : StageWorld {
         candidate.head = base;
         children.options.clusters = {"c"};
         children.options.ce_compare_implementation = "xla";
-        children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_text("SUCCEEDED"),
+        children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_of("SUCCEEDED"),
                        "throughput/mfu=5.0\n");
     }
     StageResult profile() {
@@ -39,7 +39,7 @@ struct CompareWorld : StageWorld {
 TEST_CASE("ce compare: a second run under a name of its own, kept beside the first one's numbers (defect 13)") {
     CompareWorld world;
     world.children.child(
-        other_words("xla", "pallas", "gdn_loopgate_ce_xla_pallas_iter007"), 0, report_text("SUCCEEDED"),
+        other_words("xla", "pallas", "gdn_loopgate_ce_xla_pallas_iter007"), 0, report_of("SUCCEEDED"),
         "Fused cross-entropy selected implementation: xla\nthroughput/mfu=5.4\nthroughput/duration=0.2\n"
         "wandb: https://wandb.ai/a/b/runs/c\n");
     const StageResult result = world.profile();
@@ -69,12 +69,13 @@ TEST_CASE("ce compare: a second run under a name of its own, kept beside the fir
 TEST_CASE("ce compare: whatever becomes of it, the gate is the first profile's (defect 13)") {
     struct Case {
         int rc;
-        std::string report, log, failure;
+        JobReport report;
+        std::string log, failure;
     };
-    for (const Case& one : {Case{1, report_text("FAILED", "user"), "Traceback\n", "the profile failed"},
-                            Case{1, report_text("FAILED", "user"), "RESOURCE_EXHAUSTED: vmem\n", "RESOURCE_EXHAUSTED"},
-                            Case{4, "", "ConnectionResetError\n", "ConnectionResetError"},
-                            Case{0, report_text("SUCCEEDED"), "no number\n", "no throughput/mfu was measured"}}) {
+    for (const Case& one : {Case{1, report_of("FAILED", "user"), "Traceback\n", "the profile failed"},
+                            Case{1, report_of("FAILED", "user"), "RESOURCE_EXHAUSTED: vmem\n", "RESOURCE_EXHAUSTED"},
+                            Case{4, {}, "ConnectionResetError\n", "ConnectionResetError"},
+                            Case{0, report_of("SUCCEEDED"), "no number\n", "no throughput/mfu was measured"}}) {
         CAPTURE(one.failure);
         CompareWorld world;
         world.children.options.ce_compare_implementation = "auto";
@@ -111,8 +112,7 @@ TEST_CASE("ce compare: off unless it is asked for, and only where there is somet
     world.candidate.head = world.base;
     world.children.target = plain_target();
     world.children.options.ce_compare_implementation = "xla";
-    world.children.child({"ray-profile", "--timeout", "3600", "--auto-stop", "--json"}, 0, report_text("SUCCEEDED"),
-                         "");
+    world.children.child({"ray-profile", "--timeout", "3600", "--auto-stop", "--json"}, 0, report_of("SUCCEEDED"), "");
     TargetJobs jobs = world.children.jobs();
     CHECK(ok(ProfileStage(world.validation(jobs), "ms").run(world.context())).verdict == StageVerdict::pass);
 }

@@ -9,35 +9,18 @@ namespace gdnctl::loop {
 namespace {
 
 struct PreflightWorld {
-    FakeProcess process;
+    ScriptedJobs jobs;
     ValidationOptions options;
     HoldOptions hold;
     bool resilient = false;
     std::stop_source stop;
     test::TempDir folder;
 
-    void cluster(const std::string& name, int rc, const std::string& err = "") {
-        Words words = {"/bin/gdnctl", "cluster", "check"};
-        if (!name.empty()) words.insert(words.end(), {"--cluster", name});
-        words.insert(words.end(), {"--target", "t"});
-        ProcessResult result = process_result(rc, "answers    no\n");
-        result.err = err;
-        process.expect(words, result, [this](const ProcessSpec& spec) {
-            CHECK(spec.wall_limit == std::chrono::seconds(60));
-            CHECK(spec.cwd == folder.path());
-        });
+    void cluster(const std::string& name, const Status& answer) { jobs.looks.emplace_back(name, answer); }
+    void cluster(const std::string& name, ErrorKind kind, std::string message) {
+        cluster(name, fail(kind, std::move(message)));
     }
-    Status look() {
-        return check_clusters_answer({options,
-                                      hold,
-                                      resilient,
-                                      folder.path(),
-                                      folder.path(),
-                                      "/bin/gdnctl",
-                                      {"--target", "t"},
-                                      process,
-                                      stop.get_token()});
-    }
+    Status look() { return check_clusters_answer({options, hold, resilient, folder.path(), jobs, stop.get_token()}); }
 };
 
 }  // namespace
@@ -45,11 +28,11 @@ struct PreflightWorld {
 TEST_CASE("cluster preflight: one that answers is enough, and no more are asked") {
     PreflightWorld world;
     world.options.clusters = {"a", "b", "c"};
-    world.cluster("a", 4, "[gdnctl] error: no head node found for cluster a\n");
-    world.cluster("b", 0);
+    world.cluster("a", ErrorKind::infrastructure, "no head node found for cluster a");
+    world.cluster("b", Status());
     ok(world.look());
     PreflightWorld usual;  // wherever such a job goes by itself
-    usual.cluster("", 0);
+    usual.cluster("", Status());
     ok(usual.look());
     PreflightWorld here;
     here.options.clusters = {"local"};
@@ -61,8 +44,8 @@ TEST_CASE("cluster preflight: none answers; --resilient goes on, as it may come 
         PreflightWorld world;
         world.resilient = resilient;
         world.options.clusters = {"a", "b"};
-        world.cluster("a", 4, "[gdnctl] trying\n[gdnctl] error: no head node found for cluster a\n[gdnctl] hint: h\n");
-        world.cluster("b", 5, "[gdnctl] error: Forbidden\n");
+        world.cluster("a", ErrorKind::infrastructure, "no head node found for cluster a");
+        world.cluster("b", ErrorKind::authentication, "Forbidden");
         const Status looked = world.look();
         CHECK(looked.has_value() == resilient);
         if (looked) continue;
@@ -75,11 +58,13 @@ TEST_CASE("cluster preflight: none answers; --resilient goes on, as it may come 
 
 TEST_CASE("cluster preflight: what is configured wrong does not come back by itself") {
     for (const bool resilient : {false, true}) {
-        for (const auto& [rc, kind] : {std::pair{5, ErrorKind::authentication}, {2, ErrorKind::usage}}) {
+        for (const auto& [said, kind] : {std::pair{ErrorKind::authentication, ErrorKind::authentication},
+                                         {ErrorKind::usage, ErrorKind::usage},
+                                         {ErrorKind::config, ErrorKind::usage}}) {
             PreflightWorld world;
             world.resilient = resilient;
             world.options.clusters = {"a"};
-            world.cluster("a", rc, "[gdnctl] error: no\n");
+            world.cluster("a", said, "no");
             const Status looked = world.look();
             REQUIRE_FALSE(looked);
             CHECK(looked.error().kind == kind);
@@ -91,34 +76,15 @@ TEST_CASE("cluster preflight: what is configured wrong does not come back by its
 TEST_CASE("cluster preflight: one that never answers has a minute; a signal ends it") {
     PreflightWorld world;
     world.options.clusters = {"a"};
-    ProcessResult late = process_result(0, "");
-    late.end = ProcessResult::End::wall_limit;
-    world.process.expect({"/bin/gdnctl", "cluster", "check", "--cluster", "a", "--target", "t"}, late);
+    world.cluster("a", ErrorKind::timeout, "no answer within 1 min");
     Status looked = world.look();
     REQUIRE_FALSE(looked);
     CHECK(looked.error().kind == ErrorKind::infrastructure);
     world.stop.request_stop();
-    world.cluster("a", 4);
+    world.cluster("a", ErrorKind::interrupted, "interrupted");
     looked = world.look();
     REQUIRE_FALSE(looked);
     CHECK(looked.error().kind == stopped_error().kind);
-}
-
-TEST_CASE("cluster preflight: a held TPU is of no use to gates without the commands that run jobs there") {
-    const auto look = [](ValidationMode mode, const std::vector<std::pair<const char*, int>>& commands) {
-        PreflightWorld world;
-        world.options.mode = mode;
-        for (const auto& [command, rc] : commands) world.process.expect({"/bin/gdnctl", command, "--help"}, rc);
-        const Status done =
-            check_held_commands({world.options, world.hold, true, {}, {}, "/bin/gdnctl", {}, world.process});
-        return done ? std::string("ok") : done.error().message;
-    };
-    const std::string lacks = "this gdnctl has no dev-tpu-";
-    CHECK(look(ValidationMode::required, {{"dev-tpu-test", 0}, {"dev-tpu-profile", 0}}) == "ok");
-    CHECK(look(ValidationMode::profile_only, {{"dev-tpu-profile", 0}}) == "ok");
-    CHECK(look(ValidationMode::required, {{"dev-tpu-test", 2}}).starts_with(lacks + "test, "));
-    CHECK(
-        look(ValidationMode::required, {{"dev-tpu-test", 0}, {"dev-tpu-profile", 2}}).starts_with(lacks + "profile, "));
 }
 
 TEST_CASE("cluster preflight: an accelerator that none of the named clusters has is a mistake") {

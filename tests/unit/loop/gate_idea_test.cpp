@@ -48,7 +48,7 @@ TEST_CASE("gate ladder: any number of passes ends, and leaves the trouble to the
     Ladder ladder(JobKind::tests, {{"c", {}, {}}},
                   {[&](const JobSite&) -> Result<JobEnd> {
                        ++passes;
-                       return end_of(JobKind::tests, 4, "", "ConnectionResetError\n");
+                       return end_of(JobKind::tests, 4, {}, "ConnectionResetError\n");
                    },
                    nullptr,
                    {},
@@ -63,8 +63,8 @@ TEST_CASE("gate flakes: a sighting names its run, and reads back") {
     StageWorld world;
     world.children.options.clusters = {"c"};
     const std::string red = "FAILED t.py::test_a[4] - E\nmax_abs=1.19e-05\n1 failed, 87 passed, 2 skipped in 3.00s";
-    world.children.child(world.children.test_words("c"), 1, report_text("FAILED", "user"), red);
-    world.children.child(world.children.test_words("c", {"--pytest-args", "-k test_a"}), 0, report_text("SUCCEEDED"),
+    world.children.child(world.children.test_words("c"), 1, report_of("FAILED", "user"), red);
+    world.children.child(world.children.test_words("c", {"--pytest-args", "-k test_a"}), 0, report_of("SUCCEEDED"),
                          "4 passed, 85 deselected in 3.00s");
     TargetJobs jobs = world.children.jobs();
     const StageContext context{7, world.where, world.candidate, world.tree, world.artefacts, "r1"};

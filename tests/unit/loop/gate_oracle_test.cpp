@@ -41,7 +41,7 @@ TEST_CASE("gate oracle: stage, head and chunk of the first item that is wrong, a
 }
 
 TEST_CASE("gate oracle: a job that ends by it says it, in words and in facts") {
-    const JobEnd end = end_of(JobKind::tests, 1, report_text("FAILED", "user"), k_wrong);
+    const JobEnd end = end_of(JobKind::tests, 1, report_of("FAILED", "user"), k_wrong);
     REQUIRE(end.failure);
     CHECK(end.failure->outcome == Outcome::test_fail);
     CHECK(end.failure->sign == "case t_hand: WRONG, stage order");
@@ -49,7 +49,7 @@ TEST_CASE("gate oracle: a job that ends by it says it, in words and in facts") {
           "validation tests on c: verdict WRONG; case t_hand: WRONG, stage order, value head 0 of 1; chunk 0 (of 64 "
           "tokens), and 1 other (job job-1)");
     // What pytest names comes first.
-    const JobEnd pytest = end_of(JobKind::tests, 1, report_text("FAILED", "user"),
+    const JobEnd pytest = end_of(JobKind::tests, 1, report_of("FAILED", "user"),
                                  "FAILED tests/t.py::test_x - AssertionError\n1 failed, 3 passed in 1.00s\n");
     CHECK(pytest.failure->sign == "tests/t.py::test_x");
 }

@@ -166,20 +166,6 @@ TEST_CASE("metrics: the last object of the log is evidence, the target's metric 
     CHECK_FALSE(measurement_of(report, evidence, {"throughput/mfu", {}, {}}).value.has_value());
 }
 
-TEST_CASE("metrics: reports of jobs, and what is none") {
-    const auto report = parse_job_report(
-        R"({"schema":"gdnctl.ray-profile/1","backend":"ray","cluster":"c","submission_id":"s","status":"SUCCEEDED","failure_class":"none",
-            "driver_exit_code":0,"start_time":1000,"end_time":61000,"tpu_evidence":true,"tpu":"v5p-8","settings":{"size":"130m"},
-            "metric":{"name":"m","value":null}})");
-    REQUIRE(report);
-    CHECK(report->ended());
-    CHECK(report->duration_ms() == 60000);
-    CHECK_FALSE(report->runs_as_written);
-    CHECK_FALSE(report->metric_value.has_value());
-    CHECK(report->tpu_evidence);
-    for (const char* text : {"", "[]", "{", "{}", "no object"}) CHECK_FALSE(parse_job_report(text));
-}
-
 TEST_CASE("metrics: names of failed tests and how far they were off") {
     const Evidence evidence = evidence_of(
         "tests/t.py::test_a PASSED\nE  Max absolute difference: 1.19e-05\n"

@@ -40,12 +40,6 @@ TEST_CASE("prompt: the directive of a held TPU and the warnings about post-check
     CHECK(text.find("--tpu v5p-8 ...`") != std::string::npos);
     CHECK(managed_tpu_directive("gdnctl", "c", "n", "v6e-4").find("--tpu v6e-4 ...") != std::string::npos);
 
-    const std::string held = held_tpu_directive("c", "n", "allocate");
-    CHECK(
-        held.starts_with("Managed dev TPU mode is active for this run.\n\n- Use only the dev TPU of `--cluster c` and "
-                         "`--tpu-name n` for"));
-    CHECK(held.find("dev-tpu-") == std::string::npos);
-
     const std::vector<std::string> checks = {"gdnctl ray-test --x", "gdnctl dev-tpu-test --cluster=c --tpu-name n",
                                              "gdnctl dev-tpu-profile --cluster cc --tpu-name n", "true"};
     const auto warnings = post_check_warnings(checks, "c", "n");

@@ -16,7 +16,7 @@ JobEnd traced(int steps, int events, const std::string& more = {}) {
         R"({{"while_ms": 9.5, "trace": {{"steps": {}, "events": {}, "total_ms": {}, "while_total_ms": {}}}{}}})"
         "\n",
         steps, events, 167.0 * steps, 9.5 * steps, more);
-    return end_of(JobKind::profile, 0, report_text("SUCCEEDED"), log);
+    return end_of(JobKind::profile, 0, report_of("SUCCEEDED"), log);
 }
 
 }  // namespace

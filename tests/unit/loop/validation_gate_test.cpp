@@ -98,20 +98,24 @@ TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once 
     world.tree = slot;
     world.candidate.head = head;
     // The profile: 8 ms of the kernel with `speed = 2`, 10 ms of the other.
-    struct Profiler final : Process {
+    struct Profiler final : JobService {
         std::vector<std::string> seen;
-        Result<ProcessResult> run(const ProcessSpec& spec) override {
-            const bool fast = read_text(spec.cwd / "kernel.c").find("= 2") != std::string::npos;
+        Result<JobAnswer> run(const JobSpec& spec) override {
+            const bool fast = read_text(spec.tree / "kernel.c").find("= 2") != std::string::npos;
             seen.emplace_back(fast ? "candidate" : "champion");
-            write_text(spec.stderr_file, fast ? "{\"ms\": 8}\n" : "{\"ms\": 10}\n");
-            return process_result(
-                0,
-                R"({"schema":"gdnctl.ray-profile/1","backend":"local","cluster":"local","submission_id":"j","status":"SUCCEEDED",
-                "failure_class":"none","entrypoint":"x","settings":null,"metric":{"name":"ms","value":)" +
-                    std::string(fast ? "8" : "10") + "}}");
+            write_text(spec.log, fast ? "{\"ms\": 8}\n" : "{\"ms\": 10}\n");
+            JobReport report = report_of("SUCCEEDED");
+            report.backend = report.cluster = "local";
+            report.entrypoint = "x";
+            report.runs_as_written = true;
+            report.metric_name = "ms";
+            report.metric_value = fast ? 8 : 10;
+            return JobAnswer{ExitCode::ok, report};
         }
+        Status stop(const std::string&, const JobSite&, const std::filesystem::path&, bool) override { return {}; }
+        Status check(const std::string&, std::chrono::milliseconds) override { return {}; }
     } profiler;
-    TargetJobs jobs(world.children.target, world.children.options, "/bin/gdnctl", {}, profiler);
+    TargetJobs jobs(world.children.target, world.children.options, profiler);
     auto transactions = world.transactions();
     CommitTrees trees(transactions.repository(), {world.outside("state") / "measure", {"log.md"}, {}}, system_process(),
                       world.children.clock);
@@ -152,20 +156,21 @@ TEST_CASE(
     world.write("kernel.c", "int speed = 2;\n");
     const std::string head = world.commit("faster");
     world.candidate.head = head;
-    struct Profiler final : Process {
+    struct Profiler final : JobService {
         std::set<std::string> names;
         bool champion_fails = false;
-        Result<ProcessResult> run(const ProcessSpec& spec) override {
-            const auto name = std::find(spec.argv.begin(), spec.argv.end(), "--run-name-prefix");
-            REQUIRE(name != spec.argv.end());
-            names.insert(*std::next(name));
-            const bool fast = read_text(spec.cwd / "kernel.c").find("= 2") != std::string::npos;
+        Result<JobAnswer> run(const JobSpec& spec) override {
+            names.insert(spec.profile.run_name_prefix);
+            const bool fast = read_text(spec.tree / "kernel.c").find("= 2") != std::string::npos;
             const bool red = champion_fails && !fast;
-            write_text(spec.stderr_file, red ? "Traceback\n" : fast ? "throughput/mfu=5.0\n" : "throughput/mfu=4.0\n");
-            return process_result(red ? 1 : 0, red ? report_text("FAILED", "user") : report_text("SUCCEEDED"));
+            write_text(spec.log, red ? "Traceback\n" : fast ? "throughput/mfu=5.0\n" : "throughput/mfu=4.0\n");
+            if (red) return JobAnswer{ExitCode::check_failed, report_of("FAILED", "user")};
+            return JobAnswer{ExitCode::ok, report_of("SUCCEEDED")};
         }
+        Status stop(const std::string&, const JobSite&, const std::filesystem::path&, bool) override { return {}; }
+        Status check(const std::string&, std::chrono::milliseconds) override { return {}; }
     } profiler;
-    TargetJobs jobs(world.children.target, world.children.options, "/bin/gdnctl", {}, profiler);
+    TargetJobs jobs(world.children.target, world.children.options, profiler);
     auto transactions = world.transactions();
     CommitTrees trees(transactions.repository(), {world.outside("state") / "measure", {"log.md"}, {}}, system_process(),
                       world.children.clock);

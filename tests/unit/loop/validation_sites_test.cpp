@@ -42,9 +42,9 @@ TEST_CASE("validation: tests may go to any v5p, v5e or v6e of the clusters, afte
     world.children.options.cross_tpu_tests = true;
     Children& children = world.children;
     for (const auto& [cluster, type] : {std::pair{"c", "v5p-8"}, {"d", "v5p-8"}, {"c", "v6e-4"}}) {
-        children.child(with_tpu(children.test_words(cluster), type), 4, "", "");
+        children.child(with_tpu(children.test_words(cluster), type), 4, {}, "");
     }
-    children.child(with_tpu(children.test_words("d"), "v5litepod-4"), 0, report_text("SUCCEEDED"), k_green);
+    children.child(with_tpu(children.test_words("d"), "v5litepod-4"), 0, report_of("SUCCEEDED"), k_green);
     CHECK(climb(world, JobKind::tests).verdict == StageVerdict::pass);
 }
 
@@ -52,14 +52,14 @@ TEST_CASE("validation: without --validation-cross-tpu-test-fallback tests, and p
     StageWorld world;
     put_cluster(world, "c", {"v5p-8", "v6e-4"});
     world.children.options.clusters = {"c"};
-    world.children.child(world.children.test_words("c"), 4, "", "");
+    world.children.child(world.children.test_words("c"), 4, {}, "");
     CHECK(climb(world, JobKind::tests).outcome == Outcome::infra);
 
     StageWorld other;
     put_cluster(other, "c", {"v5p-8", "v6e-4"});
     other.children.options.clusters = {"c"};
     other.children.options.cross_tpu_tests = true;
-    other.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 4, "", "");
+    other.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 4, {}, "");
     CHECK(climb(other, JobKind::profile).outcome == Outcome::infra);
 }
 
@@ -68,8 +68,8 @@ TEST_CASE("validation: what auto means is not tried a second time") {
     put_cluster(world, "c", {"v5p-8", "v6e-4"});
     world.children.options.clusters = {"c"};
     world.children.options.cross_tpu_tests = true;
-    world.children.child(world.children.test_words("c"), 4, "", "");
-    world.children.child(with_tpu(world.children.test_words("c"), "v6e-4"), 4, "", "");
+    world.children.child(world.children.test_words("c"), 4, {}, "");
+    world.children.child(with_tpu(world.children.test_words("c"), "v6e-4"), 4, {}, "");
     CHECK(climb(world, JobKind::tests).outcome == Outcome::infra);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE(
         world.children.options.cluster_auto = true;
         if (replaced) world.children.options.cluster_exclude = {"b.yaml", "big"};
         for (const char* name : {"us-central1", replaced ? "a-vllm" : "b"}) {
-            world.children.child(world.children.test_words(name), 4, "", "");
+            world.children.child(world.children.test_words(name), 4, {}, "");
         }
         CHECK(climb(world, JobKind::tests).outcome == Outcome::infra);
     }

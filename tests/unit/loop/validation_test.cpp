@@ -11,7 +11,7 @@ namespace gdnctl::loop {
 TEST_CASE("validation: case 27, profile-only never calls the tests, and its profile has its own name") {
     StageWorld world;
     world.children.options.clusters = {"c"};
-    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_text("SUCCEEDED"),
+    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_of("SUCCEEDED"),
                          "throughput/mfu=5.1\nthroughput/duration=0.167\n");
     TargetJobs jobs = world.children.jobs();
     ProfileStage stage(world.validation(jobs), "throughput/mfu");
@@ -48,7 +48,7 @@ TEST_CASE("validation: what a log says of a step is not what is measured (defect
     world.write("log.md",
                 "# Log\n- Step duration: `1.0 ms`\n- MFU: `60.0`\nthroughput/mfu=60\nthroughput/duration=0.001\n");
     world.commit("words");
-    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_text("SUCCEEDED"),
+    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_of("SUCCEEDED"),
                          "throughput/mfu=5.1\nthroughput/duration=0.167\n");
     TargetJobs jobs = world.children.jobs();
     REQUIRE(ok(ProfileStage(world.validation(jobs), "throughput/mfu").run(world.context())).verdict ==
@@ -65,7 +65,7 @@ TEST_CASE("validation: case 27, required runs both suites and measures parity (d
         if (!whole) world.children.options.pytest_args = "-k few";
         const std::string log = whole ? k_green : "3 passed, 35 deselected in 1.00s";
         world.children.child(world.children.test_words("c", whole ? Words{} : Words{"--pytest-args", "-k few"}), 0,
-                             report_text("SUCCEEDED"), log);
+                             report_of("SUCCEEDED"), log);
         TargetJobs jobs = world.children.jobs();
         TestsStage stage(world.validation(jobs));
         const StageResult result = ok(stage.run(world.context()));
@@ -83,7 +83,7 @@ TEST_CASE("validation: case 28, a held TPU that was lost is got back first") {
     StageWorld world;
     FakeHeld held;
     held.answers = {true};
-    world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, "",
+    world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, {},
                          k_green);
     TargetJobs jobs = world.children.jobs();
     const StageResult result = ok(TestsStage(world.validation(jobs, &held)).run(world.context()));
@@ -96,8 +96,8 @@ TEST_CASE("validation: case 29, Ray where there is none, and the held TPU again 
     FakeHeld held;
     held.answers = {false, true};
     world.children.options.clusters = {"c"};
-    world.children.child(world.children.test_words("c"), 1, "", "what a mess");
-    world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, "",
+    world.children.child(world.children.test_words("c"), 1, {}, "what a mess");
+    world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, {},
                          k_green);
     TargetJobs jobs = world.children.jobs();
     const StageResult result = ok(TestsStage(world.validation(jobs, &held)).run(world.context()));
@@ -108,22 +108,23 @@ TEST_CASE("validation: case 29, Ray where there is none, and the held TPU again 
 
 TEST_CASE("validation: case 30, a profile that does not end is stopped once, and may be tried again") {
     StageWorld world;
-    world.children.child(Children::profile_words("c", "p"), 124, report_text("RUNNING", "timeout"), "slow");
-    world.children.child({"ray-stop", "job-1", "--cluster", "c"}, 0, "", "");
+    world.children.child(Children::profile_words("c", "p"), 124, report_of("RUNNING", "timeout"), "slow");
     TargetJobs jobs = world.children.jobs();
     JobOrder order{JobKind::profile, {"c", "", ""}, world.path(), world.log_dir() / "x.log", "p", "", {}};
     const JobEnd end = ok(jobs.run(order));
     CHECK(end.rc == 124);
     CHECK(end.retryable);
     CHECK(end.summary.find("job-1") != std::string::npos);
+    CHECK(world.children.service.stopped == Words{"job-1@c"});
     // One that the command has stopped itself is left alone.
-    world.children.child(Children::profile_words("c", "p"), 124, report_text("STOPPED", "timeout"), "slow");
+    world.children.child(Children::profile_words("c", "p"), 124, report_of("STOPPED", "timeout"), "slow");
     CHECK(ok(jobs.run(order)).retryable);
+    CHECK(world.children.service.stopped.size() == 1);
     // Two time limits are enough.
     world.children.options.clusters = {"c"};
     for (int i = 0; i < 2; ++i) {
-        world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 124,
-                             report_text("STOPPED", "timeout"), "slow");
+        world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 124, report_of("STOPPED", "timeout"),
+                             "slow");
     }
     const StageResult result = ok(ProfileStage(world.validation(jobs), "m").run(world.context()));
     CHECK(result.verdict == StageVerdict::fail);
@@ -135,31 +136,31 @@ TEST_CASE("validation: what a failed job means (failure mode F)") {
     const auto outcome = [](const JobEnd& end) {
         return end.failure ? std::string(to_text(end.failure->outcome)) : "ok";
     };
-    const auto tests = [&](int rc, const std::string& report, const std::string& log) {
+    const auto tests = [&](int rc, const JobReport& report, const std::string& log) {
         const JobEnd end = end_of(JobKind::tests, rc, report, log, {87, 2});
         return outcome(end) + (end.retryable ? " again" : "");
     };
-    const std::string red = report_text("FAILED", "user");
-    CHECK(tests(0, report_text("SUCCEEDED"), k_green) == "ok");
-    CHECK(tests(0, report_text("SUCCEEDED"), "49 passed, 40 skipped in 3.00s") == "environment");
-    CHECK(tests(0, report_text("SUCCEEDED"), "no summary") == "environment");
+    const JobReport red = report_of("FAILED", "user");
+    CHECK(tests(0, report_of("SUCCEEDED"), k_green) == "ok");
+    CHECK(tests(0, report_of("SUCCEEDED"), "49 passed, 40 skipped in 3.00s") == "environment");
+    CHECK(tests(0, report_of("SUCCEEDED"), "no summary") == "environment");
     CHECK(tests(1, red, "1 failed, 86 passed in 3.00s") == "test-fail");
     CHECK(tests(1, red, "RESOURCE_EXHAUSTED: vmem") == "oom");
     CHECK(tests(1, red, "Mosaic failed to compile") == "compile");
     CHECK(tests(1, red, "The TPU is already in use by another process\n1 failed in 1.00s") == "infra again");
-    CHECK(tests(1, report_text("SUCCEEDED"), "87 passed in 3.00s") == "infra again");  // no TPU was seen
-    CHECK(tests(1, report_text("FAILED", "infra-suspect"), "") == "infra again");
-    CHECK(tests(2, "", "[gdnctl] error: unknown option") == "environment");
-    CHECK(tests(2, "", "No cluster config found for region x") == "environment");
-    CHECK(tests(3, report_text("STOPPED", "stopped"), "") == "infra again");
-    CHECK(tests(4, "", "") == "infra again");
-    CHECK(tests(5, "", "") == "environment");
-    CHECK(tests(70, "", "") == "infra again");
-    CHECK(tests(124, report_text("PENDING", "timeout"), "") == "infra again");
-    CHECK(tests(124, report_text("RUNNING", "timeout"), "INFO - [w] Status gdn_test: RUNNING") == "infra again");
+    CHECK(tests(1, report_of("SUCCEEDED"), "87 passed in 3.00s") == "infra again");  // no TPU was seen
+    CHECK(tests(1, report_of("FAILED", "infra-suspect"), "") == "infra again");
+    CHECK(tests(2, {}, "[gdnctl] error: unknown option") == "environment");
+    CHECK(tests(2, {}, "No cluster config found for region x") == "environment");
+    CHECK(tests(3, report_of("STOPPED", "stopped"), "") == "infra again");
+    CHECK(tests(4, {}, "") == "infra again");
+    CHECK(tests(5, {}, "") == "environment");
+    CHECK(tests(70, {}, "") == "infra again");
+    CHECK(tests(124, report_of("PENDING", "timeout"), "") == "infra again");
+    CHECK(tests(124, report_of("RUNNING", "timeout"), "INFO - [w] Status gdn_test: RUNNING") == "infra again");
     CHECK(outcome(end_of(JobKind::profile, 1, red, "Traceback")) == "rejected");
     CHECK(outcome(end_of(JobKind::tests, 1, red, "verdict: WRONG: case x")) == "test-fail");
-    CHECK(end_of(JobKind::tests, 0, report_text("SUCCEEDED"), k_green).summary ==
+    CHECK(end_of(JobKind::tests, 0, report_of("SUCCEEDED"), k_green).summary ==
           "validation tests on c: 87 passed, 2 skipped (job job-1)");
 }
 
@@ -173,9 +174,9 @@ TEST_CASE("validation: clusters one after the other; one that does not exist is 
                        asked.push_back(site.cluster);
                        const int n = ++calls[site.cluster];
                        if (site.cluster == "gone")
-                           return end_of(JobKind::tests, 2, "", "No cluster config found for region gone");
-                       if (site.cluster == "busy" || n == 1) return end_of(JobKind::tests, 4, "", "");
-                       return end_of(JobKind::tests, 0, report_text("SUCCEEDED"), k_green);
+                           return end_of(JobKind::tests, 2, {}, "No cluster config found for region gone");
+                       if (site.cluster == "busy" || n == 1) return end_of(JobKind::tests, 4, {}, "");
+                       return end_of(JobKind::tests, 0, report_of("SUCCEEDED"), k_green);
                    },
                    nullptr, [] { return false; }, children.clock});
     const JobEnd end = ok(ladder.climb(-1, std::chrono::seconds(120)));
@@ -192,7 +193,7 @@ TEST_CASE("validation: attempts, deterministic failures (defect 20), no cluster 
         return Ladder(JobKind::tests, {{"c", "", ""}},
                       {[&calls, rc, log](const JobSite&) -> Result<JobEnd> {
                            ++calls;
-                           return end_of(JobKind::tests, rc, rc == 1 ? report_text("FAILED", "user") : "", log);
+                           return end_of(JobKind::tests, rc, rc == 1 ? report_of("FAILED", "user") : JobReport(), log);
                        },
                        nullptr, [stop] { return stop; }, children.clock});
     };
@@ -216,12 +217,12 @@ TEST_CASE("validation: a test that passes alone is flaky, one that fails twice i
         StageWorld world;
         world.children.options.clusters = {"c"};
         const Words alone = world.children.test_words("c", {"--pytest-args", "-k test_gdn_layer_backward_matches_hf"});
-        world.children.child(world.children.test_words("c"), 1, report_text("FAILED", "user"), red);
+        world.children.child(world.children.test_words("c"), 1, report_of("FAILED", "user"), red);
         if (flaky) {
-            world.children.child(alone, 0, report_text("SUCCEEDED"), "4 passed, 85 deselected in 3.00s");
+            world.children.child(alone, 0, report_of("SUCCEEDED"), "4 passed, 85 deselected in 3.00s");
         } else {
-            world.children.child(alone, 4, "", "");  // says nothing about the test
-            world.children.child(alone, 1, report_text("FAILED", "user"), "1 failed in 3.00s");
+            world.children.child(alone, 4, {}, "");  // says nothing about the test
+            world.children.child(alone, 1, report_of("FAILED", "user"), "1 failed in 3.00s");
         }
         TargetJobs jobs = world.children.jobs();
         const StageResult result = ok(TestsStage(world.validation(jobs)).run(world.context()));
@@ -237,13 +238,13 @@ TEST_CASE("validation: a test that passes alone is flaky, one that fails twice i
 TEST_CASE("validation: a target that runs as it is written gets no settings; no cluster is named unless one is") {
     StageWorld world;
     world.children.target = plain_target();
-    world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json"}, 0, report_text("SUCCEEDED"),
+    world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json"}, 0, report_of("SUCCEEDED"),
                          "verdict: OK (70 cases, 0 vectors)\n");
     TargetJobs jobs = world.children.jobs();
     const StageResult result = ok(TestsStage(world.validation(jobs)).run(world.context()));
     CHECK(result.verdict == StageVerdict::pass);
     CHECK(result.facts.at("verdict") == "OK");
-    CHECK(world.children.process.calls[0].cwd == world.path());
+    CHECK(world.children.service.calls[0].tree == world.path());
 }
 
 TEST_CASE("validation: a job has its name on record before it is submitted, and none without a record") {
@@ -254,11 +255,11 @@ TEST_CASE("validation: a job has its name on record before it is submitted, and 
     jobs.name_jobs_by([&](const JobOrder& order) -> Result<std::string> {
         CHECK(order.kind == JobKind::tests);
         if (fails) return fail(ErrorKind::local_io, "no room");
-        CHECK(world.children.process.calls.empty());
+        CHECK(world.children.service.calls.empty());
         return std::string("job-1");
     });
     world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json", "--submission-id", "job-1"}, 0,
-                         report_text("SUCCEEDED"), "verdict: OK (70 cases, 0 vectors)\n");
+                         report_of("SUCCEEDED"), "verdict: OK (70 cases, 0 vectors)\n");
     CHECK(ok(TestsStage(world.validation(jobs)).run(world.context())).verdict == StageVerdict::pass);
     fails = true;
     const auto refused = TestsStage(world.validation(jobs)).run(world.context());
@@ -267,27 +268,32 @@ TEST_CASE("validation: a job has its name on record before it is submitted, and 
 }
 
 TEST_CASE("resume: the job that a killed run was waiting for is stopped, no other") {
-    const auto stopped_of = [](const std::vector<Record>& records, int code) {
+    const auto stopped_of = [](const std::vector<Record>& records, const Status& end) {
         std::vector<std::string> words;
-        ok(stop_job_of(records, [&](const std::string& id, const std::string& cluster) -> Result<ProcessResult> {
+        ok(stop_job_of(records, [&](const std::string& id, const std::string& cluster) {
             words.push_back(id + "@" + cluster);
-            return process_result(code, "");
+            return end;
         }));
         return text::join(words, " ");
     };
+    const auto error = [](ErrorKind kind) { return Status(fail(kind, "no")); };
     const Record first{RecordType::job, 1, {{"job", "a"}, {"cluster", "c"}}};
     const Record second{RecordType::job, 1, {{"job", "b"}, {"cluster", "c"}}};
     std::vector<Record> records = {{RecordType::run}, {RecordType::iteration, 1}};
-    CHECK(stopped_of(records, 0).empty());
+    CHECK(stopped_of(records, {}).empty());
     records.push_back(first);
     records.push_back(second);
-    for (const int code : {0, 4, 6}) CHECK(stopped_of(records, code) == "b@c");
+    for (const Status& end :
+         {Status(), error(ErrorKind::infrastructure), error(ErrorKind::remote_missing), error(ErrorKind::timeout)}) {
+        CHECK(stopped_of(records, end) == "b@c");
+    }
+    CHECK_FALSE(stop_job_of(records, [&](auto&&, auto&&) { return error(ErrorKind::interrupted); }));
     records.push_back({RecordType::stage, 1, {{"name", "validation-tests"}}});
-    CHECK(stopped_of(records, 0).empty());
+    CHECK(stopped_of(records, {}).empty());
     records.push_back(first);
-    CHECK(stopped_of(records, 0) == "a@c");
+    CHECK(stopped_of(records, {}) == "a@c");
     records.push_back({RecordType::iteration_end, 1});
-    CHECK(stopped_of(records, 0).empty());
+    CHECK(stopped_of(records, {}).empty());
 }
 
 TEST_CASE("validation: the order of clusters") {

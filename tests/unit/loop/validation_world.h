@@ -1,5 +1,7 @@
-// Validation in tests: children by script, a held TPU by script, a repository with a candidate.
+// Validation in tests: jobs by script, a held TPU by script, a repository with a candidate.
 #pragma once
+
+#include <deque>
 
 #include <doctest/doctest.h>
 
@@ -8,14 +10,12 @@
 #include "support/fake_clock.h"
 #include "support/fake_env.h"
 #include "support/fake_http.h"
-#include "support/fake_process.h"
 
 namespace gdnctl::loop {
 
 using test::FakeClock;
 using test::FakeEnv;
 using test::FakeHttp;
-using test::FakeProcess;
 using Words = std::vector<std::string>;
 
 inline constexpr const char* k_green = "87 passed, 2 skipped in 3.00s";
@@ -39,32 +39,68 @@ inline Target plain_target() {
     return target;
 }
 
-inline std::string report_text(const std::string& status, const std::string& failure_class = "none",
-                               const std::string& more = "") {
-    return R"({"schema":"gdnctl.ray-test/1","backend":"ray","cluster":"c","submission_id":"job-1","status":")" +
-           status + R"(","failure_class":")" + failure_class +
-           R"(","start_time":1000,"end_time":3000,"tpu_evidence":true,"settings":{},"message":"")" + more + "}";
+inline JobReport report_of(const std::string& status, const std::string& failure_class = "none") {
+    JobReport report;
+    report.backend = "ray";
+    report.cluster = "c";
+    report.submission_id = "job-1";
+    report.status = status;
+    report.failure_class = failure_class;
+    report.start_ms = 1000;
+    report.end_ms = 3000;
+    report.tpu_evidence = true;
+    report.runs_as_written = false;
+    return report;
 }
 
-inline ProcessResult process_result(int rc, std::string out) {
-    ProcessResult result;
-    result.exit_code = rc;
-    result.out = std::move(out);
-    return result;
-}
+// Jobs by script, each once and in order: how a person would ask for it, what it writes to its log, and its end.
+struct ScriptedJobs final : JobService {
+    struct Step {
+        Words words;
+        JobAnswer answer;
+        std::string log;
+    };
+    std::deque<Step> steps;
+    std::vector<JobSpec> calls;
+    std::vector<std::string> stopped;                  // "id@cluster"
+    std::deque<std::pair<std::string, Status>> looks;  // at clusters
 
-// A script of children: what each is called with, writes to its log, prints and returns.
+    ~ScriptedJobs() override {
+        CHECK(steps.empty());
+        CHECK(looks.empty());
+    }
+    Result<JobAnswer> run(const JobSpec& spec) override {
+        REQUIRE_FALSE(steps.empty());
+        const Step step = std::move(steps.front());
+        steps.pop_front();
+        calls.push_back(spec);
+        CHECK(command_words(spec) == step.words);
+        write_text(spec.log, step.log);
+        return step.answer;
+    }
+    Status stop(const std::string& id, const JobSite& site, const std::filesystem::path&, bool wait) override {
+        CHECK_FALSE(wait);
+        stopped.push_back(id + "@" + site.cluster);
+        return {};
+    }
+    Status check(const std::string& cluster, std::chrono::milliseconds patience) override {
+        CHECK(patience == std::chrono::seconds(60));
+        REQUIRE_FALSE(looks.empty());
+        const auto look = std::move(looks.front());
+        looks.pop_front();
+        CHECK(look.first == cluster);
+        return look.second;
+    }
+};
+
 struct Children {
-    FakeProcess process;
+    ScriptedJobs service;
     FakeClock clock;
     Target target = pytest_target();
     ValidationOptions options;
 
-    void child(Words words, int rc, const std::string& out, const std::string& log) {
-        words.insert(words.begin(), "/bin/gdnctl");
-        process.expect(std::move(words), process_result(rc, out), [log](const ProcessSpec& spec) {
-            if (!spec.stderr_file.empty()) write_text(spec.stderr_file, log);
-        });
+    void child(Words words, int rc, JobReport report, std::string log) {
+        service.steps.push_back({std::move(words), {static_cast<ExitCode>(rc), std::move(report)}, std::move(log)});
     }
     Words test_words(const std::string& cluster, const Words& more = {}) const {
         Words words = {"ray-test"};
@@ -90,7 +126,7 @@ struct Children {
                 "3600",        "--auto-stop",
                 "--json"};
     }
-    TargetJobs jobs() { return {target, options, "/bin/gdnctl", {}, process}; }
+    TargetJobs jobs() { return {target, options, service}; }
 };
 
 struct FakeHeld final : HeldTpu {
@@ -134,19 +170,17 @@ struct StageWorld : LoopWorld {
                 {},
                 path(),
                 log_dir(),
-                "/bin/gdnctl",
-                {},
-                children.process,
+                children.service,
+                system_process(),
                 children.clock,
                 http,
                 env};
     }
 };
 
-inline JobEnd end_of(JobKind kind, int rc, const std::string& report, const std::string& log,
+inline JobEnd end_of(JobKind kind, int rc, JobReport report, const std::string& log,
                      const TargetEvidence& expected = {}) {
-    const auto parsed = parse_job_report(report);
-    return judge_job(kind, rc, parsed ? *parsed : JobReport{}, evidence_of(log), "c", expected, false);
+    return judge_job(kind, {static_cast<ExitCode>(rc), std::move(report)}, evidence_of(log), "c", expected, false);
 }
 
 }  // namespace gdnctl::loop

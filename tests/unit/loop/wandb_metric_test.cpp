@@ -299,7 +299,7 @@ TEST_CASE("recorded metric: the profile stage stores it, with what was asked for
     world.candidate.head = world.base;
     world.children.options.clusters = {"c"};
     world.env.values["WANDB_API_KEY"] = "0123456789abcdef0123456789abcdef01234567";
-    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_text("SUCCEEDED"),
+    world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_of("SUCCEEDED"),
                          std::string("throughput/mfu=0.939\nwandb: View run at ") + k_run_url + "\n");
     world.http.expect("POST", k_graphql)
         .reply(200, one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:53:07Z"), "{}", k_rows_of_nine));

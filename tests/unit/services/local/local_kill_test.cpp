@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "local_world.h"
 #include "platform/journal.h"
+#include "platform/process.h"
 
 namespace gdnctl::local {
 
@@ -225,6 +226,24 @@ TEST_CASE("local: who finds a dead supervisor and is killed after each step of c
     }
     CHECK(code == 0);
     CHECK(step > 5);
+}
+
+TEST_CASE("local: a supervisor that we have adopted outlives our children, and leaves no zombie") {
+    ProcessSpec spec;
+    spec.argv = {"true"};
+    REQUIRE(system_process().run(spec));  // from here on we adopt
+    LocalWorld world;
+    REQUIRE(world.backend()->submit(world.request("adopted", "sleep 300")));
+    world.wait_started("adopted");
+    const ProcessId supervisor = world.supervisor_of("adopted")->supervisor.id;
+    REQUIRE(process_info(supervisor.pid)->parent == getpid());
+    REQUIRE(system_process().run(spec));
+    CHECK(is_running(supervisor));
+    CHECK(*world.backend()->stop("adopted"));
+    world.wait_end("adopted");
+    for (int i = 0; i < 1000 && is_running(supervisor); ++i) nap();
+    REQUIRE(system_process().run(spec));
+    CHECK_FALSE(process_info(supervisor.pid).has_value());
 }
 
 }  // namespace gdnctl::local

@@ -1,0 +1,36 @@
+// Jobs of gates by this process itself, as the commands ray-test, ray-profile, dev-tpu-test, dev-tpu-profile, ray-stop
+// and cluster check run theirs.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "core/config.h"
+#include "jobs/target_job.h"
+#include "loop/gates/job_service.h"
+#include "platform/context.h"
+
+namespace gdnctl::loop {
+
+// The configuration as a command that starts in this folder reads it. Errors: usage, config, local_io.
+using ConfigAt = std::function<Result<Config>(const std::filesystem::path& folder)>;
+
+class OwnJobs final : public JobService {
+public:
+    // Both must outlive it.
+    OwnJobs(const ConfigAt& config, Context& context) : m_config(config), m_context(context) {}
+
+    Result<JobAnswer> run(const JobSpec& spec) override;
+    Status stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) override;
+    Status check(const std::string& cluster, std::chrono::milliseconds patience) override;
+
+private:
+    const ConfigAt& m_config;
+    Context& m_context;
+};
+
+// What a run that came to its end, or was cut short, is to gates.
+JobReport job_report(const JobRun& run, const PlannedJob& job);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,200 @@
+// From a plan to a job's end: submission, limits, interruption, faults of the cluster.
+#include "jobs/run.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "job_world.h"
+#include "jobs/given_up.h"
+
+namespace gdnctl {
+
+namespace {
+
+using namespace test;
+
+JobRun ended(Result<JobRun> run) {
+    REQUIRE(run);
+    return std::move(*run);
+}
+
+}  // namespace
+
+TEST_CASE("run: a job is submitted, put on record, followed and judged by its end") {
+    JobWorld world;
+    world.plan.metric = TargetMetric{"ms", "ms", true, "json:/ms"};
+    world.jobs.script.log = {{2, "verdict: OK (70 cases, 0 vectors)\n"}, {9, "{\"ms\": 8}\n"}};
+    const JobRun run = ended(world.run());
+    CHECK(run.verdict.exit == ExitCode::ok);
+    CHECK(run.details.state == JobState::succeeded);
+    CHECK(run.output.verdicts().overall == "OK");
+    CHECK(run.metric->value() == 8.0);
+    CHECK(world.terminal.out_text == "verdict: OK (70 cases, 0 vectors)\n{\"ms\": 8}\n");
+    REQUIRE(world.jobs.submitted.size() == 1);
+    const JobRequest& request = world.jobs.submitted[0];
+    CHECK(request.entrypoint == "true");
+    CHECK(request.submission_id.starts_with("gdnctl-test-me-"));
+    const auto record = parse_json(read_text(world.context.state_dir / "jobs.jsonl"), "jobs.jsonl");
+    REQUIRE(record);
+    CHECK((*record)["submission_id"] == request.submission_id);
+    CHECK((*record)["nonce"] == request.metadata.at("nonce"));
+
+    for (const auto& [turn, exit, failure] :
+         {std::tuple{JobScript::Turn{5, JobState::failed, 1, std::string(job_error::k_command_error)},
+                     ExitCode::check_failed, FailureClass::user},
+          {JobScript::Turn{5, JobState::failed, 0, std::string(job_error::k_died)}, ExitCode::infrastructure,
+           FailureClass::infra},
+          {JobScript::Turn{5, JobState::stopped}, ExitCode::nothing_done, FailureClass::stopped}}) {
+        JobWorld other;
+        other.jobs.script.turns = {{0, JobState::running}, turn};
+        const JobRun failed = ended(other.run());
+        CHECK(failed.verdict.exit == exit);
+        CHECK(failed.verdict.failure == failure);
+    }
+}
+
+TEST_CASE("run: --no-wait prints the id and asks nobody") {
+    JobWorld world;
+    world.options.no_wait = true;
+    world.options.submission_id = "mine";
+    const JobRun run = ended(world.run());
+    CHECK_FALSE(run.waited);
+    CHECK(world.terminal.out_text == "[gdnctl] submission_id=mine\n");
+    CHECK(world.jobs.asked.empty());
+}
+
+TEST_CASE("run: --timeout leaves the job running; with --auto-stop, and at the target's own limit, it is stopped") {
+    for (const auto& [auto_stop, own_limit] : {std::pair{false, false}, {true, false}, {false, true}}) {
+        JobWorld world;
+        world.jobs.script.turns = {{0, JobState::running}};
+        world.options.auto_stop = auto_stop;
+        if (own_limit) {
+            world.plan.command.timeout_s = 30;
+        } else {
+            world.options.timeout_s = 30;
+        }
+        const JobRun run = ended(world.run());
+        CHECK_FALSE(run.cut_short.has_value());
+        CHECK(run.verdict.exit == ExitCode::timeout);
+        CHECK(run.verdict.failure == FailureClass::timeout);
+        const bool stops = auto_stop || own_limit;
+        CHECK(world.jobs.stopped.size() == (stops ? 1U : 0U));
+        CHECK(run.details.state == (stops ? JobState::stopped : JobState::running));
+        CHECK(world.has_said("gdnctl ray-wait") == !stops);
+        CHECK(world.has_said("did not end within 30"));
+        CHECK(world.jobs.now() < 32.5);
+    }
+}
+
+TEST_CASE("run: the shorter of --timeout and the target's limit counts, and --timeout alone leaves the job") {
+    JobWorld world;
+    world.jobs.script.turns = {{0, JobState::running}};
+    world.options.timeout_s = 10;
+    world.plan.command.timeout_s = 30;
+    CHECK(ended(world.run()).verdict.exit == ExitCode::timeout);
+    CHECK(world.jobs.stopped.empty());
+    CHECK(world.jobs.now() < 11);
+}
+
+TEST_CASE("run: an interruption leaves the job, or with --auto-stop stops it and waits for its end") {
+    for (const bool auto_stop : {false, true}) {
+        JobWorld world;
+        world.jobs.script.turns = {{0, JobState::running}};
+        world.jobs.script.log = {{1, "half\n"}};
+        world.options.auto_stop = auto_stop;
+        world.interrupt_at(5);
+        const JobRun run = ended(world.run());
+        REQUIRE(run.cut_short);
+        CHECK(is_interruption(*run.cut_short));
+        CHECK(run.verdict.exit == exit_code_of(run.cut_short->kind));
+        CHECK(world.jobs.stopped.size() == (auto_stop ? 1U : 0U));
+        CHECK(run.details.state == (auto_stop ? JobState::stopped : JobState::running));
+        CHECK(world.jobs.ignores_stop == auto_stop);  // else the clean-up would be cut short as well
+    }
+}
+
+TEST_CASE("run: a job that does not heed is given up, and the next command on that backend stops it") {
+    JobWorld world;
+    world.jobs.script.turns = {{0, JobState::running}};
+    world.jobs.script.stop_takes = -1;
+    world.options.auto_stop = true;
+    world.options.timeout_s = 5;
+    const JobRun run = ended(world.run());
+    CHECK(run.verdict.exit == ExitCode::timeout);
+    CHECK(world.has_said("has not ended yet"));
+    CHECK(world.jobs.now() == doctest::Approx(65.0).epsilon(0.02));  // a minute of patience with it
+    see_to_given_up(world.jobs, world.context);
+    CHECK(world.jobs.stopped.size() == 2);
+    world.jobs.script.stop_takes = 1;
+    world.clock.advance(seconds(5));
+    see_to_given_up(world.jobs, world.context);
+    const std::size_t asked = world.jobs.asked.size();
+    see_to_given_up(world.jobs, world.context);  // it has ended: nobody asks any more
+    CHECK(world.jobs.asked.size() == asked);
+    CHECK(world.jobs.stopped.size() == 2);
+}
+
+TEST_CASE("run: --resubmit repeats what the cluster has lost, under a new id, and nothing else") {
+    const JobScript::Turn lost{5, JobState::failed, 0, std::string(job_error::k_died)};
+    JobWorld world;
+    world.jobs.script.turns = {{0, JobState::running}, lost};
+    world.options.resubmit = 2;
+    world.jobs.when_submitted = [&](const JobRequest&) -> Status {
+        if (world.jobs.submitted.size() == 2)
+            world.jobs.script.turns = {{0, JobState::running}, {5, JobState::succeeded}};
+        return {};
+    };
+    const JobRun run = ended(world.run());
+    CHECK(run.verdict.exit == ExitCode::ok);
+    REQUIRE(world.jobs.submitted.size() == 3);
+    CHECK(world.jobs.submitted[0].submission_id != world.jobs.submitted[1].submission_id);
+    CHECK(run.request.submission_id == world.jobs.submitted[2].submission_id);
+    CHECK(world.has_said("(2 of 2)"));
+
+    JobWorld red;
+    red.jobs.script.turns = {{0, JobState::failed, 1, std::string(job_error::k_command_error)}};
+    red.options.resubmit = 2;
+    CHECK(ended(red.run()).verdict.exit == ExitCode::check_failed);
+    CHECK(red.jobs.submitted.size() == 1);
+}
+
+TEST_CASE("run: a submission that is cut short stops the job that turns up all the same, and only its own") {
+    for (const bool own : {true, false}) {
+        JobWorld world;
+        world.options.auto_stop = true;
+        world.jobs.script.turns = {{0, JobState::running}};
+        world.jobs.when_submitted = [&](const JobRequest& request) -> Status {
+            JobRequest taken = request;
+            if (!own) taken.metadata["nonce"] = "another";
+            world.jobs.take(taken);
+            return tl::unexpected(Error{ErrorKind::interrupted, "interrupted", "the job may be running", {}});
+        };
+        const JobRun run = ended(world.run());
+        CHECK(run.submitted == own);
+        CHECK(run.cut_short.has_value());
+        CHECK(world.jobs.stopped.size() == (own ? 1U : 0U));
+        CHECK(run.verdict.exit == ExitCode::interrupted);
+    }
+}
+
+TEST_CASE("run: nobody answers a submission within --timeout") {
+    JobWorld world;
+    world.options.timeout_s = 60;
+    world.jobs.when_submitted = [&](const JobRequest&) -> Status {
+        CHECK(world.jobs.deadline == world.clock.monotonic() + seconds(60));
+        world.clock.advance(seconds(58));
+        return tl::unexpected(trouble(ErrorKind::infrastructure, "no route"));
+    };
+    const auto late = world.run();
+    REQUIRE_FALSE(late);
+    CHECK(late.error().kind == ErrorKind::timeout);
+    CHECK(late.error().message.ends_with("no route"));
+    world.jobs.when_submitted = [&](const JobRequest&) {
+        return Status(tl::unexpected(trouble(ErrorKind::infrastructure)));
+    };
+    const auto soon = world.run();  // refused at once: no matter of time
+    REQUIRE_FALSE(soon);
+    CHECK(soon.error().kind == ErrorKind::infrastructure);
+}
+
+}  // namespace gdnctl

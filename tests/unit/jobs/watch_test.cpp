@@ -1,0 +1,189 @@
+// Following a job to its end: status lines, every byte of its log once, patience, time limits, interruption.
+#include "jobs/watch.h"
+
+#include "job_world.h"
+
+namespace gdnctl {
+
+namespace {
+
+using namespace test;
+
+struct FollowWorld : JobWorld {
+    std::string seen;
+    WatchOptions watch;
+    FollowWorld() { jobs.begin(); }
+    Result<Watched> follow() {
+        const auto log = jobs.open_log("j", {.follow = true});
+        REQUIRE(log);
+        return follow_job(jobs, "j", **log, watch, [this](std::string_view bytes) { seen += bytes; }, context);
+    }
+    Result<Watched> wait() { return wait_for_job(jobs, "j", watch, context); }
+    // The states that were said, without the times.
+    std::string states() const {
+        std::string out;
+        std::size_t at = 0;
+        while ((at = terminal.err_text.find("status=", at)) != std::string::npos) {
+            at += 7;
+            out += terminal.err_text.substr(at, terminal.err_text.find(' ', at) - at) + " ";
+        }
+        return out;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("watch: each byte of the log once, the last ones before the end is told; a status line a change") {
+    FollowWorld world;
+    world.jobs.script.turns = {{0, JobState::pending}, {3, JobState::running}, {10, JobState::succeeded}};
+    world.jobs.script.log = {{3, "one\n"}, {5, "two\n"}, {10, "last"}};
+    const auto end = world.follow();
+    REQUIRE(end);
+    CHECK(end->details.state == JobState::succeeded);
+    CHECK_FALSE(end->timed_out);
+    CHECK(world.seen == "one\ntwo\nlast");
+    CHECK(world.states() == "PENDING RUNNING SUCCEEDED ");
+    CHECK(world.jobs.now() == doctest::Approx(10.0).epsilon(0.03));
+}
+
+TEST_CASE("watch: a time limit ends the watch at that moment, with what was heard last; the job is left alone") {
+    FollowWorld world;
+    world.jobs.script.turns = {{0, JobState::pending}, {2, JobState::running}};
+    world.watch.timeout = milliseconds(7300);
+    const auto end = world.wait();
+    REQUIRE(end);
+    CHECK(end->timed_out);
+    CHECK(end->details.state == JobState::running);
+    CHECK(world.jobs.now() == doctest::Approx(7.3));
+    CHECK(world.jobs.stopped.empty());
+    CHECK_FALSE(world.jobs.deadline.has_value());  // of requests: only while the watch lasts
+    FollowWorld silent;                            // nobody answers in that time
+    silent.jobs.script.away = {{0, 99, trouble(ErrorKind::infrastructure)}};
+    silent.watch.timeout = seconds(5);
+    const auto nothing = silent.follow();
+    REQUIRE(nothing);
+    CHECK(nothing->timed_out);
+    CHECK(nothing->details.submission_id == "j");
+}
+
+TEST_CASE("watch: a backend that is away is asked less and less often, for ten minutes once it has answered") {
+    FollowWorld world;
+    world.jobs.script.turns = {{0, JobState::running}, {120, JobState::succeeded}};
+    world.jobs.script.away = {{5, 100, trouble(ErrorKind::infrastructure, "connection reset")}};
+    world.watch.poll = seconds(5);
+    const auto end = world.wait();
+    REQUIRE(end);
+    CHECK(end->details.state == JobState::succeeded);
+    const std::vector<milliseconds> sleeps = world.clock.sleeps();
+    const std::vector<milliseconds> first(sleeps.begin(), sleeps.begin() + 8);
+    CHECK(first == std::vector<milliseconds>{seconds(5), milliseconds(500), seconds(1), seconds(2), seconds(4),
+                                             seconds(8), seconds(15), seconds(15)});
+    CHECK(sleeps.back() == seconds(5));  // it is back: as often as before
+    CHECK(world.has_said("connection reset; trying again in 500 ms"));
+
+    for (const bool answered : {true, false}) {
+        FollowWorld gone;
+        gone.jobs.script.turns = {{0, JobState::running}};
+        gone.jobs.script.away = {{answered ? 1.0 : 0.0, 1e9, trouble(ErrorKind::infrastructure)}};
+        const auto given_up = gone.wait();
+        REQUIRE_FALSE(given_up);
+        CHECK(given_up.error().kind == ErrorKind::infrastructure);
+        CHECK(gone.jobs.now() < (answered ? 600 : 30));
+        CHECK(gone.jobs.now() > (answered ? 580 : 14));
+    }
+}
+
+TEST_CASE("watch: what does not pass by itself ends the watch at once") {
+    FollowWorld world;
+    world.jobs.script.away = {{0, 1e9, trouble(ErrorKind::authentication, "Forbidden")}};
+    const auto refused = world.follow();
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == ErrorKind::authentication);
+    CHECK(world.clock.sleeps().empty());
+}
+
+TEST_CASE("watch: a job that is not there never was, or has vanished") {
+    FollowWorld world;
+    world.jobs.script.away = {{0, 1e9, trouble(ErrorKind::remote_missing, "Job j does not exist")}};
+    const auto never = world.wait();
+    REQUIRE_FALSE(never);
+    CHECK(never.error().kind == ErrorKind::remote_missing);
+    world.watch.submitted = true;
+    const auto lost = world.wait();
+    REQUIRE_FALSE(lost);
+    CHECK(lost.error().kind == ErrorKind::infrastructure);
+    CHECK(lost.error().message.starts_with("job record vanished"));
+    FollowWorld later;  // it was seen once
+    later.jobs.script.turns = {{0, JobState::running}};
+    later.jobs.script.away = {{3, 1e9, trouble(ErrorKind::remote_missing)}};
+    const auto vanished = later.wait();
+    REQUIRE_FALSE(vanished);
+    CHECK(vanished.error().kind == ErrorKind::infrastructure);
+}
+
+TEST_CASE("watch: a stop request ends it where it is, and the job goes on") {
+    for (const bool follows : {true, false}) {
+        FollowWorld world;
+        world.jobs.script.turns = {{0, JobState::running}};
+        world.interrupt_at(4);
+        JobDetails last;
+        world.watch.last = &last;
+        const auto end = follows ? world.follow() : world.wait();
+        REQUIRE_FALSE(end);
+        CHECK(is_interruption(end.error()));
+        CHECK(last.state == JobState::running);
+        CHECK(world.jobs.stopped.empty());
+        CHECK(world.jobs.now() < 11);
+    }
+}
+
+TEST_CASE("watch: a log that cannot be read for a while is read on, one that is gone does not hide the end") {
+    FollowWorld world;
+    world.jobs.script.log = {{1, "one\n"}, {4, "two\n"}, {9, "three\n"}};
+    world.jobs.script.log_away = {{3, 12, trouble(ErrorKind::infrastructure, "log out of reach")}};
+    REQUIRE(world.follow());
+    CHECK(world.seen == "one\ntwo\nthree\n");
+    const std::string said = world.said;
+    CHECK(said.find("log out of reach") == said.rfind("log out of reach"));  // once a row of failures
+
+    FollowWorld gone;
+    gone.jobs.script.log = {{1, "one\n"}};
+    gone.jobs.script.log_away = {{3, 1e9, trouble(ErrorKind::remote_missing, "log is gone")}};
+    const auto end = gone.follow();
+    REQUIRE(end);
+    CHECK(end->details.state == JobState::succeeded);
+    CHECK(gone.seen == "one\n");
+    CHECK(gone.jobs.now() < 11);
+
+    FollowWorld away;  // to the end and beyond
+    away.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
+    REQUIRE(away.follow());
+    CHECK(away.has_said("the end of the log could not be read"));
+    CHECK(away.jobs.now() < 41);
+}
+
+TEST_CASE("watch: nobody reads any more, and states that are not known") {
+    FollowWorld world;
+    world.jobs.script.turns = {{0, JobState::running}};
+    world.watch.leave_when_closed = true;
+    world.terminal.closed = true;
+    const auto left = world.follow();
+    REQUIRE(left);
+    CHECK_FALSE(left->timed_out);
+    CHECK(left->details.state == JobState::running);
+    FollowWorld odd;
+    odd.jobs.script.turns = {{0, JobState::unknown}, {5, JobState::unknown_end}};
+    const auto end = odd.follow();
+    REQUIRE(end);
+    CHECK(end->details.state == JobState::unknown_end);
+    CHECK(odd.has_said("unknown job state"));
+}
+
+TEST_CASE("watch: --quiet leaves the status lines out") {
+    FollowWorld world;
+    world.context.global.quiet = true;
+    REQUIRE(world.follow());
+    CHECK(world.terminal.err_text.empty());
+}
+
+}  // namespace gdnctl
