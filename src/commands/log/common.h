@@ -20,6 +20,8 @@ void describe_log_file(cli::Args& args, std::optional<std::string>& log_file);
 
 // --log-file against the working directory, else the target's log under the repository root. Absolute. Error: config
 // (the target names no log).
+Result<std::filesystem::path> named_log(const std::optional<std::string>& log_file, const Context& context);
+// The same file behind symbolic links: records lie beside it.
 Result<std::filesystem::path> log_path(const std::optional<std::string>& log_file, const Context& context);
 
 // Git's answers about the repository that holds the log; null without one (why is in the debug log).

@@ -7,6 +7,7 @@
 
 #include "commands/loop/policy_common.h"
 #include "core/json.h"
+#include "jobs/target.h"
 #include "loop/perf/policy_replay.h"
 #include "loop/perf/record.h"
 #include "platform/fs.h"
