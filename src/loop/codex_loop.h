@@ -8,6 +8,7 @@
 
 #include "core/result.h"
 #include "loop/engine/options.h"
+#include "loop/engine/run_words.h"
 #include "loop/gates/validation_options.h"
 #include "platform/context.h"
 #include "target/target.h"
@@ -20,6 +21,7 @@ struct CodexLoopRequest {
     std::string self;                    // path of this binary
     std::vector<std::string> allocator;  // the first words of the command that holds a dev TPU; empty: none is known
     GateChoices gates;                   // validation and performance
+    RunWords words;                      // the options as they were given, for the journal
     std::vector<std::string> globals;    // words for every child of our own: --config, --target
     bool dry_run = false;
     bool dev_tpu_commands = false;  // this binary has dev-tpu-test and dev-tpu-profile
