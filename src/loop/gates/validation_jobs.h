@@ -14,7 +14,7 @@
 
 #include "core/result.h"
 #include "loop/engine/outcome.h"
-#include "loop/gates/metrics.h"
+#include "loop/measure/metrics.h"
 #include "loop/gates/validation_options.h"
 #include "platform/process.h"
 #include "target/target.h"
