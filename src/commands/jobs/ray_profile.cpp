@@ -8,6 +8,7 @@
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
 #include "commands/jobs/profile_settings.h"
+#include "commands/print.h"
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -145,7 +146,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         out["tpu"] = settings.tpu.empty() ? Json(nullptr) : Json(settings.tpu);
         put_command(out, run.request);
         out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     if (run.cut_short) return tl::unexpected(*run.cut_short);
     return run.waited ? run.verdict.exit : ExitCode::ok;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/given_up.h"
@@ -77,7 +78,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out["schema"] = "gdnctl.ray-stop/1";
         put_job(out, place_of(*backend, options.id), details, classify(details));
         out["stopped"] = stopped;
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     return ExitCode::ok;
 }

@@ -7,6 +7,7 @@
 
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -108,7 +109,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const T
         out["tpu"] = tpu_type.empty() ? Json(nullptr) : Json(tpu_type);
         put_command(out, run.request);
         out["settings"] = settings_json(options, target);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     if (run.cut_short) return tl::unexpected(std::move(*run.cut_short));
     return exit;

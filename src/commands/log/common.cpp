@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/target.h"
@@ -81,8 +82,6 @@ Result<LogHistory> load_history(const fs::path& log) {
     GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, loaded.records));
     return loaded;
 }
-
-void print_json(const Json& object, Context& context) { context.terminal.out(to_text(object, 2) + "\n"); }
 
 Status set_commit(Json& record, std::string_view value, CommitFacts* facts) {
     const runlog::CommitValue commit = runlog::classify_commit(value);

@@ -41,9 +41,6 @@ struct LogHistory {
 // Every iteration of the log as a record. Errors: usage (no such log), bad_input, local_io.
 Result<LogHistory> load_history(const std::filesystem::path& log);
 
-// One JSON object on stdout.
-void print_json(const Json& object, Context& context);
-
 // Writes a commit value (`--commit`: a sha, a revision, `none (reason)`, `this commit`, `pending`) into a record.
 // Error: usage.
 Status set_commit(Json& record, std::string_view value, CommitFacts* facts);

@@ -7,6 +7,7 @@
 
 #include "cli/config.h"
 #include "commands/loop/codex_loop_resume.h"
+#include "commands/print.h"
 #include "commands/table.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -232,7 +233,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return static_cast<ExitCode>(rc);
     }
     if (context.global.json) {
-        context.terminal.out(to_text(json_of(*report, options.dry_run), 2) + "\n");
+        print_json(json_of(*report, options.dry_run), context);
     } else if (options.dry_run) {
         show_preview(*report, context);
     } else {

@@ -7,6 +7,7 @@
 
 #include "cli/option_table.h"
 #include "commands/loop/codex_loop.h"
+#include "commands/print.h"
 #include "core/config.h"
 #include "core/json.h"
 #include "core/redact.h"
@@ -124,7 +125,7 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
     for (const Row& row : rows) {
         report["values"].push_back({{"key", row.key}, {"value", row.value}, {"origin", row.origin}});
     }
-    context.terminal.out(to_text(report, 2) + "\n");
+    print_json(report, context);
     return ExitCode::ok;
 }
 
