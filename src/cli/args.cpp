@@ -30,10 +30,13 @@ OptionDef make_def(OptionDef::Kind kind, const OptionSpec& spec, std::string ini
     def.value = spec.value.empty() && kind != OptionDef::Kind::flag ? "VALUE" : std::string(spec.value);
     def.help = spec.help;
     def.group = spec.group;
+    if (kind == OptionDef::Kind::value && !initial.empty()) def.initial = {initial};
     def.default_text = spec.default_text.empty() ? std::move(initial) : std::string(spec.default_text);
     def.env = spec.env;
     def.complete = spec.complete;
     def.required = spec.required;
+    def.unless = spec.unless;
+    def.common = spec.common;
     return def;
 }
 
@@ -92,6 +95,7 @@ const std::string& OptionDef::canonical() const {
 
 void Args::flag(bool& target, const OptionSpec& spec) {
     OptionDef def = make_def(OptionDef::Kind::flag, spec, {});
+    def.initial = {target ? "true" : "false"};
     if (!def.negated_names.empty() && def.default_text.empty()) {
         def.default_text = target ? def.canonical() : def.negated_names.back();
     }
@@ -151,6 +155,7 @@ void Args::option(std::optional<double>& target, const OptionSpec& spec) {
 
 void Args::option(std::vector<std::string>& target, const OptionSpec& spec) {
     OptionDef def = make_def(OptionDef::Kind::list, spec, choices_text(target));
+    def.initial = target;
     // The first word given replaces the initial list, so that a default list can be got rid of.
     def.assign = [&target, fresh = true](std::string_view word) mutable -> Status {
         if (fresh) target.clear();

@@ -46,6 +46,8 @@ struct OptionSpec {
     std::string_view env = {};           // environment variable read when the option is absent
     Complete complete = Complete::nothing;
     bool required = false;
+    std::string_view unless = {};  // the option that makes a required one optional
+    bool common = false;           // on the short page of -h, where a command has one
 };
 
 struct PositionalSpec {
@@ -67,11 +69,12 @@ struct OptionDef {
     Kind kind = Kind::value;
     std::vector<std::string> names;          // "-f", "--follow"; the last long one is canonical
     std::vector<std::string> negated_names;  // "--no-wait"
-    std::string value, help, group, default_text, env;
+    std::string value, help, group, default_text, env, unless;
+    std::vector<std::string> initial;  // the words that stand for the value before any is given
     std::vector<std::string> choices;  // closed set of values, for errors, suggestions and completion
     std::vector<std::string> choice_help;
     Complete complete = Complete::nothing;
-    bool required = false;
+    bool required = false, common = false;
     std::function<Status(std::string_view)> assign;  // flags get "true" or "false"
 
     // The name that help and messages use: the last long one, or the short one where there is no other.
@@ -90,6 +93,13 @@ struct PositionalDef {
 
 // true/yes/on/1, false/no/off/0 in any case; nullopt: anything else. The one place that knows these words.
 std::optional<bool> parse_truth(std::string_view word);
+
+// A value that was given to an option, be it overridden by another.
+struct GivenOption {
+    std::string option, value;  // canonical name; flags have "true" or "false"
+    std::string origin;         // "option --model", "gdnctl.toml:5"
+    bool typed = false;         // on the command line
+};
 
 struct ExitNote {
     int code;
@@ -144,6 +154,12 @@ public:
     // its value.
     void note_use(std::string_view prefix, bool& used);
 
+    // Collects every value that the command line, the environment and the configuration give to the command's options.
+    void note_given(std::vector<GivenOption>& given) { m_given = &given; }
+    void add_given(GivenOption one) const {
+        if (m_given != nullptr) m_given->push_back(std::move(one));
+    }
+
     // Prose under the synopsis; paragraphs are wrapped.
     void about(std::string_view text);
     void example(std::string_view command, std::string_view text = {});
@@ -175,6 +191,7 @@ private:
     std::vector<ExitNote> m_exit_notes;
     std::vector<std::string> m_see_also;
     std::vector<std::function<Status()>> m_checks;
+    std::vector<GivenOption>* m_given = nullptr;
 };
 
 }  // namespace gdnctl::cli

@@ -1,10 +1,12 @@
 #include "cli/args_cli11.h"
 
 #include <algorithm>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/option_table.h"
 #include "core/text.h"
 
 namespace gdnctl::cli {
@@ -151,18 +153,23 @@ Status assign(const OptionDef& option, std::string_view word, std::string_view s
                 done.error().hint);
 }
 
+bool is_set(const OptionDef& option, const Lookup& environment) {
+    return !option.env.empty() && !environment(option.env).value_or("").empty();
+}
+
 // Every use of the option in order, so that the last one wins.
-Status assign_uses(const OptionDef& option, const std::vector<std::string>& uses, const Shield& shield,
-                   const Lookup& environment) {
+Status assign_uses(const Args& args, const OptionDef& option, const std::vector<std::string>& uses,
+                   const Shield& shield, const Lookup& environment) {
     for (const std::string& use : uses) {
         const bool is_flag = option.kind == OptionDef::Kind::flag;
-        GDNCTL_TRY(assign(option, is_flag ? use : shield.reveal(use), option.canonical()));
+        const std::string& word = is_flag ? use : shield.reveal(use);
+        GDNCTL_TRY(assign(option, word, option.canonical()));
+        args.add_given({option.canonical(), word, "option " + option.canonical(), true});
     }
-    if (!uses.empty() || option.env.empty()) return {};
-    if (const auto value = environment(option.env); value && !value->empty()) {
-        return assign(option, *value, "the environment variable " + option.env);
-    }
-    return {};
+    if (!uses.empty() || !is_set(option, environment)) return {};
+    const std::string word = environment(option.env).value_or("");
+    args.add_given({option.canonical(), word, "environment " + option.env, false});
+    return assign(option, word, "the environment variable " + option.env);
 }
 
 Status assign_positional(const PositionalDef& def, std::string_view word) {
@@ -182,12 +189,36 @@ Status assign_positionals(const std::vector<PositionalDef>& defs, const std::vec
     return fail(ErrorKind::usage, fmt::format("unexpected argument '{}'", words[at]));
 }
 
-Status require_all(const Args& command, const std::vector<const CLI::Option*>& seen, std::size_t positional_words,
-                   const Lookup& environment) {
+using Given = std::set<const OptionDef*>;  // the command's options that have a value
+
+// In their order of strength: the words, the environment, the configuration.
+Result<Given> assign_command(const Args& command, const std::vector<const CLI::Option*>& seen, const Shield& shield,
+                             const Lookup& environment, const OptionTable& table) {
+    Given given;
     for (std::size_t i = 0; i < command.options().size(); ++i) {
         const OptionDef& option = command.options()[i];
-        if (!option.required || !seen[i]->empty()) continue;
-        if (!option.env.empty() && !environment(option.env).value_or("").empty()) continue;
+        GDNCTL_TRY(assign_uses(command, option, seen[i]->results(), shield, environment));
+        if (!seen[i]->empty() || is_set(option, environment)) given.insert(&option);
+    }
+    if (!table.find) return given;
+    GDNCTL_TRY_ASSIGN(const ConfigTable* configured, table.find());
+    if (configured == nullptr) return given;
+    const auto is_given = [&](const OptionDef& option) { return given.contains(&option); };
+    GDNCTL_TRY(assign_option_table(command, *configured, table.name, is_given));
+    for (const OptionDef& option : command.options()) {
+        if (configured->contains(option_key(option))) given.insert(&option);
+    }
+    return given;
+}
+
+Status require_all(const Args& command, const Given& given, std::size_t positional_words) {
+    for (const OptionDef& option : command.options()) {
+        if (!option.required || given.contains(&option)) continue;
+        const auto& all = command.options();
+        const auto waives = [&](const OptionDef& one) {
+            return one.canonical() == option.unless && given.contains(&one);
+        };
+        if (std::any_of(all.begin(), all.end(), waives)) continue;
         return fail(ErrorKind::usage, fmt::format("{} is required", option.canonical()),
                     fmt::format("{} {}: {}", option.canonical(), option.value, option.help));
     }
@@ -242,7 +273,7 @@ std::size_t end_of_options(const Options& options, const Args& command, const st
 }  // namespace
 
 Status parse_words(const Args& globals, const Args& command, const std::vector<std::string>& words,
-                   const Lookup& environment, const std::function<bool()>& stop_early) {
+                   const Lookup& environment, const std::function<bool()>& stop_early, const OptionTable& table) {
     Options options;
     for (const OptionDef& option : command.options()) options.push_back(&option);
     for (const OptionDef& option : globals.options()) options.push_back(&option);
@@ -278,15 +309,13 @@ Status parse_words(const Args& globals, const Args& command, const std::vector<s
     std::vector<std::string> positional_words;
     for (const std::string& marked : positional_marks) positional_words.push_back(shield.reveal(marked));
     for (std::size_t i = command.options().size(); i < options.size(); ++i) {
-        GDNCTL_TRY(assign_uses(*options[i], seen[i]->results(), shield, environment));
+        GDNCTL_TRY(assign_uses(globals, *options[i], seen[i]->results(), shield, environment));
     }
     if (stop_early()) return {};
-    for (std::size_t i = 0; i < command.options().size(); ++i) {
-        GDNCTL_TRY(assign_uses(*options[i], seen[i]->results(), shield, environment));
-    }
+    GDNCTL_TRY_ASSIGN(const Given given, assign_command(command, seen, shield, environment, table));
     if (ends_options) positional_words.insert(positional_words.end(), after.begin(), after.end());
     GDNCTL_TRY(assign_positionals(command.positionals(), positional_words));
-    GDNCTL_TRY(require_all(command, seen, positional_words.size(), environment));
+    GDNCTL_TRY(require_all(command, given, positional_words.size()));
     if (!ends_options) GDNCTL_TRY(assign_trailing(command, cut != words.end(), after));
     for (const auto& check : command.checks()) {
         if (Status done = check(); !done) return done;

@@ -29,6 +29,7 @@ struct Command {
     Tier tier;
     std::unique_ptr<Invocation> (*create)();
     bool reads_config = true;
+    bool options_in_config = false;  // its options may stand in the configuration, in the table of its name
     // Has the last word, once the error was printed that kept run() from being called: bad words, bad configuration.
     void (*never_ran)(const Error& error) = nullptr;
 
@@ -37,6 +38,11 @@ struct Command {
     constexpr Command without_config() const {
         Command changed = *this;
         changed.reads_config = false;
+        return changed;
+    }
+    constexpr Command with_options_in_config() const {
+        Command changed = *this;
+        changed.options_in_config = true;
         return changed;
     }
     constexpr Command with_last_word(void (*word)(const Error& error)) const {

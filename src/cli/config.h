@@ -41,6 +41,7 @@ struct ConfigKey {
     std::string_view variable;  // empty: none
     std::string_view type;      // "string", "table"
     std::string_view help;
+    bool holds_values = false;  // of a table: values, not further tables
 };
 const std::vector<ConfigKey>& config_keys();
 

@@ -34,7 +34,7 @@ tl::unexpected<Error> wrong_type(const ConfigValue& value, std::string_view key,
     return fail(ErrorKind::config, fmt::format("{}: '{}' must be a {}", value.origin.text(), key, type));
 }
 
-// Top level only: what stands in a [targets.NAME] is judged when the target is read.
+// Top level only: what stands in a table is judged by those who read it.
 Status check_keys(const ConfigTable& table, std::vector<std::string>& warnings) {
     std::vector<std::string> names;
     for (const ConfigKey& key : config_keys()) names.emplace_back(key.name);
@@ -50,6 +50,7 @@ Status check_keys(const ConfigTable& table, std::vector<std::string>& warnings) 
         } else if (known->type == "table") {
             if (value.as_table() == nullptr) return wrong_type(value, name, known->type);
             for (const auto& [inner, item] : *value.as_table()) {
+                if (known->holds_values) break;
                 if (item.as_table() == nullptr) return wrong_type(item, fmt::format("{}.{}", name, inner), "table");
             }
         }
@@ -81,6 +82,7 @@ const std::vector<ConfigKey>& config_keys() {
         {"dev_tpu_allocator", "GDNCTL_DEV_TPU_ALLOCATOR", "string",
          "program that holds a development TPU for codex-loop"},
         {"targets", "", "table", "one [targets.NAME] table per target"},
+        {"codex-loop", "", "table", "options of codex-loop, by name without the dashes", true},
     };
     return keys;
 }

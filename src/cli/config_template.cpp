@@ -16,6 +16,13 @@ std::string config_template() {
 # Command that allocates the development TPU of `codex-loop --hold-dev-tpu` (GDNCTL_DEV_TPU_ALLOCATOR).
 # dev_tpu_allocator = "./allocate-tpu.sh"
 
+# Options of `gdnctl codex-loop`, by their names without the dashes. An option on the command line wins.
+# [codex-loop]
+# iterations = 20
+# max-wall   = "8h"
+# post-check = ["gdnctl lint-log"]
+# resilient  = true
+
 # A target is what you optimise. Only `test` is required.
 # [targets.my-kernel]
 # root_marker = "src/kernel.c"           # a file that identifies a checkout of this target

@@ -24,11 +24,17 @@ struct Row {
     std::string left, right;
 };
 
-std::string table_text(const std::vector<Row>& rows, const PageStyle& style) {
+std::size_t widest_left(const std::vector<Row>& rows) {
     std::size_t widest = 0;
     for (const Row& row : rows) {
         if (row.left.size() <= k_widest_left) widest = std::max(widest, row.left.size());
     }
+    return widest;
+}
+
+// `least`: columns of the left side where other tables of the page are wider.
+std::string table_text(const std::vector<Row>& rows, const PageStyle& style, std::size_t least = 0) {
+    const std::size_t widest = std::max(widest_left(rows), least);
     std::string out;
     for (const Row& row : rows) out += two_columns(row.left, row.right, static_cast<int>(widest) + 4, style.columns);
     return out;
@@ -40,10 +46,15 @@ std::string aligned_label(const OptionDef& option) {
     return label.starts_with("--") ? "    " + label : label;
 }
 
-std::vector<Row> option_rows(const Args& args, std::string_view group) {
+bool has_common(const Args& args) {
+    const auto& all = args.options();
+    return std::any_of(all.begin(), all.end(), [](const OptionDef& option) { return option.common; });
+}
+
+std::vector<Row> option_rows(const Args& args, std::string_view group, bool common_only = false) {
     std::vector<Row> rows;
     for (const OptionDef& option : args.options()) {
-        if (option.group != group) continue;
+        if (option.group != group || (common_only && !option.common)) continue;
         rows.push_back({aligned_label(option), option_text(option)});
         for (std::size_t i = 0; i < option.choices.size(); ++i) {
             if (i < option.choice_help.size() && !option.choice_help[i].empty()) {
@@ -144,7 +155,7 @@ std::string option_text(const OptionDef& option) {
                                                 [](const std::string& help) { return !help.empty(); });
     if (!option.choices.empty() && !choices_are_listed) text += ": " + text::join(option.choices, ", ");
     std::vector<std::string> notes;
-    if (option.required) notes.emplace_back("required");
+    if (option.required) notes.push_back(option.unless.empty() ? "required" : "required without " + option.unless);
     if (option.kind == OptionDef::Kind::list) notes.emplace_back("repeatable");
     if (!option.required && !option.default_text.empty()) notes.push_back("default: " + option.default_text);
     if (!option.env.empty()) notes.push_back("environment: " + option.env);
@@ -202,19 +213,53 @@ std::string synopsis(std::string_view name, const Args& args) {
     return line;
 }
 
+namespace {
+
+std::string page_head(const Command& command, const Args& args, const PageStyle& style) {
+    return wrap(fmt::format("gdnctl {}: {}", command.name, command.summary), 0, style.columns) +
+           heading("Usage", style) + wrap(synopsis(command.name, args), 2, style.columns);
+}
+
+// The options of a page that is long enough for a short one stand in one column, whatever their group.
+std::size_t common_width(const Args& args, bool common_only) {
+    std::size_t widest = 0;
+    if (!has_common(args)) return widest;
+    for (const std::string& group : option_groups(args)) {
+        widest = std::max(widest, widest_left(option_rows(args, group, common_only)));
+    }
+    return widest;
+}
+
+}  // namespace
+
 std::string help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style) {
-    std::string page = wrap(fmt::format("gdnctl {}: {}", command.name, command.summary), 0, style.columns);
-    page += heading("Usage", style) + wrap(synopsis(command.name, args), 2, style.columns);
+    std::string page = page_head(command, args, style);
     for (const std::string& paragraph : args.paragraphs()) page += '\n' + wrap(paragraph, 0, style.columns);
     if (!args.examples().empty()) page += heading("Examples", style) + examples_text(args.examples(), style);
     const auto arguments = argument_rows(args);
     if (!arguments.empty()) page += heading("Arguments", style) + table_text(arguments, style);
+    const std::size_t width = common_width(args, false);
     for (const Args* part : {&args, &globals}) {
         for (const std::string& group : option_groups(*part)) {
-            page += heading(group, style) + table_text(option_rows(*part, group), style);
+            page += heading(group, style) + table_text(option_rows(*part, group), style, width);
         }
     }
     return page + exit_codes_text(exit_codes(args), style) + see_also_text(args.see_also_names(), style);
+}
+
+std::string short_help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style) {
+    if (!has_common(args)) return help_page(command, args, globals, style);
+    std::string page = page_head(command, args, style);
+    if (!args.examples().empty()) page += heading("Examples", style) + examples_text(args.examples(), style);
+    const std::size_t width = common_width(args, true);
+    for (const std::string& group : option_groups(args)) {
+        const auto rows = option_rows(args, group, true);
+        if (!rows.empty()) page += heading(group, style) + table_text(rows, style, width);
+    }
+    return page + '\n' +
+           wrap(fmt::format("`gdnctl {} --help` shows all {} options and the exit codes.", command.name,
+                            args.options().size()),
+                0, style.columns);
 }
 
 std::string overview(const Table& table, const Args& globals, const PageStyle& style) {

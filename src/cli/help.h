@@ -47,6 +47,9 @@ std::vector<std::string> see_also_names(const Group& group);
 // The page of one command.
 std::string help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style);
 
+// What -h shows: the common options, where the command has such; else all of it.
+std::string short_help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style);
+
 // All commands by group.
 std::string overview(const Table& table, const Args& globals, const PageStyle& style);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/http.h"
+#include "platform/http_pool.h"
 #include "platform/process.h"
 #include "platform/signals.h"
 
@@ -115,23 +117,82 @@ struct Called {
     bool ran = false;
 };
 
-Result<ExitCode> call(const Table& table, Called& called, Invocation& invocation, const GlobalFlags& flags) {
+// For a command that has no business with the network: the table says so.
+class NoHttp final : public Http {
+public:
+    Result<HttpResponse> send(const HttpRequest& /*request*/) override {
+        return fail(ErrorKind::internal, "this command is listed as one that makes no network requests");
+    }
+    Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& /*settings*/) override {
+        return send({}).map([](HttpResponse&&) { return std::unique_ptr<HttpPool>(); });
+    }
+};
+
+Http& http_for(Tier tier) {
+    static NoHttp none;
+    if (tier != Tier::http) return none;
+    return system_http();
+}
+
+// Where the command runs, and the configuration there; entered once.
+class Place {
+public:
+    Place(const Table& table, const Command* command, const GlobalFlags& flags)
+        : m_table(table), m_command(command), m_flags(flags) {}
+
+    Status enter() {
+        if (m_entered) return {};
+        GDNCTL_TRY_ASSIGN(m_cwd, working_directory(m_flags.directory));
+        GDNCTL_TRY_ASSIGN(m_loaded, config_for(m_table, *m_command, m_flags, m_cwd));
+        m_entered = true;
+        return {};
+    }
+    const std::filesystem::path& cwd() const { return m_cwd; }
+    const Config& config() const { return m_loaded.config; }
+
+    // The command's options in the configuration.
+    OptionTable options() {
+        if (m_command == nullptr || !m_command->options_in_config) return {};
+        return {m_command->name, [this]() -> Result<const ConfigTable*> {
+                    GDNCTL_TRY(enter());
+                    const ConfigValue* table = config().find(m_command->name);
+                    return table == nullptr ? nullptr : table->as_table();
+                }};
+    }
+
+private:
+    const Table& m_table;
+    const Command* m_command;
+    const GlobalFlags& m_flags;
+    std::filesystem::path m_cwd;
+    LoadedConfig m_loaded;
+    bool m_entered = false;
+};
+
+Result<ExitCode> call(Place& place, Called& called, Invocation& invocation, const GlobalFlags& flags) {
     const Env& env = process_env();
-    GDNCTL_TRY_ASSIGN(const auto cwd, working_directory(flags.directory));
-    GDNCTL_TRY_ASSIGN(const LoadedConfig loaded, config_for(table, *called.command, flags, cwd));
+    GDNCTL_TRY(place.enter());
     Context context{env,
                     system_clock(),
                     system_terminal(flags.color),
-                    loaded.config,
+                    place.config(),
                     system_process(),
-                    system_http(),
+                    http_for(called.command->tier),
                     stop_on_signals(),
-                    cwd,
+                    place.cwd(),
                     state_directory(env),
                     own_program(),
                     flags.common};
     called.ran = true;
     return invocation.run(context);
+}
+
+// -h alone; where a command has no short page, its page is the whole one.
+bool asked_for_short_help(const Dispatch& called) {
+    const auto end = std::find(called.words.begin(), called.words.end(), "--");
+    return !called.help && std::none_of(called.words.begin(), end, [](const std::string& word) {
+        return word == "--help" || word.starts_with("--help=");
+    });
 }
 
 // Help, version, or the command itself.
@@ -151,7 +212,8 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
         invocation = called.command->create();
         invocation->describe(args);
     }
-    if (const Status parsed = parse_words(globals, args, called.words, lookup, stop_early); !parsed) {
+    Place place(table, called.command, flags);
+    if (const Status parsed = parse_words(globals, args, called.words, lookup, stop_early, place.options()); !parsed) {
         return tl::unexpected(with_help_hint(parsed.error(), called.command ? called.command->name : ""));
     }
     Terminal& terminal = system_terminal(flags.color);
@@ -168,10 +230,12 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
         return flags.help ? ExitCode::ok : ExitCode::usage;
     }
     if (flags.help) {
-        terminal.out(help_page(*called.command, args, globals, page_style(terminal, terminal.color_out())));
+        const PageStyle style = page_style(terminal, terminal.color_out());
+        terminal.out(asked_for_short_help(called) ? short_help_page(*called.command, args, globals, style)
+                                                  : help_page(*called.command, args, globals, style));
         return ExitCode::ok;
     }
-    auto result = call(table, meant, *invocation, flags);
+    auto result = call(place, meant, *invocation, flags);
     if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.command->name));
     return result;
 }

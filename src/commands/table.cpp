@@ -117,6 +117,7 @@ constexpr cli::Command k_table[] = {
         "ce-infer", "Oracle", "show the block sizes of upstream's fused cross-entropy", Tier::none),
     cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
                                                        "run unattended iterations of a coding agent", Tier::http)
+        .with_options_in_config()
         .with_last_word(&codex_loop::never_ran),
     cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show the state of a loop", Tier::none),
     cli::make<&loop_explain::describe, &loop_explain::run>("loop-explain", "Loop",

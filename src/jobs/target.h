@@ -7,6 +7,9 @@
 
 namespace gdnctl {
 
+// The target that is meant, wherever a command has to do with one: see select_target().
+Result<Target> target_in_use(const Context& context);
+
 // In a git repository with a kernel or a configuration of its own, the kernel that the binary carries is judged only
 // where the target was named: --target, GDNCTL_TARGET, `target` in a configuration file. Error: usage.
 Status check_embedded_kernel(const Target& target, Context& context);

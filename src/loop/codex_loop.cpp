@@ -202,6 +202,7 @@ private:
         settings.loop_id = m_plan.loop_id;
         settings.isolation = m_plan.isolation;
         settings.config = config_of(m_plan, m_request);
+        settings.words = to_text(m_request.words);
         if (const auto modes = resolve_modes(m_plan.gates); m_gates && modes && modes->perf) {
             const std::string& file = m_plan.gates.perf.state_file;
             settings.perf_state =

@@ -8,6 +8,7 @@
 
 #include "core/result.h"
 #include "loop/engine/options.h"
+#include "loop/engine/run_words.h"
 #include "loop/gates/own_jobs.h"
 #include "loop/gates/validation_options.h"
 #include "platform/context.h"
@@ -20,6 +21,7 @@ struct CodexLoopRequest {
     Target target;
     std::vector<std::string> allocator;  // the first words of the command that holds a dev TPU; empty: none is known
     GateChoices gates;                   // validation and performance
+    RunWords words;                      // the options as they were given, for the journal
     ConfigAt config;                     // for jobs of a tree of the run
     bool dry_run = false;
 };

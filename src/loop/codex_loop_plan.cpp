@@ -9,9 +9,10 @@
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
+#include "jobs/place.h"
 #include "loop/engine/artefacts.h"
 #include "loop/engine/loop_agent.h"
-#include "loop/engine/slot_links.h"
+#include "loop/measure/slot_links.h"
 #include "loop/gates/cluster_preflight.h"
 #include "loop/gates/validation_gate.h"
 #include "loop/prompt/prompt.h"
@@ -124,7 +125,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
             log::warning("--hold-dev-tpu needs --dev-tpu-name: no dev TPU is held");
         }
     }
-    plan.root = find_repository_root(context.cwd).value_or(context.cwd);
+    plan.root = project_root(context);
     plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
     plan.log_dir = (plan.root / options.log_dir).lexically_normal();
     plan.log = log_in_repository(options, request.target, plan.root);

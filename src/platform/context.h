@@ -15,8 +15,8 @@ class Http;
 class Process;
 class Terminal;
 
-// How much of the world a command is about to reach for, as a column of the table (commands/table.cpp) that tells its
-// reader. Nothing is paid for in advance: every part of the Context is made on first use.
+// How much of the world a command reaches for: a column of commands/table.cpp. Below Tier::http, Context::http refuses
+// every request. Nothing is paid for in advance: every part of the Context is made on first use.
 enum class Tier {
     none,     // files, clock, terminal only: never maps libcurl or libgit2
     process,  // starts child processes

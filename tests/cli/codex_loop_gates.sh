@@ -145,7 +145,7 @@ test_a_kill_anywhere_and_resume_leave_one_entry_an_iteration() {
     until [ "$(wc -l 2>/dev/null <$logs/journal.jsonl || echo 0)" -ge $n ] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
-    loop 0 --iterations 2 --resume --max-failures -1 --validation-policy count-failure --perf-mode off
+    expect 0 "$GDNCTL" codex-loop --resume
     entries 2
     [ "$(git log --format=%s "$base"..HEAD | grep -c '^Log iteration ')" = 2 ] || fail "log commits, killed at $n"
     clean_log
@@ -165,7 +165,8 @@ test_a_job_that_outlives_a_kill_is_stopped_before_anything_else() {
     wait $pid 2>/dev/null
     expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json
     out_has '"submission_id":"gdnctl-test-'
-    loop 0 --iterations 1 --perf-mode off $how
+    expect 0 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 1 \
+      --validation-ray-cluster local --perf-mode off $how
     grep -qE 'job gdnctl-test-[^ ]* of the interrupted run is no longer running' "$WORK/err" || fail 'no word of it'
     kept 1
     expect 0 "$GDNCTL" ray-list --cluster local --status RUNNING --json

@@ -64,7 +64,7 @@ test_lost_and_adopted() {
   wait "$pid" 2>/dev/null
   [ "$(held)" = 1 ] || fail 'gone with its loop'
   agent "$works"
-  loop 0 --iterations 1 --resume "${tpu[@]}"
+  expect 0 "$GDNCTL" codex-loop --resume --iterations 1
   err_has 'taking over your hold'
   free 'the resumed run'
 }

@@ -48,7 +48,7 @@ test_settings_that_were_changed_after_a_kill_are_still_not_used() {
   git config credential.helper theirs
   git config filter.new.clean theirs
   agent "$works"
-  loop 0 --iterations 1 --resume
+  expect 0 "$GDNCTL" codex-loop --resume
   err_has 'settings that name programs were changed, which this run does not use: credential.helper, filter.new.clean'
 }
 

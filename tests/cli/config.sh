@@ -10,6 +10,16 @@ test_show_prints_values_with_origins() {
   out_has 'target = "cpu-gdn"  # option --target'
 }
 
+test_show_has_the_options_of_codex_loop() {
+  printf '[codex-loop]\nmodel = "m"\npost-check = ["a", "b"]\nresilient = true\n' >gdnctl.toml
+  expect 0 "$GDNCTL" config show
+  out_has 'codex-loop.model = "m"'
+  out_has '# gdnctl.toml:2'
+  expect 0 "$GDNCTL" config show --json
+  tr -d ' \n' <"$WORK/out" | grep -qF '{"key":"codex-loop.post-check","value":["a","b"],"origin":"gdnctl.toml:3"}' || fail 'no list'
+  [ ! -s "$WORK/err" ] || fail "stderr is not empty"
+}
+
 test_show_without_any_file() {
   expect 0 "$GDNCTL" config show
   out_has 'cluster = "local"  # built-in'

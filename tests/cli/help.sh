@@ -60,12 +60,24 @@ same_page() {
   "$GDNCTL" $1 --help >"$WORK/long"
   # shellcheck disable=SC2086
   expect 0 "$GDNCTL" $1 -h
-  cmp -s "$WORK/long" "$WORK/out" || fail "$1: -h and --help differ"
+  [ "$1" = codex-loop ] || cmp -s "$WORK/long" "$WORK/out" || fail "$1: -h and --help differ"
   # shellcheck disable=SC2086
   expect 0 "$GDNCTL" help $1
   cmp -s "$WORK/long" "$WORK/out" || fail "$1: help $1 and $1 --help differ"
 }
 test_the_three_ways_to_ask_give_the_same_page() { each_page same_page; }
+
+test_short_page_of_codex_loop_has_the_common_options_in_one_column() {
+  COLUMNS=80 expect 0 "$GDNCTL" codex-loop -h
+  [ "$(wc -l <"$WORK/out")" -le 60 ] || fail "$(wc -l <"$WORK/out") lines"
+  [ "$(grep -c '^      --' "$WORK/out")" = 12 ] || fail "$(grep -c '^      --' "$WORK/out") options, not 12"
+  for option in --iterations --resume --model --post-check --resilient; do out_has "      $option"; done
+  out_has '`gdnctl codex-loop --help` shows all'
+  for page in -h --help; do
+    "$GDNCTL" codex-loop $page | sed -n 's/^\(      --[^ ]*\( [^ ]*\)\?   *\)[^ ].*/\1/p' | awk '{ print length($0) }' | sort -u >"$WORK/columns"
+    [ "$(wc -l <"$WORK/columns")" = 1 ] || fail "$page: texts begin in columns $(xargs <"$WORK/columns")"
+  done
+}
 
 test_overview_lists_every_command() {
   expect 0 "$GDNCTL" --help

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/for_people.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -145,7 +146,7 @@ void tell(const Holding& holding, Context& context) {
     out["setup_ok"] = r.setup_ok ? Json(*r.setup_ok) : Json(nullptr);
     out["adopted"] = holding.adopted();
     out["host_info"] = devtpu::host_info_json(r.host);
-    context.terminal.out(to_text(out) + "\n");
+    print_json(out, context, -1);
     if (const Status flushed = context.terminal.flush(); !flushed) log::debug("{}", flushed.error().text());
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -80,7 +81,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out["tpu_name"] = hold.record.tpu_name;
         out["submission_id"] = hold.record.submission_id;
         out["exit_code"] = code;
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     return static_cast<ExitCode>(code % k_byte);
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/for_people.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -148,7 +149,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         Json out;
         out["schema"] = "gdnctl.dev-tpu-list/1";
         out["holds"] = std::move(list);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
         return ExitCode::ok;
     }
     if (views.empty()) {

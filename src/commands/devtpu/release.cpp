@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/given_up.h"
@@ -128,7 +129,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         Json out;
         out["schema"] = "gdnctl.dev-tpu-release/1";
         out["released"] = std::move(released);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     return ExitCode::ok;
 }

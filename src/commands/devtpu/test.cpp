@@ -21,7 +21,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(ray_test::check_counts(target, options.test));
     GDNCTL_TRY(check_embedded_kernel(target, context));
     Via via = options.run.via;

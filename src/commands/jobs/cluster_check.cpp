@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -173,7 +174,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(wanted, context));
     Report report = look(place, context);
     if (context.global.json) {
-        context.terminal.out(to_text(json_of(report)) + "\n");
+        print_json(json_of(report), context, -1);
     } else {
         show(report, context);
     }

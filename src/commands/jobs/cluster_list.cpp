@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -77,7 +78,7 @@ Result<ExitCode> run(const Options&, Context& context) {
         out["schema"] = "gdnctl.cluster-list/1";
         out["clusters"] = Json::array({Json{{"name", "local"}, {"in_use", local}}});
         for (const Row& row : rows) out["clusters"].push_back(json_of(row));
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
         return ExitCode::ok;
     }
     context.terminal.out(fmt::format("{:<22} {:<24} {:<14} {:<12} {}\n", "NAME", "CLUSTER", "ZONE", "TPU", "TYPES"));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "platform/fd.h"
@@ -112,7 +113,7 @@ Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options,
         Json out;
         out["schema"] = std::string(schema);
         put_preview(out, place, request, preview);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     } else {
         context.terminal.out(preview_text(place, request, preview));
     }

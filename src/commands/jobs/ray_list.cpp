@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
+#include "commands/print.h"
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -121,7 +122,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         Json out;
         out["schema"] = "gdnctl.ray-list/1";
         out["jobs"] = std::move(list);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
         return ExitCode::ok;
     }
     if (jobs.empty()) {

@@ -6,9 +6,12 @@
 
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
+#include "commands/jobs/profile_settings.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
+#include "jobs/target.h"
 #include "jobs/target_job.h"
 #include "platform/terminal.h"
 
@@ -16,54 +19,9 @@ namespace gdnctl::commands::ray_profile {
 
 namespace {
 
-using Word = cli::Choice<std::string>;
-const std::array<Word, 4> k_sizes = {{{"130m", "130m"}, {"300m", "300m"}, {"520m", "520m"}, {"1_2b", "1_2b"}}};
-const std::array<Word, 3> k_wandb = {{{"online", "online"}, {"offline", "offline"}, {"disabled", "disabled"}}};
-const std::array<Word, 5> k_ce = {{{"auto", "auto"},
-                                   {"xla", "xla"},
-                                   {"reference", "reference"},
-                                   {"pallas_tpu", "pallas_tpu"},
-                                   {"pallas_gpu", "pallas_gpu"}}};
-const std::array<Word, 2> k_ce_backward = {{{"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
 constexpr std::array<cli::Choice<bool>, 2> k_driver = {
     {{"head", false, "reserve nothing for the driver; the run asks for the TPU itself"},
      {"tpu", true, "run the driver on the TPU host"}}};
-
-void describe_model(cli::Args& args, ProfileSettings& s) {
-    args.option(s.size, k_sizes, {.names = "--size", .value = "SIZE", .help = "model size", .group = "Run"});
-    args.option(s.num_steps, {.names = "--num-steps", .value = "N", .help = "training steps", .group = "Run"});
-    args.option(s.profile_start_step,
-                {.names = "--profile-start-step", .value = "N", .help = "first step in the trace", .group = "Run"});
-    args.option(s.profile_num_steps,
-                {.names = "--profile-num-steps", .value = "N", .help = "steps in the trace", .group = "Run"});
-    args.option(
-        s.batch_size,
-        {.names = "--batch-size", .value = "N", .help = "sequences per step", .group = "Run", .default_text = "8"});
-    args.option(s.chunk_size,
-                {.names = "--chunk-size", .value = "N", .help = "chunk length of the kernel", .group = "Run"});
-    args.option(s.segment_size,
-                {.names = "--segment-size", .value = "N", .help = "segment length of the kernel", .group = "Run"});
-    args.option(s.gdn_layers_per_block,
-                {.names = "--gdn-layers-per-block", .value = "N", .help = "GDN layers per block", .group = "Run"});
-    args.option(s.gdn_block_size,
-                {.names = "--gdn-block-size", .value = "N", .help = "layers per block", .group = "Run"});
-    args.flag(s.all_transformer,
-              {.names = "--all-transformer", .help = "control run with attention layers only", .group = "Run"});
-    args.option(
-        s.ce_implementation, k_ce,
-        {.names = "--ce-implementation", .value = "NAME", .help = "fused cross-entropy to use", .group = "Run"});
-    args.option(
-        s.ce_bwd_mode, k_ce_backward,
-        {.names = "--ce-bwd-mode", .value = "MODE", .help = "backward pass of the cross-entropy", .group = "Run"});
-    args.option(s.run_name_prefix,
-                {.names = "--run-name-prefix", .value = "TEXT", .help = "prefix of the run's name", .group = "Run"});
-    args.option(s.wandb_mode, k_wandb,
-                {.names = "--wandb-mode", .value = "MODE", .help = "W&B mode of the run", .group = "Run"});
-    args.flag(s.dry_run,
-              {.names = "--dry-run",
-               .help = "submit a run that only shows what it would do; if the target has none, show the request",
-               .group = "Run"});
-}
 
 // null: the target has none. A run that was not waited for has no value.
 Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<MetricReader>& read) {
@@ -104,7 +62,14 @@ Json settings_json(const ProfileSettings& s, const Options& options) {
 void describe_run(cli::Args& args, Options& options) {
     args.option(options.settings.tpu,
                 {.names = "--tpu", .value = "TYPE", .help = "accelerator for the run, such as v5p-8"});
-    describe_model(args, options.settings);
+    const ProfileNames names;
+    describe_model(args, options.settings, names);
+    describe_cross_entropy(args, options.settings, names);
+    describe_run_name(args, options.settings, names);
+    args.flag(options.settings.dry_run,
+              {.names = "--dry-run",
+               .help = "submit a run that only shows what it would do; if the target has none, show the request",
+               .group = names.group});
     args.option(options.profile_env,
                 {.names = "--profile-env", .value = "KEY=VALUE", .help = "another setting of the run", .group = "Run"});
     args.check([&options] { return check_settings(options.settings); });
@@ -130,7 +95,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         out["tpu"] = settings.tpu.empty() ? Json(nullptr) : Json(settings.tpu);
         put_command(out, run.request);
         out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     if (run.cut_short) return tl::unexpected(*run.cut_short);
     return exit;
@@ -154,7 +119,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(options));
     GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_profile(std::move(target), std::move(settings), options.driver_on_tpu,
                                                          options.place, context));

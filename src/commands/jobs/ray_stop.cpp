@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "jobs/stop.h"
 #include "platform/terminal.h"
@@ -34,7 +35,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out["schema"] = "gdnctl.ray-stop/1";
         put_job(out, place_of(*backend, options.id), job.details, classify(job.details));
         out["stopped"] = job.stopped;
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     return ExitCode::ok;
 }

@@ -6,9 +6,11 @@
 
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
+#include "jobs/target.h"
 #include "jobs/target_job.h"
 #include "platform/terminal.h"
 
@@ -50,7 +52,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const T
         out["tpu"] = tpu_type.empty() ? Json(nullptr) : Json(tpu_type);
         put_command(out, run.request);
         out["settings"] = settings_json(options, target);
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     }
     if (run.cut_short) return tl::unexpected(std::move(*run.cut_short));
     return exit;
@@ -109,7 +111,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(check_counts(target, options));
     const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
     GDNCTL_TRY_ASSIGN(const PlannedJob job,

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/given_up.h"
@@ -34,8 +35,8 @@ Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
 }
 
 // The whole job, for whoever was not there when it was submitted: what ran, and what its log told.
-void print_json(const JobDetails& job, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
-                Context& context) {
+void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
+               Context& context) {
     const auto of_submission = [&](const char* key) {
         const auto it = job.metadata.find(key);
         return it == job.metadata.end() ? Json(nullptr) : Json(it->second);
@@ -51,7 +52,7 @@ void print_json(const JobDetails& job, const JobVerdict& verdict, const JobOutpu
     out["verdict"] = verdict_json(output.verdicts());
     out["profile"] = profile_json(output.profile());
     out["tpu_evidence"] = is_tpu_evidence(place_of(backend, job.submission_id), verdict, job, output);
-    context.terminal.out(to_text(out) + "\n");
+    print_json(out, context, -1);
 }
 
 bool is_log_trouble(const Error& error) {
@@ -82,7 +83,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         if (is_interruption(watched.error())) show_next_commands(backend, id);
         // A job of which something was heard has something to report.
         if (context.global.json && !last.entrypoint.empty()) {
-            print_json(last, {failure_of(watched.error()), exit_code_of(kind)}, {}, backend, context);
+            print_end(last, {failure_of(watched.error()), exit_code_of(kind)}, {}, backend, context);
         }
         if (options.compat_exit && kind == ErrorKind::remote_missing) {
             log::error("{}", watched.error().text());
@@ -116,7 +117,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         if (!printed) log::warning("{}", printed.error().text());
     }
     see_to_given_up(backend, context);
-    if (context.global.json) print_json(watched->details, verdict, output, backend, context);
+    if (context.global.json) print_end(watched->details, verdict, output, backend, context);
     return options.compat_exit ? compatible(watched) : verdict.exit;
 }
 

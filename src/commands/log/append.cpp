@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/clock.h"

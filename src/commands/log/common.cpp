@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "jobs/target.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/parse/log.h"
@@ -29,22 +31,25 @@ namespace {
 // Records lie beside the file itself, and it is replaced when it is written: a link to it must stay one.
 fs::path behind_links(const fs::path& path) {
     std::error_code unresolved;
-    if (!fs::is_symlink(path, unresolved)) return path.lexically_normal();
+    if (!fs::is_symlink(path, unresolved)) return path;
     const fs::path file = fs::weakly_canonical(path, unresolved);
-    return unresolved ? path.lexically_normal() : file;
+    return unresolved ? path : file;
 }
 
 }  // namespace
 
-Result<fs::path> log_path(const std::optional<std::string>& log_file, const Context& context) {
-    if (log_file) return behind_links(context.cwd / *log_file);
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-    GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
+Result<fs::path> named_log(const std::optional<std::string>& log_file, const Context& context) {
+    if (log_file) return (context.cwd / *log_file).lexically_normal();
+    GDNCTL_TRY_ASSIGN(const auto target, target_in_use(context));
     if (target.log.empty()) {
         return fail(ErrorKind::config, fmt::format("target `{}` has no running log", target.name),
                     fmt::format("give --log-file, or set `log` in [targets.{}]", target.name));
     }
-    return behind_links(root / target.log);
+    return (project_root(context) / target.log).lexically_normal();
+}
+
+Result<fs::path> log_path(const std::optional<std::string>& log_file, const Context& context) {
+    return named_log(log_file, context).map(behind_links);
 }
 
 std::unique_ptr<CommitFacts> facts_for(const fs::path& log, Context& context) {
@@ -57,8 +62,7 @@ std::unique_ptr<CommitFacts> facts_for(const fs::path& log, Context& context) {
 }
 
 Result<runlog::Objective> target_objective(const Context& context) {
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-    GDNCTL_TRY_ASSIGN(const auto target, select_target(context.config, root));
+    GDNCTL_TRY_ASSIGN(const auto target, target_in_use(context));
     if (!target.metric) return runlog::Objective{};
     const auto key = runlog::metric_key(target.metric->name);
     return runlog::Objective{key.value_or(target.metric->name), target.metric->lower_is_better, target.metric->unit};
@@ -78,8 +82,6 @@ Result<LogHistory> load_history(const fs::path& log) {
     GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, loaded.records));
     return loaded;
 }
-
-void print_json(const Json& object, Context& context) { context.terminal.out(to_text(object, 2) + "\n"); }
 
 Status set_commit(Json& record, std::string_view value, CommitFacts* facts) {
     const runlog::CommitValue commit = runlog::classify_commit(value);

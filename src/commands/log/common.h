@@ -20,6 +20,8 @@ void describe_log_file(cli::Args& args, std::optional<std::string>& log_file);
 
 // --log-file against the working directory, else the target's log under the repository root. Absolute. Error: config
 // (the target names no log).
+Result<std::filesystem::path> named_log(const std::optional<std::string>& log_file, const Context& context);
+// The same file behind symbolic links: records lie beside it.
 Result<std::filesystem::path> log_path(const std::optional<std::string>& log_file, const Context& context);
 
 // Git's answers about the repository that holds the log; null without one (why is in the debug log).
@@ -38,9 +40,6 @@ struct LogHistory {
 };
 // Every iteration of the log as a record. Errors: usage (no such log), bad_input, local_io.
 Result<LogHistory> load_history(const std::filesystem::path& log);
-
-// One JSON object on stdout.
-void print_json(const Json& object, Context& context);
 
 // Writes a commit value (`--commit`: a sha, a revision, `none (reason)`, `this commit`, `pending`) into a record.
 // Error: usage.

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::log_context {

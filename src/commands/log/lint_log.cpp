@@ -5,11 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "commands/log/common.h"
 #include "commands/log/lint_fix.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "jobs/target.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
@@ -54,22 +56,13 @@ struct Place {
 
 fs::path below(const Context& context, const std::string& path) { return (context.cwd / path).lexically_normal(); }
 
-Result<Place> find_log(const Options& options, const Context& context, const Target& target) {
+Result<Place> find_log(const Options& options, const Context& context) {
+    if (options.log_file && options.log_file->empty()) return fail(ErrorKind::usage, "--log-file needs a path");
     Place place;
-    if (options.log_file) {
-        if (options.log_file->empty()) return fail(ErrorKind::usage, "--log-file needs a path");
-        place.path = below(context, *options.log_file);
-        place.shown = *options.log_file;
-    } else {
-        if (target.log.empty()) {
-            return fail(ErrorKind::usage, fmt::format("the target {} has no running log", target.name),
-                        "name one with --log-file PATH");
-        }
-        const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-        place.path = (root / target.log).lexically_normal();
-        place.shown = is_inside(context.cwd, place.path) ? place.path.lexically_relative(context.cwd).string()
-                                                         : place.path.string();
-    }
+    GDNCTL_TRY_ASSIGN(place.path, named_log(options.log_file, context));
+    place.shown = options.log_file                     ? *options.log_file
+                  : is_inside(context.cwd, place.path) ? place.path.lexically_relative(context.cwd).string()
+                                                       : place.path.string();
     if (options.repo) {
         place.root = find_repository_root(below(context, *options.repo)).value_or(fs::path());
         if (place.root.empty())
@@ -374,10 +367,9 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json && options.diff)
         return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --json");
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const LintOptions lint, lint_options(options, context, target));
-    GDNCTL_TRY_ASSIGN(const Place place, find_log(options, context, target));
+    GDNCTL_TRY_ASSIGN(const Place place, find_log(options, context));
     if (options.output && below(context, *options.output) == place.path) {
         return fail(ErrorKind::usage, "--output names the log itself");
     }

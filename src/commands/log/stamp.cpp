@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "core/log.h"
 #include "platform/clock.h"
 #include "runlog/records/record.h"

@@ -1,16 +1,22 @@
 #include "commands/loop/codex_loop.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/config.h"
+#include "commands/loop/codex_loop_resume.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
 #include "jobs/place.h"
 #include "jobs/submit.h"
+#include "jobs/target.h"
 #include "loop/codex_loop.h"
+#include "loop/engine/run_words.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
@@ -26,6 +32,12 @@ std::string called_as() {
     return word.empty() ? std::string("gdnctl") : text::shell_quote(word);
 }
 
+// Of --config, absolute; empty: the file is found.
+std::string config_file_of(const Context& context) {
+    if (!context.global.config_file) return {};
+    return (context.cwd / *context.global.config_file).lexically_normal().string();
+}
+
 Result<std::vector<std::string>> allocator_words(const Options& options, const Context& context) {
     GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("dev_tpu_allocator"));
     const std::string line = options.allocator.value_or(configured.value_or(""));
@@ -34,7 +46,7 @@ Result<std::vector<std::string>> allocator_words(const Options& options, const C
     return std::move(*words);
 }
 
-Result<loop::CodexLoopRequest> request_of(const Options& options, Context& context) {
+Result<loop::CodexLoopRequest> request_of(const Options& options, loop::RunWords words, Context& context) {
     loop::CodexLoopRequest request;
     request.options = options.loop;
     if (options.model) {
@@ -52,7 +64,11 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, Context& conte
     };
     request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
-    GDNCTL_TRY_ASSIGN(request.target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));
+    words.cwd = context.cwd.lexically_relative(project_root(context)).string();
+    words.config_file = config_file_of(context);
+    words.target = request.target.name;
+    request.words = std::move(words);
     return request;
 }
 
@@ -118,9 +134,58 @@ std::string_view reason_of(ErrorKind kind) {
     }
 }
 
-Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto request, request_of(options, context));
+Result<loop::CodexLoopReport> run_as(const Options& options, loop::RunWords words, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto request, request_of(options, std::move(words), context));
     return loop::run_codex_loop(request, context);
+}
+
+tl::unexpected<Error> another(const loop::RunWords& kept, std::string_view option, const std::string& now,
+                              const std::string& then) {
+    return fail(ErrorKind::usage, fmt::format("--resume: not what run {} was started with: {} {} (the run has {})",
+                                              kept.run, option, now, then.empty() ? "none" : then));
+}
+
+// Goes on where, and with the configuration file and the target with which, the run was started.
+Result<loop::CodexLoopReport> resume(const Options& now, loop::RunWords kept, Context& context) {
+    const GlobalOptions& global = context.global;
+    const std::string file = config_file_of(context);
+    if (!file.empty() && file != kept.config_file) return another(kept, "--config", file, kept.config_file);
+    if (global.target && *global.target != kept.target) return another(kept, "--target", *global.target, kept.target);
+    GDNCTL_TRY_ASSIGN(const Options options, resumed_options(now, kept));
+    Context there = context;
+    const std::filesystem::path cwd = (project_root(context) / kept.cwd).lexically_normal();
+    std::error_code ignored;
+    if (std::filesystem::is_directory(cwd, ignored)) there.cwd = kept.cwd == "." ? project_root(context) : cwd;
+    if (!kept.config_file.empty()) there.global.config_file = kept.config_file;
+    cli::ConfigRequest wanted{there.cwd, there.global.config_file, global.target};
+    GDNCTL_TRY_ASSIGN(cli::LoadedConfig loaded, cli::load_config(context.env, wanted));
+    GDNCTL_TRY_ASSIGN(const Target selected, select_target(loaded.config, project_root(there)));
+    if (selected.name != kept.target) {
+        there.global.target = wanted.target = kept.target;
+        GDNCTL_TRY_ASSIGN(loaded, cli::load_config(context.env, wanted));
+    }
+    Context held{there.env,  there.clock, there.terminal,  loaded.config, there.process, there.http,
+                 there.stop, there.cwd,   there.state_dir, there.program, there.global};
+    return run_as(options, std::move(kept), held);
+}
+
+Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
+    if (options.loop.resume) {
+        const auto journal = project_root(context) / options.loop.log_dir / "journal.jsonl";
+        GDNCTL_TRY_ASSIGN(const auto kept, loop::words_of_run(journal));
+        if (kept) return resume(options, *kept, context);
+        const auto is_total = [](const cli::GivenOption& one) { return one.option == "--iterations"; };
+        if (std::none_of(options.given.begin(), options.given.end(), is_total)) {
+            return fail(ErrorKind::usage,
+                        fmt::format("--iterations is required: {} has no run to continue with its "
+                                    "own options",
+                                    journal.parent_path().string()),
+                        "--log-dir names the folder of the run");
+        }
+    }
+    loop::RunWords words;
+    keep_words(options.given, words);
+    return run_as(options, std::move(words), context);
 }
 
 }  // namespace
@@ -164,7 +229,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return static_cast<ExitCode>(rc);
     }
     if (context.global.json) {
-        context.terminal.out(to_text(json_of(*report, options.dry_run), 2) + "\n");
+        print_json(json_of(*report, options.dry_run), context);
     } else if (options.dry_run) {
         show_preview(*report, context);
     } else {

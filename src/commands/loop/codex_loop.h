@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/args.h"
 #include "core/exit_code.h"
@@ -18,6 +19,7 @@ struct Options {
     std::optional<std::string> model, max_wall, allocator;
     loop::GateChoices gates;
     bool dry_run = false;
+    std::vector<cli::GivenOption> given;  // by the command line and the configuration
 };
 
 void describe(cli::Args& args, Options& options);

@@ -27,9 +27,6 @@ constexpr std::array<cli::Choice<DirtyPolicy>, 2> k_dirty = {
 constexpr std::array<cli::Choice<StashRestorePolicy>, 2> k_restore = {
     {{"warn-keep", StashRestorePolicy::warn_keep, "keep the stash and continue"},
      {"fail", StashRestorePolicy::fail, "fail the iteration"}}};
-constexpr std::array<cli::Choice<HoldPolicy>, 2> k_hold = {
-    {{"required", HoldPolicy::required, "stop without one"},
-     {"best-effort", HoldPolicy::best_effort, "continue without one"}}};
 constexpr std::array<cli::Choice<ConflictPolicy>, 2> k_conflicts = {
     {{"fail", ConflictPolicy::fail, "fail the iteration"},
      {"skip", ConflictPolicy::skip, "continue without the merge"}}};
@@ -54,11 +51,13 @@ constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
 void describe_agent(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Agent";
-    args.option(o.agent, k_agents, {.names = "--agent", .value = "KIND", .help = "what works", .group = k_group});
+    args.option(o.agent, k_agents,
+                {.names = "--agent", .value = "KIND", .help = "what works", .group = k_group, .common = true});
     args.option(o.agent_command, {.names = "--agent-command",
                                   .value = "CMD",
                                   .help = "shell command line of --agent command",
-                                  .group = k_group});
+                                  .group = k_group,
+                                  .common = true});
     args.option(o.agent_env, {.names = "--agent-env",
                               .value = "NAME",
                               .help = "pass this environment variable to the agent",
@@ -67,7 +66,8 @@ void describe_agent(cli::Args& args, Options& options) {
                                 .value = "NAME",
                                 .help = "model; empty: the agent's own choice",
                                 .group = k_group,
-                                .default_text = LoopOptions{}.model});
+                                .default_text = LoopOptions{}.model,
+                                .common = true});
     args.option(o.codex_bin, {.names = "--codex-bin",
                               .value = "PATH",
                               .help = "the codex program",
@@ -142,8 +142,11 @@ void describe_prompt(cli::Args& args, Options& options) {
                                     .help = "add guidance from a file",
                                     .group = k_group,
                                     .complete = cli::Complete::file});
-    args.option(o.directive_presets,
-                {.names = "--directive-preset", .value = "NAME", .help = "add a preset by name", .group = k_group});
+    args.option(o.directive_presets, {.names = "--directive-preset",
+                                      .value = "NAME",
+                                      .help = "add a preset by name",
+                                      .group = k_group,
+                                      .common = true});
     args.option(o.self_command, {.names = "--self-command",
                                  .value = "WORDS",
                                  .help = "how directives call gdnctl",
@@ -157,7 +160,8 @@ void describe_checks(cli::Args& args, Options& options) {
     args.option(o.post_checks, {.names = "--post-check",
                                 .value = "CMD",
                                 .help = "run CMD after each iteration; it must succeed",
-                                .group = k_group});
+                                .group = k_group,
+                                .common = true});
     args.option(o.post_check_policy, k_policies,
                 {.names = "--post-check-policy", .value = "POLICY", .help = "when one fails", .group = k_group});
     args.option(
@@ -198,7 +202,8 @@ void describe_checks(cli::Args& args, Options& options) {
                 {.names = "--retry-sleep-seconds", .value = "S", .help = "pause before a retry", .group = k_group});
     args.flag(o.resilient, {.names = "--resilient",
                             .help = "continue after failures: relaxes the policies, and shows which",
-                            .group = k_group});
+                            .group = k_group,
+                            .common = true});
 }
 
 void describe_tree(cli::Args& args, Options& options) {
@@ -244,7 +249,9 @@ void describe_run(cli::Args& args, Options& options) {
                                .value = "N",
                                .help = "number of iterations; with --resume, the run's total",
                                .group = k_group,
-                               .required = true});
+                               .required = true,
+                               .unless = "--resume",
+                               .common = true});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
                                   .value = "S",
                                   .help = "pause between iterations; doubles with each failure in a row",
@@ -269,11 +276,15 @@ void describe_run(cli::Args& args, Options& options) {
                                     .value = "N",
                                     .help = "keep the files of the last N iterations in the log directory",
                                     .group = k_group});
-    args.flag(o.resume, {.names = "--resume", .help = "continue the run in the log directory", .group = k_group});
+    args.flag(o.resume, {.names = "--resume",
+                         .help = "continue the run in the log directory, with its options",
+                         .group = k_group,
+                         .common = true});
     args.option(options.max_wall, {.names = "--max-wall",
                                    .value = "TIME",
                                    .help = "start no iteration after this time (90m, 8h, 7d; plain: seconds)",
-                                   .group = k_group});
+                                   .group = k_group,
+                                   .common = true});
     args.option(o.max_tokens,
                 {.names = "--max-tokens", .value = "N", .help = "start no iteration after N tokens", .group = k_group});
     args.option(o.max_tpu_minutes, {.names = "--max-tpu-minutes",
@@ -288,52 +299,8 @@ void describe_run(cli::Args& args, Options& options) {
               {.names = "--fail-if-no-win", .help = "exit with 3 if nothing was accepted", .group = k_group});
     args.flag(options.dry_run, {.names = "--dry-run",
                                 .help = "show the agent's command line, the prompt and the plan; do nothing",
-                                .group = k_group});
-}
-
-void describe_hold(cli::Args& args, Options& options) {
-    HoldOptions& h = options.loop.hold;
-    constexpr const char* k_group = "Held development TPU";
-    args.flag(h.on, {.names = "--hold-dev-tpu", .help = "hold a dev TPU for the whole run", .group = k_group});
-    args.option(h.policy, k_hold,
-                {.names = "--hold-dev-tpu-policy",
-                 .value = "POLICY",
-                 .help = "what to do if no TPU is available",
-                 .group = k_group});
-    args.option(options.allocator, {.names = "--dev-tpu-allocator",
-                                    .value = "CMD",
-                                    .help = "program that allocates and holds the TPU",
-                                    .group = k_group,
-                                    .default_text = "dev_tpu_allocator in gdnctl.toml"});
-    args.option(h.cluster, {.names = "--dev-tpu-cluster", .value = "NAME", .help = "its cluster", .group = k_group});
-    args.option(h.fallback_clusters,
-                {.names = "--dev-tpu-fallback-cluster", .value = "NAME", .help = "tried after that", .group = k_group});
-    args.option(h.name, {.names = "--dev-tpu-name", .value = "NAME", .help = "its name", .group = k_group});
-    args.option(h.type, {.names = "--dev-tpu-type", .value = "TYPE", .help = "such as v5p-8", .group = k_group});
-    args.option(
-        h.sync_path,
-        {.names = "--dev-tpu-sync-path", .value = "PATH", .help = "folder to copy to the TPU", .group = k_group});
-    args.option(h.ready_timeout_s, {.names = "--dev-tpu-ready-timeout",
-                                    .value = "S",
-                                    .help = "limit of an allocation, in seconds",
-                                    .group = k_group});
-    args.option(
-        h.allocate_attempts,
-        {.names = "--dev-tpu-allocate-attempts", .value = "N", .help = "passes over the clusters", .group = k_group});
-    args.option(
-        h.allocate_retry_sleep_s,
-        {.names = "--dev-tpu-allocate-retry-sleep", .value = "S", .help = "pause between passes", .group = k_group});
-    args.option(h.stop_timeout_s, {.names = "--dev-tpu-stop-timeout",
-                                   .value = "S",
-                                   .help = "limit of a release before it is forced, in seconds",
-                                   .group = k_group});
-    args.option(h.allocate_log, {.names = "--dev-tpu-allocate-log",
-                                 .value = "PATH",
-                                 .help = "log of the allocation",
-                                 .group = k_group,
-                                 .default_text = "dev_tpu_allocate.log in the log directory",
-                                 .complete = cli::Complete::file});
-    args.flag(h.verbose, {.names = "--dev-tpu-verbose", .help = "pass --verbose to the allocator", .group = k_group});
+                                .group = k_group,
+                                .common = true});
 }
 
 }  // namespace
@@ -344,6 +311,10 @@ void describe(cli::Args& args, Options& options) {
         "code and commits; gdnctl stores its work on a ref, checks it, and keeps or rejects it. Every step is "
         "journalled first, so --resume continues after a crash, a reboot or a full disk.");
     args.about(
+        "--resume uses the options that the run was started with. Give new totals and budgets (--iterations, --max-*, "
+        "--plateau) if you want; any other difference is an error. Options may also stand in gdnctl.toml, in the table "
+        "[codex-loop], under their names without the dashes: max-wall = \"8h\".");
+    args.about(
         "A file STOP in the log directory ends the run after the current iteration. Ctrl-C ends it at once, keeps the "
         "agent's work and releases the dev TPU. The last line on stderr says why the run ended.");
     describe_run(args, options);
@@ -352,8 +323,9 @@ void describe(cli::Args& args, Options& options) {
     describe_prompt(args, options);
     describe_checks(args, options);
     describe_tree(args, options);
-    describe_hold(args, options);
+    describe_hold(args, options.loop.hold, options.allocator);
     describe_gates(args, options.gates);
+    args.note_given(options.given);
     args.exit_code(0, "all iterations ran, or a budget or STOP ended the run");
     args.exit_code(1, "a check failed (with its own status if it has one), or a required dev TPU was not available");
     args.exit_code(2, "usage or configuration error, or the iteration itself failed");
@@ -367,8 +339,7 @@ void describe(cli::Args& args, Options& options) {
                  "run five iterations, continuing after failures");
     args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\"",
                  "run a check after each iteration");
-    args.example("gdnctl codex-loop --iterations 5 --post-check \"gdnctl lint-log\" --resume",
-                 "the same command again: continue an interrupted run");
+    args.example("gdnctl codex-loop --resume", "continue an interrupted run with the options that it was started with");
     args.example("gdnctl codex-loop --iterations 1 --agent command --agent-command ./my-agent.sh",
                  "use your own program as the agent (committed, or an absolute path)");
     args.see_also("lint-log");

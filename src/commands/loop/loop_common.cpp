@@ -4,6 +4,7 @@
 
 #include "core/for_people.h"
 #include "core/time.h"
+#include "jobs/place.h"
 #include "platform/fs.h"
 #include "target/target.h"
 
@@ -36,7 +37,7 @@ void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir) {
 }
 
 Result<fs::path> loop_dir(const std::optional<std::string>& given, const Context& context) {
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    const fs::path root = project_root(context);
     if (!given) {
         const fs::path usual = root / loop::k_usual_log_dir;
         if (!is_folder(usual)) return no_run(usual);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "commands/jobs/profile_settings.h"
+
 namespace gdnctl::commands {
 
 namespace {
@@ -38,21 +40,18 @@ constexpr std::array<cli::Choice<loop::MetricAggregation>, 2> k_aggregations = {
      {"summary", loop::MetricAggregation::summary, "its last step"}}};
 constexpr std::array<cli::Choice<loop::WindowAverage>, 2> k_averages = {
     {{"median", loop::WindowAverage::median}, {"mean", loop::WindowAverage::mean}}};
-using Word = cli::Choice<std::string>;
-const std::array<Word, 4> k_gate_sizes = {{{"130m", "130m"}, {"300m", "300m"}, {"520m", "520m"}, {"1_2b", "1_2b"}}};
-const std::array<Word, 3> k_gate_wandb = {{{"online", "online"}, {"offline", "offline"}, {"disabled", "disabled"}}};
-const std::array<Word, 5> k_gate_ce = {{{"auto", "auto"},
-                                        {"xla", "xla"},
-                                        {"reference", "reference"},
-                                        {"pallas_tpu", "pallas_tpu"},
-                                        {"pallas_gpu", "pallas_gpu"}}};
-const std::array<Word, 2> k_gate_ce_backward = {{{"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
-const std::array<Word, 3> k_gate_ce_other_backward = {
+const std::array<WordChoice, 3> k_gate_ce_other_backward = {
     {{"off", "off"}, {"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
+
+constexpr std::array<cli::Choice<loop::HoldPolicy>, 2> k_hold = {
+    {{"required", loop::HoldPolicy::required, "stop without one"},
+     {"best-effort", loop::HoldPolicy::best_effort, "continue without one"}}};
 
 constexpr std::string_view k_validation = "Validation";
 constexpr std::string_view k_profile = "Validation profile";
 constexpr std::string_view k_performance = "Performance";
+constexpr ProfileNames k_profile_names = {k_profile, "--validation-profile-", "start-step", "num-steps-window",
+                                          "prefix of the run's name; _iterNNN follows"};
 
 void describe_where(cli::Args& args, loop::ValidationOptions& o) {
     args.option(
@@ -121,19 +120,9 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
     describe_where(args, o);
 }
 
-void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
-    args.option(o.profile.ce_implementation, k_gate_ce,
-                {.names = "--validation-profile-ce-implementation",
-                 .value = "NAME",
-                 .help = "fused cross-entropy to use",
-                 .group = k_profile});
-    args.option(o.profile.ce_bwd_mode, k_gate_ce_backward,
-                {.names = "--validation-profile-ce-bwd-mode",
-                 .value = "MODE",
-                 .help = "backward pass of the cross-entropy",
-                 .group = k_profile});
+void describe_other_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
     args.option(
-        o.ce_compare_implementation, k_gate_ce,
+        o.ce_compare_implementation, k_ce_implementations,
         {.names = "--validation-profile-ce-compare-implementation",
          .value = "NAME",
          .help = "also profile each candidate with this implementation, for the record; auto: no second profile",
@@ -147,29 +136,10 @@ void describe_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
 
 void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
     ProfileSettings& s = o.profile;
-    const auto number = [&args](auto& value, std::string_view names, std::string_view help) {
-        args.option(value, {.names = names, .value = "N", .help = help, .group = k_profile});
-    };
     args.option(
         s.tpu,
         {.names = "--validation-profile-tpu", .value = "TYPE", .help = "accelerator for the run", .group = k_profile});
-    args.option(s.size, k_gate_sizes,
-                {.names = "--validation-profile-size", .value = "SIZE", .help = "model size", .group = k_profile});
-    number(s.num_steps, "--validation-profile-num-steps", "training steps");
-    number(s.profile_start_step, "--validation-profile-start-step", "first step in the trace");
-    number(s.profile_num_steps, "--validation-profile-num-steps-window", "steps in the trace");
-    args.option(s.batch_size, {.names = "--validation-profile-batch-size",
-                               .value = "N",
-                               .help = "sequences per step",
-                               .group = k_profile,
-                               .default_text = "8"});
-    number(s.chunk_size, "--validation-profile-chunk-size", "chunk length of the kernel");
-    number(s.segment_size, "--validation-profile-segment-size", "segment length of the kernel");
-    number(s.gdn_layers_per_block, "--validation-profile-gdn-layers-per-block", "GDN layers per block");
-    number(s.gdn_block_size, "--validation-profile-gdn-block-size", "layers per block");
-    args.flag(s.all_transformer, {.names = "--validation-profile-all-transformer",
-                                  .help = "control run with attention layers only",
-                                  .group = k_profile});
+    describe_model(args, s, k_profile_names);
     args.flag(s.dry_run, {.names = "--validation-profile-dry-run",
                           .help = "a run that only shows what it would do",
                           .group = k_profile});
@@ -182,16 +152,9 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                                  .help = "bucket for a profile on the held TPU",
                                  .group = k_profile,
                                  .default_text = "that of its region"});
-    describe_cross_entropy(args, o);
-    args.option(s.run_name_prefix, {.names = "--validation-profile-run-name-prefix",
-                                    .value = "TEXT",
-                                    .help = "prefix of the run's name; _iterNNN follows",
-                                    .group = k_profile});
-    args.option(s.wandb_mode, k_gate_wandb,
-                {.names = "--validation-profile-wandb-mode",
-                 .value = "MODE",
-                 .help = "W&B mode of the run",
-                 .group = k_profile});
+    describe_cross_entropy(args, s, k_profile_names);
+    describe_other_cross_entropy(args, o);
+    describe_run_name(args, s, k_profile_names);
 }
 
 void describe_perf(cli::Args& args, loop::PerfOptions& o) {
@@ -250,6 +213,53 @@ void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
 
 }  // namespace
 
+void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator) {
+    constexpr const char* k_group = "Held development TPU";
+    args.flag(
+        hold.on,
+        {.names = "--hold-dev-tpu", .help = "hold a dev TPU for the whole run", .group = k_group, .common = true});
+    args.option(hold.policy, k_hold,
+                {.names = "--hold-dev-tpu-policy",
+                 .value = "POLICY",
+                 .help = "what to do if no TPU is available",
+                 .group = k_group});
+    args.option(allocator, {.names = "--dev-tpu-allocator",
+                            .value = "CMD",
+                            .help = "program that allocates and holds the TPU",
+                            .group = k_group,
+                            .default_text = "dev_tpu_allocator in gdnctl.toml"});
+    args.option(hold.cluster, {.names = "--dev-tpu-cluster", .value = "NAME", .help = "its cluster", .group = k_group});
+    args.option(hold.fallback_clusters,
+                {.names = "--dev-tpu-fallback-cluster", .value = "NAME", .help = "tried after that", .group = k_group});
+    args.option(hold.name, {.names = "--dev-tpu-name", .value = "NAME", .help = "its name", .group = k_group});
+    args.option(hold.type, {.names = "--dev-tpu-type", .value = "TYPE", .help = "such as v5p-8", .group = k_group});
+    args.option(
+        hold.sync_path,
+        {.names = "--dev-tpu-sync-path", .value = "PATH", .help = "folder to copy to the TPU", .group = k_group});
+    args.option(hold.ready_timeout_s, {.names = "--dev-tpu-ready-timeout",
+                                       .value = "S",
+                                       .help = "limit of an allocation, in seconds",
+                                       .group = k_group});
+    args.option(
+        hold.allocate_attempts,
+        {.names = "--dev-tpu-allocate-attempts", .value = "N", .help = "passes over the clusters", .group = k_group});
+    args.option(
+        hold.allocate_retry_sleep_s,
+        {.names = "--dev-tpu-allocate-retry-sleep", .value = "S", .help = "pause between passes", .group = k_group});
+    args.option(hold.stop_timeout_s, {.names = "--dev-tpu-stop-timeout",
+                                      .value = "S",
+                                      .help = "limit of a release before it is forced, in seconds",
+                                      .group = k_group});
+    args.option(hold.allocate_log, {.names = "--dev-tpu-allocate-log",
+                                    .value = "PATH",
+                                    .help = "log of the allocation",
+                                    .group = k_group,
+                                    .default_text = "dev_tpu_allocate.log in the log directory",
+                                    .complete = cli::Complete::file});
+    args.flag(hold.verbose,
+              {.names = "--dev-tpu-verbose", .help = "pass --verbose to the allocator", .group = k_group});
+}
+
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
     args.option(o.policy_file, {.names = "--perf-policy-file",
                                 .value = "PATH",
@@ -286,7 +296,8 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices) {
                 {.names = "--validation-mode",
                  .value = "MODE",
                  .help = "what each candidate must pass on the target's device",
-                 .group = k_validation});
+                 .group = k_validation,
+                 .common = true});
     describe_validation(args, v);
     describe_profile(args, v);
     describe_perf(args, choices.perf);

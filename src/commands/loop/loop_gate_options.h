@@ -1,7 +1,11 @@
-// The options --validation-* and --perf-* of codex-loop.
+// The options --validation-*, --perf-* and --hold-dev-tpu of codex-loop.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "cli/args.h"
+#include "loop/engine/options.h"
 #include "loop/gates/validation_options.h"
 
 namespace gdnctl::commands {
@@ -11,5 +15,7 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices);
 
 // Those of the policy alone: thresholds and the file.
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& options);
+// --hold-dev-tpu and what goes with it.
+void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator);
 
 }  // namespace gdnctl::commands

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/loop/policy_common.h"
+#include "commands/print.h"
 #include "loop/perf/policy_file.h"
 #include "platform/terminal.h"
 
@@ -23,7 +24,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const loop::PerfPolicy policy, policy_in_force(options.perf, context));
     const int indent = context.global.json ? -1 : 2;
-    context.terminal.out(to_text(loop::policy_json(policy), indent) + "\n");
+    print_json(loop::policy_json(policy), context, indent);
     return ExitCode::ok;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/loop/policy_common.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "platform/terminal.h"
@@ -122,7 +123,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                                {"pairs", s.pairs},
                                {"claimed_gain_pct", s.kept > 0 ? Json(100 * s.claimed_gain) : Json(nullptr)}});
     }
-    context.terminal.out(to_text(out) + "\n");
+    print_json(out, context, -1);
     return ExitCode::ok;
 }
 

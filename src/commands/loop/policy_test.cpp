@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/loop/policy_common.h"
+#include "commands/print.h"
 #include "core/json.h"
+#include "jobs/target.h"
 #include "loop/perf/policy_replay.h"
 #include "loop/perf/record.h"
 #include "platform/fs.h"
@@ -118,7 +120,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out["differences"] = differing;
         out["cases"] = Json::array();
         for (const Judged& one : all) out["cases"].push_back(case_json(one));
-        context.terminal.out(to_text(out) + "\n");
+        print_json(out, context, -1);
     } else {
         std::string out =
             fmt::format("{:>9}  {:<12}  {:>8}  {:<24}  {}\n", "ITERATION", "COMMIT", "DELTA", "RECORDED", "NOW");

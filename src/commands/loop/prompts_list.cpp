@@ -5,6 +5,7 @@
 
 #include "commands/log/common.h"
 #include "core/text.h"
+#include "jobs/target.h"
 #include "loop/prompt/presets.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -40,8 +41,8 @@ std::string line_of(const loop::Document& document, bool is_default, const fs::p
 }  // namespace
 
 Result<ExitCode> run(const Options&, Context& context) {
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    const fs::path root = project_root(context);
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     const auto chosen = loop::default_prompt(target, root);
     const auto all = loop::documents(root);
     const auto is_default = [&](const loop::Document& document) {

@@ -8,6 +8,7 @@
 #include "commands/log/common.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "jobs/target.h"
 #include "loop/prompt/presets.h"
 #include "loop/prompt/prompt.h"
 #include "platform/fs.h"
@@ -97,8 +98,8 @@ Result<std::string> head_of(const Options& options, const fs::path& root, Contex
 }  // namespace
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    const fs::path root = project_root(context);
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const loop::Document prompt, prompt_of(options, target, root, context));
     std::vector<std::string> presets = target.presets;
     presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());

@@ -7,6 +7,7 @@
 
 #include "commands/log/common.h"
 #include "core/text.h"
+#include "jobs/place.h"
 #include "loop/prompt/presets.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -29,7 +30,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    const auto all = loop::documents(find_repository_root(context.cwd).value_or(context.cwd));
+    const auto all = loop::documents(project_root(context));
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const loop::Document& one) { return one.name == options.name; });
     if (found == all.end()) {

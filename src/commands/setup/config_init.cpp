@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "platform/env.h"
@@ -42,7 +43,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(atomic_replace(path, cli::config_template()));
     if (context.global.json) {
         const Json report = {{"schema", "gdnctl.config-init/1"}, {"path", path.string()}};
-        context.terminal.out(to_text(report, 2) + "\n");
+        print_json(report, context);
     } else {
         log::info("wrote {}", path.string());
     }

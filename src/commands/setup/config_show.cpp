@@ -5,10 +5,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/option_table.h"
+#include "commands/loop/codex_loop.h"
+#include "commands/print.h"
 #include "core/config.h"
 #include "core/json.h"
 #include "core/redact.h"
 #include "jobs/env.h"
+#include "jobs/target.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "target/target.h"
@@ -79,6 +83,15 @@ void print_text(const std::vector<Row>& rows, const std::string& target, bool ta
     if (!target_is_set) terminal.out(fmt::format("# target is not set; detected here: {}\n", target));
 }
 
+Status check_loop_options(const Config& config) {
+    const ConfigValue* table = config.find("codex-loop");
+    if (table == nullptr || table->as_table() == nullptr) return {};
+    codex_loop::Options options;
+    cli::Args args;
+    codex_loop::describe(args, options);
+    return cli::assign_option_table(args, *table->as_table(), "codex-loop", [](const auto&) { return false; });
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& /*options*/) {
@@ -86,7 +99,7 @@ void describe(cli::Args& args, Options& /*options*/) {
         "Prints each setting and where it comes from: an option, an environment variable, a file and its line, or the "
         "built-in default. Options win over the environment. After that come the gdnctl.toml found upward from the "
         "working directory and the user's config.toml.");
-    args.about("All [targets.NAME] tables are checked, even those that are not selected.");
+    args.about("All [targets.NAME] tables are checked, even those that are not selected, and so is [codex-loop].");
     args.example("gdnctl config show", "which settings are in force here, and why");
     args.example("gdnctl --target cpu-gdn config show --json", "the same as gdnctl.config-show/1");
     args.exit_code(static_cast<int>(ExitCode::local_io), "a configuration file cannot be read");
@@ -96,9 +109,9 @@ void describe(cli::Args& args, Options& /*options*/) {
 }
 
 Result<ExitCode> run(const Options& /*options*/, Context& context) {
-    const auto root = find_repository_root(context.cwd).value_or(context.cwd);
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, root));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY(check_configured_targets(context.config));
+    GDNCTL_TRY(check_loop_options(context.config));
     std::vector<Row> rows;
     collect(context.config.root(), "", rows);
     const bool target_is_set = context.config.find("target") != nullptr;
@@ -112,7 +125,7 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
     for (const Row& row : rows) {
         report["values"].push_back({{"key", row.key}, {"value", row.value}, {"origin", row.origin}});
     }
-    context.terminal.out(to_text(report, 2) + "\n");
+    print_json(report, context);
     return ExitCode::ok;
 }
 

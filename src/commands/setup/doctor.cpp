@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "commands/setup/doctor_checks.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -88,7 +89,7 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
     const bool ok = std::all_of(checks.begin(), checks.end(),
                                 [](const Check& check) { return check.ok || check.need != Need::required; });
     if (context.global.json) {
-        context.terminal.out(to_text(to_json(checks, ok), 2) + "\n");
+        print_json(to_json(checks, ok), context);
     } else {
         print_text(checks, context.terminal);
         if (!ok) log::warning("something required is missing");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"

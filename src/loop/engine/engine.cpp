@@ -186,6 +186,7 @@ Status Engine::begin(bool resumed) {
     m_wall_before_ms = wall_of_sessions(records());
     std::map<std::string, std::string> words = {{"loop_id", m_settings.loop_id}};
     if (!m_settings.perf_state.empty()) words["perf_state"] = m_settings.perf_state;
+    if (!m_settings.words.empty()) words["options"] = m_settings.words;
     if (resumed) return add(RecordType::resume, 0, std::move(words), {{"total", m_total}});
     GDNCTL_TRY_ASSIGN(const auto seals, m_parts.git.trusted());
     const Json trusted(seals);

@@ -35,6 +35,7 @@ struct EngineSettings {
     std::string run, loop_id;
     Isolation isolation = Isolation::inplace;
     std::string config = "{}";  // JSON text for the `run` record: what people want to know of it later
+    std::string words;          // JSON text for the `run` and `resume` records: to_text(RunWords); empty: none
     std::string perf_state;     // where the performance state is, relative to the log directory; empty: there is none
     std::string prompt_template;
     std::vector<std::string> directives;             // of the user: presets, files, inline, in this order; trimmed

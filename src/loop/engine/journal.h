@@ -20,8 +20,8 @@
 namespace gdnctl::loop {
 
 enum class RecordType {
-    run,            // run, loop_id, isolation, total, config (JSON text), trusted (JSON text), perf_state
-    resume,         // loop_id, total, perf_state (file, relative to the log directory)
+    run,            // run, loop_id, isolation, total, config, options, trusted (JSON texts), perf_state
+    resume,         // loop_id, total, options, perf_state (file, relative to the log directory)
     iteration,      // an iteration begins
     stash_intent,   // message
     stashed,        // commit; empty: there was nothing

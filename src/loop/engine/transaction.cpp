@@ -8,7 +8,7 @@
 #include "core/glob.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "loop/engine/slot_links.h"
+#include "loop/measure/slot_links.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/hash.h"

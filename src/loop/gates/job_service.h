@@ -12,7 +12,7 @@
 
 #include "core/exit_code.h"
 #include "core/result.h"
-#include "loop/gates/metrics.h"
+#include "loop/measure/metrics.h"
 #include "target/target.h"
 
 namespace gdnctl::loop {

@@ -13,7 +13,6 @@
 #include "core/result.h"
 #include "loop/engine/outcome.h"
 #include "loop/gates/job_service.h"
-#include "loop/gates/metrics.h"
 #include "loop/gates/validation_options.h"
 #include "target/target.h"
 

@@ -21,17 +21,21 @@ ProfileSettings gate_profile_settings() {
     return settings;
 }
 
-std::string to_text(const RecordedOptions& o) {
-    if (o.aggregation == MetricAggregation::summary) return "summary";
-    return fmt::format("history-window {} {}:{}, {} points or more",
-                       o.average == WindowAverage::mean ? "mean" : "median", o.step_start, o.step_end, o.min_points);
-}
-
 std::optional<CeChoice> ce_comparison(const ValidationOptions& o) {
     const bool implementation = o.ce_compare_implementation != "auto", backward = o.ce_compare_bwd_mode != "off";
     if (!implementation && !backward) return std::nullopt;
     return CeChoice{implementation ? o.ce_compare_implementation : o.profile.ce_implementation,
                     backward ? o.ce_compare_bwd_mode : o.profile.ce_bwd_mode};
+}
+
+bool reports_to_wandb(const Target& target, const ValidationOptions& options) {
+    constexpr std::string_view k_mode = "WANDB_MODE=", k_online = "online";
+    if (target.style != TargetStyle::levanter || options.profile.dry_run) return false;
+    std::string mode = options.profile.wandb_mode;
+    for (const std::string& item : options.profile_env) {  // the run gets the last one
+        if (item.starts_with(k_mode)) mode = item.substr(k_mode.size());
+    }
+    return mode == k_online;
 }
 
 Result<GateModes> resolve_modes(const GateChoices& choices) {

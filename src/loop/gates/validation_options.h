@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "loop/measure/wandb_metric.h"
 #include "loop/perf/policy.h"
 #include "target/target.h"
 
@@ -52,22 +53,6 @@ struct CeChoice {
 // Of the second profile; nullopt: there is none.
 std::optional<CeChoice> ce_comparison(const ValidationOptions& options);
 
-// What stands for a run in the judgement: its steps' median or mean in a window, or the last step's number.
-enum class MetricAggregation { history_window, summary };
-enum class WindowAverage { median, mean };
-
-// How the numbers that a run recorded at Weights & Biases are taken, and where a run is looked for whose output does
-// not name it.
-struct RecordedOptions {
-    MetricAggregation aggregation = MetricAggregation::history_window;
-    WindowAverage average = WindowAverage::median;
-    std::int64_t step_start = 10, step_end = 18;  // both included
-    std::int64_t min_points = 5;                  // fewer are no window
-    std::string entity = "marin-community", project = "marin";
-};
-// "history-window median 10:18, 5 points or more", "summary": for the fingerprint.
-std::string to_text(const RecordedOptions& options);
-
 enum class PerfMode { automatic, required, off };  // automatic: with validation
 
 struct PerfOptions {
@@ -81,6 +66,9 @@ struct PerfOptions {
     RecordedOptions recorded;
     std::map<std::string, std::optional<double>> limits;  // by name, see limit_options()
 };
+
+// Whether runs of these settings report to Weights & Biases at all.
+bool reports_to_wandb(const Target& target, const ValidationOptions& options);
 
 struct GateChoices {
     ValidationOptions validation;

@@ -8,7 +8,7 @@
 #include "loop/engine/stage.h"
 #include "loop/gates/validation_jobs.h"
 #include "loop/gates/validation_ladder.h"
-#include "loop/gates/wandb_metric.h"
+#include "loop/measure/wandb_metric.h"
 
 namespace gdnctl::loop {
 

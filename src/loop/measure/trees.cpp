@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/glob.h"
-#include "loop/engine/slot_links.h"
+#include "loop/measure/slot_links.h"
 
 namespace gdnctl::loop {
 

@@ -10,10 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace gdnctl::loop {
+#include "loop/measure/measurement.h"
 
-// Numbers of a profile by name ("while_ms", "throughput/mfu"); what was not measured is not in it.
-using MetricMap = std::map<std::string, double, std::less<>>;
+namespace gdnctl::loop {
 
 // before = champion, after = candidate, drop = before - after.
 enum class When {

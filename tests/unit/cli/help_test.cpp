@@ -21,6 +21,33 @@ std::string sample_page(int columns, bool color = false) {
 
 }  // namespace
 
+TEST_CASE("the short page has the common options in one column, and names the long one") {
+    std::string a, b;
+    bool c = false;
+    Args args, globals;
+    args.option(a, {.names = "--alpha", .value = "WORD", .help = "the first", .group = "One", .common = true});
+    args.option(b, {.names = "--beta-is-longer", .value = "N", .help = "not here", .group = "One"});
+    args.flag(c, {.names = "--gamma-gamma", .help = "the third", .group = "Two", .common = true});
+    const Command& command = test::k_sample_table[0];
+    CHECK(short_help_page(command, args, globals, {80, false}) == R"page(gdnctl sample run: run the sample
+
+Usage:
+  gdnctl sample run [OPTIONS]
+
+One:
+      --alpha WORD   the first
+
+Two:
+      --gamma-gamma  the third
+
+`gdnctl sample run --help` shows all 3 options and the exit codes.
+)page");
+    CHECK(help_page(command, args, globals, {80, false}).find("      --gamma-gamma       the third") !=
+          std::string::npos);
+    Args none;
+    CHECK(short_help_page(command, none, globals, {80, false}) == help_page(command, none, globals, {80, false}));
+}
+
 TEST_CASE("help page at 80 columns") {
     CHECK(sample_page(80) == R"page(gdnctl sample run: run the sample
 

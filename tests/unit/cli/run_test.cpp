@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "core/log.h"
+#include "platform/http.h"
 
 namespace gdnctl::cli {
 
@@ -48,7 +49,22 @@ Result<ExitCode> run_fail(const Options& o, Context&) {
     return tl::unexpected(Error{found->second, "it broke", o.how == "timeout" ? "try again" : "", "step one"});
 }
 
-constexpr Command k_table[] = {make<&describe_fail, &run_fail>("fail", "Tests", "fail", Tier::none).without_config()};
+struct NoOptions {};
+void describe_asks(Args&, NoOptions&) {}
+// Asks a host that no resolver has.
+Result<ExitCode> run_asks(const NoOptions&, Context& context) {
+    HttpRequest request;
+    request.url = "http://host.invalid/";
+    request.connect_timeout = std::chrono::milliseconds(200);
+    GDNCTL_TRY(context.http.send(request));
+    return ExitCode::ok;
+}
+
+constexpr Command k_table[] = {
+    make<&describe_fail, &run_fail>("fail", "Tests", "fail", Tier::none).without_config(),
+    make<&describe_asks, &run_asks>("asks-git", "Tests", "ask", Tier::git).without_config(),
+    make<&describe_asks, &run_asks>("asks-http", "Tests", "ask", Tier::http).without_config(),
+};
 
 int call(std::vector<std::string> words) {
     g_lines.clear();
@@ -101,6 +117,12 @@ TEST_CASE("what escapes a command is 70 and asks for a report") {
     }
     call({"fail", "throw"});
     CHECK(g_lines[0] == "[gdnctl] error: unexpected exception: boom");
+}
+
+TEST_CASE("only a command of the tier http reaches the network") {
+    CHECK(call({"asks-git"}) == 70);
+    CHECK(g_lines[0] == "[gdnctl] error: this command is listed as one that makes no network requests");
+    CHECK(call({"asks-http"}) == 4);
 }
 
 TEST_CASE("too little memory is the input's size, not a bug") {

@@ -1,5 +1,5 @@
 // What a profile run leaves behind: the recipe's cases 19, 20, 23 to 26 and 31, and what a report says.
-#include "loop/gates/metrics.h"
+#include "loop/measure/metrics.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The metric as the run recorded it: what replaces the output's, and what must never.
-#include "loop/gates/wandb_metric.h"
+#include "loop/measure/wandb_metric.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

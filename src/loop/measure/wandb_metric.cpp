@@ -1,4 +1,4 @@
-#include "loop/gates/wandb_metric.h"
+#include "loop/measure/wandb_metric.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "core/redact.h"
-#include "loop/perf/gates.h"
+#include "loop/measure/pairs.h"
 #include "platform/signals.h"
 
 namespace gdnctl::loop {
@@ -66,14 +66,10 @@ void replace_numbers(Measurement& m, const MetricMap& numbers, std::string sourc
 
 }  // namespace
 
-bool reports_to_wandb(const Target& target, const ValidationOptions& options) {
-    constexpr std::string_view k_mode = "WANDB_MODE=", k_online = "online";
-    if (target.style != TargetStyle::levanter || options.profile.dry_run) return false;
-    std::string mode = options.profile.wandb_mode;
-    for (const std::string& item : options.profile_env) {  // the run gets the last one
-        if (item.starts_with(k_mode)) mode = item.substr(k_mode.size());
-    }
-    return mode == k_online;
+std::string to_text(const RecordedOptions& o) {
+    if (o.aggregation == MetricAggregation::summary) return "summary";
+    return fmt::format("history-window {} {}:{}, {} points or more",
+                       o.average == WindowAverage::mean ? "mean" : "median", o.step_start, o.step_end, o.min_points);
 }
 
 Status RecordedMetrics::take(Measurement& m, const ProfiledRun& run) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/result.h"
+#include "loop/measure/measurement.h"
 #include "loop/measure/oracle_finding.h"
-#include "loop/perf/policy.h"
 #include "services/job/output.h"
 #include "target/target.h"
 

@@ -6,16 +6,27 @@
 #include <string>
 
 #include "core/result.h"
-#include "loop/gates/validation_options.h"
-#include "loop/perf/policy.h"
+#include "loop/measure/measurement.h"
 #include "platform/clock.h"
 #include "services/hub/wandb/wandb.h"
-#include "target/target.h"
 
 namespace gdnctl::loop {
 
-// Whether runs of these settings report to the service at all.
-bool reports_to_wandb(const Target& target, const ValidationOptions& options);
+// What stands for a run in the judgement: its steps' median or mean in a window, or the last step's number.
+enum class MetricAggregation { history_window, summary };
+enum class WindowAverage { median, mean };
+
+// How the numbers that a run recorded at Weights & Biases are taken, and where a run is looked for whose output does
+// not name it.
+struct RecordedOptions {
+    MetricAggregation aggregation = MetricAggregation::history_window;
+    WindowAverage average = WindowAverage::median;
+    std::int64_t step_start = 10, step_end = 18;  // both included
+    std::int64_t min_points = 5;                  // fewer are no window
+    std::string entity = "marin-community", project = "marin";
+};
+// "history-window median 10:18, 5 points or more", "summary": for the fingerprint.
+std::string to_text(const RecordedOptions& options);
 
 // A profile that has ended well.
 struct ProfiledRun {

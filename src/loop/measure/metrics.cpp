@@ -1,4 +1,4 @@
-#include "loop/gates/metrics.h"
+#include "loop/measure/metrics.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "loop/engine/slot_links.h"
+#include "loop/measure/slot_links.h"
 
 #include <algorithm>
 

@@ -1,0 +1,29 @@
+// The settings of a profile as options: one description, for ray-profile, dev-tpu-profile and the profiles of
+// codex-loop.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "cli/args.h"
+#include "target/target.h"
+
+namespace gdnctl::commands {
+
+using WordChoice = cli::Choice<std::string>;
+extern const std::array<WordChoice, 5> k_ce_implementations;
+
+// How a command spells them.
+struct ProfileNames {
+    std::string_view group = "Run";
+    std::string_view prefix = "--";  // of every option
+    std::string_view first_step = "profile-start-step", traced_steps = "profile-num-steps";
+    std::string_view run_name_help = "prefix of the run's name";
+};
+
+void describe_model(cli::Args& args, ProfileSettings& settings, const ProfileNames& names);
+void describe_cross_entropy(cli::Args& args, ProfileSettings& settings, const ProfileNames& names);
+void describe_run_name(cli::Args& args, ProfileSettings& settings, const ProfileNames& names);
+
+}  // namespace gdnctl::commands
