@@ -202,6 +202,10 @@ std::string to_text(const OperatorMix& mix) {
     return out;
 }
 
+Pick pick(std::span<const Member> members, int number, const SelectionRules& rules) {
+    return Picker(members, number, rules).run();
+}
+
 std::vector<int> ranked(std::span<const Member> members) {
     std::vector<const Member*> all;
     for (const Member& m : members) {
