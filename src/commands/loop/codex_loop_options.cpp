@@ -2,6 +2,7 @@
 #include <array>
 
 #include "commands/loop/codex_loop.h"
+#include "commands/loop/codex_loop_evolve.h"
 #include "commands/loop/loop_gate_options.h"
 
 namespace gdnctl::commands::codex_loop {
@@ -240,11 +241,11 @@ void describe_tree(cli::Args& args, Options& options) {
 void describe_run(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Run";
-    args.option(o.iterations, {.names = "--iterations",
-                               .value = "N",
-                               .help = "number of iterations; with --resume, the run's total",
-                               .group = k_group,
-                               .required = true});
+    args.option(options.iterations, {.names = "--iterations",
+                                     .value = "N",
+                                     .help = "number of iterations; with --resume, the run's total (required, but for "
+                                             "--mode evolve)",
+                                     .group = k_group});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
                                   .value = "S",
                                   .help = "pause between iterations; doubles with each failure in a row",
@@ -287,7 +288,8 @@ void describe_run(cli::Args& args, Options& options) {
     args.flag(o.fail_if_no_win,
               {.names = "--fail-if-no-win", .help = "exit with 3 if nothing was accepted", .group = k_group});
     args.flag(options.dry_run, {.names = "--dry-run",
-                                .help = "show the agent's command line, the prompt and the plan; do nothing",
+                                .help = "show the agent's command line, the prompt and the plan; do nothing (evolve: a "
+                                        "whole run with a scripted agent in a temporary repository)",
                                 .group = k_group});
 }
 
@@ -354,6 +356,7 @@ void describe(cli::Args& args, Options& options) {
     describe_tree(args, options);
     describe_hold(args, options);
     describe_gates(args, options.gates);
+    describe_evolve(args, options);
     args.exit_code(0, "all iterations ran, or a budget or STOP ended the run");
     args.exit_code(1, "a check failed (with its own status if it has one), or a required dev TPU was not available");
     args.exit_code(2, "usage or configuration error, or the iteration itself failed");
@@ -371,8 +374,11 @@ void describe(cli::Args& args, Options& options) {
                  "the same command again: continue an interrupted run");
     args.example("gdnctl codex-loop --iterations 1 --agent command --agent-command ./my-agent.sh",
                  "use your own program as the agent (committed, or an absolute path)");
+    args.example("gdnctl codex-loop --mode evolve --max-attempts 30",
+                 "search a population of candidates; promote the best one with `gdnctl evolve promote`");
     args.see_also("lint-log");
     args.see_also("ray-test");
+    args.see_also("evolve log");
     args.see_also("docs/codex-loop.md");
     args.see_also("docs/agents.md");
     args.check([&options]() -> Status {
@@ -380,6 +386,8 @@ void describe(cli::Args& args, Options& options) {
             return fail(ErrorKind::usage,
                         "--max-wall: expected seconds, or a time such as 90m, 8h or 7d: " + *options.max_wall);
         }
+        GDNCTL_TRY(check_mode(options));
+        options.loop.iterations = options.iterations.value_or(0);
         return {};
     });
 }

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "loop/measure/pairs.h"
+#include "loop/perf/gates.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -186,6 +187,9 @@ TEST_CASE("evolve keeps, rejects and ties as the golden table of pairs says") {
         CHECK(std::abs(look.low - row.low) < 6e-8);
         CHECK(std::abs(look.high - row.high) < 6e-8);
         CHECK(look.verdict == row.verdict);
+        // The climb with --perf-min-improvement-pct 0.5 decides the same.
+        const PerfPolicy climb = default_policy();
+        CHECK(judge_pairs(row.d, {.005, -climb.max_regression_pct / 100, climb.noise_share, 9}).verdict == row.verdict);
     }
 }
 
