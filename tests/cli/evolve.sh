@@ -29,6 +29,7 @@ evolve() {  # CODE OPTION...
 }
 last_line() { [ "$(tail -n 1 "$WORK/err")" = "[gdnctl] codex-loop stopped: $1" ] || fail "last line is not: $1"; }
 dry() { expect "$1" "$GDNCTL" codex-loop --mode evolve --dry-run "${@:2}"; }
+has() { jq -s -e "any(.[]; $1)" "$WORK/log/journal.jsonl" >/dev/null; }  # whether a record is so
 verdicts() { jq -r 'select(.type=="verdict") | "\(.attempt) \(.verdict)"' "$1/journal.jsonl" | xargs; }
 
 test_usage_errors_exit_2_and_leave_nothing() {
@@ -87,9 +88,9 @@ esac'
   evolve 0 --max-attempts 3 --seed 2
   last_line 'reason=max-attempts attempt=3 rc=0'
   [ "$(verdicts "$WORK/log")" = '1 kept 2 invalid 3 tampered' ] || fail "$(verdicts "$WORK/log")"
-  jq -e 'select(.type=="verdict" and .attempt==1) | .gain.n == 3 and (.gain.est - .10536 | fabs) < .001' "$WORK/log/journal.jsonl" >/dev/null || fail gain
-  jq -e 'select(.type=="proposal" and .attempt==2) | .forbidden_paths == ["elsewhere"]' "$WORK/log/journal.jsonl" >/dev/null || fail forbidden
-  jq -e 'select(.type=="proposal" and .attempt==1) | .agent_commits == 1 and .technique == "fuse"' "$WORK/log/journal.jsonl" >/dev/null || fail commits
+  has '(.type=="verdict" and .attempt==1) and (.gain.n == 3 and (.gain.est - .10536 | fabs) < .001)' || fail gain
+  has '(.type=="proposal" and .attempt==2) and (.forbidden_paths == ["elsewhere"])' || fail forbidden
+  has '(.type=="proposal" and .attempt==1) and (.agent_commits == 1 and .technique == "fuse")' || fail commits
   [ "$(cat "$WORK/log/attempt-0001/trace.json")" = '{"technique": "fuse"}' ] && [ "$(cat "$WORK/log/attempt-0001/response.txt")" = 'I fused it.' ] || fail trace
   [ "$(jq -r 'select(.type=="attempt_start") | .lineage' "$WORK/log/journal.jsonl" | sort -u | wc -l)" = 2 ] || fail 'one lineage'
   [ "$(git rev-parse HEAD)" = "$base" ] && [ -z "$(git status --porcelain)" ] || fail 'the checkout was touched'
@@ -124,17 +125,18 @@ test_edit_blocks_need_no_tools() {
 esac; ls -A'
   evolve 0 --max-attempts 2 --edit-protocol v1
   [ "$(verdicts "$WORK/log")" = '1 kept 2 abstained' ] || fail "$(verdicts "$WORK/log")"
-  jq -e 'select(.type=="edit_report" and .attempt==1) | .retried and .edits[0].applied' "$WORK/log/journal.jsonl" >/dev/null || fail report
+  has '(.type=="edit_report" and .attempt==1) and (.retried and .edits[0].applied)' || fail report
   [ "$(jq -r 'select(.type=="eval_start" and .attempt==2) | .stage' "$WORK/log/journal.jsonl")" = '' ] || fail 'an abstention was evaluated'
 }
 
 test_a_second_loop_is_refused_and_a_damaged_line_named() {
   world && agent 'sleep 60'
-  launch "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --perf-pairs 3 --max-attempts 1 --log-dir "$WORK/log"
+  launch "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --perf-pairs 3 --lineages 2 --max-attempts 1 --log-dir "$WORK/log"
   first=$pid
   for _ in $(seq 300); do grep -q attempt_start "$WORK/log/journal.jsonl" 2>/dev/null && break; sleep .2; done
   expect 7 "$GDNCTL" codex-loop --mode evolve --agent command --agent-command true --max-attempts 1 --log-dir "$WORK/other"
-  expect 7 "$GDNCTL" codex-loop --agent command --agent-command true --iterations 1
+  mkdir -p prompts && echo go >prompts/mine.md
+  expect 7 "$GDNCTL" codex-loop --agent command --agent-command true --iterations 1 --allow-dirty
   expect 0 "$GDNCTL" loop-status --log-dir "$WORK/log" --json
   jq -e '.state == "running" and .running.attempt == 1' "$WORK/out" >/dev/null || fail 'another status'
   kill -9 "$first"
@@ -151,23 +153,22 @@ test_a_second_loop_is_refused_and_a_damaged_line_named() {
   cmp "$WORK/before" "$WORK/log/journal.jsonl" || fail 'the journal was changed'
 }
 
-# kill -9 at records of the journal; all of them with GDNCTL_SLOW=1.
+# kill -9 at records of the journal: three of them, all with GDNCTL_SLOW=1.
 test_kill_at_records_then_resume_is_the_same_run() {
-  world && agent 'echo $((10 - n)) >kernel.txt'
-  evolve 0 --max-attempts 2 --seed 4
+  world && agent 'case $n in 1) echo 12 >kernel.txt ;; *) echo "$n wrong" >kernel.txt ;; esac'
+  evolve 3 --max-attempts 2 --seed 4
+  [ "$(verdicts "$WORK/log")" = '1 rejected 2 invalid' ] || fail "$(verdicts "$WORK/log")"
   cp -r "$WORK/log" "$WORK/whole"
-  total=$(wc -l <"$WORK/whole/journal.jsonl")
-  step=9
-  [ -n "${GDNCTL_SLOW:-}" ] && step=1
-  for at in $(seq 4 $step $((total - 1))); do
+  places='4 15 20'
+  [ -n "${GDNCTL_SLOW:-}" ] && places=$(seq 1 $(($(wc -l <"$WORK/whole/journal.jsonl") - 1)))
+  for at in $places; do
     rm -rf "$WORK/log" && git for-each-ref --format='delete %(refname)' refs/gdnctl refs/notes | git update-ref --stdin
-    setsid "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
-      --log-dir "$WORK/log" --lineages 2 --max-attempts 2 --seed 4 >/dev/null 2>&1 &
-    victim=$!
-    while kill -0 $victim 2>/dev/null && [ "$(wc -l <"$WORK/log/journal.jsonl" 2>/dev/null || echo 0)" -lt "$at" ]; do sleep .02; done
-    kill -9 $victim 2>/dev/null
-    wait $victim 2>/dev/null
-    evolve 0 --max-attempts 2 --seed 4 --resume
+    launch "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
+      --log-dir "$WORK/log" --lineages 2 --max-attempts 2 --seed 4
+    while kill -0 "$pid" 2>/dev/null && [ "$(cat "$WORK/log/journal.jsonl" 2>/dev/null | wc -l)" -lt "$at" ]; do sleep .02; done
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    evolve 3 --max-attempts 2 --seed 4 --resume
     jq -s -e '[.[] | select(.type=="verdict" and .verdict!="abandoned")] | length == 2' "$WORK/log/journal.jsonl" >/dev/null || fail "killed at $at"
     # Every attempt that both runs have draws the same.
     for d in whole log; do jq -c 'select(.type=="attempt_start") | [.attempt,.operator,.lineage,.draws]' "$WORK/$d/journal.jsonl" | head -n 2 >"$WORK/$d.draws"; done

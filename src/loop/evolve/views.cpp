@@ -52,6 +52,7 @@ Json summary_json(const State& state, const Attempt& one) {
 std::string short_of(const std::string& commit) { return commit.empty() ? std::string("-") : commit.substr(0, 7); }
 
 std::string cut(std::string text, std::size_t columns) {
+    while (text.ends_with(' ')) text.pop_back();
     if (text.size() > columns) text = text.substr(0, columns - 3) + "...";
     return text::visible(text);
 }
@@ -65,7 +66,7 @@ std::string line_of(const Attempt& one) {
     return cut(line + "  " + rest, 100) + "\n";
 }
 
-constexpr std::string_view k_heading = "    N  operator  L   verdict      commit   gain against the champion, or why\n";
+constexpr std::string_view k_heading = "    N  operator   L  verdict      commit   gain against the champion, or why\n";
 
 // Which stage the open attempt is in.
 std::string stage_of(const State& state) {
