@@ -30,6 +30,10 @@
 #include "commands/log/stamp.h"
 #include "commands/log/summary.h"
 #include "commands/loop/codex_loop.h"
+#include "commands/loop/evolve_control.h"
+#include "commands/loop/evolve_exchange.h"
+#include "commands/loop/evolve_judge.h"
+#include "commands/loop/evolve_views.h"
 #include "commands/loop/loop_explain.h"
 #include "commands/loop/loop_report.h"
 #include "commands/loop/loop_status.h"
@@ -123,6 +127,32 @@ constexpr cli::Command k_table[] = {
     cli::make<&loop_explain::describe, &loop_explain::run>("loop-explain", "Loop",
                                                            "explain why an iteration was kept or rejected", Tier::none),
     cli::make<&loop_report::describe, &loop_report::run>("loop-report", "Loop", "write a report of a run", Tier::none),
+    cli::make<&evolve_log::describe, &evolve_log::run>("evolve log", "Loop", "list the attempts of an evolve run",
+                                                       Tier::none),
+    cli::make<&evolve_show::describe, &evolve_show::run>("evolve show", "Loop", "show one attempt", Tier::none),
+    cli::make<&evolve_lineage::describe, &evolve_lineage::run>("evolve lineage", "Loop",
+                                                               "show where a candidate comes from", Tier::none),
+    cli::make<&evolve_diff::describe, &evolve_diff::run>("evolve diff", "Loop", "compare two candidates", Tier::git),
+    cli::make<&evolve_best::describe, &evolve_best::run>("evolve best", "Loop", "show the best candidate of all runs",
+                                                         Tier::none),
+    cli::make<&evolve_promote::describe, &evolve_promote::run>(
+        "evolve promote", "Loop", "verify a candidate and move the branch to it", Tier::http),
+    cli::make<&evolve_replay::describe, &evolve_replay::run>("evolve replay", "Loop", "judge a candidate again",
+                                                             Tier::http),
+    cli::make<&evolve_noise::describe, &evolve_noise::run>("evolve noise", "Loop", "measure the noise of the profile",
+                                                           Tier::http),
+    cli::make<&evolve_pause::describe, &evolve_pause::run>("evolve pause", "Loop", "hold a run, or let it continue",
+                                                           Tier::none),
+    cli::make<&evolve_stop::describe, &evolve_stop::run>("evolve stop", "Loop", "end a run after the current attempt",
+                                                         Tier::none),
+    cli::make<&evolve_fsck::describe, &evolve_fsck::run>("evolve fsck", "Loop", "check a run's journal and candidates",
+                                                         Tier::git),
+    cli::make<&evolve_gc::describe, &evolve_gc::run>("evolve gc", "Loop", "remove the refs of old candidates",
+                                                     Tier::git),
+    cli::make<&evolve_import::describe, &evolve_import::run>(
+        "evolve import", "Loop", "start a run from another program's candidates", Tier::git),
+    cli::make<&evolve_export::describe, &evolve_export::run>(
+        "evolve export", "Loop", "write a candidate's ancestry for another program", Tier::git),
     cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git),
     cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none),
     cli::make<&log_append::describe, &log_append::run>("log append", "Running log", "add an iteration to the log",

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config.h"
+#include "commands/loop/codex_loop_evolve.h"
 #include "commands/loop/codex_loop_resume.h"
 #include "commands/print.h"
 #include "core/json.h"
@@ -134,6 +135,22 @@ std::string_view reason_of(ErrorKind kind) {
     }
 }
 
+Result<ExitCode> evolve_it(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto request, request_of(options, {}, context));
+    return run_evolve_mode(options, request, context);
+}
+
+// Nothing has begun.
+ExitCode refused(const Error& error, std::string_view counted) {
+    const int rc = static_cast<int>(exit_code_of(error.kind));
+    // Without "error: ": scripts match the recipe's lines from their beginning.
+    log::write_as_it_is(log::Level::error, error.text());
+    if (!error.hint.empty()) log::write_as_it_is(log::Level::warning, "hint: " + error.hint);
+    log::write_as_it_is(log::Level::warning,
+                        fmt::format("codex-loop stopped: reason={} {}=0 rc={}", reason_of(error.kind), counted, rc));
+    return static_cast<ExitCode>(rc);
+}
+
 Result<loop::CodexLoopReport> run_as(const Options& options, loop::RunWords words, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto request, request_of(options, std::move(words), context));
     return loop::run_codex_loop(request, context);
@@ -218,16 +235,12 @@ void never_ran(const Error& error) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     const log::Timed timed;
-    const auto report = run_it(options, context);
-    if (!report) {
-        const Error& error = report.error();
-        const int rc = static_cast<int>(exit_code_of(error.kind));
-        // Without "error: ": scripts match the recipe's lines from their beginning.
-        log::write_as_it_is(log::Level::error, error.text());
-        if (!error.hint.empty()) log::write_as_it_is(log::Level::warning, "hint: " + error.hint);
-        say_stopped(reason_of(error.kind), 0, rc);
-        return static_cast<ExitCode>(rc);
+    if (options.evolves) {
+        const auto ended = evolve_it(options, context);
+        return ended ? *ended : refused(ended.error(), "attempt");
     }
+    const auto report = run_it(options, context);
+    if (!report) return refused(report.error(), "iteration");
     if (context.global.json) {
         print_json(json_of(*report, options.dry_run), context);
     } else if (options.dry_run) {

@@ -1,6 +1,7 @@
 // gdnctl codex-loop: unattended iterations of a coding agent.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,7 +9,9 @@
 #include "cli/args.h"
 #include "core/exit_code.h"
 #include "core/result.h"
+#include "loop/codex_loop.h"
 #include "loop/engine/options.h"
+#include "loop/evolve/run.h"
 #include "loop/gates/validation_options.h"
 #include "platform/context.h"
 
@@ -16,7 +19,11 @@ namespace gdnctl::commands::codex_loop {
 
 struct Options {
     loop::LoopOptions loop;
+    std::optional<std::int64_t> iterations;
     std::optional<std::string> model, max_wall, allocator;
+    bool evolves = false;  // --mode evolve
+    loop::evolve::EvolveOptions evolve;
+    std::optional<std::string> seed, reserve_final, infra_max_wait;
     loop::GateChoices gates;
     bool dry_run = false;
     std::vector<cli::GivenOption> given;  // by the command line and the configuration

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "commands/loop/codex_loop.h"
+#include "commands/loop/codex_loop_evolve.h"
 #include "commands/loop/loop_gate_options.h"
 
 namespace gdnctl::commands::codex_loop {
@@ -245,13 +246,12 @@ void describe_tree(cli::Args& args, Options& options) {
 void describe_run(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Run";
-    args.option(o.iterations, {.names = "--iterations",
-                               .value = "N",
-                               .help = "number of iterations; with --resume, the run's total",
-                               .group = k_group,
-                               .required = true,
-                               .unless = "--resume",
-                               .common = true});
+    args.option(options.iterations, {.names = "--iterations",
+                                     .value = "N",
+                                     .help = "number of iterations; with --resume, the run's total (required, except "
+                                             "with --resume or --mode evolve)",
+                                     .group = k_group,
+                                     .common = true});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
                                   .value = "S",
                                   .help = "pause between iterations; doubles with each failure in a row",
@@ -298,7 +298,8 @@ void describe_run(cli::Args& args, Options& options) {
     args.flag(o.fail_if_no_win,
               {.names = "--fail-if-no-win", .help = "exit with 3 if nothing was accepted", .group = k_group});
     args.flag(options.dry_run, {.names = "--dry-run",
-                                .help = "show the agent's command line, the prompt and the plan; do nothing",
+                                .help = "show the agent's command line, the prompt and the plan; do nothing (evolve: a "
+                                        "whole run with a scripted agent in a temporary repository)",
                                 .group = k_group,
                                 .common = true});
 }
@@ -325,6 +326,7 @@ void describe(cli::Args& args, Options& options) {
     describe_tree(args, options);
     describe_hold(args, options.loop.hold, options.allocator);
     describe_gates(args, options.gates);
+    describe_evolve(args, options);
     args.note_given(options.given);
     args.exit_code(0, "all iterations ran, or a budget or STOP ended the run");
     args.exit_code(1, "a check failed (with its own status if it has one), or a required dev TPU was not available");
@@ -342,8 +344,11 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl codex-loop --resume", "continue an interrupted run with the options that it was started with");
     args.example("gdnctl codex-loop --iterations 1 --agent command --agent-command ./my-agent.sh",
                  "use your own program as the agent (committed, or an absolute path)");
+    args.example("gdnctl codex-loop --mode evolve --max-attempts 30",
+                 "search a population of candidates; promote the best one with `gdnctl evolve promote`");
     args.see_also("lint-log");
     args.see_also("ray-test");
+    args.see_also("evolve log");
     args.see_also("docs/codex-loop.md");
     args.see_also("docs/agents.md");
     args.check([&options]() -> Status {
@@ -351,6 +356,8 @@ void describe(cli::Args& args, Options& options) {
             return fail(ErrorKind::usage,
                         "--max-wall: expected seconds, or a time such as 90m, 8h or 7d: " + *options.max_wall);
         }
+        GDNCTL_TRY(check_mode(options));
+        options.loop.iterations = options.iterations.value_or(0);
         return {};
     });
 }

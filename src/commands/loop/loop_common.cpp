@@ -5,6 +5,7 @@
 #include "core/for_people.h"
 #include "core/time.h"
 #include "jobs/place.h"
+#include "loop/evolve/run.h"
 #include "platform/fs.h"
 #include "target/target.h"
 
@@ -17,6 +18,13 @@ namespace {
 bool is_folder(const fs::path& path) {
     std::error_code problem;
     return fs::is_directory(path, problem);
+}
+
+// When its journal was written last; long ago: there is none.
+fs::file_time_type written(const fs::path& log_dir) {
+    std::error_code problem;
+    const auto time = fs::last_write_time(log_dir / "journal.jsonl", problem);
+    return problem ? fs::file_time_type::min() : time;
 }
 
 tl::unexpected<Error> no_run(const fs::path& where) {
@@ -40,6 +48,8 @@ Result<fs::path> loop_dir(const std::optional<std::string>& given, const Context
     const fs::path root = project_root(context);
     if (!given) {
         const fs::path usual = root / loop::k_usual_log_dir;
+        const auto evolved = loop::evolve::find_run(std::nullopt, std::nullopt, context);
+        if (evolved && written(*evolved) > written(usual)) return *evolved;
         if (!is_folder(usual)) return no_run(usual);
         return usual;
     }

@@ -18,8 +18,8 @@ namespace gdnctl::commands {
 void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir);
 
 // --log-dir against the working directory, or against the root of the repository when it is there and not here; else
-// codex-loop's default place. Errors: usage (the one that was given does not exist), remote_missing (exit 6: there is
-// none in the default place).
+// codex-loop's default place, or the newest evolve run where that was written later. Errors: usage (the one that was
+// given does not exist), remote_missing (exit 6: there is none in the default place).
 Result<std::filesystem::path> loop_dir(const std::optional<std::string>& given, const Context& context);
 
 }  // namespace gdnctl::commands

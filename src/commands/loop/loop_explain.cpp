@@ -9,6 +9,7 @@
 #include "commands/loop/loop_common.h"
 #include "core/for_people.h"
 #include "core/text.h"
+#include "loop/evolve/views.h"
 #include "loop/report/verdict_words.h"
 #include "platform/terminal.h"
 
@@ -158,6 +159,26 @@ Result<const IterationView*> chosen(const loop::LoadedRun& run, const std::strin
         fmt::format("it has 1 to {}; earlier runs are in {}", all.back().number, (run.log_dir / "previous").string()));
 }
 
+// Of an evolve run; `id` as for `evolve show`, or "last".
+Result<ExitCode> explain_attempt(const std::string& id, const std::filesystem::path& log_dir, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
+    const int last = static_cast<int>(view.state.attempts.size()) - 1;
+    GDNCTL_TRY_ASSIGN(const int attempt, id == "last" ? Result<int>(last) : loop::evolve::attempt_of(view.state, id));
+    if (context.global.json) {
+        GDNCTL_TRY_ASSIGN(const Json facts, loop::evolve::attempt_json(view, attempt));
+        Json object = {{"schema", "gdnctl.loop-explain/1"},
+                       {"log_dir", log_dir.string()},
+                       {"run", view.state.run},
+                       {"mode", "evolve"}};
+        object.update(facts);
+        print_json(object, context);
+        return ExitCode::ok;
+    }
+    GDNCTL_TRY_ASSIGN(const std::string text, loop::evolve::attempt_text(view, attempt));
+    context.terminal.out(text);
+    return ExitCode::ok;
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -182,6 +203,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto log_dir, loop_dir(options.log_dir, context));
+    if (loop::evolve::is_evolve_run(log_dir)) return explain_attempt(options.iteration, log_dir, context);
     GDNCTL_TRY_ASSIGN(const loop::LoadedRun run, loop::load_run(log_dir));
     GDNCTL_TRY_ASSIGN(const IterationView* iteration, chosen(run, options.iteration));
     GDNCTL_TRY_ASSIGN(const auto measured, loop::read_measured(run));

@@ -9,6 +9,7 @@
 #include "commands/loop/loop_common.h"
 #include "core/log.h"
 #include "core/redact.h"
+#include "loop/evolve/report.h"
 #include "loop/report/data.h"
 #include "loop/report/verdict_words.h"
 #include "platform/fs.h"
@@ -17,6 +18,26 @@
 namespace gdnctl::commands::loop_report {
 
 using namespace loop::report;
+
+namespace {
+
+Result<ExitCode> report_evolve(const Options& options, const std::filesystem::path& log_dir, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
+    if (options.html) {
+        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, loop::evolve::report_html(view)));
+        log::info("report of {} attempts: {}", view.state.attempts.size() - 1, (context.cwd / *options.html).string());
+    }
+    if (context.global.json) {
+        Json json = {{"schema", "gdnctl.loop-report/1"}};
+        json.update(loop::evolve::report_json(view));
+        print_json(json, context);
+    } else if (!options.html) {
+        context.terminal.out(loop::evolve::report_markdown(view));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -43,6 +64,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto log_dir, loop_dir(options.log_dir, context));
+    if (loop::evolve::is_evolve_run(log_dir)) return report_evolve(options, log_dir, context);
     GDNCTL_TRY_ASSIGN(const Report report, make_report(log_dir));
     if (options.html) {
         GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report_html(report)));

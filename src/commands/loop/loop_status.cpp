@@ -10,6 +10,7 @@
 #include "commands/loop/loop_status_text.h"
 #include "core/for_people.h"
 #include "core/log.h"
+#include "loop/evolve/views.h"
 #include "platform/clock.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
@@ -92,6 +93,22 @@ Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
     return ExitCode::ok;
 }
 
+Result<ExitCode> evolve_status(const Options& options, const fs::path& log_dir, Context& context) {
+    if (options.watch || options.rebuild_state) {
+        return fail(ErrorKind::usage,
+                    fmt::format("{} cannot be used with an evolve run", options.watch ? "--watch" : "--rebuild-state"));
+    }
+    GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
+    if (context.global.json) {
+        Json json = {{"schema", "gdnctl.loop-status/1"}};
+        json.update(loop::evolve::status_json(view));
+        print_json(json, context);
+    } else {
+        context.terminal.out(loop::evolve::status_text(view));
+    }
+    return ExitCode::ok;
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
@@ -125,6 +142,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return fail(ErrorKind::usage, "--watch and --json cannot be combined");
     }
     GDNCTL_TRY_ASSIGN(const fs::path log_dir, loop_dir(options.log_dir, context));
+    if (loop::evolve::is_evolve_run(log_dir)) return evolve_status(options, log_dir, context);
     GDNCTL_TRY_ASSIGN(loop::LoadedRun run, loop::load_run(log_dir));
     if (options.rebuild_state) {
         GDNCTL_TRY(loop::rebuild_state(run));

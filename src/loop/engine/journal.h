@@ -1,8 +1,5 @@
-// What happened in a run, one record a line, each on the disk before the next step is taken.
-//
-// Envelope: {"v":1,"seq":n,"ts":"2026-03-10T16:53:07Z","type":"...","prev":"<SHA-256 of the line before, without its
-// newline>"}, `prev` of the first: 64 zeros. Then the facts: strings and whole numbers. Order of durability: objects,
-// then refs, then the record that names them.
+// What happened in a run of the climb, one record a line of the journal (chain.h), whose payload are strings and whole
+// numbers. Order of durability: objects, then refs, then the record that names them.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +12,7 @@
 
 #include "core/result.h"
 #include "core/time.h"
-#include "platform/journal.h"
+#include "loop/engine/chain.h"
 
 namespace gdnctl::loop {
 
@@ -71,23 +68,18 @@ public:
     static Result<LoopJournal> open(const std::filesystem::path& path);
     const std::vector<Record>& records() const { return m_records; }
     // What a killed writer left unfinished and open() cut off.
-    const std::string& cut_off() const { return m_journal->cut_off(); }
+    const std::string& cut_off() const { return m_chain.cut_off(); }
     // Returns when it is on the disk. A file that was removed meanwhile (an agent's `git clean -x` does that) is
     // written again, with all its records. Errors: local_io, with nothing of it in the file; conflict: another one is
     // there now.
     Status append(Record record, WallTime now);
 
 private:
-    LoopJournal(std::filesystem::path path, Journal journal, std::vector<Record> records, std::string last)
-        : m_path(std::move(path)),
-          m_journal(std::move(journal)),
-          m_records(std::move(records)),
-          m_last(std::move(last)) {}
+    LoopJournal(ChainJournal chain, std::vector<Record> records)
+        : m_chain(std::move(chain)), m_records(std::move(records)) {}
     Status write_again();
-    std::filesystem::path m_path;
-    std::optional<Journal> m_journal;  // nullopt: it could not be written again
+    ChainJournal m_chain;
     std::vector<Record> m_records;
-    std::string m_last;
 };
 
 }  // namespace gdnctl::loop

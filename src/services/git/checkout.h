@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/time.h"
 
 namespace gdnctl {
 
@@ -45,6 +46,10 @@ struct GitFileChange {
     std::string old_mode, new_mode;      // "100644", "100755", "120000", "160000"; "000000": not there
     std::string old_object, new_object;  // full ids; zeros: not there
     bool is_submodule() const { return old_mode == "160000" || new_mode == "160000"; }
+};
+
+struct GitFile {
+    std::string path, mode, object;
 };
 
 // What `tip` has and `base` has not.
@@ -162,6 +167,10 @@ public:
     Result<std::vector<std::optional<std::string>>> objects(std::span<const std::string> names) const;
     // Their sizes in bytes, in this order, in one call; 0: there is none.
     Result<std::vector<std::uintmax_t>> sizes(std::span<const std::string> objects) const;
+    // All files of a commit, in the order of their paths.
+    Result<std::vector<GitFile>> files(std::string_view commit) const;
+    // `git patch-id --stable` of the difference; empty: there is none.
+    Result<std::string> patch_id(std::string_view from, std::string_view to) const;
     // `git apply --binary` takes it. No paths: everything.
     Result<std::string> patch(std::string_view from, std::string_view to, std::span<const std::string> paths) const;
     Status write_patch(std::string_view from, std::string_view to, const std::filesystem::path& file) const;
@@ -196,8 +205,12 @@ public:
     // A commit without files that has all commits the names lead to as parents, so that one ref keeps them. Identity:
     // ours. What is missing, or leads to no commit, is left out.
     Result<std::string> gather(const std::vector<GitName>& names, std::string_view message) const;
-    // Appends `text` to the note that refs/notes/gdnctl has of `commit`, once: not where its last line is in there.
-    Status add_note(std::string_view commit, std::string_view text) const;
+    // Appends `text` to the note that `notes` has of `commit`, once: not where its last line is in there.
+    Status add_note(std::string_view commit, std::string_view text, std::string_view notes = "refs/notes/gdnctl") const;
+    // The first parent's files with `changes` laid over them, as a commit. Identity: ours; both dates are `when`, so
+    // the same input has the same id. Only `commit` and `tree` are filled.
+    Result<GitSnapshot> commit_changes(std::span<const std::string> parents, std::span<const GitFileChange> changes,
+                                       std::string_view message, WallTime when) const;
     // `git fetch REMOTE BRANCH`, with any exit code, and nothing that the repository names is run by it. Errors:
     // timeout (after ten minutes), interrupted, terminated.
     Result<ProcessResult> fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const;
@@ -225,6 +238,8 @@ public:
     Result<std::optional<std::string>> rebase(std::string_view base, std::string_view head,
                                               std::string_view onto) const;
 
+    // Takes a linked worktree off the list and removes its folder with all that is in it.
+    Status remove_worktree(const std::filesystem::path& folder) const;
     Status unstage(std::string_view path) const;  // out of the index; its file stays
     // Moves what is at `paths` (relative) into `folder`, says so, and returns the new places.
     Result<std::vector<std::filesystem::path>> move_inside(std::span<const std::string> paths,

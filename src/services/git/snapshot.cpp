@@ -2,57 +2,18 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/text.h"
 #include "platform/fs.h"
 #include "services/git/calls.h"
 #include "services/git/checkout.h"
 #include "services/git/hidden.h"
+#include "services/git/temporary_index.h"
 
 namespace gdnctl {
 
 namespace fs = std::filesystem;
 using git::Words;
-
-namespace {
-
-// An index of our own beside the real one, gone with its owner.
-class TemporaryIndex {
-public:
-    explicit TemporaryIndex(const git::Calls& calls)
-        : m_path(calls.git_dir / fmt::format("gdnctl-index-{}", getpid())) {
-        remove();
-        options.env["GIT_INDEX_FILE"] = m_path.string();
-        options.our_name = true;
-    }
-    ~TemporaryIndex() { remove(); }
-    TemporaryIndex(const TemporaryIndex&) = delete;
-    TemporaryIndex& operator=(const TemporaryIndex&) = delete;
-
-    Status start_from(const fs::path& index) const {
-        std::error_code problem;
-        if (!fs::exists(index, problem)) return {};
-        fs::copy_file(index, m_path, fs::copy_options::overwrite_existing, problem);
-        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", index, problem.value()));
-        // By the time of its index git knows which files may have changed within the clock's grain after it was
-        // written.
-        fs::last_write_time(m_path, fs::last_write_time(index, problem), problem);
-        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", index, problem.value()));
-        return {};
-    }
-    git::CallOptions options;
-
-private:
-    void remove() const {
-        std::error_code problem;
-        fs::remove(m_path, problem);
-        fs::remove(m_path.string() + ".lock", problem);
-    }
-    fs::path m_path;
-};
-
-}  // namespace
 
 namespace git {
 
@@ -95,7 +56,7 @@ Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_v
     if (entries.empty() && made.hidden.empty()) {
         made.tree = trees.substr(trees.find('\n') + 1);
     } else {
-        const TemporaryIndex index(*m_calls);
+        const git::TemporaryIndex index(*m_calls);
         GDNCTL_TRY(index.start_from(git_dir() / "index"));
         GDNCTL_TRY(git::show_files(*m_calls, made.hidden, index.options));
         Words add = {"add", "-A", "--sparse", "--", "."};
@@ -141,7 +102,7 @@ Result<std::string> commit_tree(const git::Calls& calls, Words words, const std:
 
 Result<std::string> GitCheckout::commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
                                               std::string_view message) const {
-    const TemporaryIndex index(*m_calls);
+    const git::TemporaryIndex index(*m_calls);
     GDNCTL_TRY(m_calls->done({"read-tree", std::string(parent)}, index.options));
     git::CallOptions entries = index.options;
     for (const auto& [path, bytes] : files) {
@@ -159,8 +120,8 @@ Result<std::string> GitCheckout::commit_files(std::string_view parent, const std
     return commit_tree(*m_calls, {"-p", std::string(parent)}, tree, message);
 }
 
-Status GitCheckout::add_note(std::string_view commit, std::string_view text) const {
-    const std::string ref = "--ref=refs/notes/gdnctl";
+Status GitCheckout::add_note(std::string_view commit, std::string_view text, std::string_view notes) const {
+    const std::string ref = fmt::format("--ref={}", notes);
     const auto line = text::trim(text.substr(text.find_last_of('\n', text.find_last_not_of('\n')) + 1));
     GDNCTL_TRY_ASSIGN(const ProcessResult present, m_calls->run({"notes", ref, "show", std::string(commit)}));
     if (present.ok() && ("\n" + present.out).find(fmt::format("\n{}\n", line)) != std::string::npos) return {};
@@ -187,7 +148,7 @@ Result<std::optional<std::string>> GitCheckout::merged_tree(std::string_view our
 // What a tree becomes when the files of another one are laid into it: nullopt, a path is in both with other content.
 Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::string_view tree,
                                                       std::string_view files) {
-    const TemporaryIndex index(calls);
+    const git::TemporaryIndex index(calls);
     GDNCTL_TRY(calls.done({"read-tree", std::string(tree)}, index.options));
     CallOptions entries = index.options;
     GDNCTL_TRY_ASSIGN(entries.input, calls.output({"ls-tree", "-r", "-z", "--full-tree", std::string(files)}));

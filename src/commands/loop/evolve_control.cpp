@@ -1,0 +1,168 @@
+#include "commands/loop/evolve_control.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "commands/loop/codex_loop.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "loop/engine/lock.h"
+#include "loop/evolve/verify.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands {
+
+namespace fs = std::filesystem;
+
+namespace evolve {
+
+using namespace loop::evolve;
+
+namespace {
+
+// A control file of the run: there, or not there any more.
+Result<ExitCode> set_control(const RunChoice& choice, std::string_view name, bool there, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, load(choice, context));
+    const fs::path file = view.log_dir / name;
+    if (there) {
+        GDNCTL_TRY(atomic_replace(file, "", 0600));
+    } else {
+        std::error_code problem;
+        fs::remove(file, problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", file, problem.value()));
+    }
+    if (!view.running) log::info("run {} is not running now", view.state.run);
+    if (context.global.json) {
+        const std::string verb = name == "STOP" ? "stop" : "pause";
+        print_json({{"schema", "gdnctl.evolve-" + verb + "/1"},
+                    {"run", view.state.run},
+                    {"file", file.string()},
+                    {"set", there},
+                    {"running", view.running}},
+                   context);
+    } else {
+        context.terminal.out(fmt::format("{} {}\n", there ? "created" : "removed", file.string()));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace
+
+}  // namespace evolve
+
+namespace evolve_pause {
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Holds a run once the stage that it is in has ended, or lets it continue.");
+    args.flag(options.off, {.names = "--off", .help = "let the run continue"});
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve pause");
+    args.example("gdnctl evolve pause --off");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    return evolve::set_control(options.run, "PAUSE", !options.off, context);
+}
+
+}  // namespace evolve_pause
+
+namespace evolve_stop {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Ends a run once its current attempt has a verdict. Before you continue the run with --resume, remove the file "
+        "STOP that this creates.");
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve stop");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    return evolve::set_control(options.run, "STOP", true, context);
+}
+
+}  // namespace evolve_stop
+
+namespace evolve_fsck {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Checks a run: every line of its journal, and that the commit of every candidate is there. A damaged line ends "
+        "it with exit code 7 and the line's number, and the file is left as it is. A missing commit is a warning.");
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve fsck");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
+    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const StoreCheck found, check_store(repository, view.state));
+    for (const auto& line : found.missing) log::warning("{}", line);
+    for (const auto& ref : found.unlisted) log::info("{} is in no record: its attempt was interrupted", ref);
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-fsck/1"},
+                    {"run", view.state.run},
+                    {"records", view.state.records},
+                    {"attempts", view.state.attempts.size() - 1},
+                    {"missing", found.missing},
+                    {"unlisted_refs", found.unlisted}},
+                   context);
+    } else {
+        context.terminal.out(fmt::format("{} records, {} attempts: the journal is whole\n", view.state.records,
+                                         view.state.attempts.size() - 1));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_fsck
+
+namespace evolve_gc {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Removes the refs of old candidates that were neither kept nor tied, so that git can collect their commits. "
+        "The "
+        "journal and the files of the attempts stay. Nothing else ever removes a candidate.");
+    args.option(
+        options.older_than,
+        {.names = "--older-than", .value = "TIME", .help = "age of an attempt, such as 30d or 12h", .required = true});
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve gc --older-than 30d");
+    args.check([&options]() -> Status {
+        if (!codex_loop::parse_span(options.older_than)) {
+            return fail(ErrorKind::usage, "--older-than: expected a time such as 30d or 12h: " + options.older_than);
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path folder, evolve::folder_of(options.run, context));
+    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const auto lock, loop::LoopLock::acquire(folder, repository.common_dir(), context.clock.wall()));
+    GDNCTL_TRY_ASSIGN(const loop::evolve::RunView view, loop::evolve::load_evolve(folder));
+    const auto age = std::chrono::seconds(codex_loop::parse_span(options.older_than).value_or(0));
+    std::vector<GitRefUpdate> updates;
+    std::vector<std::string> removed;
+    for (const std::string& ref : loop::evolve::old_refs(view.state, context.clock.wall() - age)) {
+        GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(ref));
+        if (!commit) continue;
+        updates.push_back({ref, std::string(k_no_object), *commit});
+        removed.push_back(ref);
+    }
+    if (!updates.empty()) GDNCTL_TRY(repository.update_refs(updates));
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-gc/1"}, {"run", view.state.run}, {"removed", removed}}, context);
+    } else {
+        context.terminal.out(fmt::format("removed {} refs\n", removed.size()));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_gc
+
+}  // namespace gdnctl::commands

@@ -1,0 +1,310 @@
+#include "commands/loop/evolve_judge.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "jobs/place.h"
+#include "loop/engine/lock.h"
+#include "loop/evolve/plan.h"
+#include "loop/evolve/prompt.h"
+#include "loop/evolve/verify.h"
+#include "platform/clock.h"
+#include "platform/env.h"
+#include "platform/temp_folder.h"
+#include "platform/terminal.h"
+#include "target/target.h"
+
+namespace gdnctl::commands {
+
+namespace fs = std::filesystem;
+
+namespace evolve {
+
+using namespace loop::evolve;
+
+namespace {
+
+std::vector<std::string> globals_of(const Context& context) {
+    std::vector<std::string> globals;
+    if (context.global.config_file) globals = {"--config", *context.global.config_file};
+    if (context.global.target) {
+        globals.emplace_back("--target");
+        globals.push_back(*context.global.target);
+    }
+    return globals;
+}
+
+// A repository, a target and what judges its candidates.
+class Bench {
+public:
+    Bench(GitCheckout repository, Target target, std::vector<std::string> clusters, const std::string& name,
+          Context& context)
+        : m_repository(std::move(repository)),
+          m_target(std::move(target)),
+          m_worktrees(worktrees_of(context, name)),
+          m_store(m_repository, name, path_rules(m_target), m_worktrees, context.process, context.clock) {
+        m_options.clusters = std::move(clusters);
+        m_evaluator.emplace(m_store, m_target,
+                            JobSettings{m_options, context.program, globals_of(context), name, m_worktrees}, context);
+    }
+    const GitCheckout& repository() const { return m_repository; }
+    const Target& target() const { return m_target; }
+    Store& store() { return m_store; }
+    Evaluator& evaluator() { return *m_evaluator; }
+
+private:
+    GitCheckout m_repository;
+    Target m_target;
+    loop::ValidationOptions m_options;
+    fs::path m_worktrees;
+    Store m_store;
+    std::optional<JobEvaluator> m_evaluator;
+};
+
+Result<std::unique_ptr<Bench>> make_bench(std::vector<std::string> clusters, const std::string& name,
+                                          Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    return std::make_unique<Bench>(std::move(repository), std::move(target), std::move(clusters), name, context);
+}
+
+std::vector<std::string> clusters_of(const State& state) {
+    const Json config = Json::parse(state.config, nullptr, false);
+    return config.is_object() ? config.value("clusters", std::vector<std::string>()) : std::vector<std::string>();
+}
+
+loop::PairRule rule_of(const State& state) {
+    const Json config = Json::parse(state.config, nullptr, false);
+    loop::PairRule rule;
+    if (config.is_object()) {
+        rule.min_gain = config.value("min_gain_pct", 0.5) / 100;
+        rule.cap = config.value("pairs", 9);
+    }
+    return rule;
+}
+
+Json report_json(const char* schema, const State& state, int attempt, const GateReport& report) {
+    Json gates = Json::array();
+    for (const GateRow& row : report.rows) {
+        gates.push_back({{"stage", row.stage}, {"verdict", row.verdict}, {"reason", row.reason}});
+    }
+    return {{"schema", schema},    {"run", state.run},
+            {"attempt", attempt},  {"commit", state.at(attempt).commit},
+            {"pass", report.pass}, {"gain", json_of(report.gain)},
+            {"gates", gates}};
+}
+
+std::string report_text(const GateReport& report) {
+    std::string out;
+    for (const GateRow& row : report.rows) out += fmt::format("{:<10} {:<6} {}\n", row.stage, row.verdict, row.reason);
+    if (report.gain.n > 0) out += fmt::format("gain       {}\n", gain_text(report.gain));
+    return out;
+}
+
+Result<int> candidate_of(const State& state, const std::string& id) {
+    GDNCTL_TRY_ASSIGN(const int attempt, attempt_of(state, id));
+    if (state.at(attempt).commit.empty()) {
+        return fail(ErrorKind::remote_missing, fmt::format("attempt {} left no candidate", attempt));
+    }
+    return attempt;
+}
+
+// The champion that an attempt was measured against.
+Result<std::string> champion_of(const RunView& view, int attempt) {
+    GDNCTL_TRY_ASSIGN(const Json json, attempt_json(view, attempt));
+    int champion = 0;
+    for (const auto& stage : json["stages"]) {
+        if (stage.contains("metrics") && stage["metrics"].contains("champion")) {
+            champion = stage["metrics"].value("champion", 0);
+        }
+    }
+    return view.state.at(champion).commit;
+}
+
+Status check_evaluator(const Bench& bench, const State& state) {
+    EvolvePlan plan;
+    plan.base = state.base;
+    EvolveRequest request;
+    request.target = bench.target();
+    GDNCTL_TRY(complete_config(plan, request, bench.target(), bench.repository()));
+    if (plan.evaluator == state.evaluator) return {};
+    return fail(ErrorKind::conflict,
+                fmt::format("the target {} is not what run {} was judged by", bench.target().name, state.run),
+                "restore [targets." + bench.target().name + "] in gdnctl.toml, or start a new run");
+}
+
+}  // namespace
+
+}  // namespace evolve
+
+namespace evolve_noise {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Measures HEAD against itself: how far two profiles of the same code differ, the smallest gain that an attempt "
+        "can be kept for, and how many pairs a smaller one would need.");
+    args.option(options.pairs, {.names = "--pairs", .value = "N", .help = "pairs to measure: 3, 5 or 9"});
+    args.option(options.target_gain_pct,
+                {.names = "--target-gain-pct", .value = "P", .help = "gain that must be detectable, in percent"});
+    args.option(options.min_gain_pct, {.names = "--perf-min-improvement-pct",
+                                       .value = "P",
+                                       .help = "gain that an attempt must exceed to be kept, in percent"});
+    args.option(options.cluster, {.names = "--cluster", .value = "NAME", .help = "where the profiles run"});
+    args.exit_code(1, "the gain is not detectable, or the profile fails");
+    args.example("gdnctl evolve noise --pairs 9");
+    args.see_also("docs/evolve.md");
+    args.check([&options]() -> Status {
+        if (options.pairs != 3 && options.pairs != 5 && options.pairs != 9) {
+            return fail(ErrorKind::usage, "--pairs: expected 3, 5 or 9");
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    std::vector<std::string> clusters;
+    if (options.cluster) clusters.push_back(*options.cluster);
+    GDNCTL_TRY_ASSIGN(const auto bench, evolve::make_bench(std::move(clusters), "noise", context));
+    GDNCTL_TRY_ASSIGN(const GitHead head, bench->repository().head());
+    GDNCTL_TRY_ASSIGN(const TempFolder folder,
+                      TempFolder::make(context.env.get("TMPDIR").value_or("/tmp"), "gdnctl-noise"));
+    const int count = static_cast<int>(options.pairs);
+    GDNCTL_TRY_ASSIGN(const Comparison pairs,
+                      measure_pairs(bench->evaluator(), head.sha, head.sha, count, folder.path() / "noise.log"));
+    if (!pairs.decided) {
+        return fail(pairs.failed.infra ? ErrorKind::infrastructure : ErrorKind::check_failed,
+                    "the profile of HEAD fails: " + pairs.failed.reason);
+    }
+    const NoiseVerdict noise =
+        judge_noise(pairs.look.deviation, options.min_gain_pct / 100, options.target_gain_pct / 100, count);
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-noise/1"},
+                    {"commit", head.sha},
+                    {"pairs", count},
+                    {"sd_pct", loop::to_percent(pairs.look.deviation)},
+                    {"detectable_pct", noise.detectable_pct},
+                    {"pairs_needed", noise.pairs_needed},
+                    {"target_gain_pct", options.target_gain_pct},
+                    {"d", pairs.d}},
+                   context);
+    } else {
+        context.terminal.out(
+            fmt::format("sd_pct         {:.3f}\ndetectable_pct {:.2f} with {} pairs\npairs_needed   {}\n",
+                        loop::to_percent(pairs.look.deviation), noise.detectable_pct, count,
+                        noise.pairs_needed == 0 ? std::string("more than 1000") : std::to_string(noise.pairs_needed)));
+    }
+    return noise.fits ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace evolve_noise
+
+namespace evolve_replay {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Runs the gates on a candidate again, in fresh checkouts, against the champion of its time. The run's verdicts "
+        "stay as they are.");
+    args.positional(options.id,
+                    {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
+    evolve::describe_run(args, options.run);
+    args.exit_code(1, "a gate does not pass");
+    args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; nothing was learned");
+    args.example("gdnctl evolve replay best");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
+    GDNCTL_TRY_ASSIGN(const int attempt, evolve::candidate_of(view.state, options.id));
+    GDNCTL_TRY_ASSIGN(const std::string champion, evolve::champion_of(view, attempt));
+    GDNCTL_TRY_ASSIGN(const auto bench,
+                      evolve::make_bench(evolve::clusters_of(view.state), view.state.run + "-replay", context));
+    GDNCTL_TRY_ASSIGN(const TempFolder folder,
+                      TempFolder::make(context.env.get("TMPDIR").value_or("/tmp"), "gdnctl-replay"));
+    GDNCTL_TRY_ASSIGN(const GateReport report, judge_again(bench->store(), bench->evaluator(), view.state.base,
+                                                           champion, view.state.at(attempt).commit, PairTest::keep_gate,
+                                                           evolve::rule_of(view.state), folder.path()));
+    if (context.global.json) {
+        print_json(evolve::report_json("gdnctl.evolve-replay/1", view.state, attempt, report), context);
+    } else {
+        context.terminal.out(evolve::report_text(report));
+    }
+    if (report.infra) return ExitCode::infrastructure;
+    return report.pass ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace evolve_replay
+
+namespace evolve_promote {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Moves the branch that the run started from to a kept candidate, after a final verification: every gate again, "
+        "and nine fresh pairs against the base commit. The branch only moves forward, and only if nobody else has "
+        "moved "
+        "it.");
+    args.positional(options.id,
+                    {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
+    evolve::describe_run(args, options.run);
+    args.exit_code(1, "the candidate was not kept, or the final verification fails");
+    args.exit_code(static_cast<int>(ExitCode::usage), "the checkout has uncommitted changes, or HEAD was detached");
+    args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; the branch did not move");
+    args.exit_code(static_cast<int>(ExitCode::conflict),
+                   "the branch moved, the run is at work, or its journal is damaged");
+    args.example("gdnctl evolve promote best");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path folder, evolve::folder_of(options.run, context));
+    GDNCTL_TRY_ASSIGN(const RunView view, load_evolve(folder));
+    GDNCTL_TRY_ASSIGN(const int attempt, evolve::candidate_of(view.state, options.id));
+    const Attempt& one = view.state.at(attempt);
+    if (attempt == 0 || one.verdict != Verdict::kept) {
+        return fail(ErrorKind::check_failed,
+                    attempt == 0 ? std::string("nothing was kept: the best candidate is the base commit")
+                                 : fmt::format("attempt {} was not kept: {}", attempt, to_text(one.verdict)),
+                    "see `gdnctl evolve log`");
+    }
+    GDNCTL_TRY_ASSIGN(const auto bench,
+                      evolve::make_bench(evolve::clusters_of(view.state), view.state.run + "-promote", context));
+    GDNCTL_TRY_ASSIGN(const auto lock,
+                      loop::LoopLock::acquire(folder, bench->repository().common_dir(), context.clock.wall()));
+    GDNCTL_TRY_ASSIGN(EvolveJournal journal, EvolveJournal::open(folder));
+    GDNCTL_TRY(evolve::check_evaluator(*bench, view.state));
+    GDNCTL_TRY(check_branch(bench->repository(), view.state));
+    GDNCTL_TRY_ASSIGN(const GateReport report,
+                      judge_again(bench->store(), bench->evaluator(), view.state.base, view.state.base, one.commit,
+                                  PairTest::final_one, evolve::rule_of(view.state), folder / "verify"));
+    Json facts = evolve::report_json("gdnctl.evolve-promote/1", view.state, attempt, report);
+    Json record = facts;
+    record.erase("schema");
+    GDNCTL_TRY(journal.add("verify", record, context.clock.wall()));
+    if (report.pass) {
+        GDNCTL_TRY(land_on_branch(bench->repository(), view.state, one.commit));
+        GDNCTL_TRY(journal.add("promote", {{"attempt", attempt}, {"commit", one.commit}, {"branch", view.state.branch}},
+                               context.clock.wall()));
+    }
+    facts["promoted"] = report.pass;
+    facts["branch"] = view.state.branch;
+    if (context.global.json) {
+        print_json(facts, context);
+    } else {
+        context.terminal.out(evolve::report_text(report));
+        if (report.pass)
+            context.terminal.out(fmt::format("{} is at {}\n", view.state.branch, one.commit.substr(0, 12)));
+    }
+    if (report.infra) return ExitCode::infrastructure;
+    return report.pass ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace evolve_promote
+
+}  // namespace gdnctl::commands

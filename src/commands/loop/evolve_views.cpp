@@ -1,0 +1,226 @@
+#include "commands/loop/evolve_views.h"
+
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/log/common.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "loop/evolve/journal.h"
+#include "loop/evolve/run.h"
+#include "loop/measure/pairs.h"
+#include "platform/fs.h"
+#include "platform/terminal.h"
+#include "services/git/checkout.h"
+
+namespace gdnctl::commands {
+
+namespace fs = std::filesystem;
+
+namespace evolve {
+
+using namespace loop::evolve;
+
+void describe_run(cli::Args& args, RunChoice& choice) {
+    args.option(choice.run, {.names = "--run", .value = "ID", .help = "run to use", .default_text = "the newest one"});
+    args.option(choice.log_dir, {.names = "--log-dir",
+                                 .value = "PATH",
+                                 .help = "log directory of the run",
+                                 .default_text = ".gdnctl/evolve/RUN",
+                                 .complete = cli::Complete::directory});
+    args.check([&choice]() -> Status {
+        if (choice.run && choice.log_dir) return fail(ErrorKind::usage, "--run and --log-dir cannot be combined");
+        return {};
+    });
+    args.exit_code(static_cast<int>(ExitCode::remote_missing), "no such run, or no such attempt");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged");
+    args.see_also("docs/evolve.md");
+}
+
+void describe_id(cli::Args& args, std::string& id, std::string_view name) {
+    args.positional(id,
+                    {.name = name, .help = "number of an attempt, `best`, `base`, or the first digits of a commit"});
+}
+
+Result<fs::path> folder_of(const RunChoice& choice, const Context& context) {
+    return find_run(choice.run, choice.log_dir, context);
+}
+
+Result<RunView> load(const RunChoice& choice, const Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path folder, folder_of(choice, context));
+    return load_evolve(folder);
+}
+
+}  // namespace evolve
+
+namespace evolve_show {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Shows one attempt of an evolve run: what was asked, what came of it, and every evaluation.");
+    evolve::describe_id(args, options.id, "ID");
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve show best");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
+    GDNCTL_TRY_ASSIGN(const int attempt, attempt_of(view.state, options.id));
+    if (context.global.json) {
+        GDNCTL_TRY_ASSIGN(const Json facts, attempt_json(view, attempt));
+        Json json = {{"schema", "gdnctl.evolve-show/1"}, {"run", view.state.run}};
+        json.update(facts);
+        print_json(json, context);
+        return ExitCode::ok;
+    }
+    GDNCTL_TRY_ASSIGN(const std::string text, attempt_text(view, attempt));
+    context.terminal.out(text);
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_show
+
+namespace evolve_log {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Lists the attempts of an evolve run, one line each.");
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve log");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-log/1"}, {"run", view.state.run}, {"attempts", log_json(view.state)}},
+                   context);
+    } else {
+        context.terminal.out(log_text(view.state));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_log
+
+namespace evolve_lineage {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Shows where a candidate comes from: its first parents, back to the base.");
+    args.positional(options.id, {.name = "ID", .help = "as for `evolve show`; without it the best candidate"});
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve lineage", "the ancestry of the best candidate");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
+    GDNCTL_TRY_ASSIGN(const int attempt, attempt_of(view.state, options.id.value_or("best")));
+    const auto numbers = ancestry(view.state, attempt);
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-lineage/1"},
+                    {"run", view.state.run},
+                    {"attempts", lineage_json(view.state, numbers)}},
+                   context);
+    } else {
+        context.terminal.out(lineage_text(view.state, numbers));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_lineage
+
+namespace evolve_diff {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about("Prints the difference between two candidates as a patch.");
+    evolve::describe_id(args, options.from, "A");
+    evolve::describe_id(args, options.to, "B");
+    evolve::describe_run(args, options.run);
+    args.example("gdnctl evolve diff base best");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
+    std::vector<std::string> commits;
+    for (const std::string& id : {options.from, options.to}) {
+        GDNCTL_TRY_ASSIGN(const int attempt, attempt_of(view.state, id));
+        commits.push_back(view.state.at(attempt).commit);
+        if (commits.back().empty()) {
+            return fail(ErrorKind::remote_missing, fmt::format("attempt {} left no candidate", attempt));
+        }
+    }
+    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const std::string patch, repository.patch(commits[0], commits[1], {}));
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-diff/1"}, {"from", commits[0]}, {"to", commits[1]}, {"patch", patch}},
+                   context);
+    } else {
+        context.terminal.out(patch);
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_diff
+
+namespace evolve_best {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options&) {
+    args.about(
+        "Shows the best candidate of all runs of the target in this repository. Gains add up where a run started from "
+        "another run's candidate; a weaker run never displaces the best.");
+    args.exit_code(static_cast<int>(ExitCode::remote_missing), "there is no run");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "a journal is damaged");
+    args.example("gdnctl evolve best");
+    args.see_also("docs/evolve.md");
+}
+
+Result<ExitCode> run(const Options&, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path newest, find_run(std::nullopt, std::nullopt, context));
+    std::map<std::string, RunView> runs;  // by name, the oldest first
+    std::error_code problem;
+    for (const auto& entry : fs::directory_iterator(newest.parent_path(), problem)) {
+        if (!is_evolve_run(entry.path())) continue;
+        GDNCTL_TRY_ASSIGN(RunView view, load_evolve(entry.path()));
+        runs.emplace(view.state.run, std::move(view));
+    }
+    std::map<std::string, double> gains;  // of commits, against the first base
+    const RunView* of = nullptr;
+    double most = 0;
+    for (const auto& [name, view] : runs) {
+        const double from = gains.contains(view.state.base) ? gains[view.state.base] : 0;
+        for (const Attempt& one : view.state.attempts) {
+            if (one.verdict == Verdict::kept) gains[one.commit] = from + one.gain;
+        }
+        const double best = from + view.state.at(view.state.best).gain;
+        if (of != nullptr && best <= most) continue;
+        of = &view;
+        most = best;
+    }
+    if (of == nullptr) return fail(ErrorKind::remote_missing, "no evolve run in this repository");
+    const Attempt& best = of->state.at(of->state.best);
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.evolve-best/1"},
+                    {"run", of->state.run},
+                    {"attempt", best.number},
+                    {"commit", best.commit},
+                    {"gain_against_base", most}},
+                   context);
+    } else {
+        context.terminal.out(fmt::format("run {}, attempt {}, commit {}: {:+.2f} % against the base\n", of->state.run,
+                                         best.number, best.commit.substr(0, 7), loop::to_percent(most)));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace evolve_best
+
+}  // namespace gdnctl::commands

@@ -1,0 +1,128 @@
+#include "loop/engine/chain.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
+
+namespace gdnctl::loop {
+
+namespace {
+
+constexpr int k_version = 1;
+
+Result<std::string> hash_of(std::string_view line) {
+    if (line.empty()) return std::string(64, '0');
+    return hash_hex(HashKind::sha256, line);
+}
+
+std::int64_t integer_at(const Json& json, const char* key) {
+    const auto at = json.find(key);
+    return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
+}
+
+Status check_link(const Json& json, std::string_view previous, std::string_view name, std::size_t line) {
+    // How a newer one tells lines apart is not known.
+    if (integer_at(json, "v") != k_version) return unknown_record(name, line, "its version");
+    const auto seq = integer_at(json, "seq");
+    if (seq != static_cast<std::int64_t>(line)) {
+        return damaged_journal(name, line, fmt::format("number {} instead of {}", seq, line));
+    }
+    GDNCTL_TRY_ASSIGN(const std::string wanted, hash_of(previous));
+    const auto prev = json.find("prev");
+    if (prev == json.end() || *prev != wanted) {
+        return damaged_journal(name, line, "the line before it was changed");
+    }
+    return {};
+}
+
+}  // namespace
+
+bool is_envelope(std::string_view key) {
+    return key == "v" || key == "seq" || key == "ts" || key == "type" || key == "prev";
+}
+
+tl::unexpected<Error> unknown_record(std::string_view name, std::size_t line, std::string_view what) {
+    return fail(ErrorKind::config, fmt::format("{}:{}: this gdnctl does not know {}", name, line, what),
+                "it was written by a newer gdnctl: use that one, or another --log-dir");
+}
+
+tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, std::string_view why) {
+    return fail(ErrorKind::conflict, fmt::format("{}:{}: the journal is damaged: {}", name, line, why),
+                "restore the file, or start a new run with another --log-dir");
+}
+
+Result<std::string> read_chain(std::string_view text, std::string_view name, const UseRecord& use) {
+    std::string_view previous;
+    std::optional<Error> problem;
+    std::size_t number = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        const std::string_view line = text.substr(at, end - at);
+        at = end + 1;
+        if (line.empty()) continue;
+        const Json json = Json::parse(line, nullptr, false);
+        if (end == text.size() && !json.is_object()) break;  // torn
+        ++number;
+        if (!json.is_object()) return damaged_journal(name, number, "not a JSON object");
+        GDNCTL_TRY(check_link(json, previous, name, number));
+        previous = line;
+        if (problem) continue;
+        if (Status used = use(json, number); !used) problem = std::move(used.error());
+    }
+    if (problem) return tl::unexpected(std::move(*problem));
+    return std::string(previous);
+}
+
+Result<std::string> chain_line(std::uint64_t seq, std::string_view time, std::string_view type, const Json& facts,
+                               std::string_view previous_line) {
+    GDNCTL_TRY_ASSIGN(const std::string prev, hash_of(previous_line));
+    Json json = {{"v", k_version}, {"seq", seq}, {"ts", time}, {"type", type}, {"prev", prev}};
+    for (const auto& [key, value] : facts.items()) {
+        if (!is_envelope(key)) json[key] = value;
+    }
+    return gdnctl::to_text(json);
+}
+
+Result<ChainJournal> ChainJournal::open(const std::filesystem::path& path, const UseRecord& use) {
+    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(path, std::size_t{256} << 20));
+    std::uint64_t records = 0;
+    GDNCTL_TRY_ASSIGN(std::string last, read_chain(text ? std::string_view(*text) : std::string_view(), path.string(),
+                                                   [&](const Json& record, std::size_t line) {
+                                                       records = line;
+                                                       return use(record, line);
+                                                   }));
+    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(path));
+    ChainJournal opened(path, std::move(journal));
+    opened.m_last = std::move(last);
+    opened.m_records = records;
+    return opened;
+}
+
+Status ChainJournal::write_again(std::string_view text) {
+    std::error_code problem;
+    if (std::filesystem::exists(m_path, problem)) {
+        return fail(ErrorKind::conflict, fmt::format("{} was replaced while in use", m_path.string()));
+    }
+    GDNCTL_TRY(make_private_directory(m_path.parent_path()));
+    GDNCTL_TRY(atomic_replace(m_path, text, 0600));
+    m_journal.reset();  // its lock would keep us out
+    GDNCTL_TRY_ASSIGN(m_journal, Journal::open(m_path));
+    log::warning("{} was removed while in use: rewrote it", m_path.string());
+    return {};
+}
+
+Status ChainJournal::append(std::string_view type, const Json& facts, std::string_view time) {
+    GDNCTL_TRY_ASSIGN(std::string line, chain_line(m_records + 1, time, type, facts, m_last));
+    if (!m_journal) return fail(ErrorKind::local_io, fmt::format("{} could not be rewritten", m_path.string()));
+    GDNCTL_TRY(m_journal->append(line));
+    m_last = std::move(line);
+    ++m_records;
+    return {};
+}
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,53 @@
+// Folders of the kernel contest's Python agent: what is in one, and how one is written that it can go on from.
+//
+//   proposal_N.py (evolve), proposal_L_S.py, tune_L_S.py (iterative), each with _metrics.json, _prompt.txt (evolve:
+//   .txt), _response.txt, _trace.json, _log.json, as far as they are there.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace gdnctl::loop::evolve {
+
+struct ContestMetrics {
+    bool compiled = false, correct = false;
+    double speedup = 0;
+    std::string error;
+};
+
+struct ContestStep {
+    std::string stem;  // "proposal_10", "tune_0_3"
+    int large = 0;     // N, or L
+    int small = 0;     // S; 0: an evolve proposal
+    std::string kernel;
+    std::optional<ContestMetrics> metrics;  // nullopt: none, or they do not parse
+    std::string prompt, response, trace;    // empty: not there
+    std::vector<std::string> context;       // stems of the elites and recent ones that it was shown
+};
+
+// The number parts of a name; nullopt: some other file. Pure.
+std::optional<ContestStep> contest_name(std::string_view file_name);
+// Error: bad_input. Pure.
+Result<ContestMetrics> parse_contest_metrics(std::string_view json);
+
+// Every step of one task's folder in the order of their numbers. Errors: usage (no such folder, no step in it),
+// local_io.
+Result<std::vector<ContestStep>> read_contest(const std::filesystem::path& folder);
+// The place of its parent in `steps`; nullopt: the base.
+std::optional<std::size_t> contest_parent(const std::vector<ContestStep>& steps, std::size_t at);
+// noop, unevaluated, compile_failed, incorrect, ok.
+std::string_view contest_status(const std::vector<ContestStep>& steps, std::size_t at);
+// The highest (compiled, correct, speedup), the earliest of equals.
+std::size_t contest_best(const std::vector<ContestStep>& steps);
+
+// One step as files of `folder`: proposal_0_1 for number 1, else tune_0_N.
+Status write_contest_step(const std::filesystem::path& folder, int number, const ContestStep& step,
+                          std::string_view task);
+
+}  // namespace gdnctl::loop::evolve

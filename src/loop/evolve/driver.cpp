@@ -1,0 +1,375 @@
+#include "loop/evolve/driver.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/version.h"
+#include "loop/evolve/prompt.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+
+namespace gdnctl::loop::evolve {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::seconds k_look_again{1};
+constexpr std::chrono::seconds k_probe{60};
+constexpr int k_infra_in_a_row = 3;
+
+bool is_there(const fs::path& path) {
+    std::error_code problem;
+    return fs::exists(path, problem);
+}
+
+Json parents_of(const State& state, const std::vector<int>& numbers) {
+    Json out = Json::array();
+    for (const int number : numbers) out.push_back({{"attempt", number}, {"commit", state.at(number).commit}});
+    return out;
+}
+
+int code_of(ErrorKind kind) { return static_cast<int>(exit_code_of(kind)); }
+
+}  // namespace
+
+Status Driver::add(std::string_view type, Json facts) {
+    return m_parts.journal.add(type, std::move(facts), m_parts.clock.wall());
+}
+
+Status Driver::sleep(std::chrono::milliseconds time) const {
+    if (time.count() > 0 && !m_parts.clock.sleep_for(time, m_parts.stop)) return tl::unexpected(stopped_error());
+    return {};
+}
+
+const std::string& Driver::parent_commit() const {
+    return state().at(state().at(state().open.number).parents.front()).commit;
+}
+
+DriverEnd Driver::end_of(std::string_view reason, int rc) const {
+    const int attempts = state().begun() ? static_cast<int>(state().attempts.size()) - 1 : 0;
+    return {std::string(reason), attempts, rc};
+}
+
+DriverEnd Driver::run(bool resumed) {
+    auto end = loop(resumed);
+    if (end) return std::move(*end);
+    const Error& error = end.error();
+    const bool stopped = error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
+    if (!stopped) {
+        log::write(log::Level::error, error.text());
+        if (!error.hint.empty()) log::write(log::Level::warning, "hint: " + error.hint);
+    }
+    const std::string_view reason = error.kind == ErrorKind::interrupted  ? "interrupted"
+                                    : error.kind == ErrorKind::terminated ? "terminated"
+                                    : error.kind == ErrorKind::local_io   ? "local-io"
+                                    : error.kind == ErrorKind::conflict   ? "conflict"
+                                                                          : "error";
+    const int rc = code_of(error.kind);
+    // The record is a courtesy: the disk may be full.
+    if (state().begun()) [[maybe_unused]]
+        const auto noted = add("stop", {{"reason", reason}, {"rc", rc}});
+    return end_of(reason, rc);
+}
+
+Result<DriverEnd> Driver::finish(std::string_view reason, int rc) {
+    GDNCTL_TRY(add("stop", {{"reason", reason}, {"rc", rc}}));
+    if (state().open.number == 0) {
+        if (const Status tidied = m_parts.store.tidy(); !tidied) log::warning("{}", tidied.error().text());
+    }
+    return end_of(reason, rc);
+}
+
+std::optional<DriverEnd> Driver::ends_before(const Step& step) const {
+    const int worth = state().begun() && state().best != 0 ? 0 : 3;
+    if (state().noise_measured) {
+        const NoiseVerdict noise =
+            judge_noise(state().noise_sd, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap);
+        if (!noise.fits) {
+            log::error(
+                "one pair has a standard deviation of {:.2f} %: with {} pairs no gain below {:.2f} % can be kept",
+                to_percent(state().noise_sd), m_settings.pairs.cap, noise.detectable_pct);
+            log::warning(
+                "hint: {} pairs would be needed for --target-gain-pct {:g}; make the profile longer or quieter",
+                noise.pairs_needed == 0 ? std::string("more than 1000") : std::to_string(noise.pairs_needed),
+                m_settings.target_gain * 100);
+            return end_of("noise", 1);
+        }
+    }
+    // One that was imported has no agent; its evaluation is what it costs.
+    const bool imported = step.kind == StepKind::run_stage && state().open.stages.empty() &&
+                          !state().at(state().open.number).imported.empty();
+    if (step.kind != StepKind::begin_attempt && !imported) return std::nullopt;
+    if (is_there(m_settings.log_dir / "STOP")) return end_of("stop-file", worth);
+    const std::string_view spent = ended_by(m_settings.budget, state().spent);
+    if (!spent.empty()) return end_of(spent, worth);
+    return std::nullopt;
+}
+
+Status Driver::hold_while_paused() {
+    if (!is_there(m_settings.log_dir / "PAUSE") || !state().begun()) return {};
+    GDNCTL_TRY(add("pause", {{"why", "PAUSE"}}));
+    log::info("paused: remove {} or run `gdnctl evolve pause --off` to continue",
+              (m_settings.log_dir / "PAUSE").string());
+    while (is_there(m_settings.log_dir / "PAUSE") && !is_there(m_settings.log_dir / "STOP"))
+        GDNCTL_TRY(sleep(k_look_again));
+    return add("resume", {{"why", "PAUSE was removed"}});
+}
+
+Result<bool> Driver::wait_for_infrastructure() {
+    const int failed = state().infra_in_a_row;
+    if (failed == 0) {
+        m_waited = {};
+        return true;
+    }
+    const std::chrono::milliseconds pause = failed < k_infra_in_a_row ? std::chrono::seconds(failed) : k_probe;
+    if (m_waited + pause > m_settings.infra_max_wait) return false;
+    m_waited += pause;
+    GDNCTL_TRY(sleep(pause));
+    return true;
+}
+
+Result<DriverEnd> Driver::loop(bool resumed) {
+    bool interrupted = resumed && state().begun();
+    if (interrupted) {
+        const Step step = next(state(), true);
+        // A run that has ended and may not go on is left as it is.
+        if (auto end = ends_before(step); end && !state().stopped.empty()) return std::move(*end);
+        GDNCTL_TRY(add("resume", {{"why", "--resume"}}));
+    }
+    for (;;) {
+        if (m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());
+        GDNCTL_TRY(hold_while_paused());
+        const Step step = next(state(), interrupted);
+        interrupted = false;
+        if (auto end = ends_before(step)) return finish(end->reason, end->rc);
+        GDNCTL_TRY_ASSIGN(const bool goes_on, wait_for_infrastructure());
+        if (!goes_on) return finish("infrastructure", code_of(ErrorKind::infrastructure));
+        if (m_parts.room) GDNCTL_TRY(m_parts.room());
+        GDNCTL_TRY(take(step));
+    }
+}
+
+Status Driver::take(const Step& step) {
+    switch (step.kind) {
+        case StepKind::start_run: return start_run();
+        case StepKind::measure_noise: return measure_noise();
+        case StepKind::begin_attempt: return begin_attempt();
+        case StepKind::run_agent: return run_agent();
+        case StepKind::abandon:
+            return add("verdict", {{"attempt", state().open.number},
+                                   {"verdict", to_text(Verdict::abandoned)},
+                                   {"reason", "the run ended while the agent was working"}});
+        case StepKind::run_stage: return run_stage(step.stage, false);
+        case StepKind::measure_again: return run_stage("target", true);
+        case StepKind::decide: return settle();
+    }
+    return {};
+}
+
+Status begin_run(EvolveJournal& journal, const Store& store, const RunStart& start, WallTime now) {
+    GDNCTL_TRY_ASSIGN(const auto guards, store.guards(start.base));
+    GDNCTL_TRY_ASSIGN(const std::string key, store.mutable_key(start.base));
+    GDNCTL_TRY(store.pin("base", start.base));
+    GDNCTL_TRY(store.pin("best", start.base));
+    GDNCTL_TRY_ASSIGN(const Json config, parse_json(start.config, "configuration"));
+    GDNCTL_TRY_ASSIGN(const GitHead head, store.repository().head());
+    return journal.add("run_start",
+                       {{"run", start.run},
+                        {"version", version()},
+                        {"loop_id", start.loop_id},
+                        {"seed", start.seed},
+                        {"base", start.base},
+                        {"branch", head.branch},
+                        {"mutable_key", key},
+                        {"evaluator", start.evaluator},
+                        {"protected", guards},
+                        {"config", config}},
+                       now);
+}
+
+Status Driver::start_run() { return begin_run(m_parts.journal, m_parts.store, m_settings.start, m_parts.clock.wall()); }
+
+Status Driver::measure_noise() {
+    const std::string& base = state().base;
+    const int eval = state().last_eval + 1;
+    GDNCTL_TRY(make_private_directory(folder(0)));
+    const fs::path log = folder(0) / "stage-noise.log";
+    log::info("measuring the noise: {} pairs of the base commit against itself", m_settings.pairs.cap);
+    GDNCTL_TRY(add("eval_start", {{"attempt", 0}, {"eval_id", eval}, {"stage", "noise"}}));
+    const auto begun = m_parts.clock.monotonic();
+    GDNCTL_TRY_ASSIGN(const Comparison pairs, measure_pairs(m_parts.evaluator, base, base, m_settings.pairs.cap, log));
+    const double wall = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
+    Json facts = {{"attempt", 0},           {"eval_id", eval},
+                  {"stage", "noise"},       {"wall_s", wall},
+                  {"device", pairs.device}, {"device_s", pairs.device_s},
+                  {"log", log.string()},    {"evaluator", state().evaluator}};
+    if (!pairs.decided) {
+        if (!pairs.failed.infra) {
+            return fail(ErrorKind::check_failed,
+                        fmt::format("the profile of the base commit fails: {}", pairs.failed.reason),
+                        fmt::format("see {}", log.string()));
+        }
+        facts["verdict"] = "infra";
+        facts["reason"] = pairs.failed.reason;
+        GDNCTL_TRY(add("eval_stage", facts));
+        return add("infra_error", {{"stage", "noise"}, {"what", pairs.failed.reason}});
+    }
+    const NoiseVerdict noise =
+        judge_noise(pairs.look.deviation, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap);
+    facts["verdict"] = noise.fits ? "pass" : "fail";
+    facts["metrics"] = {{"sd", pairs.look.deviation},
+                        {"mean", pairs.look.mean},
+                        {"pairs", pairs.look.n},
+                        {"d", pairs.d},
+                        {"detectable_pct", noise.detectable_pct},
+                        {"pairs_needed", noise.pairs_needed}};
+    return add("eval_stage", facts);
+}
+
+Status Driver::begin_attempt() {
+    if (state().attempts.size() > 1) GDNCTL_TRY(sleep(m_settings.sleep));
+    const int number = static_cast<int>(state().attempts.size());
+    const auto members = state().members();
+    const Pick one = pick(members, number, state().rules);
+    Json draws = Json::array();
+    for (const Draw& draw : one.draws) draws.push_back({{"name", draw.name}, {"k", draw.k}, {"u", draw.u}});
+    log::info("attempt {}: {} of attempt {} (lineage {})", number, to_text(one.op), one.parents.front(), one.lineage);
+    return add("attempt_start", {{"attempt", number},
+                                 {"operator", to_text(one.op)},
+                                 {"lineage", one.lineage},
+                                 {"restart", one.restart},
+                                 {"parents", parents_of(state(), one.parents)},
+                                 {"inspirations", parents_of(state(), one.inspirations)},
+                                 {"model", m_settings.model},
+                                 {"effort", m_settings.effort},
+                                 {"draws", draws}});
+}
+
+namespace {
+
+Json stage_facts(int attempt, int eval, std::string_view stage) {
+    return {{"attempt", attempt}, {"eval_id", eval}, {"stage", stage}};
+}
+
+void put_launch(Json& facts, const Launch& launch) {
+    facts["verdict"] = launch.ok ? "pass" : launch.infra ? "infra" : "fail";
+    if (!launch.reason.empty()) facts["reason"] = launch.reason;
+    facts["rc"] = launch.rc;
+    facts["device"] = launch.device;
+    facts["device_s"] = launch.device_s;
+}
+
+// Three fresh pairs tell the gain of a candidate that was kept; those that kept it are lucky ones.
+constexpr int k_fresh_pairs = 3;
+
+Result<Json> target_metrics(Evaluator& evaluator, const State& state, const PairRule& rule, const fs::path& log,
+                            Launch& end) {
+    const Attempt& one = state.at(state.open.number);
+    const Attempt& champion = state.at(state.best);
+    GDNCTL_TRY_ASSIGN(Comparison gate, compare(evaluator, champion.commit, one.commit, rule, log));
+    Comparison fresh;
+    end.device_s = gate.device_s;
+    end.device = gate.device;
+    const bool keep = gate.decided && gate.look.verdict == PairVerdict::keep;
+    if (keep) {
+        GDNCTL_TRY_ASSIGN(fresh, measure_pairs(evaluator, champion.commit, one.commit, k_fresh_pairs, log));
+        end.device_s += fresh.device_s;
+    }
+    Comparison& last = keep ? fresh : gate;
+    if (!last.decided) {
+        end.reason = (last.champion_failed ? "the champion's profile failed: " : "") + last.failed.reason;
+        end.infra = last.failed.infra || last.champion_failed;
+        end.rc = last.failed.rc;
+        return Json();
+    }
+    end.ok = true;
+    Json metrics = {{"champion", one.number == 0 ? 0 : state.best},
+                    {"verdict", to_text(gate.look.verdict)},
+                    {"gate", json_of(gain_of(gate.look))},
+                    {"d", gate.d}};
+    if (keep) {
+        metrics["fresh"] = json_of(gain_of(fresh.look));
+        metrics["fresh_d"] = fresh.d;
+    }
+    return metrics;
+}
+
+}  // namespace
+
+Status Driver::run_stage(std::string_view stage, bool rerun) {
+    const int number = state().open.number, eval = state().last_eval + 1;
+    const Attempt& one = state().at(number);
+    const fs::path log = folder(number) / fmt::format("stage-{}.log", stage);
+    Json facts = stage_facts(number, eval, stage);
+    Evaluator& evaluator = m_parts.evaluator;
+    const bool skipped =
+        stage == "oracle" || stage == "anticheat" || (stage == "build" && !evaluator.has(LaunchKind::build));
+    if (skipped) {
+        facts["verdict"] = "skip";
+        return add("eval_stage", facts);
+    }
+    if (stage == "paths") {
+        GDNCTL_TRY_ASSIGN(const auto changes, m_parts.store.repository().diff(state().base, one.commit));
+        const bool clean = std::all_of(changes.begin(), changes.end(), [&](const GitFileChange& change) {
+            return m_parts.store.rules().is_mutable(change.path);
+        });
+        facts["verdict"] = clean ? "pass" : "fail";
+        if (!clean) facts["reason"] = "it differs from the base outside of the mutable paths";
+        return add("eval_stage", facts);
+    }
+    GDNCTL_TRY(add("eval_start", facts));
+    const auto begun = m_parts.clock.monotonic();
+    Launch end;
+    if (stage == "target") {
+        GDNCTL_TRY_ASSIGN(Json metrics, target_metrics(evaluator, state(), m_settings.pairs, log, end));
+        if (end.ok) facts["metrics"] = std::move(metrics);
+        if (rerun) facts["rerun"] = true;
+    } else {
+        const LaunchKind kind = stage == "build"   ? LaunchKind::build
+                                : stage == "bench" ? LaunchKind::profile
+                                                   : LaunchKind::test;
+        GDNCTL_TRY_ASSIGN(end, evaluator.launch(kind, one.commit, log));
+        if (kind == LaunchKind::profile && end.ok) facts["metrics"] = {{"value", end.value}};
+    }
+    put_launch(facts, end);
+    facts["wall_s"] = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
+    facts["log"] = log.string();
+    facts["evaluator"] = state().evaluator;
+    GDNCTL_TRY(add("eval_stage", facts));
+    if (!end.infra) return {};
+    log::warning("attempt {}: {}: {} (not the candidate's fault; tried again)", number, stage, end.reason);
+    return add("infra_error", {{"attempt", number}, {"stage", stage}, {"what", end.reason}});
+}
+
+Status Driver::settle() {
+    const State& now = state();
+    const int number = now.open.number;
+    const Attempt& one = now.at(number);
+    const Decision decision = decide(now);
+    Json facts = {{"attempt", number}, {"verdict", to_text(decision.verdict)}};
+    if (!decision.reason.empty()) facts["reason"] = decision.reason;
+    if (decision.gain) facts["gain"] = json_of(*decision.gain);
+    if (decision.gate) facts["gate"] = json_of(*decision.gate);
+    if (decision.like != 0) facts["like"] = decision.like;
+    // Objects, then refs, then the line that names them.
+    if (decision.verdict == Verdict::kept) {
+        GDNCTL_TRY(m_parts.store.pin("best", one.commit));
+        GDNCTL_TRY(m_parts.store.pin(fmt::format("lineage/{}", one.lineage), one.commit));
+    }
+    if (!one.commit.empty()) {
+        GDNCTL_TRY(m_parts.store.note(one.commit, gdnctl::to_text(facts) + "\n"));
+    }
+    log::info("attempt {}: {}{}{}", number, to_text(decision.verdict),
+              decision.gain ? " " + gain_text(*decision.gain) : std::string(),
+              decision.reason.empty() ? std::string() : ": " + decision.reason);
+    GDNCTL_TRY(add("verdict", facts));
+    // Removing what was measured is nobody's loss; INSIGHTS.md is derived.
+    return atomic_replace(m_settings.log_dir / "INSIGHTS.md", insights(state()), 0600);
+}
+
+}  // namespace gdnctl::loop::evolve

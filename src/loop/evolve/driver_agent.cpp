@@ -1,0 +1,275 @@
+// The agent's part of an attempt: its prompt, its run, what it left, and the records of that.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "loop/evolve/driver.h"
+#include "loop/evolve/edits.h"
+#include "loop/evolve/prompt.h"
+#include "loop/evolve/trace.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
+#include "platform/signals.h"
+
+namespace gdnctl::loop::evolve {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t k_failure_tail = 4096, k_most_diff = 20'000;
+
+// Of evolve.md's classes; empty: the work is looked at.
+std::string_view class_of(AgentClass kind) {
+    switch (kind) {
+        case AgentClass::ok: return "ok";
+        case AgentClass::hang: return "idle_timeout";
+        case AgentClass::wall_limit: return "timeout";
+        case AgentClass::token_limit:
+        case AgentClass::compaction_limit:
+        case AgentClass::request_limit:
+        case AgentClass::context_full: return "over_tokens";
+        case AgentClass::invalid_prompt: return "refused";
+        case AgentClass::incomplete: return "truncated";
+        case AgentClass::configuration:
+        case AgentClass::authentication:
+        case AgentClass::quota:
+        case AgentClass::usage_limit:
+        case AgentClass::rate_limit:
+        case AgentClass::overloaded:
+        case AgentClass::server_error:
+        case AgentClass::unreachable:
+        case AgentClass::stream_cut: return "infra";
+        default: return "agent_error";
+    }
+}
+
+std::string tail_of(const fs::path& file, std::size_t bytes) {
+    const auto text = read_file_if_exists(file, std::size_t{64} << 20);
+    if (!text || !*text) return {};
+    std::string_view all = **text;
+    if (all.size() > bytes) {
+        all.remove_prefix(all.size() - bytes);
+        all.remove_prefix(std::min(all.find('\n') + 1, all.size()));
+    }
+    return text::repair_utf8(all);
+}
+
+Json tokens_of(const std::optional<AgentTokens>& tokens) {
+    if (!tokens) return nullptr;
+    return {{"in", tokens->input},
+            {"cached", tokens->cached_input},
+            {"out", tokens->output},
+            {"reasoning", tokens->reasoning}};
+}
+
+}  // namespace
+
+struct Driver::Answer {
+    AgentOutcome outcome;
+    std::string kind;
+    TracedReply reply;
+    Work work;
+    std::vector<EditResult> edits;
+    bool asked_twice = false;
+};
+
+std::vector<std::string> directive_files(const fs::path& log_dir) {
+    std::vector<fs::path> files;
+    std::error_code problem;
+    for (const auto& entry : fs::directory_iterator(log_dir / "session_directives", problem)) {
+        if (entry.path().extension() == ".md") files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    std::vector<std::string> out;
+    for (const auto& file : files) {
+        const auto text = read_file_if_exists(file);
+        if (text && *text && !text::trim(**text).empty()) out.emplace_back(text::trim(**text));
+    }
+    return out;
+}
+
+Result<std::string> Driver::prompt() {
+    const State& now = state();
+    const Attempt& one = now.at(now.open.number);
+    const GitCheckout& git = m_parts.store.repository();
+    PromptParts parts;
+    parts.goal = m_settings.goal;
+    parts.kernel = m_parts.store.rules().kernel;
+    parts.guarded = m_parts.store.rules().guarded;
+    parts.edits = m_settings.edits;
+    parts.directives = m_settings.directives;
+    const auto steering = directive_files(m_settings.log_dir);
+    parts.directives.insert(parts.directives.end(), steering.begin(), steering.end());
+    GDNCTL_TRY_ASSIGN(const std::string seen, hash_hex(HashKind::sha256, text::join(steering, "\n\n")));
+    if (!steering.empty() && seen != m_directives_seen) {
+        GDNCTL_TRY(add("steer", {{"attempt", one.number}, {"directives", steering.size()}, {"sha256", seen}}));
+        m_directives_seen = seen;
+    }
+    const auto diff = [&](int number) -> Result<std::string> {
+        GDNCTL_TRY_ASSIGN(std::string text, git.patch(now.base, now.at(number).commit, {}));
+        if (text.size() > k_most_diff) text.resize(k_most_diff);
+        return text::repair_utf8(text);
+    };
+    if (now.best != 0) {
+        GDNCTL_TRY_ASSIGN(parts.best_diff, diff(now.best));
+    }
+    if (one.parents.size() > 1) {
+        GDNCTL_TRY_ASSIGN(parts.second_parent, diff(one.parents[1]));
+    }
+    for (const int number : pick(now.members(), one.number, now.rules).inspirations) {
+        GDNCTL_TRY_ASSIGN(std::string text, diff(number));
+        parts.inspirations.push_back(std::move(text));
+    }
+    const int failed = one.op == Operator::repair ? one.parents.front() : 0;
+    if (failed != 0) {
+        const std::string& reason = now.at(failed).reason;
+        parts.failure =
+            tail_of(folder(failed) / fmt::format("stage-{}.log", reason.substr(0, reason.find(':'))), k_failure_tail);
+    }
+    if (m_settings.edits) {
+        GDNCTL_TRY_ASSIGN(parts.files, m_parts.store.mutable_text(parent_commit()));
+    }
+    return attempt_prompt(now, parts);
+}
+
+Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& worktree, std::string_view suffix) {
+    const fs::path place = folder(state().open.number);
+    AgentRequest request;
+    request.prompt = prompt;
+    request.worktree = worktree;
+    request.loop_id = m_settings.start.loop_id;
+    request.environment = m_settings.environment;
+    request.limits = m_settings.limits;
+    request.files.events = place / fmt::format("agent{}.jsonl", suffix);
+    request.files.stderr_log = place / fmt::format("agent{}-stderr.log", suffix);
+    request.files.last_message = place / fmt::format("last-message{}.txt", suffix);
+    request.show = m_parts.show;
+    request.stop = m_parts.stop;
+    GDNCTL_TRY_ASSIGN(AgentOutcome outcome, m_parts.agent.run(request));
+    std::error_code ignored;
+    fs::remove(request.files.last_message, ignored);  // response.txt has it
+    if (fs::is_empty(request.files.stderr_log, ignored)) fs::remove(request.files.stderr_log, ignored);
+    if (outcome.kind == AgentClass::stopped || m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());
+    return outcome;
+}
+
+Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
+    Answer answer;
+    GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
+    GDNCTL_TRY_ASSIGN(answer.outcome, ask(prompt, worktree, ""));
+    answer.reply = split_trace(answer.outcome.final_message);
+    GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
+    return answer;
+}
+
+Result<Driver::Answer> Driver::through_edits(const std::string& prompt) {
+    Answer answer;
+    GDNCTL_TRY_ASSIGN(const auto files, m_parts.store.mutable_text(parent_commit()));
+    std::string asked = prompt;
+    AppliedEdits applied;
+    for (const std::string_view suffix : {"", "-retry"}) {
+        GDNCTL_TRY(make_private_directory(m_settings.empty_folder));
+        GDNCTL_TRY_ASSIGN(answer.outcome, ask(asked, m_settings.empty_folder, suffix));
+        answer.reply = split_trace(answer.outcome.final_message);
+        if (!answer.outcome.ok() || abstains(answer.reply.reply)) return answer;
+        const EditReply parsed = parse_edits(answer.reply.reply);
+        if (parsed.edits.empty() && parsed.problems.empty()) return answer;
+        applied = apply_edits(parsed, files);
+        answer.edits = applied.results;
+        if (applied.all) break;
+        answer.asked_twice = true;
+        asked = retry_prompt(prompt, applied.near_misses);
+    }
+    if (!applied.all) {
+        answer.kind = "partial_edit";
+        return answer;
+    }
+    GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
+    for (const auto& [path, content] : applied.files) {
+        GDNCTL_TRY_ASSIGN(const fs::path place, join_inside(worktree, path));
+        GDNCTL_TRY(atomic_replace(place, content));
+    }
+    GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
+    return answer;
+}
+
+Status Driver::run_agent() {
+    const fs::path place = folder(state().open.number);
+    GDNCTL_TRY(make_private_directory(place));
+    GDNCTL_TRY_ASSIGN(const std::string text, prompt());
+    GDNCTL_TRY(atomic_replace(place / "prompt.md", text, 0600));
+    GDNCTL_TRY_ASSIGN(Answer answer, m_settings.edits ? through_edits(text) : through_tools(text));
+    // Why the program itself failed counts more than what it left.
+    if (answer.kind.empty()) answer.kind = class_of(answer.outcome.kind);
+    const bool nothing = answer.work.changes.empty() && answer.work.refused.empty() && answer.work.tampered.empty();
+    if (answer.kind == "ok" && nothing) {
+        answer.kind = abstains(answer.reply.reply)                         ? "abstained"
+                      : answer.work.forbidden.empty() && !m_settings.edits ? "empty"
+                                                                           : "noop";
+    }
+    return record_answer(std::move(answer));
+}
+
+Status Driver::record_answer(Answer answer) {
+    const int number = state().open.number;
+    const Attempt& one = state().at(number);
+    const fs::path place = folder(number);
+    GDNCTL_TRY(atomic_replace(place / "response.txt", answer.reply.reply, 0600));
+    if (answer.reply.trace) GDNCTL_TRY(atomic_replace(place / "trace.json", *answer.reply.trace + "\n", 0600));
+    const auto when = parse_iso8601(one.started).value_or(m_parts.clock.wall());
+    const std::string message =
+        fmt::format("Attempt {}: {}\n\nGdnctl-Run: {}\nGdnctl-Attempt: {}\nGdnctl-Operator: {}\n", number,
+                    to_text(one.op), state().run, number, to_text(one.op));
+    std::vector<std::string> parents;
+    for (const int parent : one.parents) parents.push_back(state().at(parent).commit);
+    GDNCTL_TRY_ASSIGN(const auto made, m_parts.store.commit(answer.work, parents, message, when));
+    // A merge of two whose result is the first one changes nothing either.
+    const bool same = made && made->mutable_key == state().at(one.parents.front()).mutable_key;
+    if (same && answer.kind == "ok") answer.kind = "noop";
+    if (made && !same) GDNCTL_TRY(m_parts.store.pin(fmt::format("cand/{}", number), made->commit));
+    GDNCTL_TRY(m_parts.store.write_patch(parent_commit(), made ? made->commit : parent_commit(), place / "diff.patch"));
+    const auto& tokens = answer.outcome.tokens;
+    const double cost = tokens && m_settings.price
+                            ? cost_of(*m_settings.price, tokens->input, tokens->cached_input, tokens->output)
+                            : 0;
+    Json proposal = {{"attempt", number},
+                     {"class", answer.kind},
+                     {"rc", answer.outcome.exit_status},
+                     {"wall_s", std::chrono::duration<double>(answer.outcome.elapsed).count()},
+                     {"tokens", tokens_of(tokens)},
+                     {"cost", cost},
+                     {"agent_commits", answer.work.agent_commits},
+                     {"technique", answer.reply.technique},
+                     {"tampered", !answer.work.tampered.empty()},
+                     {"forbidden_paths", answer.work.forbidden}};
+    if (!answer.outcome.reason.empty()) proposal["reason"] = answer.outcome.reason;
+    GDNCTL_TRY(add("proposal", proposal));
+    if (m_settings.edits) {
+        Json edits = Json::array();
+        for (const EditResult& edit : answer.edits) {
+            edits.push_back({{"file", edit.file}, {"applied", edit.applied}, {"reason", edit.reason}});
+        }
+        GDNCTL_TRY(add("edit_report", {{"attempt", number}, {"edits", edits}, {"retried", answer.asked_twice}}));
+    }
+    const bool has_something = (made && !same) || !answer.work.refused.empty();
+    if (!has_something) return {};
+    const Candidate none;
+    const Candidate& it = made && !same ? *made : none;
+    return add("snapshot", {{"attempt", number},
+                            {"commit", it.commit},
+                            {"tree", it.tree},
+                            {"patch_id", it.patch_id},
+                            {"mutable_key", it.mutable_key},
+                            {"files", it.files},
+                            {"added", it.added},
+                            {"removed", it.removed},
+                            {"ignored_files", answer.work.ignored},
+                            {"forbidden_paths", answer.work.forbidden},
+                            {"refused", answer.work.refused}});
+}
+
+}  // namespace gdnctl::loop::evolve

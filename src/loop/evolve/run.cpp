@@ -1,0 +1,237 @@
+#include "loop/evolve/run.h"
+
+#include <algorithm>
+#include <random>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/redact.h"
+#include "core/text.h"
+#include "loop/engine/artefacts.h"
+#include "loop/engine/lock.h"
+#include "loop/engine/loop_agent.h"
+#include "loop/engine/room.h"
+#include "loop/evolve/driver.h"
+#include "loop/evolve/plan.h"
+#include "loop/evolve/synthetic.h"
+#include "loop/prompt/presets.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/temp_folder.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::loop::evolve {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Ends what the run has started, and forgets what only the run needed.
+class Ending {
+public:
+    Ending(std::string loop_id, fs::path codex_home, Clock& clock)
+        : m_loop_id(std::move(loop_id)), m_codex_home(std::move(codex_home)), m_clock(clock) {}
+    ~Ending() {
+        for (const auto& left : sweep_loop(m_loop_id, m_clock)) {
+            log::warning("ended a process that outlived the run: {} ({})", left.command, left.id.pid);
+        }
+        std::error_code ignored;
+        if (!m_codex_home.empty()) fs::remove_all(m_codex_home.parent_path(), ignored);
+    }
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
+
+private:
+    std::string m_loop_id;
+    fs::path m_codex_home;
+    Clock& m_clock;
+};
+
+class Session {
+public:
+    Session(const EvolveRequest& request, Context& context) : m_request(request), m_context(context) {}
+
+    Result<EvolveReport> run() {
+        GDNCTL_TRY(check_evolve(m_request));
+        if (m_request.dry_run) GDNCTL_TRY(use_synthetic_world());
+        GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(m_cwd, m_context.process, m_context.clock));
+        GDNCTL_TRY_ASSIGN(EvolvePlan plan, make_plan(m_request, repository, m_cwd, m_context));
+        // It may be refused, so that it comes before the agent and everything else.
+        if (!m_request.dry_run) GDNCTL_TRY(make_agent(plan));
+        const fs::path usual = repository.root() / k_usual_root;
+        GDNCTL_TRY(repository.exclude(is_inside(usual, plan.log_dir) ? usual : plan.log_dir));
+        GDNCTL_TRY(make_private_directory(plan.log_dir));
+        GDNCTL_TRY_ASSIGN(const LoopLock lock,
+                          LoopLock::acquire(plan.log_dir, repository.common_dir(), m_context.clock.wall()));
+        GDNCTL_TRY_ASSIGN(EvolveJournal journal, EvolveJournal::open(plan.log_dir));
+        const bool resumed = journal.state().begun();
+        GDNCTL_TRY(resumed ? take_up(plan, journal, repository) : begin(plan, repository));
+        if (!journal.cut_off().empty()) {
+            GDNCTL_TRY(journal.add("repair",
+                                   {{"what", "a torn last line was dropped"}, {"bytes", journal.cut_off().size()}},
+                                   m_context.clock.wall()));
+        }
+        return drive(plan, journal, repository, resumed);
+    }
+
+private:
+    // The user's repository is not touched: all is in a folder that is gone afterwards.
+    Status use_synthetic_world() {
+        const auto base = m_context.env.get("TMPDIR").value_or("");
+        GDNCTL_TRY_ASSIGN(m_dry, TempFolder::make(base.empty() ? "/tmp" : base, "gdnctl-evolve"));
+        m_cwd = m_dry.path() / "repository";
+        GDNCTL_TRY(make_private_directory(m_cwd));
+        GDNCTL_TRY(make_synthetic_repository(m_cwd, m_context.process));
+        m_target = synthetic_target();
+        return {};
+    }
+
+    Status make_agent(const EvolvePlan& plan) {
+        const fs::path home = m_context.state_dir / "loops" / plan.run / "codex-home";
+        GDNCTL_TRY_ASSIGN(m_agent, make_loop_agent(m_request.loop, plan.loop_id, home, false, m_context));
+        return {};
+    }
+
+    Status begin(EvolvePlan& plan, const GitCheckout& repository) {
+        if (m_request.loop.resume) log::info("no run to continue in {}: starting a new one", plan.log_dir.string());
+        GDNCTL_TRY_ASSIGN(plan.base, base_commit(m_request.evolve.from, repository));
+        return complete_config(plan, m_request, m_target, repository);
+    }
+
+    Status take_up(EvolvePlan& plan, EvolveJournal& journal, const GitCheckout& repository) {
+        const State& state = journal.state();
+        if (!m_request.loop.resume) {
+            return fail(ErrorKind::usage, fmt::format("{} has run {}", plan.log_dir.string(), state.run),
+                        "continue it with --resume, or name another --log-dir");
+        }
+        plan.run = state.run;
+        plan.base = state.base;
+        plan.seed = state.seed;
+        plan.loop_id = state.loop_id;
+        plan.worktrees = worktrees_of(m_context, plan.run);
+        GDNCTL_TRY_ASSIGN(const auto base, repository.resolve(state.base));
+        if (!base) {
+            return fail(ErrorKind::conflict, fmt::format("the base commit {} of run {} is gone", state.base, state.run),
+                        "see `gdnctl evolve fsck`");
+        }
+        GDNCTL_TRY(complete_config(plan, m_request, m_target, repository));
+        const auto changed = config_changes(state, plan, m_request.evolve.seed);
+        // An import knows nothing of the options that its run is to have.
+        const bool imported = state.stopped == "imported";
+        if (!changed.empty() && !imported && !m_request.evolve.accept_config_change) {
+            return fail(ErrorKind::usage,
+                        fmt::format("run {} was started with another {}", state.run, text::join(changed, ", ")),
+                        "use the options of then, or accept the change with --accept-config-change");
+        }
+        GDNCTL_TRY(repository.clear_stale_locks());
+        GDNCTL_TRY(end_what_was_left(plan, repository));
+        if (!changed.empty()) GDNCTL_TRY(record_change(journal, plan));
+        log::info("continuing run {}", state.run);
+        return {};
+    }
+
+    // Of a session that was killed: processes of the agent, a job, checkouts that were being measured.
+    Status end_what_was_left(const EvolvePlan& plan, const GitCheckout& repository) const {
+        for (const auto& left : sweep_loop(plan.loop_id, m_context.clock)) {
+            log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
+        }
+        GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.self, m_request.globals, m_context));
+        std::error_code problem;
+        std::vector<fs::path> left;
+        for (const auto& entry : fs::directory_iterator(plan.worktrees, problem)) {
+            if (entry.is_directory() && entry.path().filename() != "agent" && entry.path().filename() != "empty") {
+                left.push_back(entry.path());
+            }
+        }
+        for (const fs::path& folder : left) GDNCTL_TRY(repository.remove_worktree(folder));
+        return {};
+    }
+
+    Status record_change(EvolveJournal& journal, const EvolvePlan& plan) const {
+        GDNCTL_TRY_ASSIGN(const Json was, parse_json(journal.state().config, "configuration"));
+        GDNCTL_TRY_ASSIGN(const Json now, parse_json(plan.config, "configuration"));
+        return journal.add("config_change", {{"old", was}, {"config", now}, {"evaluator", plan.evaluator}},
+                           m_context.clock.wall());
+    }
+
+    DriverSettings settings_of(const EvolvePlan& plan, const std::vector<std::string>& directives) const {
+        DriverSettings settings;
+        settings.start.run = plan.run;
+        settings.start.loop_id = plan.loop_id;
+        settings.start.seed = plan.seed;
+        settings.start.base = plan.base;
+        settings.start.config = plan.config;
+        settings.start.evaluator = plan.evaluator;
+        settings.budget = plan.budget;
+        settings.pairs = plan.pairs;
+        settings.target_gain = m_request.evolve.target_gain_pct / 100;
+        settings.edits = m_request.evolve.edits;
+        settings.goal = goal_of(m_target);
+        settings.model = m_request.dry_run ? "scripted" : m_request.loop.model;
+        settings.effort = m_request.dry_run ? "" : m_request.loop.reasoning_effort;
+        settings.price = plan.price;
+        settings.directives = directives;
+        settings.environment = m_agent.environment;
+        settings.limits = m_agent.limits;
+        settings.infra_max_wait = std::chrono::seconds(m_request.evolve.infra_max_wait_s);
+        settings.sleep = std::chrono::seconds(m_request.dry_run ? 0 : m_request.loop.sleep_seconds);
+        settings.empty_folder = plan.worktrees / "empty";
+        settings.log_dir = plan.log_dir;
+        return settings;
+    }
+
+    Result<EvolveReport> drive(const EvolvePlan& plan, EvolveJournal& journal, const GitCheckout& repository,
+                               bool resumed) {
+        std::vector<std::string> presets = m_target.presets;
+        const LoopOptions& loop = m_request.loop;
+        presets.insert(presets.end(), loop.directive_presets.begin(), loop.directive_presets.end());
+        GDNCTL_TRY_ASSIGN(const auto directives,
+                          session_directives({presets, loop.directive_files, loop.directives}, repository.root()));
+        Store store(repository, plan.run, path_rules(m_target), plan.worktrees, m_context.process, m_context.clock);
+        const Ending ending(plan.loop_id, m_agent.codex_home, m_context.clock);
+        std::unique_ptr<Evaluator> evaluator;
+        if (m_request.dry_run) {
+            evaluator = std::make_unique<SyntheticScorer>(repository, plan.seed);
+            m_agent.agent = std::make_unique<ScriptedAgent>(plan.seed);
+        } else {
+            evaluator = std::make_unique<JobEvaluator>(
+                store, m_target,
+                JobSettings{m_request.gates.validation, m_request.self, m_request.globals, plan.run, plan.worktrees},
+                m_context);
+        }
+        DriverParts parts{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};
+        parts.show = [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
+            if (!quiet) terminal.err(redact(line) + "\n");
+        };
+        parts.room = [places = std::vector<fs::path>{plan.log_dir, repository.common_dir(), m_context.state_dir}] {
+            return check_room(places);
+        };
+        Driver driver(settings_of(plan, directives), std::move(parts));
+        DriverEnd end = driver.run(resumed);
+        EvolveReport report;
+        report.reason = std::move(end.reason);
+        report.attempt = end.attempt;
+        report.rc = end.rc;
+        report.run = plan.run;
+        report.log_dir = plan.log_dir;
+        report.state = journal.state();
+        return report;
+    }
+
+    const EvolveRequest& m_request;
+    Context& m_context;
+    Target m_target = m_request.target;
+    fs::path m_cwd = m_context.cwd;
+    TempFolder m_dry;
+    LoopAgent m_agent;
+};
+
+}  // namespace
+
+Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context) {
+    return Session(request, context).run();
+}
+
+}  // namespace gdnctl::loop::evolve

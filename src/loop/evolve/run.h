@@ -1,0 +1,75 @@
+// A whole run of `codex-loop --mode evolve`: from options to its end.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "loop/engine/options.h"
+#include "loop/evolve/state.h"
+#include "loop/gates/validation_options.h"
+#include "platform/context.h"
+#include "target/target.h"
+
+namespace gdnctl::loop::evolve {
+
+inline constexpr std::string_view k_usual_root = ".gdnctl/evolve";
+
+struct EvolveOptions {
+    std::optional<std::int64_t> max_attempts, no_improve;
+    std::optional<double> max_usd, device_s;
+    double reserve_pct = 10;
+    std::int64_t lineages = 3, stagnation = 8;
+    std::string operator_mix;  // empty: the usual shares
+    std::optional<std::uint64_t> seed;
+    bool edits = false;
+    double target_gain_pct = 2;
+    std::int64_t infra_max_wait_s = 21'600;
+    std::string from;  // a commit, or a run: its best; empty: HEAD
+    bool accept_config_change = false;
+};
+
+struct EvolveRequest {
+    EvolveOptions evolve;
+    LoopOptions loop;   // agent, directives, log directory, --max-wall, --max-tokens
+    GateChoices gates;  // cluster and time limits of jobs, --perf-min-improvement-pct, --perf-pairs
+    Target target;
+    std::string self;
+    std::vector<std::string> globals;  // words for every child of our own
+    bool dry_run = false;
+};
+
+struct EvolveReport {
+    std::string reason;
+    int attempt = 0;
+    int rc = 0;
+    std::string run;
+    std::filesystem::path log_dir;
+    State state;
+};
+
+// Errors are those before anything has begun: usage, config, conflict (another loop is at work).
+Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context);
+
+// What a command says of evolve that does not hold. Error usage.
+Status check_evolve(const EvolveRequest& request);
+
+// The newest run of this repository, or the one that is named; --log-dir against the working directory or the root of
+// the repository. Errors: remote_missing (exit 6: there is none), usage (no such directory).
+Result<std::filesystem::path> find_run(const std::optional<std::string>& run, const std::optional<std::string>& log_dir,
+                                       const Context& context);
+
+// The folder of a run's worktrees below the state directory.
+std::filesystem::path worktrees_of(const Context& context, std::string_view run);
+
+// The target's rules for paths; the mode needs `kernel`.
+struct PathRules;
+PathRules path_rules(const Target& target);
+// The keep gate that is meant: 0.5 %, nine pairs at most, unless options say otherwise.
+PairRule pair_rule(const GateChoices& gates);
+
+}  // namespace gdnctl::loop::evolve

@@ -1,0 +1,391 @@
+#include "loop/evolve/state.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/time.h"
+#include "loop/engine/chain.h"
+
+namespace gdnctl::loop::evolve {
+
+namespace {
+
+std::string word(const Json& json, const char* key) {
+    const auto at = json.find(key);
+    return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
+double number(const Json& json, const char* key) {
+    const auto at = json.find(key);
+    return at != json.end() && at->is_number() ? at->get<double>() : 0.0;
+}
+
+int whole(const Json& json, const char* key) {
+    const double value = number(json, key);
+    return std::abs(value) < 1e9 ? static_cast<int>(value) : 0;
+}
+
+bool truth(const Json& json, const char* key) {
+    const auto at = json.find(key);
+    return at != json.end() && at->is_boolean() && at->get<bool>();
+}
+
+Json part(const Json& json, const char* key) {
+    const auto at = json.find(key);
+    return at != json.end() ? *at : Json();
+}
+
+std::vector<std::string> words(const Json& json, const char* key) {
+    std::vector<std::string> out;
+    for (const auto& item : part(json, key)) {
+        if (item.is_string()) out.push_back(item.get<std::string>());
+    }
+    return out;
+}
+
+Gain gain_of(const Json& json) {
+    return {number(json, "est"), number(json, "lo"), number(json, "hi"), whole(json, "n")};
+}
+
+void apply_run_start(State& state, const Json& record) {
+    state.run = word(record, "run");
+    state.base = word(record, "base");
+    state.loop_id = word(record, "loop_id");
+    state.branch = word(record, "branch");
+    state.evaluator = word(record, "evaluator");
+    const Json seed = part(record, "seed");
+    state.seed = seed.is_number_unsigned() ? seed.get<std::uint64_t>() : 0;
+    const Json guards = part(record, "protected");
+    for (const auto& [path, blob] : guards.items()) {
+        if (blob.is_string()) state.guards[path] = blob.get<std::string>();
+    }
+    Attempt base;
+    base.verdict = Verdict::kept;
+    base.commit = state.base;
+    base.mutable_key = word(record, "mutable_key");
+    base.measured = Gain{};
+    state.attempts = {base};
+}
+
+void apply_config(State& state, const Json& config) {
+    if (!config.is_object()) return;
+    state.config = gdnctl::to_text(config);
+    state.rules.seed = state.seed;
+    state.rules.lineages = std::max(whole(config, "lineages"), 1);
+    state.rules.stagnation = std::max(whole(config, "stagnation"), 1);
+    if (auto mix = parse_mix(word(config, "operator_mix"))) state.rules.mix = *mix;
+}
+
+void apply_attempt_start(State& state, const Json& record) {
+    Attempt one;
+    one.number = whole(record, "attempt");
+    one.op = parse_operator(word(record, "operator")).value_or(Operator::explore);
+    one.lineage = whole(record, "lineage");
+    one.restart = truth(record, "restart");
+    one.started = word(record, "ts");
+    for (const auto& parent : part(record, "parents")) {
+        const int parent_number = whole(parent, "attempt");
+        if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
+    }
+    if (one.parents.empty()) one.parents.push_back(0);
+    state.open = {};
+    state.open.number = one.number;
+    state.attempts.push_back(std::move(one));
+}
+
+void apply_proposal(State& state, Attempt& one, const Json& record) {
+    state.open.proposed = true;
+    state.open.forbidden = words(record, "forbidden_paths");
+    state.open.tampered = truth(record, "tampered");
+    one.kind = word(record, "class");
+    if (one.kind != "infra") state.infra_in_a_row = 0;
+    one.technique = word(record, "technique");
+    one.wall_s = number(record, "wall_s");
+    one.usd = number(record, "cost");
+    state.spent.usd += one.usd;
+    const Json tokens = part(record, "tokens");
+    const auto total = [](const Json& t) { return static_cast<std::int64_t>(number(t, "in") + number(t, "out")); };
+    if (tokens.is_object()) {
+        one.tokens = total(tokens);
+        state.spent.tokens += *one.tokens;
+        return;
+    }
+    // A killed agent reports none: the largest of recent attempts is charged.
+    std::int64_t largest = 0;
+    const std::size_t recent = state.attempts.size() > 9 ? state.attempts.size() - 9 : 0;
+    for (std::size_t i = recent; i < state.attempts.size(); ++i) {
+        largest = std::max(largest, state.attempts[i].tokens.value_or(0));
+    }
+    state.spent.tokens += largest;
+}
+
+void apply_snapshot(State& state, Attempt& one, const Json& record) {
+    state.open.has_snapshot = true;
+    state.open.refused = words(record, "refused");
+    one.commit = word(record, "commit");
+    one.mutable_key = word(record, "mutable_key");
+    one.patch_id = word(record, "patch_id");
+    one.lines = whole(record, "added") + whole(record, "removed");
+    for (const auto& file : words(record, "files")) one.place += (one.place.empty() ? "" : ",") + file;
+}
+
+void apply_stage(State& state, const Json& record) {
+    const std::string verdict = word(record, "verdict"), stage = word(record, "stage");
+    const double device_s = number(record, "device_s");
+    state.spent.device_s += device_s;
+    const int about = whole(record, "attempt");
+    if (about > 0) state.attempts[static_cast<std::size_t>(about)].device_s += device_s;
+    state.infra_in_a_row = verdict == "infra" ? state.infra_in_a_row + 1 : verdict == "skip" ? state.infra_in_a_row : 0;
+    const Json metrics = part(record, "metrics");
+    if (stage == "noise") {
+        if (verdict == "infra") return;
+        state.noise_measured = true;
+        state.noise_sd = number(metrics, "sd");
+        state.noise_pairs = whole(metrics, "pairs");
+        return;
+    }
+    if (verdict == "infra" || about == 0) return;  // it is taken again
+    if (truth(record, "rerun")) {
+        state.open.rerun_verdict = verdict == "pass" ? word(metrics, "verdict") : "fail";
+        if (verdict == "pass") state.open.fresh = gain_of(part(metrics, "fresh"));
+        return;
+    }
+    state.open.stages.push_back({stage, verdict, word(record, "reason")});
+    if (stage != "target" || !metrics.is_object()) return;
+    state.open.pair_verdict = word(metrics, "verdict");
+    state.open.champion = whole(metrics, "champion");
+    state.open.gate = gain_of(part(metrics, "gate"));
+    state.open.fresh = metrics.contains("fresh") ? gain_of(part(metrics, "fresh")) : state.open.gate;
+}
+
+void apply_verdict(State& state, Attempt& one, const Json& record) {
+    const auto verdict = parse_verdict(word(record, "verdict"));
+    const bool second = one.verdict == Verdict::quarantined;
+    one.verdict = verdict.value_or(Verdict::invalid);
+    one.reason = word(record, "reason");
+    one.like = whole(record, "like");
+    one.broken = one.verdict == Verdict::invalid && state.open.has_snapshot && state.open.refused.empty();
+    if (record.contains("gain")) {
+        one.measured = gain_of(part(record, "gain"));
+        const int champion = std::clamp(state.open.champion, 0, static_cast<int>(state.attempts.size()) - 1);
+        one.gain = state.at(champion).gain + one.measured->est;
+    }
+    if (!second && one.verdict != Verdict::abandoned && one.verdict != Verdict::infra) {
+        ++state.spent.attempts;
+        ++state.spent.since_kept;
+    }
+    if (one.verdict == Verdict::infra) ++state.infra_in_a_row;
+    if (one.verdict == Verdict::kept) {
+        state.spent.since_kept = 0;
+        state.best = one.number;
+    }
+    if (one.verdict == Verdict::quarantined) {
+        state.open.quarantined = true;
+        return;
+    }
+    state.open = {};
+}
+
+// One that another program made. Its score is not ours: it is judged again, or is what it was there.
+void apply_import(State& state, const Json& record) {
+    Attempt one;
+    one.number = whole(record, "attempt");
+    one.lineage = one.number % state.rules.lineages;
+    one.started = word(record, "ts");
+    one.origin = word(record, "origin");
+    one.imported = word(record, "status");
+    one.imported_speedup = number(record, "speedup");
+    one.commit = word(record, "commit");
+    one.mutable_key = word(record, "mutable_key");
+    one.patch_id = word(record, "patch_id");
+    one.kind = "ok";
+    for (const auto& parent : part(record, "parents")) {
+        const int parent_number = whole(parent, "attempt");
+        if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
+    }
+    if (one.parents.empty()) one.parents.push_back(0);
+    if (one.imported == "noop") {
+        one.verdict = Verdict::noop;
+    } else if (one.imported == "compile_failed" || one.imported == "incorrect") {
+        one.verdict = Verdict::invalid;
+        one.broken = !one.commit.empty();
+    } else {
+        state.to_judge.push_back(one.number);
+    }
+    if (one.verdict != Verdict::none) one.reason = "imported: " + one.imported;
+    state.attempts.push_back(std::move(one));
+}
+
+// The best of the imported ones that are still to be judged.
+void open_import(State& state) {
+    if (state.open.number != 0 || !state.noise_measured || state.to_judge.empty()) return;
+    const auto best = std::max_element(state.to_judge.begin(), state.to_judge.end(), [&](int a, int b) {
+        return state.at(a).imported_speedup < state.at(b).imported_speedup;
+    });
+    state.open = {};
+    state.open.number = *best;
+    state.open.proposed = state.open.has_snapshot = true;
+    state.to_judge.erase(best);
+}
+
+}  // namespace
+
+Json json_of(const Gain& gain) {
+    return {{"est", gain.est}, {"lo", gain.lo}, {"hi", gain.hi}, {"n", gain.n}, {"unit", "ln"}};
+}
+
+std::vector<Member> State::members() const { return {attempts.begin(), attempts.end()}; }
+
+std::map<std::string, int> State::verdicts() const {
+    std::map<std::string, int> counts;
+    for (std::size_t i = 1; i < attempts.size(); ++i) {
+        if (attempts[i].verdict != Verdict::none) ++counts[std::string(to_text(attempts[i].verdict))];
+    }
+    return counts;
+}
+
+int State::find_same_content(std::string_view mutable_key, int before) const {
+    for (int i = 1; i < before; ++i) {
+        if (!mutable_key.empty() && at(i).mutable_key == mutable_key && at(i).verdict != Verdict::abandoned &&
+            at(i).verdict != Verdict::infra) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+int State::find_same_patch(std::string_view patch_id, int parent, int before) const {
+    for (int i = 1; i < before; ++i) {
+        if (!patch_id.empty() && at(i).patch_id == patch_id && at(i).parents.front() == parent &&
+            at(i).verdict != Verdict::abandoned && at(i).verdict != Verdict::infra) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+Status State::apply(const Json& record, std::string_view journal, std::size_t line) {
+    const std::string type = word(record, "type");
+    const int about = whole(record, "attempt");
+    const auto misplaced = [&] { return damaged_journal(journal, line, fmt::format("{} is out of place", type)); };
+    if (type == "run_start") {
+        if (begun()) return misplaced();
+        apply_run_start(*this, record);
+        apply_config(*this, part(record, "config"));
+    } else if (!begun()) {
+        return misplaced();
+    } else if (type == "config_change") {
+        apply_config(*this, part(record, "config"));
+        if (record.contains("evaluator")) evaluator = word(record, "evaluator");
+    } else if (type == "attempt_start") {
+        if (open.number != 0 || about != static_cast<int>(attempts.size())) return misplaced();
+        apply_attempt_start(*this, record);
+    } else if (type == "proposal" || type == "snapshot" || type == "verdict") {
+        if (about == 0 || about != open.number) return misplaced();
+        Attempt& one = attempts[static_cast<std::size_t>(about)];
+        if (type == "proposal") apply_proposal(*this, one, record);
+        if (type == "snapshot") apply_snapshot(*this, one, record);
+        if (type == "verdict") apply_verdict(*this, one, record);
+    } else if (type == "eval_start" || type == "eval_stage") {
+        if (about != 0 && about != open.number) return misplaced();
+        last_eval = std::max(last_eval, whole(record, "eval_id"));
+        if (type == "eval_stage") apply_stage(*this, record);
+    } else if (type == "import") {
+        if (open.number != 0 || about != static_cast<int>(attempts.size())) return misplaced();
+        apply_import(*this, record);
+    } else if (type == "stop") {
+        stopped = word(record, "reason");
+    } else if (type == "resume") {
+        stopped.clear();
+        infra_in_a_row = 0;
+    } else {
+        constexpr std::array<std::string_view, 8> k_noted = {"edit_report", "promote", "verify", "infra_error",
+                                                             "budget",      "steer",   "pause",  "repair"};
+        if (std::find(k_noted.begin(), k_noted.end(), type) == k_noted.end()) {
+            return unknown_record(journal, line, "a record of this type");
+        }
+    }
+    const std::string now = word(record, "ts");
+    // The time between two sessions is nobody's.
+    if (const auto before = parse_iso8601(last_time), after = parse_iso8601(now);
+        before && after && type != "resume" && *after > *before) {
+        spent.wall_s += std::chrono::duration<double>(*after - *before).count();
+    }
+    last_time = now;
+    open_import(*this);
+    records = line;
+    return {};
+}
+
+Verdict verdict_of_class(std::string_view kind) {
+    if (kind == "empty" || kind == "noop") return Verdict::noop;
+    if (kind == "abstained") return Verdict::abstained;
+    if (kind == "infra") return Verdict::infra;
+    if (kind == "ok" || kind == "partial_edit") return kind == "ok" ? Verdict::none : Verdict::invalid;
+    return Verdict::invalid;  // timeout, idle_timeout, over_tokens, truncated, refused, agent_error
+}
+
+Step next(const State& state, bool interrupted) {
+    if (!state.begun()) return {StepKind::start_run};
+    if (!state.noise_measured) return {StepKind::measure_noise};
+    const OpenAttempt& open = state.open;
+    if (open.number == 0) return {StepKind::begin_attempt};
+    if (open.quarantined) return {open.rerun_verdict.empty() ? StepKind::measure_again : StepKind::decide};
+    if (!open.proposed) return {interrupted ? StepKind::abandon : StepKind::run_agent};
+    const Attempt& one = state.at(open.number);
+    if (open.tampered || verdict_of_class(one.kind) != Verdict::none) return {StepKind::decide};
+    if (!open.has_snapshot) return {StepKind::abandon};  // killed before its commit was on record
+    const bool same = state.find_same_content(one.mutable_key, one.number) != 0 ||
+                      state.find_same_patch(one.patch_id, one.parents.front(), one.number) != 0 ||
+                      one.mutable_key == state.at(0).mutable_key;
+    if (!open.refused.empty() || same) return {StepKind::decide};
+    for (const StageResult& stage : open.stages) {
+        if (stage.verdict == "fail") return {StepKind::decide};
+    }
+    // What is not kept has nothing to check again.
+    const bool judged = !open.pair_verdict.empty() && open.pair_verdict != "keep";
+    if (judged || open.stages.size() >= k_stages.size()) return {StepKind::decide};
+    return {StepKind::run_stage, k_stages[open.stages.size()]};
+}
+
+Decision decide(const State& state) {
+    const OpenAttempt& open = state.open;
+    const Attempt& one = state.at(open.number);
+    if (open.quarantined) {
+        if (open.rerun_verdict == "keep") return {Verdict::kept, "an independent run agrees", open.fresh, open.gate};
+        return {Verdict::rejected, "an independent run does not agree: " + open.rerun_verdict};
+    }
+    if (open.tampered) return {Verdict::tampered, "protected files were changed"};
+    if (const Verdict by_class = verdict_of_class(one.kind); by_class != Verdict::none) return {by_class, one.kind};
+    if (!open.refused.empty()) return {Verdict::invalid, "refused: " + open.refused.front()};
+    if (one.mutable_key == state.at(0).mutable_key) {
+        return {Verdict::duplicate, "the same content as the base"};
+    }
+    int same = state.find_same_content(one.mutable_key, one.number);
+    if (same == 0) same = state.find_same_patch(one.patch_id, one.parents.front(), one.number);
+    if (same != 0) {
+        return {Verdict::duplicate,
+                fmt::format("the same change as attempt {}: {}", same, to_text(state.at(same).verdict)), std::nullopt,
+                std::nullopt, same};
+    }
+    for (const StageResult& stage : open.stages) {
+        if (stage.verdict == "fail") {
+            return {Verdict::invalid, fmt::format("{}: {}", stage.name, stage.reason)};
+        }
+    }
+    if (open.pair_verdict == "refuse") return {Verdict::rejected, "slower than the champion", open.gate, open.gate};
+    if (open.pair_verdict == "keep") {
+        // A gain above 2x in one step is not believed without an independent run.
+        if (open.gate.est > std::log(2.0)) {
+            return {Verdict::quarantined, "a gain above 2x: measured again", open.fresh, open.gate};
+        }
+        return {Verdict::kept, {}, open.fresh, open.gate};
+    }
+    return {Verdict::tie, "not distinguishable from the champion", open.gate, open.gate};
+}
+
+}  // namespace gdnctl::loop::evolve

@@ -1,0 +1,130 @@
+// What the records of an evolve run say, folded one by one, and what comes next. The same function drives an
+// undisturbed run and one that goes on after a kill. Pure.
+//
+// Types and payloads are those of docs/evolve.md. `attempt` is in every record from attempt_start to verdict; attempt 0
+// is the base.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "core/result.h"
+#include "loop/evolve/budget.h"
+#include "loop/evolve/selection.h"
+#include "loop/measure/pairs.h"
+
+namespace gdnctl::loop::evolve {
+
+// What a candidate has to pass, in this order; the first that fails ends it.
+inline constexpr std::array<std::string_view, 8> k_stages = {"paths",     "build", "test",   "oracle",
+                                                             "anticheat", "bench", "target", "recheck"};
+
+struct Gain {  // ln(T_champion / T_candidate)
+    double est = 0, lo = 0, hi = 0;
+    int n = 0;
+    bool operator==(const Gain&) const = default;
+};
+Json json_of(const Gain& gain);
+
+struct Attempt : Member {
+    std::string started;  // UTC
+    std::string kind;     // class of the proposal
+    std::string commit, mutable_key, patch_id, reason;
+    std::optional<Gain> measured;  // against the champion of its time
+    std::optional<std::int64_t> tokens;
+    double usd = 0, wall_s = 0, device_s = 0;
+    int like = 0;  // of a duplicate: the attempt that has its verdict
+    // Of one that another program made: where it comes from, what that said of it; empty: ours.
+    std::string origin, imported;
+    double imported_speedup = 0;
+};
+
+struct StageResult {
+    std::string name, verdict, reason;  // pass, fail, infra, skip
+};
+
+// The attempt that has no verdict yet, or one that is quarantined and not yet measured again.
+struct OpenAttempt {
+    int number = 0;  // 0: none
+    bool proposed = false, has_snapshot = false;
+    bool tampered = false;
+    std::vector<std::string> refused, forbidden;
+    std::vector<StageResult> stages;
+    // Of stage `target`.
+    std::string pair_verdict;  // keep, refuse, tie
+    int champion = 0;
+    Gain gate, fresh;           // that decided; of three pairs taken afterwards
+    bool quarantined = false;   // has that verdict
+    std::string rerun_verdict;  // of the independent measurement after that; empty: not yet
+};
+
+struct State {
+    std::string run, base, loop_id;
+    std::string branch;  // that was checked out at the start; empty: HEAD was detached
+    std::uint64_t seed = 0;
+    std::string config, evaluator;              // JSON text of the resolved configuration; hash of what judges
+    std::map<std::string, std::string> guards;  // protected path -> blob
+    SelectionRules rules;
+    std::vector<Attempt> attempts;  // by number, the base first
+    int best = 0;
+    OpenAttempt open;
+    std::vector<int> to_judge;  // imported ones that are judged before anything new is tried
+    bool noise_measured = false;
+    double noise_sd = 0;
+    int noise_pairs = 0;
+    Spent spent;
+    int infra_in_a_row = 0;
+    int last_eval = 0;
+    std::string stopped;  // reason of the last `stop` that no `resume` followed
+    std::string last_time;
+    std::uint64_t records = 0;
+
+    bool begun() const { return !attempts.empty(); }
+    const Attempt& at(int number) const { return attempts[static_cast<std::size_t>(number)]; }
+    std::vector<Member> members() const;
+    std::map<std::string, int> verdicts() const;  // by word, those that occur
+    // Of attempts 1 to the last one that has a verdict; 0: none.
+    int find_same_content(std::string_view mutable_key, int before) const;
+    int find_same_patch(std::string_view patch_id, int parent, int before) const;
+    // Takes one record. Errors: config (a type that is not known), conflict (it does not fit to those before).
+    Status apply(const Json& record, std::string_view journal, std::size_t line);
+};
+
+enum class StepKind {
+    start_run,      // no journal yet: `run_start`
+    measure_noise,  // the base against itself
+    begin_attempt,  // `attempt_start`
+    run_agent,      // the agent, `proposal`, `snapshot`
+    abandon,        // the agent was interrupted: a verdict without work
+    run_stage,      // `eval_start`, `eval_stage`
+    measure_again,  // a quarantined one, by itself
+    decide,         // `verdict`
+};
+
+struct Step {
+    StepKind kind = StepKind::start_run;
+    std::string_view stage{};  // of run_stage
+    bool operator==(const Step&) const = default;
+};
+// `interrupted`: the last record was written by a process that is gone.
+Step next(const State& state, bool interrupted);
+
+struct Decision {
+    Verdict verdict = Verdict::none;
+    std::string reason{};
+    std::optional<Gain> gain{}, gate{};
+    int like = 0;
+};
+// Of the open attempt, once next() says decide.
+Decision decide(const State& state);
+
+// What a class of proposal means by itself; none: its work is judged.
+Verdict verdict_of_class(std::string_view kind);
+
+}  // namespace gdnctl::loop::evolve

@@ -1,0 +1,187 @@
+#include "loop/evolve/store.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "core/glob.h"
+#include "core/log.h"
+#include "loop/measure/trees.h"
+#include "platform/hash.h"
+
+namespace gdnctl::loop::evolve {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t k_largest_file = std::uintmax_t{5} << 20;
+constexpr std::size_t k_most_ignored = 100;
+
+bool leads_out(std::string_view link, std::string_view target) {
+    if (target.empty() || target.front() == '/') return true;
+    const fs::path place = (fs::path(link).parent_path() / target).lexically_normal();
+    return place.empty() || *place.begin() == "..";
+}
+
+}  // namespace
+
+std::string ref_of(std::string_view run, std::string_view name) {
+    return fmt::format("refs/gdnctl/evolve/{}/{}", run, name);
+}
+
+bool PathRules::is_protected(std::string_view path) const {
+    return path == "gdnctl.toml" || glob_covers(guarded, path);
+}
+
+bool PathRules::is_mutable(std::string_view path) const { return !is_protected(path) && glob_covers(kernel, path); }
+
+Result<fs::path> Store::prepare(const std::string& commit) {
+    if (!m_slot) {
+        GDNCTL_TRY_ASSIGN(m_slot, GitSlot::open(m_repository, slot_folder(), true, m_process, m_clock));
+    }
+    GDNCTL_TRY(m_slot->mend(m_repository));
+    GDNCTL_TRY(m_slot->move_to(commit, {}));
+    GDNCTL_TRY(m_slot->fill_submodules(m_repository));
+    return m_slot->checkout().root();
+}
+
+Status Store::sort_change(const GitFileChange& change, Work& work) const {
+    const bool goes = change.status == 'D';
+    if (change.is_submodule()) {
+        work.refused.push_back(change.path);
+        return {};
+    }
+    if (!goes) {
+        const std::vector<std::string> object = {change.new_object};
+        GDNCTL_TRY_ASSIGN(const auto sizes, m_repository.sizes(object));
+        if (sizes.front() > k_largest_file) {
+            work.refused.push_back(change.path);
+            return {};
+        }
+        if (change.new_mode == "120000") {
+            GDNCTL_TRY_ASSIGN(const auto target, m_repository.objects(object));
+            if (leads_out(change.path, target.front().value_or(""))) {
+                work.refused.push_back(change.path);
+                if (m_rules.is_protected(change.path)) work.tampered.push_back(change.path);
+                return {};
+            }
+        }
+    }
+    if (m_rules.is_mutable(change.path)) {
+        work.changes.push_back(change);
+        return {};
+    }
+    work.forbidden.push_back(change.path);
+    if (m_rules.is_protected(change.path)) work.tampered.push_back(change.path);
+    return {};
+}
+
+Result<Work> Store::collect(const std::string& parent) {
+    Work work;
+    GDNCTL_TRY(m_slot->mend(m_repository));
+    const GitCheckout& checkout = m_slot->checkout();
+    GDNCTL_TRY_ASSIGN(const GitHead head, checkout.head());
+    GDNCTL_TRY_ASSIGN(const GitRange range, m_repository.range(parent, head.sha));
+    work.agent_commits = range.descends ? static_cast<int>(range.commits.size()) : 0;
+    GDNCTL_TRY_ASSIGN(const GitSnapshot all, m_slot->snapshot(parent, "what the agent left\n"));
+    work.refused = all.repositories;
+    GDNCTL_TRY_ASSIGN(const auto status, checkout.status(true));
+    for (const GitStatusEntry& entry : status) {
+        if (entry.kind != GitStatusEntry::Kind::ignored || work.ignored.size() == k_most_ignored) continue;
+        work.ignored.push_back(entry.path);
+    }
+    // The tree of a snapshot without a commit is the parent's own, or HEAD's.
+    if (all.commit.empty()) return work;
+    GDNCTL_TRY_ASSIGN(const auto changes, m_repository.diff(parent, all.commit));
+    for (const GitFileChange& change : changes) GDNCTL_TRY(sort_change(change, work));
+    return work;
+}
+
+Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const std::string> parents,
+                                               std::string_view message, WallTime when) const {
+    if (work.changes.empty()) return std::optional<Candidate>();
+    Candidate made;
+    GDNCTL_TRY_ASSIGN(const GitSnapshot commit, m_repository.commit_changes(parents, work.changes, message, when));
+    made.commit = commit.commit;
+    made.tree = commit.tree;
+    GDNCTL_TRY_ASSIGN(made.mutable_key, mutable_key(made.commit));
+    GDNCTL_TRY_ASSIGN(made.patch_id, m_repository.patch_id(parents.front(), made.commit));
+    for (const GitFileChange& change : work.changes) made.files.push_back(change.path);
+    GDNCTL_TRY(m_repository.patch_lines(parents.front(), made.commit, [&made](std::string_view line) {
+        if (line.starts_with('+') && !line.starts_with("+++ ")) ++made.added;
+        if (line.starts_with('-') && !line.starts_with("--- ")) ++made.removed;
+    }));
+    return std::optional(std::move(made));
+}
+
+Status Store::write_patch(const std::string& from, const std::string& to, const fs::path& file) const {
+    return m_repository.write_patch(from, to, file);
+}
+
+Result<std::string> Store::mutable_key(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const auto files, m_repository.files(commit));
+    std::string text;
+    for (const GitFile& file : files) {
+        if (m_rules.is_mutable(file.path)) text += fmt::format("{} {} {}\n", file.mode, file.object, file.path);
+    }
+    return hash_hex(HashKind::sha256, text);
+}
+
+Result<std::map<std::string, std::string>> Store::guards(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const auto files, m_repository.files(commit));
+    std::map<std::string, std::string> out;
+    for (const GitFile& file : files) {
+        if (m_rules.is_protected(file.path)) out[file.path] = file.object;
+    }
+    return out;
+}
+
+Result<std::map<std::string, std::string>> Store::mutable_text(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const auto files, m_repository.files(commit));
+    std::vector<std::string> paths, objects;
+    for (const GitFile& file : files) {
+        if (!m_rules.is_mutable(file.path) || !file.mode.starts_with("100")) continue;
+        paths.push_back(file.path);
+        objects.push_back(file.object);
+    }
+    GDNCTL_TRY_ASSIGN(const auto bytes, m_repository.objects(objects));
+    std::map<std::string, std::string> out;
+    for (std::size_t i = 0; i < paths.size(); ++i) out[paths[i]] = bytes[i].value_or("");
+    return out;
+}
+
+Status Store::pin(std::string_view name, const std::string& commit) const {
+    return m_repository.update_refs(std::array{GitRefUpdate{ref_of(m_run, name), commit}});
+}
+
+Status Store::note(const std::string& commit, std::string_view text) const {
+    return m_repository.add_note(commit, text, "refs/notes/gdnctl-" + m_run);
+}
+
+Status Store::tidy() const {
+    std::error_code problem;
+    if (!fs::exists(slot_folder(), problem)) return {};
+    GDNCTL_TRY(m_repository.remove_worktree(slot_folder()));
+    fs::remove(m_worktrees, problem);
+    return {};
+}
+
+Status Store::with_fresh_checkout(const std::string& commit, const UseTree& use) const {
+    std::random_device random;
+    const fs::path folder =
+        m_worktrees / fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+    Status used;
+    {
+        CommitTrees trees(m_repository, {folder, {}, {}}, m_process, m_clock);
+        auto tree = trees.at(commit);
+        used = tree ? use(*tree) : Status(tl::unexpected(std::move(tree.error())));
+    }
+    const Status removed = m_repository.remove_worktree(folder);
+    if (!removed) log::warning("{}", removed.error().text());
+    return used;
+}
+
+}  // namespace gdnctl::loop::evolve

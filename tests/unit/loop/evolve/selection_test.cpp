@@ -1,0 +1,196 @@
+// Draws, operators, lineages and rank weights: the golden tables of the design, and what follows from them.
+#include "loop/evolve/selection.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "loop/measure/pairs.h"
+#include "loop/perf/gates.h"
+
+namespace gdnctl::loop::evolve {
+
+namespace {
+
+Member base() {
+    Member m;
+    m.verdict = Verdict::kept;
+    return m;
+}
+
+Member attempt(int number, Verdict verdict, double gain, int lineage, std::vector<int> parents = {0}) {
+    Member m;
+    m.number = number;
+    m.verdict = verdict;
+    m.gain = gain;
+    m.lineage = lineage;
+    m.parents = std::move(parents);
+    return m;
+}
+
+}  // namespace
+
+TEST_CASE("evolve draws are those of the golden table") {
+    CHECK(draw(0, 0, "operator", 0) == 0.8203597057801175);
+    CHECK(draw(0, 1, "parent", 1) == 0.44592729775520656);
+    CHECK(draw(42, 7, "lineage", 0) == 0.8840998578557792);
+    CHECK(draw(18446744073709551615ULL, 1'000'000, "model", 3) == 0.7754299972781595);
+    CHECK(unit_of(0xd20317fb48233174ULL) == 0.8203597057801175);
+    CHECK(unit_of(~0ULL) < 1.0);
+}
+
+TEST_CASE("evolve parents are weighted by rank and children") {
+    const auto weights = parent_weights(std::vector{2, 0, 0});
+    REQUIRE(weights.size() == 3);
+    CHECK(weights[0] == doctest::Approx(0.285714).epsilon(1e-5));
+    CHECK(weights[1] == doctest::Approx(0.428571).epsilon(1e-5));
+    CHECK(weights[2] == doctest::Approx(0.285714).epsilon(1e-5));
+    CHECK(index_at(weights, 0.0) == 0);
+    CHECK(index_at(weights, 0.2857) == 0);
+    CHECK(index_at(weights, 0.2858) == 1);
+    CHECK(index_at(weights, 0.7143) == 2);
+    CHECK(index_at(weights, std::nextafter(1.0, 0.0)) == 2);
+}
+
+TEST_CASE("evolve ranks base, kept and tied by gain, then by diff") {
+    std::vector<Member> all = {base(), attempt(1, Verdict::kept, 0.02, 0), attempt(2, Verdict::tie, 0.02, 1),
+                               attempt(3, Verdict::rejected, 0.5, 1), attempt(4, Verdict::tie, 0.0, 2)};
+    all[1].lines = 9;
+    all[2].lines = 3;
+    CHECK(ranked(all) == std::vector{2, 1, 0, 4});
+    CHECK(best_of(all) == 1);  // a tie never moves it
+    CHECK(best_of(std::vector{base(), attempt(1, Verdict::tie, 0.01, 0)}) == 0);
+}
+
+TEST_CASE("evolve counts children whatever their verdict but infra and abandoned") {
+    const std::vector<Member> all = {base(), attempt(1, Verdict::noop, 0, 0), attempt(2, Verdict::infra, 0, 0),
+                                     attempt(3, Verdict::abandoned, 0, 0), attempt(4, Verdict::invalid, 0, 0)};
+    CHECK(children_of(all, 0) == 2);
+}
+
+TEST_CASE("evolve picks are a function of seed and attempt") {
+    const std::vector<Member> all = {base(), attempt(1, Verdict::kept, 0.02, 1), attempt(2, Verdict::tie, 0.01, 2)};
+    SelectionRules rules;
+    for (int number = 1; number < 400; ++number) {
+        rules.seed = static_cast<std::uint64_t>(number) * 7;
+        const Pick once = pick(all, number, rules), again = pick(all, number, rules);
+        CHECK(once.draws == again.draws);
+        CHECK(once.parents == again.parents);
+        REQUIRE(!once.parents.empty());
+        CHECK(once.draws.front().name == "operator");
+        CHECK(once.draws.front().u == draw(rules.seed, number, "operator", 0));
+        CHECK(once.lineage == static_cast<int>(3 * draw(rules.seed, number, "lineage", 0)));
+        if (once.lineage == 0) CHECK(once.parents.front() == 1);
+        if (once.op == Operator::cross) {
+            REQUIRE(once.parents.size() == 2);
+            CHECK(once.parents[0] != once.parents[1]);
+            CHECK(once.parents[1] != 0);
+        }
+        CHECK(once.op != Operator::repair);  // there is nothing broken
+    }
+}
+
+TEST_CASE("evolve operators follow the mix, and one without a parent explores") {
+    const std::vector<Member> only_base = {base()};
+    SelectionRules rules;
+    int explored = 0;
+    constexpr int k_trials = 2000;
+    for (int number = 1; number <= k_trials; ++number) {
+        const Pick one = pick(only_base, number, rules);
+        CHECK(one.parents == std::vector{0});
+        const bool has_base_to_work_on =
+            one.op == Operator::explore || one.op == Operator::exploit || one.op == Operator::simplify;
+        CHECK(has_base_to_work_on);
+        if (one.op == Operator::explore) ++explored;
+    }
+    // explore .35 + repair .15 + cross .1 + ablate .05
+    CHECK(explored / static_cast<double>(k_trials) == doctest::Approx(0.65).epsilon(0.05));
+}
+
+TEST_CASE("evolve repairs what is broken, and never a no-op") {
+    std::vector<Member> all = {base(), attempt(1, Verdict::noop, 0, 0), attempt(2, Verdict::invalid, 0, 1)};
+    all[2].broken = true;
+    SelectionRules rules;
+    rules.mix = {0, 0, 1, 0, 0, 0};
+    CHECK(pick(all, 3, rules).op == Operator::repair);
+    CHECK(pick(all, 3, rules).parents == std::vector{2});
+    all[2].broken = false;
+    CHECK(pick(all, 3, rules).op == Operator::explore);
+}
+
+TEST_CASE("evolve restarts a stagnating lineage from another one's best") {
+    SelectionRules rules;
+    rules.lineages = 1;
+    std::vector<Member> all = {base()};
+    for (int number = 1; number <= 8; ++number) all.push_back(attempt(number, Verdict::noop, 0, 0));
+    CHECK(stagnant_for(all, 0) == 8);
+    const Pick ninth = pick(all, 9, rules);
+    CHECK(ninth.restart);
+    CHECK(ninth.op == Operator::explore);
+    CHECK(ninth.parents == std::vector{0});
+    Member restarted = attempt(9, Verdict::rejected, 0, 0);
+    restarted.restart = true;
+    all.push_back(restarted);
+    CHECK(stagnant_for(all, 0) == 0);
+    CHECK_FALSE(pick(all, 10, rules).restart);
+    all[8].verdict = Verdict::infra;
+    all.pop_back();
+    CHECK(stagnant_for(all, 0) == 7);  // infrastructure says nothing of a lineage
+}
+
+TEST_CASE("evolve archive keeps the best of a place and technique") {
+    std::vector<Member> all = {base(), attempt(1, Verdict::kept, 0.01, 0), attempt(2, Verdict::kept, 0.03, 1),
+                               attempt(3, Verdict::tie, 0.02, 2)};
+    all[1].technique = all[2].technique = "fuse";
+    all[1].place = all[2].place = all[3].place = "kernel.c";
+    all[3].technique = "tile";
+    CHECK(archive(all) == std::vector{2, 3, 0});
+    SelectionRules rules;
+    rules.mix = {0, 1, 0, 0, 0, 0};
+    const Pick one = pick(all, 4, rules);
+    CHECK(one.parents == std::vector{2});
+    CHECK(one.inspirations == std::vector{3});
+}
+
+TEST_CASE("evolve operator mixes are checked") {
+    const auto mix = parse_mix("explore=.5,cross=0.5");
+    REQUIRE(mix);
+    CHECK((*mix)[0] == 0.5);
+    CHECK((*mix)[3] == 0.5);
+    CHECK((*mix)[1] == 0.0);
+    for (const char* wrong :
+         {"", "explore", "explore=2", "explore=.5", "tune=1", "explore=x", "explore=-.5,cross=1.5"}) {
+        CAPTURE(wrong);
+        CHECK_FALSE(parse_mix(wrong));
+    }
+    CHECK(*parse_mix(to_text(k_default_mix)) == k_default_mix);
+}
+
+TEST_CASE("evolve keeps, rejects and ties as the golden table of pairs says") {
+    const PairRule rule;  // min_gain .005, nine pairs
+    struct Row {
+        std::vector<double> d;
+        double mean, low, high;
+        PairVerdict verdict;
+    };
+    const Row rows[] = {
+        {{.030, .031, .032}, .031, .0269788, .0350212, PairVerdict::keep},
+        {{.020, .030, .025}, .025, .0048938, .0451062, PairVerdict::next},
+        {{.020, .030, .025, .028, .022}, .025, .0189188, .0310812, PairVerdict::keep},
+        {{-.030, -.031, -.029}, -.030, -.0340212, -.0259788, PairVerdict::refuse},
+        {{.10, 0, .02, .01, -.01}, .024, -.0407954, .0887954, PairVerdict::next},
+        {{.004, .006, .005, .0055, .0045, .005, .0052, .0048, .005}, .005, .0045635, .0054365, PairVerdict::tie},
+    };
+    for (const Row& row : rows) {
+        const PairLook look = judge_pairs(row.d, rule);
+        CHECK(look.mean == doctest::Approx(row.mean).epsilon(1e-6));
+        CHECK(std::abs(look.low - row.low) < 6e-8);
+        CHECK(std::abs(look.high - row.high) < 6e-8);
+        CHECK(look.verdict == row.verdict);
+        // The climb with --perf-min-improvement-pct 0.5 decides the same.
+        const PerfPolicy climb = default_policy();
+        CHECK(judge_pairs(row.d, {.005, -climb.max_regression_pct / 100, climb.noise_share, 9}).verdict == row.verdict);
+    }
+}
+
+}  // namespace gdnctl::loop::evolve
