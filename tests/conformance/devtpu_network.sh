@@ -20,7 +20,7 @@ cut_link() {
   for _ in $(seq 400); do grep -q 'the lease is renewed by ssh again' "$WORK/held" && break; sleep 0.05; done
   grep -q 'the lease is renewed by ssh again' "$WORK/held" || fail "never again: $(cat "$WORK/held")"
   expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note
-  kill -INT "$holder"
+  kill -TERM "$holder"
   wait "$holder"
   nothing_runs 'sleep 64501' 8
   is_free || fail 'still held'
