@@ -189,7 +189,13 @@ private:
             }
             for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
             GDNCTL_TRY_ASSIGN(const JobDetails job, wait_until_running());
-            if (job.state == JobState::running) return {};
+            if (job.state == JobState::running) {
+                m_record.created = m_context.clock.wall();  // the holder counts from its own start
+                say(fmt::format("until its first renewal the hold ends at {} (grace {})",
+                                local_clock(devtpu::lease_end(m_record.terms, m_record.created, std::nullopt)),
+                                format_duration(seconds(m_record.terms.grace_s))));
+                return {};
+            }
             GDNCTL_TRY(forget_hold(m_record, m_context));
             if (job.error_type == job_error::k_start_timeout && m_context.clock.monotonic() < m_deadline) {
                 log::warning("{} gave up waiting for the TPU: asking again", hold_place_words(m_record));

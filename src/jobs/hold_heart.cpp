@@ -84,6 +84,46 @@ private:
     std::vector<std::pair<std::string, Clock::Monotonic>> m_ended;
 };
 
+// By the road while that works, else by jobs.
+class Renewal {
+public:
+    Renewal(devtpu::HoldRecord record, PlaceOptions options, Context& context)
+        : m_record(std::move(record)), m_options(std::move(options)), m_context(context) {}
+
+    Status open_jobs() {
+        if (m_jobs) return {};
+        GDNCTL_TRY_ASSIGN(auto opened, open_backend(place_of_hold(m_record, m_options), false, m_context));
+        m_jobs = std::make_unique<BeatJobs>(std::move(opened), m_context);
+        return {};
+    }
+
+    Status beat(const std::stop_token& stop) {
+        const auto road = road_of(m_record, m_context);
+        Status by_road;
+        if (road) {
+            by_road = beat_by_road(m_record, *road, m_context, stop);
+            if (by_road && m_by_jobs) log::info("the lease is renewed by ssh again");
+            m_by_jobs = m_by_jobs && !by_road;
+            // A host without the lease file is one whose hold is over.
+            const bool final = by_road || road->is_local() || by_road.error().kind == ErrorKind::remote_missing;
+            if (final || stop.stop_requested()) return by_road;
+        }
+        if (const Status opened = open_jobs(); !opened) return road ? by_road : opened;
+        const Status by_job = m_jobs->beat(m_record, stop);
+        if (!by_job || !road) return by_job;
+        if (!m_by_jobs) log::warning("{}: jobs beside the holder renew the lease", by_road.error().text());
+        m_by_jobs = true;
+        return {};
+    }
+
+private:
+    devtpu::HoldRecord m_record;
+    PlaceOptions m_options;
+    Context& m_context;
+    std::unique_ptr<BeatJobs> m_jobs;
+    bool m_by_jobs = false;  // though there is a road
+};
+
 }  // namespace
 
 Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
@@ -101,7 +141,9 @@ Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
 
 Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, Context& context,
                     std::stop_token stop) {
-    GDNCTL_TRY(devtpu::touch_lease(road, context.process, std::move(stop)));
+    constexpr seconds k_shortest{4}, k_longest{25};
+    const auto limit = std::clamp(seconds(record.terms.lease_s) / 4, k_shortest, k_longest);
+    GDNCTL_TRY(devtpu::touch_lease(road, limit, context.process, std::move(stop)));
     note_renewal(record, context);
     return {};
 }
@@ -109,18 +151,10 @@ Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, 
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
                                            Context& context) {
     if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's: it knows no lease
-    const auto interval = devtpu::heartbeat_interval(record.terms);
-    if (const auto road = road_of(record, context)) {
-        return std::make_unique<Heart>(
-            [record, road = *road, &context](std::stop_token stop) {
-                return beat_by_road(record, road, context, std::move(stop));
-            },
-            interval, context.clock);
-    }
-    GDNCTL_TRY_ASSIGN(auto opened, open_backend(place_of_hold(record, options), false, context));
-    return std::make_unique<Heart>([record, jobs = std::make_shared<BeatJobs>(std::move(opened), context)](
-                                       const std::stop_token& stop) { return jobs->beat(record, stop); },
-                                   interval, context.clock);
+    auto renewal = std::make_shared<Renewal>(record, options, context);
+    if (!road_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
+    return std::make_unique<Heart>([renewal](const std::stop_token& stop) { return renewal->beat(stop); },
+                                   devtpu::heartbeat_interval(record.terms), context.clock);
 }
 
 }  // namespace gdnctl

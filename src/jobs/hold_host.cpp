@@ -69,11 +69,48 @@ void put_keys(const HoldRecord& record, Context& context) {
 }
 
 Status try_ssh(const HoldRecord& record, Context& context) {
-    const auto road = devtpu::ssh_road(ssh_options(context, true), record.tpu_name, record.submission_id);
+    const auto road = devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
     GDNCTL_TRY_ASSIGN(const auto answer, devtpu::ask_host(road, ":", {}, k_ssh_limit, context.process, context.stop));
     if (answer.exit_code == 0) return {};
     return fail(ErrorKind::infrastructure,
                 "ssh: the host's shell does not work: " + text::visible(text::trim(answer.err)));
+}
+
+// The alias in the user's ssh configuration means this hold from now on.
+Status write_alias(const HoldRecord& record, const Context& context) {
+    devtpu::SshHost host;
+    host.name = record.tpu_name;
+    host.hostname = record.host.reachable_ip();
+    host.user = record.host.username;
+    host.key_alias = record.submission_id;
+    host.known_hosts = context.state_dir / "ssh" / "known_hosts";
+    host.control = control_path(context);
+    std::error_code ignored;
+    const fs::path key = home(context) / ".ssh" / "google_compute_engine";
+    if (fs::exists(key, ignored)) host.identity = key;
+    GDNCTL_TRY(make_private_directory(host.known_hosts.parent_path()));
+    return devtpu::write_block(ssh_config_path(context), host);
+}
+
+// Steps of the set-up that can fail, as exit codes of its line.
+constexpr int k_no_uv = 95, k_no_environment = 96;
+constexpr std::string_view k_setup_line =
+    "command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
+    "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi; command -v uv >/dev/null || exit 95; "
+    "uv sync --all-packages --extra=tpu --python=3.11 || exit 96";
+
+Error setup_error(const devtpu::Answer& answer) {
+    if (auto complaint = devtpu::host_complaint(answer.exit_code, answer.err)) return std::move(*complaint);
+    constexpr std::size_t k_shown_lines = 5;
+    const auto lines = text::split(text::trim(answer.err), '\n');
+    std::string said;
+    for (std::size_t i = lines.size() - std::min(lines.size(), k_shown_lines); i < lines.size(); ++i) {
+        if (!text::trim(lines[i]).empty()) said += "\n  " + text::visible(text::trim(lines[i]));
+    }
+    const std::string what = answer.exit_code == k_no_uv            ? "uv could not be installed"
+                             : answer.exit_code == k_no_environment ? "`uv sync` failed"
+                                                                    : fmt::format("exit code {}", answer.exit_code);
+    return {ErrorKind::infrastructure, what + (said.empty() ? "" : ":" + said), {}, {}};
 }
 
 }  // namespace
@@ -84,10 +121,15 @@ std::string hold_place_words(const HoldRecord& record) {
 
 fs::path ssh_config_path(const Context& context) { return home(context) / ".ssh" / "config"; }
 
-std::vector<std::string> ssh_options(const Context& context, bool batch) {
+std::vector<std::string> ssh_options(const HoldRecord& record, const Context& context) {
     std::vector<std::string> options;
     if (home(context) != account_home()) options = {"-F", ssh_config_path(context).string()};
-    if (batch) options.insert(options.end(), {"-o", "BatchMode=yes"});
+    options.insert(options.end(), {"-o", "BatchMode=yes"});
+    if (record.submission_id.empty() || record.host.reachable_ip().empty()) return options;
+    // Of two holds of one name, on two clusters, the alias means the newer one.
+    options.insert(options.end(),
+                   {"-o", "HostName=" + record.host.reachable_ip(), "-o", "HostKeyAlias=" + record.submission_id});
+    if (!record.host.username.empty()) options.insert(options.end(), {"-o", "User=" + record.host.username});
     return options;
 }
 
@@ -101,20 +143,9 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
         return;
     }
     put_keys(record, context);
-    devtpu::SshHost host;
-    host.name = record.tpu_name;
-    host.hostname = ip;
-    host.user = !ssh_user.empty() ? ssh_user : record.host.username;
-    if (host.user.empty()) host.user = user_name(context.env);
-    host.key_alias = record.submission_id;
-    host.known_hosts = context.state_dir / "ssh" / "known_hosts";
-    host.control = control_path(context);
-    std::error_code ignored;
-    const fs::path key = home(context) / ".ssh" / "google_compute_engine";
-    if (fs::exists(key, ignored)) host.identity = key;
-    Status written = make_private_directory(host.known_hosts.parent_path());
-    if (written) written = devtpu::write_block(ssh_config_path(context), host);
-    if (!written) {
+    if (!ssh_user.empty()) record.host.username = ssh_user;
+    if (record.host.username.empty()) record.host.username = user_name(context.env);
+    if (const Status written = write_alias(record, context); !written) {
         record.ssh_ok = false;
         log::warning("the ssh configuration was not changed: {}", written.error().text());
         return;
@@ -131,7 +162,12 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
 Status forget_hold(const HoldRecord& record, const Context& context) {
     const devtpu::HoldStore store(context.state_dir);
     GDNCTL_TRY(store.forget(record.submission_id));
-    if (record.cluster == "local" || home(context).empty() || store.find(record.tpu_name, std::nullopt)) return {};
+    if (record.cluster == "local" || home(context).empty()) return {};
+    const auto all = store.all();
+    const auto other = std::find_if(all.rbegin(), all.rend(), [&](const HoldRecord& one) {
+        return one.tpu_name == record.tpu_name && !one.alias.empty();
+    });
+    if (other != all.rend()) return write_alias(*other, context);
     return devtpu::remove_block(ssh_config_path(context), record.tpu_name);
 }
 
@@ -141,7 +177,7 @@ std::optional<devtpu::Road> road_of(const HoldRecord& record, const Context& con
                                   record.submission_id);
     }
     if (!record.ssh_ok.value_or(false)) return std::nullopt;
-    return devtpu::ssh_road(ssh_options(context, true), record.tpu_name, record.submission_id);
+    return devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
 }
 
 Status sync_to_host(const HoldRecord& record, const fs::path& root, Context& context) {
@@ -163,23 +199,16 @@ bool set_up_host(const HoldRecord& record, Context& context) {
     if (!road || road->is_local()) return true;
     log::info("setting up the host: uv sync --all-packages --extra=tpu --python=3.11");
     devtpu::HostCommand command;
-    command.line =
-        "set -e; command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
-        "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi; "
-        "uv sync --all-packages --extra=tpu --python=3.11";
+    command.line = k_setup_line;
     command.run_id = record.submission_id + ".setup";
     command.lease_s = record.terms.lease_s;
-    const auto answer = devtpu::ask_host(*road, devtpu::receive_line(*road), devtpu::command_script(*road, command),
+    const auto answer = devtpu::ask_host(*road, devtpu::receive_line(), devtpu::command_script(*road, command),
                                          k_setup_limit, context.process, context.stop);
     if (answer && answer->exit_code == 0) return true;
-    std::string said;
-    if (answer) {
-        const auto lines = text::split(text::trim(answer->err), '\n');
-        said = fmt::format("exit code {}: {}", answer->exit_code, text::visible(text::trim(lines.back())));
-    } else {
-        said = answer.error().text();
-    }
-    if (!context.stop.stop_requested()) log::warning("the set-up of the host failed ({}): the hold is kept", said);
+    if (context.stop.stop_requested()) return false;
+    const Error error = answer ? setup_error(*answer) : answer.error();
+    log::warning("setting up {} failed; the hold is kept: {}", record.tpu_name, error.text());
+    log::warning("hint: {}", error.hint.empty() ? "`gdnctl dev-tpu-setup` runs the set-up again" : error.hint);
     return false;
 }
 

@@ -14,14 +14,15 @@ std::string hold_place_words(const devtpu::HoldRecord& record);
 
 // $HOME/.ssh/config.
 std::filesystem::path ssh_config_path(const Context& context);
-// Options for every ssh that is started: BatchMode, and the configuration where HOME is not the account's own.
-std::vector<std::string> ssh_options(const Context& context, bool batch);
+// Options for every ssh that is started: BatchMode, the hold's own host, and the configuration where HOME is not the
+// account's own.
+std::vector<std::string> ssh_options(const devtpu::HoldRecord& record, const Context& context);
 
 // Writes the ssh block, has gcloud put the keys there, and tries the connection; fills in alias and ssh_ok. What does
 // not work is a warning. On this machine there is nothing to do.
 void reach_host(devtpu::HoldRecord& record, const std::string& ssh_user, Context& context);
 
-// Forgets a hold that is over, with its block in the ssh configuration unless another hold has taken the name.
+// Forgets a hold that is over. Its ssh alias goes, or to another hold of the name, on another cluster.
 Status forget_hold(const devtpu::HoldRecord& record, const Context& context);
 
 // Syncs the tree. Errors: those of sync_tree(); infrastructure where there is no ssh.

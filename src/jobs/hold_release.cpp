@@ -34,7 +34,7 @@ void close_ssh(const HoldRecord& record, Context& context) {
     if (record.alias.empty()) return;
     ProcessSpec spec;
     spec.argv = {"ssh"};
-    const auto options = ssh_options(context, true);
+    const auto options = ssh_options(record, context);
     spec.argv.insert(spec.argv.end(), options.begin(), options.end());
     spec.argv.insert(spec.argv.end(), {"-O", "exit", record.alias});
     spec.wall_limit = k_close_limit;

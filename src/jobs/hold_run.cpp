@@ -37,7 +37,6 @@ namespace {
 
 constexpr seconds k_end_limit{8};
 constexpr int k_ssh_failed = 255, k_by_signal = 128;
-constexpr int k_no_tree = 97, k_no_disk = 98;
 constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
 
 // What of stderr matters later: the end of it, whole lines.
@@ -48,12 +47,6 @@ public:
         if (m_text.size() > 2 * k_kept_stderr) m_text.erase(0, m_text.size() - k_kept_stderr);
     }
     const std::string& text() const { return m_text; }
-    std::optional<Error> complaint() const {
-        for (const std::string_view line : text::split(m_text, '\n')) {
-            if (auto error = devtpu::host_complaint(line)) return error;
-        }
-        return std::nullopt;
-    }
 
 private:
     std::string m_text;
@@ -78,9 +71,7 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
         return fail(ErrorKind::timeout, "the command " + describe_end(result, spec) + ", and was ended");
     }
     const int code = result.exit_code < 0 ? k_by_signal - result.exit_code : result.exit_code;
-    if (code == k_no_tree || code == k_no_disk) {
-        if (auto complaint = err.complaint()) return tl::unexpected(std::move(*complaint));
-    }
+    if (auto complaint = devtpu::host_complaint(code, err.text())) return tl::unexpected(std::move(*complaint));
     const bool cut = !local && code == k_ssh_failed;
     if (cut || code > k_by_signal) {
         if (auto over = over_now(hold, context)) {
@@ -95,13 +86,14 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
 
 // A script that a terminal needs: brought first, then run with the terminal as its standard input.
 Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, Context& context) {
+    const std::string run_id = new_run_id(hold.record);
     std::string script = "rm -f \"$1\"\n";
     script += fmt::format("cd {} 2>/dev/null || cd\n", road.tree);
     script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
     for (const JobEnv& item : run.env) {
         script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
     }
-    script += fmt::format("export GDNCTL_RUN={}\n", text::shell_quote(new_run_id(hold.record)));
+    script += fmt::format("export GDNCTL_RUN={}\n", text::shell_quote(run_id));
     script += run.line + "\nrc=$?; [ \"$rc\" != 255 ] || rc=254; exit \"$rc\"\n";
     const std::string keep = fmt::format(
         "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
@@ -115,8 +107,13 @@ Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, con
     std::vector<std::string> argv = devtpu::road_argv(road, line);
     if (!road.is_local()) argv.insert(argv.begin() + 1, "-t");
     const auto heart = start_heart(hold.record, hold.place, context);
-    GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv));
+    GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv, context.stop));
+    if (context.stop.stop_requested()) {
+        end_run(road, run_id, context);
+        return tl::unexpected(stopped_error());
+    }
     if (road.is_local() || code != k_ssh_failed) return code;
+    end_run(road, run_id, context);
     if (auto over = over_now(hold, context)) return tl::unexpected(std::move(*over));
     return fail(ErrorKind::infrastructure, "ssh: the connection was lost");
 }
@@ -157,7 +154,7 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
     if (run.interactive) return run_interactive(hold, *road, run, context);
     devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s};
     ProcessSpec spec;
-    spec.argv = devtpu::road_argv(*road, devtpu::receive_line(*road));
+    spec.argv = devtpu::road_argv(*road, devtpu::receive_line());
     spec.stdin_bytes = devtpu::command_script(*road, command);
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;

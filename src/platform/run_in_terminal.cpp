@@ -37,7 +37,7 @@ private:
 
 }  // namespace
 
-Result<int> run_in_terminal(const std::vector<std::string>& argv) {
+Result<int> run_in_terminal(const std::vector<std::string>& argv, const std::stop_token& stop) {
     if (argv.empty()) return fail(ErrorKind::usage, "no command to run");
     std::vector<char*> words;
     words.reserve(argv.size() + 1);
@@ -59,6 +59,13 @@ Result<int> run_in_terminal(const std::vector<std::string>& argv) {
     }
     keep_from_sweeps(pid);
     int status = 0;
+    {
+        // The terminal is gone, or somebody ends us: neither reaches the child by itself.
+        const std::stop_callback hang_up(stop, [pid] { kill(pid, SIGHUP); });
+        siginfo_t ended{};
+        while (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+        }
+    }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     constexpr int k_by_signal = 128;

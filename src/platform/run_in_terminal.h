@@ -1,6 +1,7 @@
 // A child that has our terminal to itself: a remote shell, an editor.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@
 namespace gdnctl {
 
 // Runs the program with our standard streams, in our process group, and returns its exit code (128 + N for a signal).
-// Ctrl-C is the child's business meanwhile. Error: local_io (it cannot be started).
-Result<int> run_in_terminal(const std::vector<std::string>& argv);
+// Ctrl-C is the child's business meanwhile; a requested stop hangs it up. Error: local_io (it cannot be started).
+Result<int> run_in_terminal(const std::vector<std::string>& argv, const std::stop_token& stop);
 
 }  // namespace gdnctl

@@ -55,6 +55,7 @@ memory "lint-log, 64 MB" "$gdnctl" lint-log --log-file 64m.md
 python3 ../../tests/bench/first_request.py "$gdnctl" 40
 python3 ../../tests/bench/loop_iteration.py "$gdnctl"
 python3 ../../tests/bench/downloads.py "$gdnctl"
+python3 ../../tests/bench/devtpu.py "$gdnctl"
 cd ../..  # a benchmark packs the tree itself
 for program in build/release/bench_*; do
     [ ! -x "$program" ] || "$program" --benchmark_repetitions=5 --benchmark_report_aggregates_only=true

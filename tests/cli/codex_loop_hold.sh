@@ -68,3 +68,26 @@ test_lost_and_adopted() {
   err_has 'taking over your hold'
   free 'the resumed run'
 }
+
+test_preempted_and_held_again_elsewhere() {
+  . "$REPO/tests/support/dev_tpu_host.sh"
+  host
+  metadata good /instance/network-interfaces/0/access-configs/0/external-ip=127.0.0.1
+  printf '#!/bin/sh\ncase $3 in list) printf "10.128.0.5\\t203.0.113.7\\n" ;; esac\n' >"$WORK/bin/gcloud" && chmod +x "$WORK/bin/gcloud"
+  there curl <<<'exit 6'
+  export FAKE_SSH_DIR=$WORK FAKE_SSH_TO=$PORT
+  mkdir infra && printf 'cluster_name: marin-a\nprovider: {availability_zone: us-east5-b}\n' >infra/marin-a.yaml
+  repo
+  printf '%s' '{"capacity": {"CPU": 2, "TPU": -4, "TPU-v5p-8-head": -1}}' >"$WORK/full" # once its job has ended: none left
+  agent "n=\$(ls $WORK/prompt.* 2>/dev/null | wc -l); printf %s \"\$prompt\" >$WORK/prompt.\$n" 'if [ "$n" = 0 ]; then' \
+    "python3 -c 'import http.client; c = http.client.HTTPConnection(\"127.0.0.1\", $PORT); c.request(\"POST\", \"/__control\", open(\"$WORK/full\").read()); c.getresponse()'" \
+    "echo preempt >$WORK/metadata.in" "until grep -q 'was preempted' $WORK/err; do sleep 0.1; done" "echo restore >$WORK/metadata.in" 'fi' "$works"
+  loop 0 --iterations 2 --hold-dev-tpu --dev-tpu-name me --dev-tpu-cluster a --dev-tpu-fallback-cluster local --dev-tpu-type v5p-8 \
+    --dev-tpu-ready-timeout 10 --self-command gdnctl
+  err_has 'dev TPU me on a was preempted: its machine was taken away'
+  err_has 'it was lost: allocating a dev TPU again'
+  grep -q 'gdnctl dev-tpu-test --cluster a --tpu-name me' "$WORK/prompt.0" || fail 'the first directive'
+  grep -q 'gdnctl dev-tpu-test --cluster local --tpu-name me' "$WORK/prompt.1" || fail 'the directive was not written anew'
+  err_has 'TPU allocation released.'
+  free 'the end of the run'
+}

@@ -8,7 +8,7 @@ only_path() { # PROGRAM...: a PATH with these programs alone
 
 test_all_required_is_there() {
   expect 0 "$GDNCTL" doctor
-  for name in 'state directory' configuration target repository git cc ssh rsync gcloud codex uv 'Google login' libcurl libgit2 libcrypto isa-l \
+  for name in 'state directory' configuration target 'cluster file' repository git cc ssh rsync gcloud codex uv 'Google login' libcurl libgit2 libcrypto isa-l \
     ca-certificates HF_TOKEN WANDB_API_KEY cpu; do
     grep -qE "^(ok|absent|missing) +$name" "$WORK/out" || fail "not listed: $name"
   done
@@ -142,4 +142,23 @@ test_a_program_that_does_not_run_is_not_ok() {
   PATH=$WORK/bin expect 0 "$GDNCTL" doctor
   grep -qE '^absent +codex +.*--version exited with code 127' "$WORK/out" || fail 'a codex that cannot run is ok'
   out_has 'npm install -g @openai/codex'
+}
+
+test_cluster_file() {
+  expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +cluster file +none; jobs run on this machine$' "$WORK/out" || fail 'none'
+  out_has '--cluster-config FILE'
+  git init -q . && mkdir infra
+  printf 'cluster_name: marin-us-central1\navailable_node_types:\n  tpu_worker: {node_config: {acceleratorType: v5p-8}}\n' \
+    >infra/marin-us-central1.yaml
+  expect 0 "$GDNCTL" doctor
+  grep -qE '^ok +cluster file +.*/infra/marin-us-central1.yaml \(us-central1, v5p-8\)$' "$WORK/out" || fail 'the default cluster'
+  RAY_ADDRESS=http://127.0.0.1:1 expect 0 "$GDNCTL" doctor
+  grep -qE '^ok +cluster file +not needed: http://127.0.0.1:1 \(environment RAY_ADDRESS\)$' "$WORK/out" || fail 'an address'
+  printf 'a: [' >infra/marin-us-central1.yaml
+  expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +cluster file +.*marin-us-central1.yaml' "$WORK/out" || fail 'a broken file'
+  printf 'cluster = "mars"\n' >gdnctl.toml
+  expect 0 "$GDNCTL" doctor
+  grep -qE '^absent +cluster file +No cluster config found for region mars' "$WORK/out" || fail 'an unknown cluster'
 }

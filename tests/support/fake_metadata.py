@@ -1,6 +1,8 @@
-"""A machine's metadata server on loopback. fake_metadata.py MODE: prints its base URL; `preempt` on standard input flips
-/instance/preempted. Modes: good, no-outside (no external ip), missing (404 for all), forbidden, busy (429), broken (500),
-silent (never answers), drip (a byte a second), html, newline, and proxy-like requests are refused as by the real one."""
+"""A machine's metadata server on loopback. fake_metadata.py MODE: prints its base URL; `preempt` and `restore` on
+standard input set /instance/preempted. Modes: good, no-outside (no external ip), missing (404 for all), forbidden, busy
+(429), broken (500), away (503), silent (never answers), drip (a byte a second), html, newline, malformed (200, but no
+value is one), garbage (no HTTP), huge (a value of 4 MB), redirect (to values that must not be believed), gone (nothing
+listens). Proxy-like requests are refused as by the real one."""
 
 import http.server
 import sys
@@ -26,14 +28,22 @@ if MODE == "no-outside":
 for pair in sys.argv[2:]:  # PATH=VALUE
     path, _, value = pair.partition("=")
     VALUES[path] = value
-STATUS = {"missing": 404, "forbidden": 403, "busy": 429, "broken": 500}
+STATUS = {"missing": 404, "forbidden": 403, "busy": 429, "broken": 500, "away": 503}
+MALFORMED = {"/instance/zone": "zones", "/instance/preempted": "TRUE?"}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if MODE == "silent":
             time.sleep(3600)
+        if MODE == "garbage":
+            self.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+            return
         path = self.path.removeprefix("/computeMetadata/v1")
+        if path.startswith("/elsewhere"):
+            return self.answer(200, "198.51.100.66")
+        if MODE == "redirect":
+            return self.answer(302, "", location="/computeMetadata/v1/elsewhere")
         if self.headers.get("Metadata-Flavor") != "Google":
             return self.answer(403, "Missing Metadata-Flavor:Google header.")
         if self.headers.get("X-Forwarded-For"):
@@ -44,14 +54,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(404, "<html>not found</html>", "text/html")
         if MODE == "html":
             return self.answer(200, "<html>welcome</html>", "text/html")
+        if MODE == "malformed":
+            return self.answer(200, MALFORMED.get(path, "one\x01\ntwo"))
+        if MODE == "huge":
+            return self.answer(200, "1" * 4_000_000)
         self.answer(200, VALUES[path] + ("\n" if MODE == "newline" else ""))
 
-    def answer(self, status, text, kind="application/text"):
+    def answer(self, status, text, kind="application/text", location=None):
         body = text.encode()
         self.send_response(status)
         self.send_header("Metadata-Flavor", "Google")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if location:
+            self.send_header("Location", location)
         self.end_headers()
         if MODE == "drip":
             for i in range(len(body)):
@@ -59,7 +75,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.flush()
                 time.sleep(1)
             return
-        self.wfile.write(body)
+        try:
+            self.wfile.write(body)
+        except OSError:
+            pass  # whoever asked has read enough
 
     def log_message(self, *_):
         pass
@@ -67,9 +86,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 server.daemon_threads = True
-threading.Thread(target=server.serve_forever, daemon=True).start()
+if MODE == "gone":
+    server.server_close()
+else:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
 print(f"http://127.0.0.1:{server.server_address[1]}/computeMetadata/v1", flush=True)
 for line in sys.stdin:
-    if line.strip() == "preempt":
-        VALUES["/instance/preempted"] = "TRUE"
+    VALUES["/instance/preempted"] = {"preempt": "TRUE", "restore": "FALSE"}[line.strip()]
 threading.Event().wait()

@@ -135,9 +135,8 @@ Result<std::unique_ptr<Holding>> hold_somewhere(const Options& options, const Ho
 void tell(const Holding& holding, Context& context) {
     const devtpu::HoldRecord& r = holding.record();
     log::info("the hold ends at {} unless a command renews it (lease {}), and at {} in any case (cap {})",
-              local_clock(devtpu::lease_end(r.terms, r.created, context.clock.wall())),
-              format_duration(seconds(r.terms.lease_s)), local_clock(devtpu::cap_end(r.terms, r.created)),
-              format_duration(seconds(r.terms.max_hold_s)));
+              local_clock(devtpu::lease_end(r.terms, r.created, r.renewed)), format_duration(seconds(r.terms.lease_s)),
+              local_clock(devtpu::cap_end(r.terms, r.created)), format_duration(seconds(r.terms.max_hold_s)));
     if (!context.global.json) return;
     Json out;
     out["schema"] = "gdnctl.dev-tpu-allocate/1";

@@ -157,6 +157,16 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return ExitCode::ok;
     }
     context.terminal.out(table_of(views, context));
+    for (const HoldView& view : views) {
+        const HoldRecord& r = view.record;
+        const std::string cap = local_clock(devtpu::cap_end(r.terms, r.created));
+        if (view.lease_ends) {
+            log::info("{} ends at {} unless a command renews it, and at {} in any case", r.tpu_name,
+                      local_clock(*view.lease_ends), cap);
+        } else {
+            log::info("{} ends at {} in any case", r.tpu_name, cap);
+        }
+    }
     return ExitCode::ok;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/config.h"
 #include "cli/libraries.h"
 #include "core/text.h"
+#include "jobs/place.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/late_library.h"
@@ -214,6 +215,29 @@ Check check_state(const Context& context) {
     return check;
 }
 
+// The file that commands without --cluster read. Nothing is asked of the cluster.
+Check check_cluster(const Context& context, const Config& config) {
+    Check check{"cluster file", Need::optional, false, {}, "ray-* and dev-tpu-* commands on a cluster", {}};
+    Context configured{context.env,  context.clock, context.terminal,  config,          context.process, context.http,
+                       context.stop, context.cwd,   context.state_dir, context.program, context.global};
+    const auto place = choose_place({}, configured);
+    if (!place) {
+        check.detail = place.error().text();
+        check.fix = place.error().hint.empty() ? "gdnctl cluster list" : place.error().hint;
+    } else if (place->file) {
+        const auto tpu = infer_tpu(*place->file);
+        check.ok = true;
+        check.detail = fmt::format("{} ({}{})", place->file->path.string(), place->cluster, tpu ? ", " + *tpu : "");
+    } else if (place->address) {
+        check.ok = true;
+        check.detail = fmt::format("not needed: {} ({})", place->address->url, place->origin);
+    } else {
+        check.detail = "none; jobs run on this machine";
+        check.fix = "run gdnctl in a Marin checkout, or name one with --cluster-config FILE";
+    }
+    return check;
+}
+
 void add_config(Context& context, std::vector<Check>& checks) {
     Check config{"configuration", Need::required, true, {}, "settings", {}};
     Check target{"target", Need::required, false, {}, "what jobs test and measure", {}};
@@ -242,6 +266,7 @@ void add_config(Context& context, std::vector<Check>& checks) {
     target.detail = selected ? selected->name : selected.error().text();
     if (!selected) target.fix = selected.error().hint.empty() ? "gdnctl config show" : selected.error().hint;
     checks.push_back(std::move(target));
+    checks.push_back(check_cluster(context, loaded->config));
 }
 
 Check check_repository(const Context& context) {

@@ -61,8 +61,8 @@ Status OwnHold::allocate(const std::string& cluster, std::int64_t attempt) {
     if (!holding) {
         Error error = std::move(holding).error();
         append_line(m_settings.log, error.text());
-        error.message = fmt::format("dev TPU {} on {} (attempt {}): {}; log {}", m_settings.options.name, cluster,
-                                    attempt, error.text(), m_settings.log.string());
+        error.message = fmt::format("dev TPU {} on {} (attempt {}): {}; log {}{}", m_settings.options.name, cluster,
+                                    attempt, error.text(), m_settings.log.string(), tail_of(m_settings.log));
         error.context.clear();
         return tl::unexpected(std::move(error));
     }
@@ -106,7 +106,7 @@ Status OwnHold::acquire() {
         }
     }
     return fail(ErrorKind::infrastructure,
-                fmt::format("no dev TPU was to be had: tried {}", text::join(failures, ", ")),
+                fmt::format("no dev TPU was available: tried {}", text::join(failures, ", ")),
                 last.hint.empty() ? "see " + m_settings.log.string() : last.hint);
 }
 
@@ -115,7 +115,7 @@ bool OwnHold::reacquire(std::string_view reason) {
     const auto now = m_context.clock.monotonic();
     if (m_tried && now - *m_tried < m_settings.reacquire_pause) return false;
     m_tried = now;
-    log::warning("{}: getting a dev TPU again", reason);
+    log::warning("{}: allocating a dev TPU again", reason);
     release();
     const Status got = acquire();
     if (!got) log::warning("{}", got.error().text());

@@ -29,6 +29,8 @@ constexpr seconds k_term_grace{15};
 constexpr seconds k_failed_grace{5};
 constexpr std::size_t k_tail_lines = 80;
 
+}  // namespace
+
 std::string tail_of(const fs::path& file) {
     const auto text = read_file_if_exists(file, std::size_t{64} << 20);
     if (!text || !*text) return {};
@@ -39,8 +41,6 @@ std::string tail_of(const fs::path& file) {
     }
     return tail;
 }
-
-}  // namespace
 
 std::vector<std::string> allocator_argv(const HoldSettings& settings, std::string_view cluster) {
     const HoldOptions& options = settings.options;

@@ -40,6 +40,9 @@ std::vector<std::string> hold_clusters(const HoldOptions& options);
 inline constexpr std::string_view k_became_active =
     "[gdnctl] dev TPU became active; suppressing further allocation log output while keeping the hold process drained.";
 
+// The last 80 lines of the allocate log, each on a line of its own and indented.
+std::string tail_of(const std::filesystem::path& file);
+
 // What the allocate log keeps: everything up to the line that says that the TPU is there, then one notice. Pure.
 class AllocateLog {
 public:

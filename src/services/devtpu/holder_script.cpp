@@ -3,14 +3,20 @@
 namespace gdnctl::devtpu {
 
 // Threads ask the metadata server, so that one that never answers, or drips, delays nothing for longer than 5 s and
-// the lease not at all. The clock that is looked at is monotonic: see LeaseWatch, which is the same rule.
+// the lease not at all. A redirect is refused: the server is the machine's own. The clock that is looked at is
+// monotonic: see LeaseWatch, which is the same rule.
 const std::string_view k_holder_script = R"py(
 import glob, json, os, re, signal, socket, stat, sys, threading, time, urllib.request
 E = os.environ.get
 BASE = E("GDNCTL_METADATA_BASE") or "http://metadata.google.internal/computeMetadata/v1"
 LEASE, GRACE, CAP = (float(E("GDNCTL_HOLD_" + n)) for n in ("LEASE_S", "GRACE_S", "MAX_S"))
 FILE = "/tmp/gdnctl-hold/" + E("GDNCTL_HOLD_ID")
-PLAIN = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *a):
+        return None
+
+PLAIN = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay)
 over = []
 end = over.append
 

@@ -104,10 +104,12 @@ std::vector<HoldRecord> HoldStore::all() const {
     return text && *text ? parse_holds(**text) : std::vector<HoldRecord>();
 }
 
-std::optional<HoldRecord> HoldStore::find(std::string_view name, std::optional<std::string_view> cluster) const {
+std::optional<HoldRecord> HoldStore::find(std::string_view name, const std::optional<std::string>& cluster,
+                                          const std::optional<std::string>& ray_address) const {
     std::optional<HoldRecord> found;
     for (HoldRecord& hold : all()) {
         if (hold.tpu_name != name || (cluster && hold.cluster != *cluster)) continue;
+        if (ray_address && hold.ray_address != *ray_address) continue;
         if (!found || hold.created >= found->created) found = std::move(hold);
     }
     return found;

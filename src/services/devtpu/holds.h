@@ -38,8 +38,9 @@ public:
     explicit HoldStore(std::filesystem::path state_dir) : m_state(std::move(state_dir)) {}
 
     std::vector<HoldRecord> all() const;
-    // By name, and by cluster where that is given; the newest.
-    std::optional<HoldRecord> find(std::string_view name, std::optional<std::string_view> cluster) const;
+    // By name, and by cluster and --ray-address where those are given; the newest.
+    std::optional<HoldRecord> find(std::string_view name, const std::optional<std::string>& cluster,
+                                   const std::optional<std::string>& ray_address) const;
     Status put(const HoldRecord& hold) const;             // by submission id
     Status forget(std::string_view submission_id) const;  // nothing there: fine
     Status renewed(std::string_view submission_id, WallTime at) const;

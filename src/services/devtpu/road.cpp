@@ -17,8 +17,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int k_ssh_failed = 255;
-constexpr std::string_view k_complaint = "gdnctl-host: ";
-constexpr seconds k_touch_limit{25};
+constexpr int k_no_tree_code = 97;
+constexpr std::string_view k_no_tree = "gdnctl-host: no-tree";
+constexpr std::string_view k_last_line = "#whole";  // of a script: without it a connection was cut while it came
 
 // Processes of a run are known by their environment, wherever they have gone.
 constexpr std::string_view k_strays = R"sh(strays() {
@@ -29,7 +30,8 @@ constexpr std::string_view k_strays = R"sh(strays() {
 }
 end_strays() {
   s=$(strays "$1")
-  [ -z "$s" ] || kill -TERM $s 2>/dev/null
+  [ -n "$s" ] || return 0
+  kill -TERM $s 2>/dev/null
   i=0
   while [ "$i" -lt "$2" ] && [ -n "$(strays "$1")" ]; do sleep 0.1; i=$((i + 1)); done
   s=$(strays "$1")
@@ -123,7 +125,8 @@ Error ssh_error(std::string_view stderr_text) {
     if (stderr_text.find("Permission denied") != std::string_view::npos) {
         return {ErrorKind::authentication,
                 "ssh: " + said,
-                "the host does not know your key: `gcloud compute tpus tpu-vm ssh NAME` puts it there",
+                "`gcloud compute tpus tpu-vm ssh NAME` puts your key on the host; a key with a passphrase needs a "
+                "running ssh-agent (`ssh-add`)",
                 {}};
     }
     return {ErrorKind::infrastructure, "ssh: " + said, {}, {}};
@@ -153,48 +156,38 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
     return Answer{result.exit_code, std::move(result.out), std::move(result.err)};
 }
 
-Status touch_lease(const Road& road, Process& process, std::stop_token stop) {
+Status touch_lease(const Road& road, milliseconds limit, Process& process, std::stop_token stop) {
     const std::string file = text::shell_quote(road.lease);
     GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, fmt::format("test -f {0} && touch -c -h {0}", file), {},
-                                                    k_touch_limit, process, std::move(stop)));
+                                                    limit, process, std::move(stop)));
     if (answer.exit_code == 0) return {};
-    return fail(ErrorKind::infrastructure, "no lease file " + road.lease + " on the TPU's host");
+    return fail(ErrorKind::remote_missing, "no lease file " + road.lease + " on the TPU's host");
 }
 
-std::string receive_line(const Road& road) {
-    return fmt::format(
-        "u=$(umask); umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && umask \"$u\" && "
-        "exec sh \"$f\" \"$f\"; echo '{1}disk' >&2; exit 98",
-        road.base, k_complaint);
+std::string receive_line() {
+    return fmt::format("s=$(cat); case $s in *'{0}') eval \"$s\";; esac; echo 'the command was cut short' >&2; exit 98",
+                       k_last_line);
 }
 
 std::string command_script(const Road& road, const HostCommand& command) {
-    std::string script = "rm -f \"$1\"\n";
-    script += fmt::format("cd {} 2>/dev/null || {{ echo '{}no-tree' >&2; exit 97; }}\n", road.tree, k_complaint);
+    std::string script =
+        fmt::format("cd {} 2>/dev/null || {{ echo '{}' >&2; exit {}; }}\n", road.tree, k_no_tree, k_no_tree_code);
     script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
     for (const JobEnv& item : command.env) {
         script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
     }
     script += fmt::format("run={} lease={} limit={} line={}\n", text::shell_quote(command.run_id),
                           text::shell_quote(road.lease), command.lease_s, text::shell_quote(command.line));
-    return script.append(k_strays).append(k_run);
+    return script.append(k_strays).append(k_run).append(k_last_line);
 }
 
 std::string end_line(std::string_view prefix) {
     return std::string(k_strays) + "end_strays " + text::shell_quote(prefix) + " 50";
 }
 
-std::optional<Error> host_complaint(std::string_view line) {
-    if (!line.starts_with(k_complaint)) return std::nullopt;
-    line.remove_prefix(k_complaint.size());
-    if (line == "no-tree") {
-        return Error{
-            ErrorKind::infrastructure, "nothing was synced to the TPU's host yet", "leave out --no-sync once", {}};
-    }
-    return Error{ErrorKind::infrastructure,
-                 "the TPU's host cannot keep the command: its disk may be full",
-                 "look with ssh, or release the TPU and allocate another",
-                 {}};
+std::optional<Error> host_complaint(int exit_code, std::string_view stderr_text) {
+    if (exit_code != k_no_tree_code || stderr_text.find(k_no_tree) == std::string_view::npos) return std::nullopt;
+    return Error{ErrorKind::infrastructure, "nothing was synced to the TPU's host yet", "leave out --no-sync once", {}};
 }
 
 }  // namespace gdnctl::devtpu

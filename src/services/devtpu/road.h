@@ -42,8 +42,8 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
 // Why ssh ended with 255, from its last words. Pure.
 Error ssh_error(std::string_view stderr_text);
 
-// Renews the lease. Error infrastructure with `no lease file` when the holder's is not there.
-Status touch_lease(const Road& road, Process& process, std::stop_token stop);
+// Renews the lease. Errors: those of ask_host(); remote_missing when the holder's lease file is not there.
+Status touch_lease(const Road& road, std::chrono::milliseconds limit, Process& process, std::stop_token stop);
 
 // ---- commands
 
@@ -54,15 +54,15 @@ struct HostCommand {
     std::int64_t lease_s = 600;
 };
 
-// The line that takes a script on standard input, keeps it in a file of ours alone, and runs it.
-std::string receive_line(const Road& road);
+// The line that takes a script on standard input and runs it when all of it has come. It needs no disk there.
+std::string receive_line();
 // That script: goes to the tree, sets the environment, runs the command in a session of its own, watches over it (it
 // ends when the lease or the connection does), ends what it leaves behind, and exits with its code; 255 becomes 254.
 std::string command_script(const Road& road, const HostCommand& command);
 // Ends every process whose run id begins with `prefix`: TERM, 5 s, KILL.
 std::string end_line(std::string_view prefix);
 
-// A line of stderr that the script above uses to say what kept the command from running; nullopt: another line.
-std::optional<Error> host_complaint(std::string_view line);
+// What kept that script from running the command; nullopt: nothing did.
+std::optional<Error> host_complaint(int exit_code, std::string_view stderr_text);
 
 }  // namespace gdnctl::devtpu

@@ -50,7 +50,10 @@ std::string rsync_shell(const Road& road) {
 }
 
 Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::string_view program) {
-    if (result.err.find("No space left on device") != std::string::npos) {
+    // tar says the second of a file that fits in part.
+    const bool full = result.err.find("No space left on device") != std::string::npos ||
+                      result.err.find(": Wrote only ") != std::string::npos;
+    if (full) {
         return {ErrorKind::infrastructure,
                 "the disk of the TPU's host is full: the tree was not synced",
                 "look with `gdnctl dev-tpu-execute --no-sync -- df -h`",

@@ -61,6 +61,7 @@ Result<JobDetails> Dashboard::details(std::string_view id, Tries tries) {
     }
     GDNCTL_TRY_ASSIGN(JobDetails job, read_details(call, record, id));
     m_known.insert_or_assign(std::string(id), job);
+    if (is_terminal(job.state)) m_ended.try_emplace(std::string(id), m_client.clock().monotonic());
     return job;
 }
 
@@ -124,8 +125,12 @@ Status Dashboard::remove(std::string_view id) {
     };
     if (!is_terminal(job.state)) return refused();
     Clock& clock = m_client.clock();
-    const bool settled = job.end_time && clock.wall() - *job.end_time > k_long_ago;
-    if (!settled && !clock.sleep_for(k_settles, m_client.config().stop)) return tl::unexpected(stopped_error());
+    const bool long_ago = job.end_time && clock.wall() - *job.end_time > k_long_ago;
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
+        clock.monotonic() - m_ended.find(id)->second);  // details() has put it there
+    if (!long_ago && since < k_settles && !clock.sleep_for(k_settles - since, m_client.config().stop)) {
+        return tl::unexpected(stopped_error());
+    }
     Call call;
     call.method = "DELETE";
     call.path = job_path(id);
@@ -134,6 +139,7 @@ Status Dashboard::remove(std::string_view id) {
     if (answer.status != 200) return tl::unexpected(m_client.refuse(call, answer));
     GDNCTL_TRY(parse_flag(answer.body, "deleted"));
     m_known.erase(std::string(id));
+    m_ended.erase(std::string(id));
     return {};
 }
 

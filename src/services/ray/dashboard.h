@@ -31,6 +31,7 @@ public:
 private:
     Client m_client;
     std::map<std::string, JobDetails, std::less<>> m_known;
+    std::map<std::string, Clock::Monotonic, std::less<>> m_ended;  // when it was first seen that a job has ended
 };
 
 }  // namespace gdnctl::ray

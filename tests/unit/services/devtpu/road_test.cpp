@@ -27,8 +27,9 @@ public:
     const Road& road() const { return m_road; }
     Answer run(const std::string& line, std::vector<JobEnv> env = {}) {
         const HostCommand command{line, std::move(env), "hold-1.abc", 600};
-        return ask(receive_line(m_road), command_script(m_road, command));
+        return ask(receive_line(), command_script(m_road, command));
     }
+    Answer receive(std::string script) { return ask(receive_line(), std::move(script)); }
     void manifest(const std::vector<std::string>& files) {
         CHECK(ask(manifest_line(m_road), zero_list(files)).exit_code == 0);
     }
@@ -53,7 +54,18 @@ TEST_CASE("a command runs in the tree, with its environment, and gives its exit 
     CHECK(answer.exit_code == 7);
     CHECK(host.run("exit 255").exit_code == 254);
     CHECK(host.run("kill -9 $$").exit_code == 137);
-    CHECK(fs::is_empty(host.tree().parent_path() / "run"));
+    CHECK(host.run("printf %s \"$A\" | od -An -tx1", {{"A", "\x81\x88\xff\n"}}).out == " 81 88 ff 0a\n");
+    CHECK(test::list_names(host.tree().parent_path()) == "lease-hold-1 marin");
+}
+
+TEST_CASE("a script that a lost connection has cut is not run") {
+    Host host;
+    const std::string script = command_script(host.road(), {"echo ran", {}, "hold-1.abc", 600});
+    for (const std::size_t kept : {std::size_t{0}, script.size() / 2, script.size() - 1}) {
+        const Answer answer = host.receive(script.substr(0, kept));
+        CHECK(answer.out.empty());
+        CHECK(answer.exit_code == 98);
+    }
 }
 
 TEST_CASE("what a command leaves behind is ended, also in a session of its own") {
@@ -71,7 +83,7 @@ TEST_CASE("a command without a tree says so") {
     fs::remove_all(host.tree());
     const Answer answer = host.run("true");
     CHECK(answer.exit_code == 97);
-    const auto complaint = host_complaint(answer.err.substr(0, answer.err.find('\n')));
+    const auto complaint = host_complaint(answer.exit_code, answer.err);
     REQUIRE(complaint);
     CHECK(complaint->message == "nothing was synced to the TPU's host yet");
 }
@@ -92,11 +104,12 @@ TEST_CASE("the manifest removes what only the old one has, and folders that it l
 
 TEST_CASE("the lease is renewed where there is one") {
     Host host;
-    CHECK(touch_lease(host.road(), system_process(), {}));
+    const std::chrono::seconds limit(20);
+    CHECK(touch_lease(host.road(), limit, system_process(), {}));
     fs::remove(host.road().lease);
-    const Status renewed = touch_lease(host.road(), system_process(), {});
+    const Status renewed = touch_lease(host.road(), limit, system_process(), {});
     REQUIRE(!renewed);
-    CHECK(renewed.error().kind == ErrorKind::infrastructure);
+    CHECK(renewed.error().kind == ErrorKind::remote_missing);
     CHECK(!fs::exists(host.road().lease));
 }
 

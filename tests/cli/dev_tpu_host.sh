@@ -1,0 +1,123 @@
+# A held TPU's host, by an ssh that runs here: the set-up, lost connections, two holds of one name, clusters that fail.
+. "$REPO/tests/support/dev_tpu_host.sh"
+
+holds() { "$GDNCTL" dev-tpu-list --ray-address "http://127.0.0.1:$PORT" --json 2>/dev/null | grep -o '"submission_id"' | wc -l; }
+
+test_failures_of_the_set_up_are_named() {
+  host
+  there curl <<<'echo "curl: (6) Could not resolve host: astral.sh" >&2; exit 6'
+  expect 0 "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --detach --json
+  err_has 'setting up a failed; the hold is kept: uv could not be installed:'
+  err_has 'Could not resolve host: astral.sh'
+  err_has 'hint: `gdnctl dev-tpu-setup` runs the set-up again'
+  grep -q '"setup_ok":false' "$WORK/out" || fail 'setup_ok'
+  expect 1 "$GDNCTL" dev-tpu-setup "${HOLD[@]}"
+  err_has 'uv could not be installed'
+  # Where it is missing it is installed below the home, and found there.
+  there curl <<<'echo "mkdir -p ~/.local/bin; cp $WORK/uv ~/.local/bin/uv; echo export PATH=\$HOME/.local/bin:\$PATH >~/.local/bin/env"'
+  printf '#!/bin/sh\necho "$*" >>"$WORK/uv.calls"\n[ ! -e "$WORK/uv.fails" ] || { cat "$WORK/uv.fails" >&2; exit 2; }\n' >"$WORK/uv"
+  chmod +x "$WORK/uv"
+  echo 'error: Failed to fetch: `https://pypi.org/simple/jax/`' >"$WORK/uv.fails"
+  expect 1 "$GDNCTL" dev-tpu-setup "${HOLD[@]}"
+  err_has 'setting up a failed; the hold is kept: `uv sync` failed:'
+  err_has 'Failed to fetch'
+  rm "$WORK/uv.fails"
+  expect 0 "$GDNCTL" dev-tpu-setup "${HOLD[@]}"
+  [ "$(cat "$WORK/uv.calls")" = "$(printf 'sync --all-packages --extra=tpu --python=3.11\n%.0s' 1 2)" ] || fail "uv: $(cat "$WORK/uv.calls")"
+  echo 'cp: write error: No space left on device' >"$WORK/uv.fails"
+  expect 1 "$GDNCTL" dev-tpu-setup "${HOLD[@]}" --no-sync
+  err_has "the disk of the TPU's host is full"
+  rm -r "$REMOTE/marin"
+  expect 1 "$GDNCTL" dev-tpu-setup "${HOLD[@]}" --no-sync
+  err_has "nothing was synced to the TPU's host yet"
+  release
+}
+
+test_two_holds_of_one_name_on_two_clusters() {
+  host
+  printf 'Host mine\n  User me\n' >"$HOME/.ssh/config" && cp "$HOME/.ssh/config" before
+  allocate --username alice
+  first=$PORT other_server=$server SRV=$WORK/srv2
+  serve
+  trap 'kill $server $other_server 2>/dev/null; cleanup' EXIT
+  A=(--ray-address "http://127.0.0.1:$first" --tpu-name a) HOLD=(--ray-address "http://127.0.0.1:$PORT" --tpu-name a)
+  allocate --username bob
+  id_of() { "$GDNCTL" dev-tpu-list "${@:1:2}" --json 2>/dev/null | grep -o 'gdnctl-hold-[^"]*'; }
+  a=$(id_of "${A[@]}") b=$(id_of "${HOLD[@]}")
+  [ -n "$a" ] && [ -n "$b" ] && [ "$a" != "$b" ] || fail "the holds: $a, $b"
+  alias_is() { grep -A5 '^Host dev-tpu-a$' "$HOME/.ssh/config" | grep -q "HostKeyAlias $1" || fail "the alias is not $2's"; }
+  alias_is "$b" b
+  goes_to() { # ID USER COMMAND...
+    : >"$WORK/ssh.calls"
+    expect 0 "$GDNCTL" dev-tpu-execute "${@:3}" --no-sync true
+    ! grep -v -- "-o HostKeyAlias=$1 -o User=$2 .*dev-tpu-a" "$WORK/ssh.calls" || fail "a call to another host than $1's"
+    [ -s "$WORK/ssh.calls" ] || fail 'no ssh at all'
+  }
+  goes_to "$a" alice "${A[@]}"
+  goes_to "$b" bob "${HOLD[@]}"
+  goes_to "$b" bob --tpu-name a
+  expect 0 "$GDNCTL" dev-tpu-list
+  out_has "$a"
+  out_has "$b"
+  release
+  alias_is "$a" a
+  goes_to "$a" alice --tpu-name a
+  HOLD=("${A[@]}") && release
+  cmp before "$HOME/.ssh/config" || fail 'the ssh configuration is not as it was'
+}
+
+test_jobs_renew_the_lease_while_ssh_is_lost() {
+  host
+  launch "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --lease 6
+  until_said 'TPU allocation is active'
+  [ "$(asked 'POST /api/jobs/$')" = 1 ] || fail 'a job beside the holder though ssh works'
+  echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
+  until_said 'No route to host: jobs beside the holder renew the lease'
+  sleep 8
+  [ "$(holds)" = 1 ] || fail 'lost with its ssh'
+  rm "$WORK/no-ssh"
+  until_said 'the lease is renewed by ssh again'
+  kill -INT "$pid"
+  wait "$pid"
+  [ $? = 130 ] || fail 'exit code'
+  no_complaints
+}
+
+test_list_tells_when_each_hold_ends() {
+  host
+  allocate --lease 300 --grace 200 --max-hold 7200
+  grep -Eq '^\[gdnctl\] until its first renewal the hold ends at [0-9:+Z]+ \(grace 3 min 20 s\)$' "$WORK/err" || fail 'the grace'
+  grep -Eq '^\[gdnctl\] the hold ends at [0-9:+Z]+ unless a command renews it \(lease 5 min.*\), and at [0-9:+Z]+ in any case \(cap 2 h.*\)$' \
+    "$WORK/err" || fail 'lease and cap'
+  expect 0 "$GDNCTL" dev-tpu-list "${HOLD[@]:0:2}"
+  grep -Eq '^\[gdnctl\] a ends at [0-9:+Z]+ unless a command renews it, and at [0-9:+Z]+ in any case$' "$WORK/err" || fail 'the ends'
+  release
+}
+
+test_clusters_that_are_down_slow_or_restarted() {
+  host
+  expect 4 "$GDNCTL" dev-tpu-allocate --ray-address http://127.0.0.1:1 --tpu-name a --tpu-type v5p-8
+  expect 4 "$GDNCTL" dev-tpu-list --ray-address http://127.0.0.1:1
+  ctl '{"fault": {"match": "POST /api/jobs/", "hang": 3}}' # and the answer never comes
+  ctl '{"fault": {"match": "GET /api/version", "drip": 0.02, "times": 2}}'
+  launch "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --lease 20
+  until_said 'TPU allocation is active'
+  [ "$(holds)" = 1 ] || fail "holds: $(holds)"
+  ctl '{"fault": {"match": "GET /api/jobs/gdnctl-hold", "reset": true, "times": 3}}'
+  sleep 4
+  kill -0 "$pid" || fail "gave up while the cluster did not answer: $(cat "$WORK/err")"
+  ctl '{"forget": true}'
+  wait "$pid"
+  [ $? = 4 ] || fail 'exit code'
+  err_has 'is lost: http'
+}
+
+test_permission_and_passphrase() {
+  host
+  allocate --no-sync
+  echo 'alice@203.0.113.7: Permission denied (publickey).' >"$WORK/no-ssh"
+  expect 5 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync true
+  err_has 'a key with a passphrase needs a running ssh-agent'
+  rm "$WORK/no-ssh"
+  release
+}
