@@ -2,16 +2,9 @@
 
 #include <array>
 
-#include <nlohmann/json.hpp>
-
-#include "commands/oracle/bench_run.h"
-#include "commands/oracle/bench_sweep.h"
 #include "commands/oracle/gdn.h"
-#include "core/json.h"
 #include "core/text.h"
-#include "harness/files.h"
 #include "oracle/gdn/bench/bench.h"
-#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_bench {
 
@@ -29,6 +22,16 @@ constexpr std::array<cli::Choice<DTypeChoice>, 2> k_dtypes = {{
     {"bf16", DTypeChoice::bf16, "stored as bf16, computed in fp32; gates, beta and states stay fp32"},
 }};
 
+Status check(const Options& options) {
+    if (options.rounds < 1 || options.runs < 1) return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
+    GDNCTL_TRY(check_operator(options, &Operator::bench));
+    if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
+    if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+    return {};
+}
+
+}  // namespace
+
 oracle::Isa isa_of(IsaChoice choice) {
     switch (choice) {
         case IsaChoice::scalar: return oracle::Isa::scalar;
@@ -39,26 +42,13 @@ oracle::Isa isa_of(IsaChoice choice) {
     return oracle::best_isa();
 }
 
-Status check(const Options& options) {
-    if (options.rounds < 1 || options.runs < 1) return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
-    if (options.op == linear_ce::k_op && (options.sweep || options.phases || options.shape != k_default_shape)) {
-        return fail(ErrorKind::usage, "linear-ce takes none of --shape, --sweep and --phases",
-                    "its sizes are --batch, --hidden and --vocab");
-    }
-    if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
-    if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
-    return {};
-}
-
-}  // namespace
-
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Times a kernel and its peers in turn, beside OpenBLAS' matrix product and bare multiply-adds on the same "
         "threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The outputs of the "
         "timed runs are judged: a wrong result has no time. Without --kernel, our forward, backward and decode are "
         "timed in one run. Your own kernels get new inputs in every run. Without libopenblas, sgemm is not measured.");
-    oracle_gdn::describe_all_ops(args, options.op);
+    describe_operator(args, options, &Operator::bench);
     static const std::string k_kernel_help =
         "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
         ", lib:PATH, src:FILE.c, cmd:COMMAND";
@@ -106,19 +96,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    if (options.op == linear_ce::k_op) {
-        return linear_ce::bench(
-            {options.ce, options.kernel, options.peers, options.dtype == DTypeChoice::bf16, options.seed,
-             options.threads, options.rounds, options.runs, isa_of(options.isa), limits_of(options.limits)},
-            context);
-    }
-    if (options.sweep) return run_sweep(options, context, threads, isa_of(options.isa));
-    Bench bench(options, context, threads, isa_of(options.isa));
-    GDNCTL_TRY(bench.run());
-    context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());
-    if (!bench.measured()) return ExitCode::nothing_done;
-    return bench.exit_code();
+    return run_operator(options, &Operator::bench, context);
 }
 
 }  // namespace gdnctl::commands::oracle_bench

@@ -8,7 +8,8 @@
 
 #include "cli/args.h"
 #include "commands/oracle/kernel_options.h"
-#include "commands/oracle/linear_ce_bench.h"
+#include "commands/oracle/linear_ce.h"
+#include "commands/oracle/operators.h"
 #include "oracle/simd/isa.h"
 #include "platform/context.h"
 
@@ -20,6 +21,8 @@ enum class IsaChoice { best, scalar, avx2, avx512 };
 enum class DTypeChoice { f32, bf16 };
 
 inline constexpr std::string_view k_default_shape = "1,4,8,4096,128,128";
+
+oracle::Isa isa_of(IsaChoice choice);
 
 struct Options {
     std::string op;
@@ -35,7 +38,8 @@ struct Options {
     bool sweep = false;
     DTypeChoice dtype = DTypeChoice::f32;
     LimitOptions limits;
-    linear_ce::BenchSizes ce;
+    harness::linear_ce::BenchSizes ce;
+    Operators operators = commands::operators();
 };
 
 void describe(cli::Args& args, Options& options);

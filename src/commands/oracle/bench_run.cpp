@@ -1,14 +1,9 @@
 #include "commands/oracle/bench_run.h"
 
-#include <cstdlib>
-#include <fstream>
-
 #include "commands/oracle/gdn.h"
 #include "core/log.h"
-#include "core/text.h"
 #include "harness/files.h"
 #include "harness/timing/floor.h"
-#include "platform/blas.h"
 
 namespace gdnctl::commands::oracle_bench {
 
@@ -19,24 +14,6 @@ constexpr std::size_t k_peak_steps = 2'000'000;
 constexpr std::string_view k_own_kernels[] = {"builtin:fused", "builtin:backward", "builtin:decode"};
 
 }  // namespace
-
-Machine this_machine() {
-    Machine m{"unknown", "", 0};
-    std::ifstream cpuinfo("/proc/cpuinfo");
-    for (std::string line; std::getline(cpuinfo, line);) {
-        if (!line.starts_with("model name")) continue;
-        m.cpu = std::string(text::trim(std::string_view(line).substr(line.find(':') + 1)));
-        break;
-    }
-#if defined(__clang__)
-    m.compiler = fmt::format("clang {}", __clang_version__);
-#else
-    m.compiler = fmt::format("g++ {}", __VERSION__);
-#endif
-    double load[1] = {};
-    if (getloadavg(load, 1) == 1) m.load = load[0];
-    return m;
-}
 
 Status Bench::run() {
     GDNCTL_TRY_ASSIGN(m_dims, oracle_gdn::parse_shape(m_options.shape));
@@ -114,25 +91,13 @@ Status Bench::add_yardsticks() {
                           [this] { m_peak_flop = oracle::run_multiply_adds(k_peak_steps, m_threads, m_isa); },
                           {},
                           {}});
-    auto sgemm = Sgemm::open(m_isa == oracle::Isa::avx2     ? "Haswell"
-                             : m_isa == oracle::Isa::scalar ? "Nehalem"
-                                                            : "",
-                             m_threads);
+    auto sgemm = sgemm_subject(m_isa, m_threads);
     if (!sgemm) {
         m_no_sgemm = sgemm.error().message;
         return {};
     }
-    m_sgemm_name = sgemm->description();
-    constexpr std::size_t size = std::size_t{k_sgemm_size} * k_sgemm_size;
-    m_matrices.assign(3, std::vector<float>(size, 1.0F));
-    m_subjects.push_back({"sgemm",
-                          2.0 * static_cast<double>(size) * k_sgemm_size,
-                          [this, sgemm = *sgemm] {
-                              sgemm.multiply(k_sgemm_size, m_matrices[0].data(), m_matrices[1].data(),
-                                             m_matrices[2].data());
-                          },
-                          {},
-                          {}});
+    m_sgemm_name = sgemm->library;
+    m_subjects.push_back(std::move(sgemm->subject));
     return {};
 }
 

@@ -13,6 +13,7 @@
 #include "commands/oracle/bench.h"
 #include "core/json.h"
 #include "harness/timing/kernel.h"
+#include "harness/timing/machine.h"
 #include "harness/timing/phases.h"
 #include "harness/timing/rounds.h"
 #include "oracle/gdn/bench/bench.h"
@@ -20,15 +21,6 @@
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_bench {
-
-inline constexpr int k_sgemm_size = 2048;
-
-struct Machine {
-    std::string cpu;
-    std::string compiler;
-    double load = 0;
-};
-Machine this_machine();
 
 // One kernel of the table: its time only counts when its outputs are right.
 struct Entry {
@@ -151,7 +143,6 @@ private:
     oracle::GdnDims m_dims;
     Machine m_load;
     std::string m_missing, m_no_sgemm, m_sgemm_name;
-    std::vector<std::vector<float>> m_matrices;
     double m_peak_flop = 0;
     // The subjects that move the states, by their threads, each before one of bare multiply-adds on as many.
     std::map<int, std::size_t> m_floors;

@@ -1,36 +1,12 @@
 #include "commands/oracle/compare.h"
 
-#include <algorithm>
 #include <future>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "commands/oracle/layer.h"
-#include "core/json.h"
 #include "harness/files.h"
-#include "oracle/gdn/compare/compare.h"
-#include "oracle/gdn/report/html.h"
-#include "oracle/gdn/report/report.h"
-#include "platform/fs.h"
-#include "platform/signals.h"
-#include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_compare {
 
 namespace {
-
-// What says nothing about the operator linear-ce is refused there, not ignored.
-Status check_linear_ce(const Options& o) {
-    if (o.op != linear_ce::k_op) return {};
-    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
-    if (contract || o.rtol || o.budget || o.heatmap || o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
-        return fail(ErrorKind::usage,
-                    "linear-ce takes none of --contract, --set, --rtol, --atol, --budget, --heatmap, --allow-suspect "
-                    "and the options of FlashInfer-Bench");
-    }
-    return {};
-}
 
 // A dump, or a dataset: one of the two.
 void describe_files_check(cli::Args& args, const Options& options) {
@@ -92,7 +68,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "With --flashinfer, every solution in C of a FlashInfer-Bench dataset is judged instead, on every workload of "
         "its definition. A trace line records FlashInfer-Bench's own status and speedup, and our verdict.");
-    oracle_gdn::describe_op_or_layer(args, options.op);
+    describe_operator(args, options, &Operator::compare);
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
                                  .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
@@ -119,7 +95,7 @@ void describe(cli::Args& args, Options& options) {
                                .complete = cli::Complete::file});
     oracle_flashinfer::describe(args, options.flashinfer);
     linear_ce::describe_compare(args, options.ce);
-    args.check([&options] { return check_linear_ce(options); });
+    args.check([&options] { return check_operator(options, &Operator::compare); });
     args.flag(options.no_hints, {.names = "--no-hints",
                                  .help = "do not search for the mistake that explains a wrong dump",
                                  .group = "Judgement"});
@@ -127,47 +103,19 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    if (options.op == oracle_gdn::k_layer_op) return oracle_layer::compare(options, context);
-    if (options.op == linear_ce::k_op) {
-        return linear_ce::compare(
-            options.ce,
-            {options.inputs, options.outputs, options.u2_as_bf16, !options.no_hints, options.html, options.threads},
-            context);
-    }
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    if (oracle_flashinfer::wanted(options.flashinfer)) {
-        return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
-    }
+    return run_operator(options, &Operator::compare, context);
+}
+
+Result<Dump> read(const Options& options, const Context& context) {
     const oracle::NpyOptions npy{options.u2_as_bf16};
     // Both at once: half a second for a large dump on a cold disk.
     auto later = std::async(std::launch::async, [&] { return oracle_files::read(context, options.outputs, npy); });
     auto given = oracle_files::read(context, options.inputs, npy);
     auto dumped = later.get();
-    GDNCTL_TRY_ASSIGN(const auto inputs, std::move(given));
-    GDNCTL_TRY_ASSIGN(const auto outputs, std::move(dumped));
-    const bool gradients = outputs.any_name(
-        [](std::string_view name) { return oracle::canonical_name(name).role == oracle::GdnRole::gradient; });
-    GDNCTL_TRY_ASSIGN(auto reference,
-                      oracle_gdn::make_reference(inputs, options.contract, threads,
-                                                 gradients ? oracle::Passes::with_gradients : oracle::Passes::forward));
-    GDNCTL_TRY(oracle::add_backward(reference, inputs, outputs, threads));
-    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    GDNCTL_TRY_ASSIGN(auto report,
-                      oracle::judge(reference, outputs, {options.rtol, options.atol, !options.no_hints, threads}));
-    report.outputs_are_truth = oracle::is_written_truth(outputs, report);
-    oracle::list_left_alone(inputs, oracle::canonical_name, report.unknown, report.unread);
-    if (options.html) {
-        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, oracle_html::page(reference, report)));
-    }
-    if (context.global.json) {
-        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
-        oracle_report::add_report(object, reference, report, oracle::condition_of(reference, threads));
-        context.terminal.out(to_text(object, 2) + "\n");
-    } else {
-        if (options.heatmap) context.terminal.out(oracle_report::heatmap_text(reference, report));
-        context.terminal.out(oracle_report::report_text(reference, report));
-    }
-    return oracle_report::exit_code_of(report.verdict, options.allow_suspect);
+    Dump dump;
+    GDNCTL_TRY_ASSIGN(dump.inputs, std::move(given));
+    GDNCTL_TRY_ASSIGN(dump.outputs, std::move(dumped));
+    return dump;
 }
 
 }  // namespace gdnctl::commands::oracle_compare

@@ -9,6 +9,8 @@
 #include "commands/oracle/flashinfer.h"
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/linear_ce_compare.h"
+#include "commands/oracle/operators.h"
+#include "oracle/tensor/tensor.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_compare {
@@ -27,7 +29,13 @@ struct Options {
     std::int64_t threads = 0;
     oracle_flashinfer::Options flashinfer;
     linear_ce::CompareOptions ce;
+    Operators operators = commands::operators();
 };
+
+struct Dump {
+    oracle::TensorFile inputs, outputs;
+};
+Result<Dump> read(const Options& options, const Context& context);
 
 void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);

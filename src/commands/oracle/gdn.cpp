@@ -3,23 +3,17 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
-#include "harness/files.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
-void describe_op(cli::Args& args, std::string& op) {
-    args.positional(op, k_ops, {.name = "OP", .help = "the operator: gdn (Gated DeltaNet)"});
-}
-
-void describe_all_ops(cli::Args& args, std::string& op) {
-    args.positional(op, k_all_ops,
-                    {.name = "OP", .help = "the operator: Gated DeltaNet or fused linear cross-entropy"});
-}
-
-void describe_op_or_layer(cli::Args& args, std::string& op) {
-    args.positional(op, k_ops_and_layer,
-                    {.name = "OP", .help = "the operator; gdn-layer is gdn with convolution, gates and norm"});
-}
+constinit const Operator k_operator = {.name = "gdn",
+                                       .what = "Gated DeltaNet",
+                                       .cases = {&cases},
+                                       .run = {&run, &check_run},
+                                       .compare = {&compare},
+                                       .verify = {&verify},
+                                       .bench = {&bench},
+                                       .selftest = {&selftest}};
 
 void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_contract_help =
@@ -75,14 +69,6 @@ Result<oracle::GdnDims> parse_shape(const std::string& text) {
                     fmt::format("--shape {}: expected B,Hk,Hv,T,dk,dv, as in 1,4,8,4096,128,128", text));
     }
     return oracle::GdnDims{numbers[0], numbers[3], numbers[1], numbers[2], numbers[4], numbers[5]};
-}
-
-Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractOptions& options,
-                                            int threads, oracle::Passes passes) {
-    GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract(options.contract, inputs.metadata, options.sets));
-    GDNCTL_TRY_ASSIGN(auto problem, oracle::read_problem(inputs, contract));
-    GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size(), passes));
-    return oracle::make_reference(std::move(problem), std::move(contract), threads);
 }
 
 }  // namespace gdnctl::commands::oracle_gdn

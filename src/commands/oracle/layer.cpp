@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/oracle/compare.h"
+#include "commands/oracle/run.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
@@ -48,9 +50,16 @@ Result<Given> understand(const oracle::TensorFile& file, const oracle_gdn::Contr
     return given;
 }
 
-}  // namespace
+Status check_run(const oracle_run::Options& o) {
+    if (o.case_name) return fail(ErrorKind::usage, "--case: named cases exist only for the operator", "give --shape");
+    if (o.method != oracle_run::Method::recurrent64 || o.chunk) {
+        return fail(ErrorKind::usage, "gdn-layer is computed in fp64 only: drop --method and --chunk");
+    }
+    if (o.stream && *o.stream < 1) return fail(ErrorKind::usage, "--stream must be at least one token");
+    return oracle_run::check_sources(o);
+}
 
-Result<ExitCode> run(const oracle_run::Options& options, Context& context) {
+Result<ExitCode> run(const Operator& /*op*/, const oracle_run::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     oracle::TensorFile file;
     if (options.inputs.empty()) {
@@ -83,8 +92,6 @@ Result<ExitCode> run(const oracle_run::Options& options, Context& context) {
     return ExitCode::ok;
 }
 
-namespace {
-
 bool is_gradient(const std::string& name) { return oracle::layer_name(name).role == oracle::GdnRole::gradient; }
 
 struct Gradients {
@@ -101,23 +108,24 @@ Gradients gradients_of(const oracle::LayerReport& report) {
     return found;
 }
 
-}  // namespace
-
-Result<ExitCode> compare(const oracle_compare::Options& options, Context& context) {
+Status check_compare(const oracle_compare::Options& options) {
     if (options.heatmap || options.html || options.rtol || oracle_flashinfer::wanted(options.flashinfer)) {
         return fail(ErrorKind::usage,
                     "--heatmap, --html, --rtol, --atol, --flashinfer and --definition are for the operator, not for "
                     "gdn-layer");
     }
+    return {};
+}
+
+Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const oracle::NpyOptions npy{options.u2_as_bf16};
-    GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(context, options.inputs, npy));
-    GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(context, options.outputs, npy));
+    GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(options, context));
+    const auto& [inputs, outputs] = dump;
     GDNCTL_TRY_ASSIGN(const Given given, understand(inputs, options.contract));
     GDNCTL_TRY_ASSIGN(const auto report, oracle::judge_layer(given.layer, given.contract, inputs, outputs, threads));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     if (context.global.json) {
-        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", options.op}};
+        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
         object["verdict"] = oracle::name_of(report.verdict);
         object["reason"] = report.reason;
         object["stage"] = report.stage.empty() ? Json() : Json(report.stage);
@@ -151,5 +159,12 @@ Result<ExitCode> compare(const oracle_compare::Options& options, Context& contex
     }
     return oracle_report::exit_code_of(report.verdict, options.allow_suspect);
 }
+
+}  // namespace
+
+constinit const Operator k_operator = {.name = "gdn-layer",
+                                       .what = "its layer (convolution, gates, norm)",
+                                       .run = {&run, &check_run},
+                                       .compare = {&compare, &check_compare}};
 
 }  // namespace gdnctl::commands::oracle_layer

@@ -1,14 +1,10 @@
 // oracle run and oracle compare for gdn-layer, the layer around the operator.
 #pragma once
 
-#include "commands/oracle/compare.h"
-#include "commands/oracle/run.h"
-#include "core/exit_code.h"
-#include "platform/context.h"
+#include "commands/oracle/operators.h"
 
 namespace gdnctl::commands::oracle_layer {
 
-Result<ExitCode> run(const oracle_run::Options& options, Context& context);
-Result<ExitCode> compare(const oracle_compare::Options& options, Context& context);
+extern const Operator k_operator;  // its row
 
 }  // namespace gdnctl::commands::oracle_layer

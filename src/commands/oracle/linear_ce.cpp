@@ -1,15 +1,14 @@
 #include "commands/oracle/linear_ce.h"
 
-#include <fmt/format.h>
-
-#include "harness/files.h"
-#include "oracle/gdn/report/report.h"
+#include "commands/oracle/bench.h"
+#include "commands/oracle/linear_ce_selftest.h"
+#include "commands/oracle/plain.h"
+#include "commands/oracle/selftest.h"
+#include "commands/oracle/verify.h"
 
 namespace gdnctl::commands::linear_ce {
 
-namespace lce = oracle::linear_ce;
-
-void describe_contract(cli::Args& args, ContractOptions& options) {
+void describe_contract(cli::Args& args, Contract& options) {
     const char* group = "linear-ce";
     args.option(options.layout, {.names = "--layout",
                                  .value = "hv|vh",
@@ -33,27 +32,66 @@ void describe_contract(cli::Args& args, ContractOptions& options) {
                                     .default_text = "as the inputs file says, or mean"});
 }
 
-lce::Overrides overrides_of(const ContractOptions& options) {
-    return {options.layout,   options.reduction,        options.matmul,
-            options.soft_cap, options.logsumexp_weight, options.ignore_index};
+void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes) {
+    const char* group = "linear-ce";
+    args.option(sizes.batch, {.names = "--batch", .value = "B", .help = "linear-ce: rows", .group = group});
+    args.option(sizes.hidden,
+                {.names = "--hidden", .value = "H", .help = "linear-ce: hidden dimensions", .group = group});
+    args.option(sizes.vocab,
+                {.names = "--vocab", .value = "V", .help = "linear-ce: size of the vocabulary", .group = group});
+    args.option(
+        sizes.soft_cap,
+        {.names = "--soft-cap", .value = "C", .help = "linear-ce: soft cap", .group = group, .default_text = "none"});
+    args.option(sizes.logsumexp_weight,
+                {.names = "--logsumexp-weight", .value = "L", .help = "linear-ce: penalty L lse^2", .group = group});
+    args.check([&sizes]() -> Status {
+        constexpr std::int64_t k_most = std::int64_t{1} << 31U;
+        for (const std::int64_t size : {sizes.batch, sizes.hidden, sizes.vocab}) {
+            if (size < 1 || size >= k_most)
+                return fail(ErrorKind::usage, "--batch, --hidden and --vocab must be 1 to 2147483647");
+        }
+        if (sizes.soft_cap < 0) return fail(ErrorKind::usage, "--soft-cap must be positive");
+        return {};
+    });
 }
 
-Status check_memory(std::size_t batch, std::size_t hidden, std::size_t vocab, bool exact) {
-    return oracle_files::check_memory(lce::memory_estimate(batch, hidden, vocab, exact), "use fewer rows or columns");
-}
+namespace {
 
-Result<lce::Problem> read_problem(const oracle::TensorFile& file, const ContractOptions& options) {
-    GDNCTL_TRY_ASSIGN(auto contract, lce::resolve(file.metadata, overrides_of(options)));
-    return lce::read_problem(file, std::move(contract));
-}
-
-std::string contract_text(const lce::ResolvedContract& contract) {
-    std::vector<std::string> fields;
-    for (const lce::Field& f : contract.fields) {
-        fields.push_back(f.origin == "default" ? fmt::format("{}={}", f.name, f.value)
-                                               : fmt::format("{}={} ({})", f.name, f.value, f.origin));
+Status check_verify(const oracle_verify::Options& o) {
+    if (!o.metamorphic && !o.slow && !o.vectors && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
+        return {};
     }
-    return oracle_report::wrapped("contract: ", fields);
+    return fail(ErrorKind::usage,
+                "linear-ce takes none of --metamorphic, --slow, --vectors, --allow-suspect and --dtype f16");
 }
+
+Status check_bench(const oracle_bench::Options& o) {
+    if (!o.sweep && !o.phases && o.shape == oracle_bench::k_default_shape) return {};
+    return fail(ErrorKind::usage, "linear-ce takes none of --shape, --sweep and --phases",
+                "its sizes are --batch, --hidden and --vocab");
+}
+
+Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
+    return oracle_plain::bench_on(op, options, context, [&] {
+        return harness::linear_ce::bench_inputs(options.ce, static_cast<std::uint64_t>(options.seed),
+                                                options.dtype == oracle_bench::DTypeChoice::bf16);
+    });
+}
+
+Status check_selftest(const oracle_selftest::Options& o) {
+    return o.every_step ? fail(ErrorKind::usage, "--every-step is for gdn") : Status{};
+}
+
+}  // namespace
+
+constinit const Operator k_operator = {.name = harness::linear_ce::k_op,
+                                       .what = "fused linear cross-entropy",
+                                       .plain = &harness::linear_ce::plain,
+                                       .cases = {&oracle_plain::cases},
+                                       .run = {&run, &check_run},
+                                       .compare = {&compare, &check_compare},
+                                       .verify = {&oracle_plain::verify, &check_verify},
+                                       .bench = {&bench, &check_bench},
+                                       .selftest = {&selftest, &check_selftest}};
 
 }  // namespace gdnctl::commands::linear_ce

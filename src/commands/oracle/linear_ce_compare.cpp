@@ -4,10 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "commands/oracle/linear_ce_page.h"
-#include "commands/oracle/linear_ce_report.h"
+#include "commands/oracle/compare.h"
 #include "core/json.h"
 #include "harness/files.h"
+#include "harness/linear_ce/operator.h"
+#include "harness/linear_ce/page.h"
+#include "harness/linear_ce/report.h"
 #include "oracle/gdn/report/report.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -17,6 +19,7 @@ namespace gdnctl::commands::linear_ce {
 
 namespace {
 
+namespace hce = harness::linear_ce;
 namespace lce = oracle::linear_ce;
 
 constexpr std::array<cli::Choice<lce::Level>, 3> k_levels = {{
@@ -54,30 +57,40 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
     });
 }
 
-Result<ExitCode> compare(const CompareOptions& options, const CompareFiles& files, Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(files.threads));
-    const oracle::NpyOptions npy{files.u2_as_bf16};
-    GDNCTL_TRY_ASSIGN(const auto inputs, oracle_files::read(context, files.inputs, npy));
-    GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(context, files.outputs, npy));
-    GDNCTL_TRY_ASSIGN(const lce::Problem problem, read_problem(inputs, options.contract));
-    GDNCTL_TRY(check_memory(problem.batch, problem.hidden, problem.vocab, options.level == lce::Level::exact));
+// What says nothing about this operator is refused, not ignored.
+Status check_compare(const oracle_compare::Options& o) {
+    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
+    if (contract || o.rtol || o.budget || o.heatmap || o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
+        return fail(ErrorKind::usage,
+                    "linear-ce takes none of --contract, --set, --rtol, --atol, --budget, --heatmap, --allow-suspect "
+                    "and the options of FlashInfer-Bench");
+    }
+    return {};
+}
+
+Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& all, Context& context) {
+    const CompareOptions& options = all.ce;
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(all.threads));
+    GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(all, context));
+    GDNCTL_TRY_ASSIGN(const lce::Problem problem, hce::read_problem(dump.inputs, options.contract));
+    GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, options.level == lce::Level::exact));
     lce::CompareOptions how;
     how.level = options.level;
     how.rows = static_cast<std::size_t>(options.rows);
     how.columns = static_cast<std::size_t>(options.columns);
     how.seed = static_cast<std::uint64_t>(options.seed);
-    how.hints = files.hints;
+    how.hints = !all.no_hints;
     how.work = {threads, [&] { return context.stop.stop_requested(); }};
-    GDNCTL_TRY_ASSIGN(auto report, lce::compare(problem, outputs, how));
+    GDNCTL_TRY_ASSIGN(auto report, lce::compare(problem, dump.outputs, how));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     for (const std::string& name : problem.unknown) report.unknown.push_back(name);
-    if (files.html) GDNCTL_TRY(atomic_replace(context.cwd / *files.html, page(problem, how, report)));
+    if (all.html) GDNCTL_TRY(atomic_replace(context.cwd / *all.html, hce::page(problem, how, report)));
     if (context.global.json) {
-        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", k_op}};
-        add_report(object, problem, how, report);
+        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
+        hce::add_report(object, problem, how, report);
         context.terminal.out(to_text(object, 2) + "\n");
     } else {
-        context.terminal.out(report_text(problem, how, report, files.inputs, files.outputs));
+        context.terminal.out(hce::report_text(problem, how, report, all.inputs, all.outputs));
     }
     if (report.invariants_hold) return ExitCode::ok;
     return oracle_report::exit_code_of(report.verdict, false);

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/oracle/linear_ce_report.h"
+#include "commands/oracle/run.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "harness/files.h"
+#include "harness/linear_ce/operator.h"
+#include "harness/linear_ce/report.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/truth.h"
 #include "platform/signals.h"
@@ -19,6 +21,7 @@ namespace gdnctl::commands::linear_ce {
 
 namespace {
 
+namespace hce = harness::linear_ce;
 namespace lce = oracle::linear_ce;
 
 Result<lce::Case> shape_case(const RunOptions& options) {
@@ -41,7 +44,7 @@ Result<lce::Case> shape_case(const RunOptions& options) {
         }
         size.to = static_cast<std::size_t>(*size.given);
     }
-    GDNCTL_TRY(check_memory(c.batch, c.hidden, c.vocab, true));
+    GDNCTL_TRY(hce::check_memory(c.batch, c.hidden, c.vocab, true));
     return c;
 }
 
@@ -57,24 +60,24 @@ Status set_weights(const std::string& text, lce::Case& c) {
     return {};
 }
 
-Result<oracle::TensorFile> generate(const RunOptions& options, const ContractOptions& contract, const RunFiles& files) {
+Result<oracle::TensorFile> generate(const oracle_run::Options& options) {
     lce::Case c;
-    if (files.case_name) {
-        const lce::Case* found = lce::find_case(*files.case_name);
+    if (options.case_name) {
+        const lce::Case* found = lce::find_case(*options.case_name);
         if (found == nullptr) {
-            const auto near = text::nearest(*files.case_name, lce::case_names());
-            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", *files.case_name),
+            const auto near = text::nearest(*options.case_name, lce::case_names());
+            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", *options.case_name),
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases linear-ce lists them");
         }
         c = *found;
     } else {
-        GDNCTL_TRY_ASSIGN(c, shape_case(options));
+        GDNCTL_TRY_ASSIGN(c, shape_case(options.ce));
     }
-    if (files.seed) c.seed = static_cast<std::uint64_t>(*files.seed);
-    if (files.bf16) c.dtype = oracle::DType::bf16;
-    if (options.weights) GDNCTL_TRY(set_weights(*options.weights, c));
+    if (options.seed) c.seed = static_cast<std::uint64_t>(*options.seed);
+    if (options.dtype == oracle_run::InputDType::bf16) c.dtype = oracle::DType::bf16;
+    if (options.ce.weights) GDNCTL_TRY(set_weights(*options.ce.weights, c));
     // Written as w lies in the file.
-    if (contract.layout) c.layout = *contract.layout == "vh" ? lce::Layout::vh : lce::Layout::hv;
+    if (options.ce_contract.layout) c.layout = *options.ce_contract.layout == "vh" ? lce::Layout::vh : lce::Layout::hv;
     return lce::make_inputs(c);
 }
 
@@ -114,34 +117,17 @@ void print(const oracle::TensorFile& file, const lce::Problem& p, const std::str
             context.terminal.out(
                 fmt::format("{:<8} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
         }
-        context.terminal.out(contract_text(p.contract) + fmt::format("wrote {}\n", out));
+        context.terminal.out(hce::contract_text(p.contract) + fmt::format("wrote {}\n", out));
         return;
     }
-    Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", k_op}, {"path", out}, {"method", "exact64"}};
+    Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", hce::k_op}, {"path", out}, {"method", "exact64"}};
     report["tensors"] = Json::array();
     for (const auto& [name, tensor] : file.tensors) {
         report["tensors"].push_back(
             {{"name", name}, {"dtype", oracle::name_of(tensor.dtype)}, {"shape", tensor.shape}});
     }
-    report["contract"] = contract_json(p.contract);
+    report["contract"] = hce::contract_json(p.contract);
     context.terminal.out(to_text(report, 2) + "\n");
-}
-
-Json case_json(const lce::Case& c) {
-    Json object;
-    object["name"] = c.name;
-    object["set"] = c.set;
-    object["about"] = c.about;
-    object["shape"] = {{"batch", c.batch}, {"hidden", c.hidden}, {"vocab", c.vocab}};
-    object["seed"] = c.seed;
-    object["dtype"] = oracle::name_of(c.dtype);
-    object["layout"] = name_of(c.layout);
-    object["soft_cap"] = c.soft_cap > 0 ? Json(c.soft_cap) : Json();
-    object["logsumexp_weight"] = c.logsumexp_weight;
-    object["reduction"] = name_of(c.reduction);
-    object["weighted"] = c.weights != lce::Weights::none;
-    object["expected_verdict"] = "OK";
-    return object;
 }
 
 }  // namespace
@@ -159,48 +145,45 @@ void describe_run(cli::Args& args, RunOptions& options) {
                                   .group = group});
 }
 
-Result<ExitCode> run(const RunOptions& options, const ContractOptions& contract, const RunFiles& files,
-                     Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(files.threads));
-    oracle::TensorFile file;
-    if (files.inputs.empty()) {
-        GDNCTL_TRY_ASSIGN(file, generate(options, contract, files));
-    } else {
-        GDNCTL_TRY_ASSIGN(file, oracle_files::read(context, files.inputs, {files.u2_as_bf16}));
+Status check_run(const oracle_run::Options& o) {
+    const bool shape = o.ce.batch || o.ce.hidden || o.ce.vocab;
+    const int sources = (shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
+    if (sources != 1) {
+        return fail(ErrorKind::usage, "give one of --case, --inputs, and --batch with --hidden and --vocab");
     }
-    GDNCTL_TRY_ASSIGN(const lce::Problem problem, read_problem(file, contract));
-    GDNCTL_TRY(check_memory(problem.batch, problem.hidden, problem.vocab, true));
+    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
+    const bool method = o.method != oracle_run::Method::recurrent64 || o.chunk;
+    if (contract || o.shape || method || o.backward || o.parts || o.stream) {
+        return fail(ErrorKind::usage,
+                    "linear-ce takes none of --contract, --set, --shape, --method, --chunk, --backward, --parts and "
+                    "--stream",
+                    "results and gradients are always exact");
+    }
+    return {};
+}
+
+Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    oracle::TensorFile file;
+    if (options.inputs.empty()) {
+        GDNCTL_TRY_ASSIGN(file, generate(options));
+    } else {
+        GDNCTL_TRY_ASSIGN(file, oracle_files::read(context, options.inputs, {options.u2_as_bf16}));
+    }
+    GDNCTL_TRY_ASSIGN(const lce::Problem problem, hce::read_problem(file, options.ce_contract));
+    GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, true));
     if (!problem.unstable_reason.empty()) return fail(ErrorKind::bad_input, problem.unstable_reason);
     std::erase_if(file.tensors, [](const oracle::NamedTensor& t) { return lce::is_output_name(t.name); });
     add_results(problem, {threads, [&] { return context.stop.stop_requested(); }}, file);
     for (auto& [field, value] : problem.contract.as_metadata()) file.metadata[field] = value;
-    file.metadata["op"] = k_op;
+    file.metadata["op"] = op.name;
     file.metadata["method"] = "exact64";
     file.metadata["loss"] = "lse - label logit, before penalty and weight";
     file.metadata["version"] = fmt::format("gdnctl {}", gdnctl::version());
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    GDNCTL_TRY(oracle_files::write(context, files.out, file));
-    print(file, problem, files.out, context);
+    GDNCTL_TRY(oracle_files::write(context, options.out, file));
+    print(file, problem, options.out, context);
     return ExitCode::ok;
-}
-
-void list_cases(Context& context) {
-    if (context.global.json) {
-        Json report = {{"schema", "gdnctl.oracle-cases/1"}, {"op", k_op}, {"cases", Json::array()}};
-        for (const lce::Case& c : lce::cases()) report["cases"].push_back(case_json(c));
-        context.terminal.out(to_text(report, 2) + "\n");
-        return;
-    }
-    std::string set;
-    for (const lce::Case& c : lce::cases()) {
-        if (c.set != set) {
-            context.terminal.out(
-                fmt::format("{}{:<26} {:<14} {}\n", set.empty() ? "" : "\n", c.set, "B,H,V", "special"));
-            set = c.set;
-        }
-        context.terminal.out(
-            fmt::format("  {:<24} {:<14} {}\n", c.name, fmt::format("{},{},{}", c.batch, c.hidden, c.vocab), c.about));
-    }
 }
 
 }  // namespace gdnctl::commands::linear_ce

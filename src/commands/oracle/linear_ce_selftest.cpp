@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/oracle/selftest.h"
 #include "core/json.h"
+#include "harness/files.h"
+#include "harness/linear_ce/operator.h"
 #include "oracle/linear_ce/judge/selftest.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
@@ -27,7 +30,7 @@ std::string selftest_text(const lce::SelftestReport& r) {
 
 Json selftest_json(const lce::SelftestReport& r) {
     Json object = {{"schema", "gdnctl.oracle-selftest/1"},
-                   {"op", k_op},
+                   {"op", harness::linear_ce::k_op},
                    {"passed", r.passed()},
                    {"mutants", {{"total", r.mutants}, {"caught", r.caught}, {"right_stage", r.right_stage}}},
                    {"honest_variants", {{"total", r.variants}, {"false_alarms", r.false_alarms}}},
@@ -41,7 +44,8 @@ Json selftest_json(const lce::SelftestReport& r) {
 
 }  // namespace
 
-Result<ExitCode> selftest(int threads, Context& context) {
+Result<ExitCode> selftest(const Operator& /*op*/, const oracle_selftest::Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     const auto report = lce::run_selftest({threads, [&] { return context.stop.stop_requested(); }});
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     context.terminal.out(context.global.json ? to_text(selftest_json(report), 2) + "\n" : selftest_text(report));

@@ -8,6 +8,7 @@
 #include "cli/args.h"
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/linear_ce_run.h"
+#include "commands/oracle/operators.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_run {
@@ -31,8 +32,15 @@ struct Options {
     std::int64_t threads = 0;
     std::string out;
     linear_ce::RunOptions ce;
-    linear_ce::ContractOptions ce_contract;
+    linear_ce::Contract ce_contract;
+    Operators operators = commands::operators();
 };
+
+// There are two backwards: the exact adjoint, and the chunked one in fp32, which is that of every fp32 forward.
+Method backward_method(const Options& options);
+
+// That inputs come from one of --shape, --case and --inputs.
+Status check_sources(const Options& options);
 
 // Writes `file` with metadata from which it can be judged or made again, and reports it.
 Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,

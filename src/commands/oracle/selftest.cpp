@@ -1,77 +1,20 @@
 #include "commands/oracle/selftest.h"
 
+#include <vector>
+
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands/oracle/gdn.h"
-#include "commands/oracle/linear_ce_selftest.h"
-#include "core/json.h"
-#include "harness/files.h"
-#include "oracle/gdn/selftest/selftest.h"
-#include "platform/signals.h"
-#include "platform/terminal.h"
+#include "core/text.h"
 
 namespace gdnctl::commands::oracle_selftest {
 
 namespace {
 
-double percent(std::size_t part, std::size_t whole) {
-    return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
-std::string line(std::string_view what, std::size_t part, std::size_t whole, std::string_view target) {
-    return fmt::format("{:<22} {:>4} of {:<4} {:>6.1f} %   target {}\n", what, part, whole, percent(part, whole),
-                       target);
-}
-
-std::string report_text(const oracle::SelftestReport& report) {
-    std::string text;
-    for (const oracle::SelftestFinding& f : report.findings) {
-        text += fmt::format("{}: {}\n    expected {}, got {}\n", f.kind, f.name, f.expected, f.got);
-    }
-    for (const auto& [what, t] : {std::pair{"forward, faults that no hint knows", &report.unexpected},
-                                  {"forward, steps of another kernel spoilt", &report.spoilt},
-                                  {"forward, the same in ways never looked at", &report.spoilt_later},
-                                  {"backward, faults that no hint knows", &report.backward_unexpected},
-                                  {"forward", &report.totals},
-                                  {"backward", &report.backward}}) {
-        text += fmt::format("{}\n", what);
-        text += line("  mutants caught", t->caught, t->mutants, "100 %");
-        text += line("  right stage", t->right_stage, t->mutants, "90 %");
-        text += line("  right head and chunk", t->right_place, t->mutants, "95 %");
-        if (t->variants > 0) text += line("  false alarms", t->false_alarms, t->variants, "0");
-    }
-    return text + fmt::format("selftest: {}\n", report.passed() ? "passed" : "FAILED");
-}
-
-Json mutants_json(const oracle::SelftestTotals& t) {
-    return {{"total", t.mutants}, {"caught", t.caught}, {"right_stage", t.right_stage}, {"right_place", t.right_place}};
-}
-
-Json variants_json(const oracle::SelftestTotals& t) {
-    return {{"total", t.variants}, {"false_alarms", t.false_alarms}};
-}
-
-Json report_json(const std::string& op, const oracle::SelftestReport& report) {
-    Json object = {
-        {"schema", "gdnctl.oracle-selftest/1"},
-        {"op", op},
-        {"passed", report.passed()},
-        {"mutants", mutants_json(report.totals)},
-        {"honest_variants", variants_json(report.totals)},
-        {"unexpected_mutants", mutants_json(report.unexpected)},
-        {"spoilt_steps", {{"first", mutants_json(report.spoilt)}, {"later", mutants_json(report.spoilt_later)}}},
-        {"backward",
-         {{"mutants", mutants_json(report.backward)},
-          {"honest_variants", variants_json(report.backward)},
-          {"unexpected_mutants", mutants_json(report.backward_unexpected)}}},
-        {"targets",
-         {{"caught_percent", 100}, {"right_stage_percent", 90}, {"right_place_percent", 95}, {"false_alarms", 0}}},
-        {"findings", Json::array()}};
-    for (const oracle::SelftestFinding& f : report.findings) {
-        object["findings"].push_back({{"kind", f.kind}, {"name", f.name}, {"expected", f.expected}, {"got", f.got}});
-    }
-    return object;
+// nullptr: there is no such operator.
+const Operator* meant(const Options& options) {
+    if (!options.op) return operators_with(options.operators, &Operator::selftest).front();
+    return find_operator(options.operators, *options.op, &Operator::selftest);
 }
 
 }  // namespace
@@ -83,14 +26,17 @@ void describe(cli::Args& args, Options& options) {
         "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
         "generated case) must all be OK. Faults that no hint knows, and faults in every step of another kernel, are "
         "counted separately. Takes about a minute and a half.");
-    args.positional(options.op, {.name = "OP", .help = "the operator (default: gdn)"});
+    const std::string_view first = operators_with(options.operators, &Operator::selftest).front()->name;
+    args.positional(options.op, {.name = "OP", .help = fmt::format("the operator (default: {})", first)});
     args.check([&options]() -> Status {
-        if (!options.op || *options.op == "gdn") return {};
-        if (*options.op == linear_ce::k_op) {
-            if (!options.every_step) return {};
-            return fail(ErrorKind::usage, "--every-step is for gdn");
+        const Operator* op = meant(options);
+        if (op != nullptr) return op->selftest.check == nullptr ? Status{} : op->selftest.check(options);
+        std::vector<std::string> known;
+        for (const Operator* each : operators_with(options.operators, &Operator::selftest)) {
+            known.emplace_back(each->name);
         }
-        return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op), "known: gdn, linear-ce");
+        return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op),
+                    "known: " + text::join(known, ", "));
     });
     args.flag(options.every_step,
               {.names = "--every-step", .help = "try all faults in all steps of the other kernel (about ten minutes)"});
@@ -104,14 +50,8 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    if (options.op == linear_ce::k_op) return linear_ce::selftest(threads, context);
-    const auto report =
-        oracle::run_selftest({threads, 1, options.every_step, [&] { return context.stop.stop_requested(); }});
-    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    context.terminal.out(context.global.json ? to_text(report_json(options.op.value_or("gdn"), report), 2) + "\n"
-                                             : report_text(report));
-    return report.passed() ? ExitCode::ok : ExitCode::check_failed;
+    const Operator& op = *meant(options);
+    return op.selftest.run(op, options, context);
 }
 
 }  // namespace gdnctl::commands::oracle_selftest

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/args.h"
+#include "commands/oracle/operators.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_selftest {
@@ -14,6 +15,7 @@ struct Options {
     std::optional<std::string> op;
     std::int64_t threads = 0;
     bool every_step = false;
+    Operators operators = commands::operators();
 };
 
 void describe(cli::Args& args, Options& options);

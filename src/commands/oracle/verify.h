@@ -3,15 +3,18 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/args.h"
 #include "commands/oracle/kernel_options.h"
+#include "commands/oracle/operators.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_verify {
 
 enum class StoredAs { as_listed, f32, bf16, f16 };
+std::string_view name_of(StoredAs dtype);  // as --dtype spells it
 
 struct Options {
     std::string op;
@@ -25,6 +28,7 @@ struct Options {
     bool slow = false;
     std::int64_t threads = 0;
     LimitOptions limits;
+    Operators operators = commands::operators();
 };
 
 void describe(cli::Args& args, Options& options);

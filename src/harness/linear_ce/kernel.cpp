@@ -1,82 +1,87 @@
-#include "harness/linear_ce/kernel.h"
+// Kernels of linear-ce by their spelling.
+#include "harness/child/kernel.h"
 
 #include <fmt/format.h>
 
 #include "gdn/linear_ce_kernel.h"
-#include "harness/child/kernel.h"
 #include "harness/child/linear_ce_entry.h"
-#include "harness/child/program.h"
+#include "harness/linear_ce/arrays.h"
+#include "harness/linear_ce/operator.h"
 #include "oracle/linear_ce/judge/selftest.h"
-#include "platform/clock.h"
 
-namespace gdnctl::harness {
+namespace gdnctl::harness::linear_ce {
 
 namespace {
 
 namespace lce = oracle::linear_ce;
 using oracle::DType;
-using oracle::KernelRun;
 using oracle::Tensor;
 using oracle::TensorFile;
 
-class OwnKernel : public LinearCeKernel {
-public:
-    explicit OwnKernel(const Context& context) : m_context(context) {}
+const lce::Problem& problem_of(const Asked& asked) { return static_cast<const ReadProblem&>(asked.problem).value(); }
 
-    Result<KernelRun> run(const TensorFile& /*inputs*/, const lce::Problem& problem, bool /*gradients*/,
-                          int threads) override {
-        const auto start = m_context.clock.monotonic();
-        KernelRun result{lce::kernel_outputs(problem, {threads, oracle::best_isa(), {}, 0}), std::nullopt};
-        m_seconds = std::chrono::duration<double>(m_context.clock.monotonic() - start).count();
-        return result;
+// Ours on arrays that it keeps, so that a call does nothing but compute.
+class TimedKernel : public Kernel {
+public:
+    explicit TimedKernel(oracle::Isa isa) : m_isa(isa) {}
+
+    Faulted place(const Asked& asked) override {
+        const lce::Problem& problem = problem_of(asked);
+        if (m_problem != &problem) m_arrays.emplace(problem, lce::Run{asked.threads, m_isa, {}, 0});
+        m_problem = &problem;
+        m_gradients = asked.pass > 0;
+        return std::nullopt;
     }
-    double seconds() const override { return m_seconds; }
-    bool is_foreign() const override { return false; }
+    Faulted call() override {
+        m_arrays->run(m_gradients);
+        return std::nullopt;
+    }
+    Faulted collect(TensorFile& outputs) override {
+        outputs = m_arrays->outputs(m_gradients);
+        return std::nullopt;
+    }
+    std::string_view timed() const override { return "in_process"; }
 
 private:
-    const Context& m_context;
-    double m_seconds = 0;
+    oracle::Isa m_isa;
+    const lce::Problem* m_problem = nullptr;
+    std::optional<OwnArrays> m_arrays;
+    bool m_gradients = false;
 };
 
 Tensor stored_as(const Tensor& tensor, DType dtype) {
     return tensor.dtype == dtype ? tensor : oracle::from_f64(oracle::to_f64(tensor), tensor.shape, dtype);
 }
 
-class LoadedKernel : public LinearCeKernel {
+class LoadedKernel : public Kernel {
 public:
     LoadedKernel(Library library, const Limits& limits, const Context& context)
         : m_library(std::move(library)), m_process(context, m_library.path(), limits, std::string(k_linear_ce_entry)) {}
 
-    Result<bool> has_gradients() override {
+    Result<bool> has(std::size_t pass) override {
+        if (pass == 0) return true;  // without one it says so
         if (m_library.build_fault()) return false;
         GDNCTL_TRY_ASSIGN(const auto fault, m_process.open());
         return !fault && (m_process.entries() & (1U << LINEAR_CE_GRADIENTS)) != 0;
     }
 
-    Result<KernelRun> run(const TensorFile& /*inputs*/, const lce::Problem& problem, bool gradients,
-                          int threads) override {
-        KernelRun result;
-        result.fault = m_library.build_fault();
-        if (result.fault) return result;
-        GDNCTL_TRY_ASSIGN(result.fault, m_process.open());
-        if (result.fault) return result;
+    Faulted place(const Asked& asked) override {
+        if (m_library.build_fault()) return m_library.build_fault();
+        GDNCTL_TRY_ASSIGN(auto fault, m_process.open());
+        if (fault) return fault;
         m_network = gdnctl::name_of(m_process.barrier());
-        const LinearCeCall call = call_for(problem, gradients, threads);
-        if ((m_process.entries() & (1U << call.entry)) == 0) {
-            result.fault = oracle::KernelFault{oracle::KernelFaultKind::no_entry_point,
-                                               fmt::format("has no entry point '{}' (it is NULL in linear_ce_kernel)",
-                                                           gradients ? "gradients" : "forward"),
-                                               {}};
-            return result;
+        m_call = call_for(problem_of(asked), asked.pass > 0, asked.threads);
+        if ((m_process.entries() & (1U << m_call.entry)) == 0) {
+            return oracle::KernelFault{oracle::KernelFaultKind::no_entry_point,
+                                       fmt::format("has no entry point '{}' (it is NULL in linear_ce_kernel)",
+                                                   asked.pass > 0 ? "gradients" : "forward"),
+                                       {}};
         }
-        GDNCTL_TRY_ASSIGN(result.fault, m_process.prepare(call));
-        if (result.fault) return result;
-        GDNCTL_TRY_ASSIGN(result.fault, m_process.call());
-        if (result.fault) return result;
-        GDNCTL_TRY_ASSIGN(result.fault, m_process.collect(call.arrays, result.outputs));
-        return result;
+        return m_process.prepare(m_call);
     }
-    double seconds() const override { return m_process.seconds(); }
+    Faulted call() override { return m_process.call(); }
+    Faulted collect(TensorFile& outputs) override { return m_process.collect(m_call.arrays, outputs); }
+    std::string_view timed() const override { return "call"; }
     std::string network() const override { return m_network; }
 
 private:
@@ -112,52 +117,29 @@ private:
 
     Library m_library;
     KernelProcess m_process;
+    LinearCeCall m_call;
     std::string m_network;
-};
-
-class ProgramKernel : public LinearCeKernel {
-public:
-    ProgramKernel(const std::string& spelling, const Limits& limits, const Context& context)
-        : m_context(context), m_run(spelling, limits, context) {}
-
-    Result<KernelRun> run(const TensorFile& inputs, const lce::Problem& problem, bool /*gradients*/,
-                          int threads) override {
-        KernelRun result;
-        GDNCTL_TRY(m_run.prepare(inputs, problem.contract.as_metadata(), threads));
-        const auto start = m_context.clock.monotonic();
-        GDNCTL_TRY_ASSIGN(result.fault, m_run.call());
-        m_seconds = std::chrono::duration<double>(m_context.clock.monotonic() - start).count();
-        if (result.fault) return result;
-        GDNCTL_TRY_ASSIGN(result.fault, m_run.collect(result.outputs));
-        return result;
-    }
-    double seconds() const override { return m_seconds; }
-    std::string network() const override { return m_run.network(); }
-
-private:
-    const Context& m_context;
-    ProgramRun m_run;
-    double m_seconds = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<LinearCeKernel>> open_linear_ce_kernel(const std::string& spelling, const Limits& limits,
-                                                              const Context& context) {
-    if (spelling == "builtin:fused") return std::make_unique<OwnKernel>(context);
+Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const Opening& how, const Context& context) {
+    if (spelling == "builtin:fused") {
+        if (how.to_time) return std::make_unique<TimedKernel>(how.isa);
+        return std::make_unique<OwnKernel>([isa = how.isa](const Asked& asked) {
+            return lce::kernel_outputs(problem_of(asked), {asked.threads, isa, {}, 0});
+        });
+    }
     if (spelling.starts_with("builtin:")) {
         return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling), "known: builtin:fused");
     }
-    if (spelling.starts_with("cmd:")) {
-        GDNCTL_TRY(check_program(spelling));
-        return std::make_unique<ProgramKernel>(spelling, limits, context);
-    }
+    if (spelling.starts_with("cmd:")) return open_plain_program(spelling, how.limits, context);
     if (is_library(spelling)) {
         GDNCTL_TRY_ASSIGN(Library library, Library::open(spelling, context));
-        return std::make_unique<LoadedKernel>(std::move(library), limits, context);
+        return std::make_unique<LoadedKernel>(std::move(library), how.limits, context);
     }
     return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
                 "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:fused");
 }
 
-}  // namespace gdnctl::harness
+}  // namespace gdnctl::harness::linear_ce

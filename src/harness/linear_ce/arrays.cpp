@@ -1,14 +1,10 @@
-#include "commands/oracle/linear_ce_arrays.h"
+#include "harness/linear_ce/arrays.h"
 
 #include <cstring>
-#include <fstream>
 
-#include <malloc.h>
-
-#include "core/text.h"
 #include "oracle/tensor/random.h"
 
-namespace gdnctl::commands::linear_ce {
+namespace gdnctl::harness::linear_ce {
 
 oracle::Tensor random_matrix(const RandomMatrix& m) {
     oracle::Tensor t{m.bf16 ? oracle::DType::bf16 : oracle::DType::f32, {m.rows, m.columns}, {}};
@@ -27,19 +23,4 @@ oracle::Tensor random_matrix(const RandomMatrix& m) {
     return t;
 }
 
-std::optional<std::int64_t> peak_rss() {
-    std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);) {
-        if (!line.starts_with("VmHWM:")) continue;
-        const std::string_view value = text::trim(std::string_view(line).substr(6));
-        if (const auto kib = text::parse_int(value.substr(0, value.find(' ')))) return *kib * 1024;
-    }
-    return std::nullopt;
-}
-
-void forget_peak() {
-    malloc_trim(0);
-    std::ofstream("/proc/self/clear_refs") << "5";
-}
-
-}  // namespace gdnctl::commands::linear_ce
+}  // namespace gdnctl::harness::linear_ce

@@ -5,10 +5,10 @@
 
 #include "oracle/linear_ce/judge/compare.h"
 
-namespace gdnctl::commands::linear_ce {
+namespace gdnctl::harness::linear_ce {
 
 // No scripts and nothing from elsewhere; light or dark as the reader's system is.
 std::string page(const oracle::linear_ce::Problem& problem, const oracle::linear_ce::CompareOptions& options,
                  const oracle::linear_ce::Report& report);
 
-}  // namespace gdnctl::commands::linear_ce
+}  // namespace gdnctl::harness::linear_ce

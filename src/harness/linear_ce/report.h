@@ -7,8 +7,10 @@
 #include "core/json.h"
 #include "oracle/linear_ce/judge/compare.h"
 
-namespace gdnctl::commands::linear_ce {
+namespace gdnctl::harness::linear_ce {
 
+// "contract: layout=hv (inputs metadata), ..."
+std::string contract_text(const oracle::linear_ce::ResolvedContract& contract);
 std::string tensors_text(const oracle::linear_ce::Report& report);
 // Stage, hints and where; empty for a dump that is right.
 std::string diagnosis_text(const oracle::linear_ce::Report& report);
@@ -21,4 +23,4 @@ void add_report(Json& object, const oracle::linear_ce::Problem& problem,
                 const oracle::linear_ce::CompareOptions& options, const oracle::linear_ce::Report& report);
 Json contract_json(const oracle::linear_ce::ResolvedContract& contract);
 
-}  // namespace gdnctl::commands::linear_ce
+}  // namespace gdnctl::harness::linear_ce

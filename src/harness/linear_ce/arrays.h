@@ -1,12 +1,11 @@
-// What `oracle bench linear-ce` times on: random matrices, arrays of our own kernel, and the memory that was taken.
+// What `oracle bench linear-ce` times on: random matrices, and arrays of our own kernel.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "oracle/linear_ce/judge/problem.h"
 
-namespace gdnctl::commands::linear_ce {
+namespace gdnctl::harness::linear_ce {
 
 struct RandomMatrix {
     std::int64_t rows = 0, columns = 0;
@@ -16,10 +15,6 @@ struct RandomMatrix {
 };
 // N(0,1) times `scale`, without a copy in fp64.
 oracle::Tensor random_matrix(const RandomMatrix& m);
-
-// The most memory that this process had since it was last asked to forget; nullopt: this system does not say.
-std::optional<std::int64_t> peak_rss();
-void forget_peak();
 
 // Our kernel on arrays of its own, so that nothing but the pass is timed.
 class OwnArrays {
@@ -66,4 +61,4 @@ private:
     oracle::TensorFile m_out;
 };
 
-}  // namespace gdnctl::commands::linear_ce
+}  // namespace gdnctl::harness::linear_ce

@@ -1,13 +1,13 @@
-#include "commands/oracle/linear_ce_page.h"
+#include "harness/linear_ce/page.h"
 
 #include <fmt/format.h>
 
-#include "commands/oracle/linear_ce_report.h"
 #include "core/text.h"
+#include "harness/linear_ce/report.h"
 #include "oracle/gdn/report/report.h"
 #include "render/html_page.h"
 
-namespace gdnctl::commands::linear_ce {
+namespace gdnctl::harness::linear_ce {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::string page(const lce::Problem& problem, const lce::CompareOptions& options
     return html::document(fmt::format("{} - linear cross-entropy verdict", verdict), k_page_style, body);
 }
 
-}  // namespace gdnctl::commands::linear_ce
+}  // namespace gdnctl::harness::linear_ce

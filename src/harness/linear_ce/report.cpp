@@ -1,13 +1,12 @@
-#include "commands/oracle/linear_ce_report.h"
+#include "harness/linear_ce/report.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/oracle/linear_ce.h"
 #include "core/text.h"
 #include "oracle/gdn/report/report.h"
 
-namespace gdnctl::commands::linear_ce {
+namespace gdnctl::harness::linear_ce {
 
 namespace {
 
@@ -105,6 +104,15 @@ std::string hints_joined(const lce::Report& report) {
 
 }  // namespace
 
+std::string contract_text(const lce::ResolvedContract& contract) {
+    std::vector<std::string> fields;
+    for (const lce::Field& f : contract.fields) {
+        fields.push_back(f.origin == "default" ? fmt::format("{}={}", f.name, f.value)
+                                               : fmt::format("{}={} ({})", f.name, f.value, f.origin));
+    }
+    return wrapped("contract: ", fields);
+}
+
 std::string tensors_text(const lce::Report& report) {
     std::string text;
     for (const lce::TensorVerdict& t : report.tensors) {
@@ -197,4 +205,4 @@ void add_report(Json& object, const lce::Problem& problem, const lce::CompareOpt
     object["contract"] = contract_json(problem.contract);
 }
 
-}  // namespace gdnctl::commands::linear_ce
+}  // namespace gdnctl::harness::linear_ce

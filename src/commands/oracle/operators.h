@@ -1,0 +1,111 @@
+// The operators that the oracle knows, a row each. A command finds the row of its OP and calls what the row has for it;
+// nothing outside a row asks which operator it is.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/args.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
+
+namespace gdnctl::harness {
+class PlainOperator;
+}
+
+namespace gdnctl::commands {
+
+namespace oracle_bench {
+struct Options;
+}
+namespace oracle_cases {
+struct Options;
+}
+namespace oracle_compare {
+struct Options;
+}
+namespace oracle_run {
+struct Options;
+}
+namespace oracle_selftest {
+struct Options;
+}
+namespace oracle_verify {
+struct Options;
+}
+
+struct Operator;
+
+// What a command does for one operator.
+template <class Options>
+struct Verb {
+    Result<ExitCode> (*run)(const Operator&, const Options&, Context&) = nullptr;  // nullptr: nothing
+    // A usage error for options that mean nothing to this operator; nullptr: all of them mean something.
+    Status (*check)(const Options&) = nullptr;
+};
+
+struct Operator {
+    std::string_view name;  // as OP spells it, and the metadata of files
+    std::string_view what;  // for help
+    // Its cases and how it reads and judges, where verbs are those of plain.h.
+    const harness::PlainOperator& (*plain)() = nullptr;
+    Verb<oracle_cases::Options> cases = {};
+    Verb<oracle_run::Options> run = {};
+    Verb<oracle_compare::Options> compare = {};
+    Verb<oracle_verify::Options> verify = {};
+    Verb<oracle_bench::Options> bench = {};
+    Verb<oracle_selftest::Options> selftest = {};
+};
+
+using Operators = std::span<const Operator* const>;
+
+// All, in the order of help. Options of the commands begin with these; a test gives others.
+Operators operators();
+
+// The row of that name that has the verb; nullptr: there is none.
+template <class Options>
+const Operator* find_operator(Operators all, std::string_view name, Verb<Options> Operator::* verb) {
+    for (const Operator* op : all) {
+        if (op->name == name && (op->*verb).run != nullptr) return op;
+    }
+    return nullptr;
+}
+
+// "the operator: Gated DeltaNet or fused linear cross-entropy"
+std::string operators_help(std::span<const Operator* const> known);
+
+// The rows that have the verb.
+template <class Options>
+std::vector<const Operator*> operators_with(Operators all, Verb<Options> Operator::* verb) {
+    std::vector<const Operator*> known;
+    for (const Operator* op : all) {
+        if ((op->*verb).run != nullptr) known.push_back(op);
+    }
+    return known;
+}
+
+void describe_operator(cli::Args& args, std::string& op, const std::vector<const Operator*>& known);
+
+// The positional OP, one of those that have the verb.
+template <class Options>
+void describe_operator(cli::Args& args, Options& options, Verb<Options> Operator::* verb) {
+    describe_operator(args, options.op, operators_with(options.operators, verb));
+}
+
+// What the row refuses.
+template <class Options>
+Status check_operator(const Options& options, Verb<Options> Operator::* verb) {
+    const Operator* op = find_operator(options.operators, options.op, verb);
+    return op == nullptr || (op->*verb).check == nullptr ? Status{} : (op->*verb).check(options);
+}
+
+template <class Options>
+Result<ExitCode> run_operator(const Options& options, Verb<Options> Operator::* verb, Context& context) {
+    const Operator* op = find_operator(options.operators, options.op, verb);
+    if (op == nullptr) return fail(ErrorKind::internal, "no operator of that name");  // the parser knows them all
+    return (op->*verb).run(*op, options, context);
+}
+
+}  // namespace gdnctl::commands

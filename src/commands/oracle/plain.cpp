@@ -1,0 +1,120 @@
+#include "commands/oracle/plain.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/oracle/bench.h"
+#include "commands/oracle/cases.h"
+#include "commands/oracle/compare.h"
+#include "commands/oracle/verify.h"
+#include "core/json.h"
+#include "harness/child/kernel.h"
+#include "harness/files.h"
+#include "harness/plain/bench.h"
+#include "harness/plain/verify.h"
+#include "oracle/gdn/report/report.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::oracle_plain {
+
+Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& /*options*/, Context& context) {
+    return oracle_cases::print(op.name, op.plain().cases(), context);
+}
+
+Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(options, context));
+    GDNCTL_TRY_ASSIGN(const auto problem, op.plain().read(dump.inputs));
+    GDNCTL_TRY_ASSIGN(
+        const harness::Judgement j,
+        problem->judge(dump.outputs, {!options.no_hints, threads, [&] { return context.stop.stop_requested(); }}));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (context.global.json) {
+        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
+        object["verdict"] = oracle::name_of(j.verdict);
+        object["reason"] = j.reason;
+        object["stage"] = j.stage.empty() ? Json() : Json(j.stage);
+        object["error_over_budget"] = oracle_report::number(j.error);
+        object["worst"] = oracle_report::worst_json(j.worst);
+        object["forward_only"] = j.forward_only;
+        context.terminal.out(to_text(object, 2) + "\n");
+    } else {
+        if (j.worst) context.terminal.out("worst: " + oracle_report::place_text(*j.worst) + "\n");
+        context.terminal.out(j.diagnosis + fmt::format("{:.2g} x limit\nverdict: {}{}{}\n", j.error,
+                                                       oracle::name_of(j.verdict), j.reason.empty() ? "" : ": ",
+                                                       j.reason));
+    }
+    return oracle_report::exit_code_of(j.verdict, options.allow_suspect);
+}
+
+Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const harness::VerifyRequest request{options.kernel,
+                                         options.cases,
+                                         seed_of(options.seed),
+                                         options.dtype == oracle_verify::StoredAs::bf16,
+                                         threads,
+                                         limits_of(options.limits)};
+    const auto judged = [&](const harness::CaseVerdict& item) {
+        if (!context.global.json) context.terminal.out(text_of(item));
+    };
+    GDNCTL_TRY_ASSIGN(const harness::Verified all, verify_cases(op.plain(), request, context, judged));
+    const oracle::KernelFault* fault = all.fault();
+    const std::string_view name = fault != nullptr ? oracle::name_of(fault->kind) : oracle::name_of(all.verdict());
+    if (context.global.json) {
+        Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op.name}, {"kernel", options.kernel}};
+        report["dtype"] = request.bf16 ? "bf16" : "case";
+        report["seed"] = request.seed ? Json(*request.seed) : Json(nullptr);
+        report["verdict"] = name;
+        report["forward_only"] = all.forward_only();
+        report["cases"] = all.cases.size();
+        report["failed"] = all.failed();
+        report["not_run"] = all.not_run;
+        report["network_barrier"] = all.network.empty() ? Json(nullptr) : Json(all.network);
+        report["items"] = Json::array();
+        for (const harness::CaseVerdict& item : all.cases) report["items"].push_back(json_of(item));
+        context.terminal.out(to_text(report, 2) + "\n");
+    } else {
+        if (!all.network.empty()) context.terminal.out(fmt::format("network kept away by: {}\n", all.network));
+        if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
+        context.terminal.out(fmt::format("verdict: {} ({} cases{}{})\n", name, all.cases.size(),
+                                         all.failed() == 0 ? "" : fmt::format("; {} failed", all.failed()),
+                                         all.not_run == 0 ? "" : fmt::format(", {} not run", all.not_run)));
+    }
+    return fault != nullptr ? harness::exit_code_of(fault->kind)
+                            : oracle_report::exit_code_of(all.verdict(), options.allow_suspect);
+}
+
+Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
+    return bench_on(op, options, context, [&]() -> Result<harness::BenchCase> {
+        const harness::CaseList list = op.plain().cases();
+        const harness::CaseRow& timed = list.rows.back();
+        const bool bf16 = options.dtype == oracle_bench::DTypeChoice::bf16;
+        return harness::BenchCase{op.plain().inputs(timed.name, static_cast<std::uint64_t>(options.seed), bf16),
+                                  fmt::format("{} {}", timed.name, timed.shape),
+                                  [shape = timed.shape](Json& report) { report["shape"] = shape; }};
+    });
+}
+
+Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& options, Context& context,
+                          const std::function<Result<harness::BenchCase>()>& inputs) {
+    harness::BenchRequest request;
+    GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
+    request.isa = oracle_bench::isa_of(options.isa);
+    if (!oracle::has_isa(request.isa)) {
+        return fail(ErrorKind::nothing_done, fmt::format("this processor has no {}", oracle::name_of(request.isa)));
+    }
+    if (options.kernel) request.kernel = *options.kernel;
+    request.peers = options.peers;
+    request.bf16 = options.dtype == oracle_bench::DTypeChoice::bf16;
+    request.rounds = options.rounds;
+    request.runs = options.runs;
+    request.limits = limits_of(options.limits);
+    GDNCTL_TRY_ASSIGN(auto timed, inputs());
+    GDNCTL_TRY_ASSIGN(const harness::BenchDone done, bench_case(op.plain(), std::move(timed), request, context));
+    context.terminal.out(context.global.json ? done.json : done.text);
+    return done.right ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace gdnctl::commands::oracle_plain

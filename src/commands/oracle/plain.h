@@ -1,0 +1,20 @@
+// The verbs of an operator that says what it is as a harness::PlainOperator: each can stand in its row.
+#pragma once
+
+#include <functional>
+
+#include "commands/oracle/operators.h"
+#include "harness/plain/bench.h"
+
+namespace gdnctl::commands::oracle_plain {
+
+Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& options, Context& context);
+Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context);
+Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
+// Of the last of its cases.
+Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
+// The same of other inputs, which are asked for once nothing else is in the way.
+Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& options, Context& context,
+                          const std::function<Result<harness::BenchCase>()>& inputs);
+
+}  // namespace gdnctl::commands::oracle_plain

@@ -1,0 +1,49 @@
+// The operator linear-ce for those who run kernels: from files to a problem, its cases, its kernels, and what they are
+// timed on.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/plain/bench.h"
+#include "harness/plain/operator.h"
+#include "oracle/linear_ce/judge/problem.h"
+
+namespace gdnctl::harness::linear_ce {
+
+inline constexpr std::string_view k_op = "linear-ce";
+
+const PlainOperator& plain();
+
+// Refuses what this machine has no memory for. `exact`: gradients of all rows and columns in fp64.
+Status check_memory(std::size_t batch, std::size_t hidden, std::size_t vocab, bool exact);
+
+// What the inputs file says counts where `overrides` say nothing.
+Result<oracle::linear_ce::Problem> read_problem(const oracle::TensorFile& file,
+                                                const oracle::linear_ce::Overrides& overrides);
+
+struct BenchSizes {
+    std::int64_t batch = 512, hidden = 512, vocab = 128256;
+    double soft_cap = 0, logsumexp_weight = 0;
+};
+Result<BenchCase> bench_inputs(const BenchSizes& sizes, std::uint64_t seed, bool bf16);
+
+// builtin:fused, lib:PATH, src:FILE.c or cmd:COMMAND; see PlainOperator::open().
+Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const Opening& how, const Context& context);
+
+// The problem that plain() reads.
+class ReadProblem : public Problem {
+public:
+    explicit ReadProblem(oracle::linear_ce::Problem problem) : m_problem(std::move(problem)) {}
+
+    const oracle::linear_ce::Problem& value() const { return m_problem; }
+    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const override;
+    std::map<std::string, std::string> metadata() const override { return m_problem.contract.as_metadata(); }
+    double flop(std::size_t pass) const override;
+    std::size_t gradient_bytes() const override { return m_problem.x.bytes.size() + m_problem.w.bytes.size(); }
+
+private:
+    oracle::linear_ce::Problem m_problem;
+};
+
+}  // namespace gdnctl::harness::linear_ce

@@ -1,0 +1,51 @@
+// oracle verify for a PlainOperator: its kernels on its cases.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/plain/operator.h"
+
+namespace gdnctl::harness {
+
+struct CaseVerdict {
+    std::string name;
+    Judgement judgement;
+    std::optional<oracle::KernelFault> fault;
+    bool bit_equal = true;
+
+    bool failed() const { return fault || judgement.verdict != oracle::Verdict::ok; }
+    std::string_view verdict_name() const {
+        return fault ? oracle::name_of(fault->kind) : oracle::name_of(judgement.verdict);
+    }
+};
+std::string text_of(const CaseVerdict& item);
+Json json_of(const CaseVerdict& item);
+
+struct VerifyRequest {
+    std::string kernel;
+    std::vector<std::string> cases;  // empty: all
+    std::optional<std::uint64_t> seed;
+    bool bf16 = false;  // floating inputs of every case in bf16
+    int threads = 1;
+    Limits limits;
+};
+
+struct Verified {
+    std::vector<CaseVerdict> cases;
+    int not_run = 0;
+    std::string network;
+
+    const oracle::KernelFault* fault() const;  // the gravest; nullptr: none
+    oracle::Verdict verdict() const;           // of those without a fault
+    bool forward_only() const;
+    std::size_t failed() const;
+};
+
+// `judged` sees each as it is done. Usage error: a case that is not known.
+Result<Verified> verify_cases(const PlainOperator& op, const VerifyRequest& request, Context& context,
+                              const std::function<void(const CaseVerdict&)>& judged);
+
+}  // namespace gdnctl::harness
