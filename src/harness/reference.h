@@ -1,4 +1,4 @@
-// From a file of inputs of gdn to the truth about them.
+// From the shape or a file of inputs of gdn to the truth about them.
 #pragma once
 
 #include <string>
@@ -7,6 +7,9 @@
 #include "oracle/gdn/compare/compare.h"
 
 namespace gdnctl::harness {
+
+// "B,Hk,Hv,T,dk,dv", as --shape takes it.
+Result<oracle::GdnDims> parse_shape(const std::string& text);
 
 // How a contract is chosen, besides by what the file says.
 struct ContractChoice {

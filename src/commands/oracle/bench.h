@@ -15,8 +15,6 @@
 
 namespace gdnctl::commands::oracle_bench {
 
-using namespace harness;
-
 enum class IsaChoice { best, scalar, avx2, avx512 };
 enum class DTypeChoice { f32, bf16 };
 

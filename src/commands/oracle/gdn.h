@@ -31,7 +31,4 @@ void describe_contract(cli::Args& args, ContractOptions& options);
 void describe_threads(cli::Args& args, std::int64_t& threads);
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget);
 
-// "B,Hk,Hv,T,dk,dv", as --shape takes it.
-Result<oracle::GdnDims> parse_shape(const std::string& text);
-
 }  // namespace gdnctl::commands::oracle_gdn

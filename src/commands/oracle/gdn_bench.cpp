@@ -1,24 +1,40 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle/bench.h"
-#include "commands/oracle/bench_run.h"
-#include "commands/oracle/bench_sweep.h"
 #include "commands/oracle/gdn.h"
 #include "core/json.h"
 #include "harness/files.h"
+#include "harness/timing/gdn_sweep.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
-Result<ExitCode> bench(const Operator& /*op*/, const oracle_bench::Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const oracle::Isa isa = oracle_bench::isa_of(options.isa);
-    if (options.sweep) return oracle_bench::run_sweep(options, context, threads, isa);
-    oracle_bench::Bench bench(options, context, threads, isa);
+Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
+    harness::GdnBenchRequest request;
+    GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
+    request.op = op.name;
+    request.kernel = options.kernel;
+    request.peers = options.peers;
+    request.shape = options.shape;
+    GDNCTL_TRY_ASSIGN(request.dims, harness::parse_shape(options.shape));
+    if (options.dtype == oracle_bench::DTypeChoice::bf16) request.storage = oracle::Storage::bf16;
+    request.seed = static_cast<std::uint64_t>(options.seed);
+    request.rounds = options.rounds;
+    request.runs = options.runs;
+    request.isa = oracle_bench::isa_of(options.isa);
+    request.phases = options.phases;
+    request.limits = limits_of(options.limits);
+    if (options.sweep) {
+        std::vector<std::string> shapes;
+        if (options.shape != oracle_bench::k_default_shape) shapes = {options.shape};
+        GDNCTL_TRY_ASSIGN(const harness::SweepDone done, sweep_gdn(request, std::move(shapes), context));
+        context.terminal.out(context.global.json ? done.json : done.text);
+        return done.code;
+    }
+    harness::GdnBench bench(request, context);
     GDNCTL_TRY(bench.run());
     context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());
-    if (!bench.measured()) return ExitCode::nothing_done;
-    return bench.exit_code();
+    return bench.measured() ? bench.exit_code() : ExitCode::nothing_done;
 }
 
 }  // namespace gdnctl::commands::oracle_gdn

@@ -4,6 +4,7 @@
 #include "commands/oracle/run.h"
 #include "core/text.h"
 #include "harness/files.h"
+#include "harness/reference.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/contract/gradients.h"
 #include "oracle/gdn/kernels/adjoint.h"
@@ -34,7 +35,7 @@ Result<oracle::TensorFile> generate(const oracle_run::Options& options) {
                         "its inputs are formulas in float64");
         }
     } else {
-        GDNCTL_TRY_ASSIGN(c.dims, parse_shape(*options.shape));
+        GDNCTL_TRY_ASSIGN(c.dims, harness::parse_shape(*options.shape));
         GDNCTL_TRY(oracle_files::check_memory(c.dims, static_cast<std::size_t>(c.dims.B), passes_of(options)));
         c.name = "shape " + *options.shape;
         c.state_scale = 0.1;

@@ -7,6 +7,7 @@
 #include "commands/oracle/run.h"
 #include "core/json.h"
 #include "harness/files.h"
+#include "harness/reference.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
 #include "oracle/gdn/report/report.h"
 #include "platform/signals.h"
@@ -21,7 +22,7 @@ void append(oracle::TensorFile& to, oracle::TensorFile more) {
 }
 
 Result<oracle::TensorFile> generate(const oracle_run::Options& options) {
-    GDNCTL_TRY_ASSIGN(const oracle::GdnDims dims, oracle_gdn::parse_shape(*options.shape));
+    GDNCTL_TRY_ASSIGN(const oracle::GdnDims dims, harness::parse_shape(*options.shape));
     GDNCTL_TRY(oracle_files::check_memory(dims, static_cast<std::size_t>(dims.B)));
     if (dims.Hv % dims.Hk != 0) {
         return fail(ErrorKind::usage, fmt::format("--shape {}: Hv must be a multiple of Hk", *options.shape));

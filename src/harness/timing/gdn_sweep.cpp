@@ -1,4 +1,4 @@
-#include "commands/oracle/bench_sweep.h"
+#include "harness/timing/gdn_sweep.h"
 
 #include <algorithm>
 #include <set>
@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/oracle/bench_run.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "platform/terminal.h"
+#include "harness/reference.h"
+#include "harness/timing/gdn_bench.h"
 
-namespace gdnctl::commands::oracle_bench {
+namespace gdnctl::harness {
 
 namespace {
 
@@ -72,7 +72,7 @@ std::string text_of(const std::vector<Cell>& cells, std::size_t kernels) {
     return out;
 }
 
-Json json_of(const Options& options, const std::vector<Cell>& cells, oracle::Isa isa) {
+Json json_of(const GdnBenchRequest& request, const std::vector<Cell>& cells) {
     Json list = Json::array();
     for (const Cell& c : cells) {
         const auto fraction = c.fraction();
@@ -86,37 +86,36 @@ Json json_of(const Options& options, const std::vector<Cell>& cells, oracle::Isa
                         {"least_fraction", promised ? Json(*promised) : Json(nullptr)},
                         {"missed", c.missed()}});
     }
-    return {
-        {"schema", "gdnctl.oracle-bench-sweep/1"}, {"op", options.op}, {"isa", oracle::name_of(isa)}, {"cells", list}};
+    return {{"schema", "gdnctl.oracle-bench-sweep/1"},
+            {"op", request.op},
+            {"isa", oracle::name_of(request.isa)},
+            {"cells", list}};
 }
 
 }  // namespace
 
-Result<ExitCode> run_sweep(const Options& options, Context& context, int threads, oracle::Isa isa) {
+Result<SweepDone> sweep_gdn(const GdnBenchRequest& request, std::vector<std::string> shapes, Context& context) {
     std::vector<Cell> cells;
     ExitCode code = ExitCode::ok;
     std::size_t kernels = 0;
-    std::vector<std::string> shapes(std::begin(k_shapes), std::end(k_shapes));
-    if (options.shape != k_default_shape) shapes = {options.shape};
+    if (shapes.empty()) shapes.assign(std::begin(k_shapes), std::end(k_shapes));
     for (const std::string& shape : shapes) {
-        for (const int count : std::set<int>{1, threads}) {
-            Options one = options;
+        for (const int count : std::set<int>{1, request.threads}) {
+            GdnBenchRequest one = request;
             one.shape = shape;
+            one.threads = count;
+            GDNCTL_TRY_ASSIGN(one.dims, parse_shape(shape));
             log::info("shape {}, {} thread{}", shape, count, count == 1 ? "" : "s");
-            Bench bench(one, context, count, isa);
+            GdnBench bench(one, context);
             GDNCTL_TRY(bench.run());
-            if (!bench.measured()) {
-                context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());
-                return ExitCode::nothing_done;
-            }
+            if (!bench.measured())
+                return SweepDone{bench.text(), to_text(bench.json(), 2) + "\n", ExitCode::nothing_done};
             if (code == ExitCode::ok) code = bench.exit_code();
             kernels = bench.entries().size();
             for (const Entry& entry : bench.entries()) cells.push_back({shape, count, entry});
         }
     }
-    context.terminal.out(context.global.json ? to_text(json_of(options, cells, isa), 2) + "\n"
-                                             : text_of(cells, kernels));
-    return code;
+    return SweepDone{text_of(cells, kernels), to_text(json_of(request, cells), 2) + "\n", code};
 }
 
-}  // namespace gdnctl::commands::oracle_bench
+}  // namespace gdnctl::harness

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "commands/oracle/bench.h"
 #include "core/json.h"
 #include "harness/timing/kernel.h"
 #include "harness/timing/machine.h"
@@ -20,7 +19,22 @@
 #include "oracle/gdn/kernels/decode32.h"
 #include "platform/context.h"
 
-namespace gdnctl::commands::oracle_bench {
+namespace gdnctl::harness {
+
+struct GdnBenchRequest {
+    std::string op;
+    std::optional<std::string> kernel;  // none: one of ours for each pass
+    std::vector<std::string> peers;
+    oracle::GdnDims dims;
+    std::string shape;  // the same for people
+    oracle::Storage storage = oracle::Storage::f32;
+    std::uint64_t seed = 1;
+    int threads = 1;
+    std::int64_t rounds = 8, runs = 5;
+    oracle::Isa isa = oracle::best_isa();
+    bool phases = false;
+    Limits limits;
+};
 
 // One kernel of the table: its time only counts when its outputs are right.
 struct Entry {
@@ -66,10 +80,10 @@ struct Named {
     std::unique_ptr<ForeignKernel> foreign = nullptr;
 };
 
-class Bench {
+class GdnBench {
 public:
-    Bench(const Options& options, Context& context, int threads, oracle::Isa isa)
-        : m_options(options), m_context(context), m_threads(threads), m_isa(isa) {}
+    // `request` and `context` must outlive it.
+    GdnBench(const GdnBenchRequest& request, Context& context) : m_request(request), m_context(context) {}
 
     Status run();
 
@@ -81,7 +95,7 @@ public:
     // Of the first kernel that has a fault.
     ExitCode exit_code() const {
         for (const Entry& e : m_entries) {
-            if (e.fault) return harness::exit_code_of(e.fault->kind);
+            if (e.fault) return exit_code_of(e.fault->kind);
         }
         return right() ? ExitCode::ok : ExitCode::check_failed;
     }
@@ -105,42 +119,41 @@ private:
 
     static void set_verdict(const Contestant& c, Entry& e);
 
-    std::string_view dtype() const { return m_options.dtype == DTypeChoice::bf16 ? "bf16" : "f32"; }
+    std::string_view dtype() const { return m_request.storage == oracle::Storage::bf16 ? "bf16" : "f32"; }
 
     double nominal_flop(oracle::Pass pass) const {
         switch (pass) {
-            case oracle::Pass::backward: return oracle::nominal_backward_flop(m_dims);
-            case oracle::Pass::decode: return oracle::nominal_decode_flop(m_dims);
+            case oracle::Pass::backward: return oracle::nominal_backward_flop(m_request.dims);
+            case oracle::Pass::decode: return oracle::nominal_decode_flop(m_request.dims);
             case oracle::Pass::forward: break;
         }
-        return oracle::nominal_forward_flop(m_dims);
+        return oracle::nominal_forward_flop(m_request.dims);
     }
 
     double gigabytes_a_second(const Entry& e) const {
-        return oracle::nominal_decode_bytes(m_dims) / e.timing.seconds.median * 1e-9;
+        return oracle::nominal_decode_bytes(m_request.dims) / e.timing.seconds.median * 1e-9;
     }
 
     std::string notes() const;
 
     double step_us(const Entry& e) const {
-        return e.timing.seconds.median * 1e6 / static_cast<double>(std::max<std::int64_t>(m_dims.T, 1));
+        return e.timing.seconds.median * 1e6 / static_cast<double>(std::max<std::int64_t>(m_request.dims.T, 1));
     }
 
     // That the states are moved on to compare a decoding kernel with. How many another's uses is not known: all.
     int floor_threads(const Contestant& c) const {
-        return c.foreign ? m_threads : oracle::decode_threads(m_dims, static_cast<std::size_t>(m_dims.B), m_threads);
+        return c.foreign ? m_request.threads
+                         : oracle::decode_threads(m_request.dims, static_cast<std::size_t>(m_request.dims.B),
+                                                  m_request.threads);
     }
 
     Json json_of(const Entry& e) const;
     // What was measured of a pass, of --kernel or of ours; nullptr: nothing.
     const Entry* measured_of(oracle::Pass pass) const;
-    std::string kernels() const { return m_options.kernel.value_or("our kernels"); }
+    std::string kernels() const { return m_request.kernel.value_or("our kernels"); }
 
-    const Options& m_options;
+    const GdnBenchRequest& m_request;
     Context& m_context;
-    int m_threads;
-    oracle::Isa m_isa;
-    oracle::GdnDims m_dims;
     Machine m_load;
     std::string m_missing, m_no_sgemm, m_sgemm_name;
     double m_peak_flop = 0;
@@ -157,4 +170,4 @@ private:
     Ceilings m_ceilings;
 };
 
-}  // namespace gdnctl::commands::oracle_bench
+}  // namespace gdnctl::harness

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/oracle/bench_run.h"
+#include "harness/timing/gdn_bench.h"
 
-namespace gdnctl::commands::oracle_bench {
+namespace gdnctl::harness {
 
 namespace {
 
@@ -27,13 +27,13 @@ Json not_measured() {
 
 }  // namespace
 
-const Entry* Bench::measured_of(oracle::Pass pass) const {
+const Entry* GdnBench::measured_of(oracle::Pass pass) const {
     const auto found =
         std::find_if(m_entries.begin(), m_entries.end(), [pass](const Entry& e) { return !e.peer && e.pass == pass; });
     return found == m_entries.end() ? nullptr : &*found;
 }
 
-Json Bench::json_of(const Entry& e) const {
+Json GdnBench::json_of(const Entry& e) const {
     Json json = not_measured();
     json["kernel"] = e.name;
     json["timed"] = e.timed;
@@ -41,7 +41,7 @@ Json Bench::json_of(const Entry& e) const {
     json["error_over_budget"] = e.error_over_budget;
     json["network_barrier"] = e.network.empty() ? Json(nullptr) : Json(e.network);
     if (!e.verified) {
-        json.update({{"reason", e.reason}, {"fault", harness::fault_json(e.fault)}});
+        json.update({{"reason", e.reason}, {"fault", fault_json(e.fault)}});
         return json;
     }
     json["floor_ms"] = e.floor_s == 0 ? Json(nullptr) : Json(e.floor_s * 1e3);
@@ -55,7 +55,7 @@ Json Bench::json_of(const Entry& e) const {
                  {"noisy", t.noisy},
                  {"phases", phases_json(e.phases)}});
     if (e.pass == oracle::Pass::decode) {
-        json.update({{"steps", m_dims.T},
+        json.update({{"steps", m_request.dims.T},
                      {"median_step_us", step_us(e)},
                      {"gigabytes_per_s", gigabytes_a_second(e)},
                      {"bandwidth_fraction", e.of_floor},
@@ -65,14 +65,14 @@ Json Bench::json_of(const Entry& e) const {
     return json;
 }
 
-std::string Bench::text() const {
+std::string GdnBench::text() const {
     if (!measured()) return fmt::format("{}: not measured ({})\n", kernels(), m_missing);
     std::string out =
-        fmt::format("B,Hk,Hv,T,dk,dv = {}, {}, nominal {:.3g} GFLOP forward, {:.3g} backward\n", m_options.shape,
+        fmt::format("B,Hk,Hv,T,dk,dv = {}, {}, nominal {:.3g} GFLOP forward, {:.3g} backward\n", m_request.shape,
                     dtype(), nominal_flop(oracle::Pass::forward) * 1e-9, nominal_flop(oracle::Pass::backward) * 1e-9);
     out += fmt::format("inputs {:016x}\n", m_checksum);
-    out += fmt::format("{}, {} thread{}, {}, {}, load {:.2f}\n", m_load.cpu, m_threads, m_threads == 1 ? "" : "s",
-                       oracle::name_of(m_isa), m_load.compiler, m_load.load);
+    out += fmt::format("{}, {} thread{}, {}, {}, load {:.2f}\n", m_load.cpu, m_request.threads,
+                       m_request.threads == 1 ? "" : "s", oracle::name_of(m_request.isa), m_load.compiler, m_load.load);
     out += fmt::format("{:<22}{:>10}{:>11}{:>10}{:>10}{:>9}{:>9}  {}\n", "", "min ms", "median ms", "max ms", "GFLOP/s",
                        "x sgemm", "x peak", "verified");
     for (const Entry& e : m_entries) {
@@ -83,7 +83,7 @@ std::string Bench::text() const {
             const bool died = e.fault && e.fault->kind == oracle::KernelFaultKind::crashed;
             out += fmt::format("{:<22}no time, because the {}: {}\n", name, died ? "kernel died" : "result is wrong",
                                e.reason);
-            if (e.fault) out += harness::quoted_output(*e.fault);
+            if (e.fault) out += quoted_output(*e.fault);
             continue;
         }
         const Timing& t = e.timing;
@@ -96,7 +96,7 @@ std::string Bench::text() const {
                ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)
                : fmt::format("sgemm: not measured\n  {}\n", m_no_sgemm);
     out += fmt::format("multiply-add peak: {:.1f} GFLOP/s\n", m_peak.gflops);
-    if (m_options.phases) {
+    if (m_request.phases) {
         out += fmt::format("memory, read and written: {:.1f} GB/s\n", m_ceilings.gigabytes_a_second);
         for (const Entry& e : m_entries) {
             if (e.verified) out += phases_text(e.name, e.phases);
@@ -115,7 +115,7 @@ std::string Bench::text() const {
 }
 
 // What the times of others are of, where that is not plain.
-std::string Bench::notes() const {
+std::string GdnBench::notes() const {
     const auto some = [this](std::string_view timed, std::optional<oracle::Pass> pass) {
         return std::any_of(m_entries.begin(), m_entries.end(), [&](const Entry& e) {
             return e.verified && e.timed == timed && (!pass || e.pass == *pass);
@@ -140,7 +140,7 @@ std::string Bench::notes() const {
     return out;
 }
 
-std::string Bench::decode_text(const Entry& e) const {
+std::string GdnBench::decode_text(const Entry& e) const {
     return fmt::format(
         "  {:.2f} us a step, {:.1f} GB/s; of that, on {} thread{}, reading and writing the states once takes {:.2f},\n"
         "  and three multiply-adds an element at their peak {:.2f}\n",
@@ -148,9 +148,9 @@ std::string Bench::decode_text(const Entry& e) const {
         e.of_arithmetic);
 }
 
-Json Bench::json() const {
-    Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_options.op}, {"kernel", nullptr}};
-    if (m_options.kernel) report["kernel"] = *m_options.kernel;
+Json GdnBench::json() const {
+    Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_request.op}, {"kernel", nullptr}};
+    if (m_request.kernel) report["kernel"] = *m_request.kernel;
     report["not_measured"] = Json::object();
     for (const oracle::Pass pass : k_passes) {
         const std::string name(oracle::name_of(pass));
@@ -177,22 +177,22 @@ Json Bench::json() const {
     }
     report["machine"] = {
         {"cpu", m_load.cpu},
-        {"isa", oracle::name_of(m_isa)},
-        {"threads", m_threads},
+        {"isa", oracle::name_of(m_request.isa)},
+        {"threads", m_request.threads},
         {"compiler", m_load.compiler},
         {"load_average", m_load.load},
-        {"memory_gigabytes_per_s", m_options.phases ? Json(m_ceilings.gigabytes_a_second) : Json(nullptr)},
+        {"memory_gigabytes_per_s", m_request.phases ? Json(m_ceilings.gigabytes_a_second) : Json(nullptr)},
         {"fma_peak_gflops", m_entries.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
-    report["shape"] = {{"B", m_dims.B}, {"Hk", m_dims.Hk}, {"Hv", m_dims.Hv},
-                       {"T", m_dims.T}, {"dk", m_dims.dk}, {"dv", m_dims.dv}};
+    report["shape"] = {{"B", m_request.dims.B}, {"Hk", m_request.dims.Hk}, {"Hv", m_request.dims.Hv},
+                       {"T", m_request.dims.T}, {"dk", m_request.dims.dk}, {"dv", m_request.dims.dv}};
     report["dtype"] = dtype();
     report["nominal_gflop"] = {{"forward", nominal_flop(oracle::Pass::forward) * 1e-9},
                                {"backward", nominal_flop(oracle::Pass::backward) * 1e-9},
                                {"decode", nominal_flop(oracle::Pass::decode) * 1e-9}};
     report["inputs_checksum"] = fmt::format("{:016x}", m_checksum);
-    report["rounds"] = m_options.rounds;
-    report["runs_per_round"] = m_options.runs;
+    report["rounds"] = m_request.rounds;
+    report["runs_per_round"] = m_request.runs;
     return report;
 }
 
-}  // namespace gdnctl::commands::oracle_bench
+}  // namespace gdnctl::harness
