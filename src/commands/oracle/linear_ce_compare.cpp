@@ -10,7 +10,7 @@
 #include "harness/linear_ce/operator.h"
 #include "harness/linear_ce/page.h"
 #include "harness/linear_ce/report.h"
-#include "oracle/gdn/report/report.h"
+#include "oracle/judge/report.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
@@ -68,29 +68,29 @@ Status check_compare(const oracle_compare::Options& o) {
     return {};
 }
 
-Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& all, Context& context) {
-    const CompareOptions& options = all.ce;
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(all.threads));
-    GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(all, context));
-    GDNCTL_TRY_ASSIGN(const lce::Problem problem, hce::read_problem(dump.inputs, options.contract));
-    GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, options.level == lce::Level::exact));
+Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context) {
+    const CompareOptions& ce = options.ce;
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(options, context));
+    GDNCTL_TRY_ASSIGN(const lce::Problem problem, hce::read_problem(dump.inputs, ce.contract));
+    GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, ce.level == lce::Level::exact));
     lce::CompareOptions how;
-    how.level = options.level;
-    how.rows = static_cast<std::size_t>(options.rows);
-    how.columns = static_cast<std::size_t>(options.columns);
-    how.seed = static_cast<std::uint64_t>(options.seed);
-    how.hints = !all.no_hints;
+    how.level = ce.level;
+    how.rows = static_cast<std::size_t>(ce.rows);
+    how.columns = static_cast<std::size_t>(ce.columns);
+    how.seed = static_cast<std::uint64_t>(ce.seed);
+    how.hints = !options.no_hints;
     how.work = {threads, [&] { return context.stop.stop_requested(); }};
     GDNCTL_TRY_ASSIGN(auto report, lce::compare(problem, dump.outputs, how));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     for (const std::string& name : problem.unknown) report.unknown.push_back(name);
-    if (all.html) GDNCTL_TRY(atomic_replace(context.cwd / *all.html, hce::page(problem, how, report)));
+    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, hce::page(problem, how, report)));
     if (context.global.json) {
         Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
         hce::add_report(object, problem, how, report);
         context.terminal.out(to_text(object, 2) + "\n");
     } else {
-        context.terminal.out(hce::report_text(problem, how, report, all.inputs, all.outputs));
+        context.terminal.out(hce::report_text(problem, how, report, options.inputs, options.outputs));
     }
     if (report.invariants_hold) return ExitCode::ok;
     return oracle_report::exit_code_of(report.verdict, false);

@@ -12,7 +12,7 @@
 #include "harness/files.h"
 #include "harness/plain/bench.h"
 #include "harness/plain/verify.h"
-#include "oracle/gdn/report/report.h"
+#include "oracle/judge/report.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/judge/kernel_fault.h"
 #include "platform/context.h"
 
 namespace gdnctl::harness {

@@ -10,10 +10,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "gdn/gdn_kernel.h"
 #include "harness/child/arena.h"
-#include "harness/child/linear_ce_entry.h"
-#include "harness/child/solution_entry.h"
+#include "harness/child/entry.h"
 #include "platform/exec_words.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
@@ -24,7 +22,7 @@ namespace gdnctl::harness {
 
 namespace {
 
-constexpr std::size_t k_workspace = k_slots;  // index of the workspace among the mapped pieces
+constexpr std::size_t k_workspace = k_most_arrays;  // index of the workspace among what is watched
 
 // --- what a signal handler may look at
 
@@ -33,7 +31,7 @@ struct Watched {
     std::uintptr_t array = 0;
     bool writable = false;
 };
-std::array<Watched, k_slots + 1> g_watched;
+std::array<Watched, k_most_arrays + 1> g_watched;
 std::uintptr_t g_page = 4096;
 int g_answers = -1;
 
@@ -59,7 +57,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
         const Watched& w = g_watched[i];
         constexpr std::uintptr_t k_guard = GuardedMapping::k_guard;
         if (w.begin == w.end || address < w.begin - k_guard || address >= w.end + k_guard) continue;
-        reply.slot = static_cast<Slot>(i);
+        reply.array = static_cast<std::uint32_t>(i);
         reply.number = static_cast<std::int64_t>(address) - static_cast<std::int64_t>(w.array);
         reply.touch = i == k_workspace    ? Touch::workspace
                       : address < w.begin ? Touch::before
@@ -88,12 +86,8 @@ void watch_faults() {
 
 class Host {
 public:
-    // `entry`: the function of a solution; empty: a kernel of gdn/gdn_kernel.h.
-    Host(UniqueFd asks, UniqueFd memory, std::string kernel, std::string entry)
-        : m_asks(std::move(asks)),
-          m_memory(std::move(memory)),
-          m_path(std::move(kernel)),
-          m_solution_entry(std::move(entry)) {}
+    Host(UniqueFd asks, UniqueFd memory, std::string library, std::unique_ptr<Entry> entry)
+        : m_asks(std::move(asks)), m_memory(std::move(memory)), m_path(std::move(library)), m_entry(std::move(entry)) {}
 
     // Until there are no more requests.
     void serve(NetworkBarrier barrier) {
@@ -107,10 +101,7 @@ public:
                 reply = map();
             } else {
                 reply.answer = Answer::done;
-                reply.value = is_linear_ce()              ? m_linear_ce.call()
-                              : !m_solution_entry.empty() ? m_solution.call()
-                              : m_order.empty()           ? m_entry(&m_call)
-                                                          : call_steps();
+                reply.value = m_entry->call();
             }
             send(reply);
         }
@@ -132,127 +123,16 @@ private:
         return reply;
     }
 
-    bool is_linear_ce() const { return m_solution_entry == k_linear_ce_entry; }
-
     Reply load() {
         void* library = dlopen(m_path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) return said(Answer::refused, fmt::format("cannot be loaded: {}", dlerror()));
+        const std::string problem = m_entry->load(library);
+        if (!problem.empty()) return said(Answer::refused, problem);
         Reply reply;
         reply.answer = Answer::loaded;
-        if (is_linear_ce()) {
-            const std::string problem = m_linear_ce.load(library);
-            if (!problem.empty()) return said(Answer::refused, problem);
-            reply.value = static_cast<std::int32_t>(m_linear_ce.dtypes());
-            reply.entries = m_linear_ce.entries();
-            return reply;
-        }
-        if (!m_solution_entry.empty()) {
-            const std::string problem = m_solution.load(library, m_solution_entry);
-            return problem.empty() ? reply : said(Answer::refused, problem);
-        }
-        m_kernel = static_cast<const gdn_kernel_info*>(dlsym(library, "gdn_kernel"));
-        if (m_kernel == nullptr) {
-            return said(Answer::refused, "exports no 'gdn_kernel' (see gdn/gdn_kernel.h)");
-        }
-        if (m_kernel->abi_version != GDN_ABI_VERSION || m_kernel->struct_size < sizeof(gdn_kernel_info)) {
-            return said(Answer::refused,
-                        fmt::format("was compiled for version {} of gdn/gdn_kernel.h, this gdnctl speaks version {}",
-                                    m_kernel->abi_version, GDN_ABI_VERSION));
-        }
-        reply.value = static_cast<std::int32_t>(m_kernel->dtypes);
-        reply.entries = (m_kernel->forward != nullptr ? 1U << GDN_FORWARD : 0U) |
-                        (m_kernel->backward != nullptr ? 1U << GDN_BACKWARD : 0U) |
-                        (m_kernel->decode != nullptr ? 1U << GDN_DECODE : 0U);
+        reply.value = static_cast<std::int32_t>(m_entry->dtypes());
+        reply.entries = m_entry->entries();
         return reply;
-    }
-
-    // Decoding: one token of every row a call, until one fails.
-    int call_steps() const {
-        gdn_call call = m_call;
-        for (const std::int64_t step : m_order) {
-            for (const auto tensor :
-                 {&gdn_call::q, &gdn_call::k, &gdn_call::v, &gdn_call::g, &gdn_call::beta, &gdn_call::out}) {
-                const gdn_tensor& first = m_call.*tensor;
-                const std::int64_t bytes = first.shape[0] * first.strides[0] * (first.dtype == GDN_BF16 ? 2 : 4);
-                (call.*tensor).data = static_cast<std::byte*>(first.data) + step * bytes;
-            }
-            if (const int status = m_entry(&call); status != GDN_OK) return status;
-        }
-        return GDN_OK;
-    }
-
-    gdn_tensor tensor_of(const Header& header, Slot slot, const GuardedMapping& mapping) const {
-        const auto index = static_cast<std::size_t>(slot);
-        const Place& p = header.places[index];
-        gdn_tensor t{};
-        if (p.page_bytes == 0) return t;
-        t.data = mapping.piece(index) + p.begin;
-        t.dtype = p.dtype;
-        t.rank = p.rank;
-        const bool of_tokens = slot != Slot::final_state;
-        std::int64_t stride = 1;
-        for (std::size_t axis = p.rank; axis-- > 0;) {
-            t.shape[axis] = axis == 1 && of_tokens && header.steps > 0 ? 1 : p.shape[axis];
-            t.strides[axis] = stride;
-            stride *= t.shape[axis];
-        }
-        return t;
-    }
-
-    void describe_call(const Header& h, const GuardedMapping& mapping) {
-        gdn_call c{};
-        c.abi_version = GDN_ABI_VERSION;
-        c.struct_size = sizeof(gdn_call);
-        c.batch = h.dims[0];
-        c.tokens = h.steps > 0 ? 1 : h.dims[1];
-        c.key_heads = h.dims[2];
-        c.value_heads = h.dims[3];
-        c.key_dim = h.dims[4];
-        c.value_dim = h.dims[5];
-        c.sequences = h.sequences;
-        c.head_map = h.head_map;
-        c.l2norm = h.l2norm;
-        c.l2norm_eps = h.l2norm_eps;
-        c.scale = h.scale;
-        c.threads = h.threads;
-        c.q = tensor_of(h, Slot::q, mapping);
-        c.k = tensor_of(h, Slot::k, mapping);
-        c.v = tensor_of(h, Slot::v, mapping);
-        c.g = tensor_of(h, Slot::g, mapping);
-        c.beta = tensor_of(h, Slot::beta, mapping);
-        c.initial_state = tensor_of(h, Slot::initial_state, mapping);
-        c.out = tensor_of(h, Slot::out, mapping);
-        c.final_state = tensor_of(h, Slot::final_state, mapping);
-        if (h.in_place != 0) c.initial_state = c.final_state;
-        c.d_out = tensor_of(h, Slot::d_out, mapping);
-        c.d_final_state = tensor_of(h, Slot::d_final_state, mapping);
-        c.dq = tensor_of(h, Slot::dq, mapping);
-        c.dk = tensor_of(h, Slot::dk, mapping);
-        c.dv = tensor_of(h, Slot::dv, mapping);
-        c.dg = tensor_of(h, Slot::dg, mapping);
-        c.dbeta = tensor_of(h, Slot::dbeta, mapping);
-        c.d_initial_state = tensor_of(h, Slot::d_initial_state, mapping);
-        if (h.has_cu_seqlens != 0) {
-            c.cu_seqlens = static_cast<const std::int64_t*>(tensor_of(h, Slot::cu_seqlens, mapping).data);
-        }
-        m_call = c;
-    }
-
-    // The query sees no data: it is not timed.
-    std::size_t workspace_size(std::uint32_t entry) const {
-        if (m_kernel->workspace == nullptr) return 0;
-        gdn_call shapes = m_call;
-        for (const auto tensor :
-             {&gdn_call::q, &gdn_call::k, &gdn_call::v, &gdn_call::g, &gdn_call::beta, &gdn_call::initial_state,
-              &gdn_call::out, &gdn_call::final_state, &gdn_call::d_out, &gdn_call::d_final_state, &gdn_call::dq,
-              &gdn_call::dk, &gdn_call::dv, &gdn_call::dg, &gdn_call::dbeta, &gdn_call::d_initial_state}) {
-            (shapes.*tensor).data = nullptr;
-        }
-        return m_kernel->workspace(&shapes, entry);
-    }
-
-    int (*entry_of(std::uint32_t entry) const)(const gdn_call*) {
-        return entry == GDN_BACKWARD ? m_kernel->backward : entry == GDN_DECODE ? m_kernel->decode : m_kernel->forward;
     }
 
     // Maps header and arrays. The old arrays go last, so that no new one has the address of an old one.
@@ -261,28 +141,16 @@ private:
         if (pread(m_memory.get(), &h, sizeof h, 0) != static_cast<ssize_t>(sizeof h)) {
             return said(Answer::failed, "cannot read the shared memory");
         }
-        const bool is_solution = !m_solution_entry.empty();
-        if (!is_solution) m_entry = entry_of(h.entry);
-        const bool missing = is_linear_ce() ? !m_linear_ce.has(h.entry) : !is_solution && m_entry == nullptr;
-        if (missing) return said(Answer::refused, "has no such entry point");
+        if (!m_entry->has(h.entry)) return said(Answer::refused, "has no such entry point");
         std::vector<GuardedPiece> pieces;
-        for (std::size_t i = 0; i < k_slots; ++i) {
+        for (std::size_t i = 0; i < h.arrays; ++i) {
             const Place& p = h.places[i];
-            pieces.push_back({static_cast<std::int64_t>(p.page), p.page_bytes, is_output(static_cast<Slot>(i))});
+            pieces.push_back({static_cast<std::int64_t>(p.page), p.page_bytes, is_output(p.role)});
         }
         auto mapped = GuardedMapping::map(m_memory.get(), pieces);
         if (!mapped) return said(Answer::failed, mapped.error().message);
-        if (is_linear_ce()) {
-            m_linear_ce.describe(h, *mapped);
-        } else if (is_solution) {
-            m_solution.describe(h, *mapped);
-        } else {
-            describe_call(h, *mapped);
-        }
-        m_order = step_order(h.steps, h.step_seed);
-        const std::size_t wanted = is_linear_ce() ? m_linear_ce.workspace_size()
-                                   : is_solution  ? 0
-                                                  : workspace_size(h.entry);
+        m_entry->describe(h, *mapped);
+        const std::size_t wanted = m_entry->workspace_size();
         const std::size_t room = (wanted + 63) / 64 * 64;
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
         auto workspace = GuardedMapping::map(-1, {&space, 1});
@@ -291,11 +159,10 @@ private:
         }
         if (wanted > 0) {
             std::memset(workspace->piece(0), 0xFF, space.bytes);
-            m_call.workspace = workspace->piece(0) + (space.bytes - room);
-            m_call.workspace_size = wanted;
-            m_linear_ce.give_workspace(m_call.workspace, wanted);
+            m_entry->give_workspace(workspace->piece(0) + (space.bytes - room), wanted);
         }
-        for (std::size_t i = 0; i < k_slots; ++i) {
+        g_watched = {};
+        for (std::size_t i = 0; i < h.arrays; ++i) {
             const auto begin = reinterpret_cast<std::uintptr_t>(mapped->piece(i));
             g_watched[i] = {begin, begin + pieces[i].bytes, begin + h.places[i].begin, pieces[i].writable};
         }
@@ -310,14 +177,9 @@ private:
     }
 
     UniqueFd m_asks, m_memory;
-    std::string m_path, m_solution_entry;
-    SolutionEntry m_solution;
-    LinearCeEntry m_linear_ce;
-    const gdn_kernel_info* m_kernel = nullptr;
-    int (*m_entry)(const gdn_call*) = nullptr;
+    std::string m_path;
+    std::unique_ptr<Entry> m_entry;
     GuardedMapping m_mapping, m_workspace;
-    gdn_call m_call{};
-    std::vector<std::int64_t> m_order;  // of steps; empty: one call
 };
 
 Result<UniqueFd> open_in(const std::filesystem::path& folder, std::string_view name, int flags) {
@@ -336,13 +198,9 @@ Result<ExitCode> serve_library(const HostOptions& options) {
     give_up_privileges();
     const NetworkBarrier barrier = block_network();
     watch_faults();
-    const bool is_solution = options.mode == "solution";
-    const std::size_t colon = is_solution ? options.kernel.find(':') : std::string::npos;
-    const std::string entry = is_solution                   ? options.kernel.substr(0, colon)
-                              : options.mode == "linear-ce" ? std::string(k_linear_ce_entry)
-                                                            : std::string();
-    const std::string path = is_solution ? options.kernel.substr(colon + 1) : options.kernel;
-    Host(std::move(asks), std::move(memory), path, entry).serve(barrier);
+    std::string path;
+    auto entry = make_entry(options.mode, options.kernel, path);
+    Host(std::move(asks), std::move(memory), path, std::move(entry)).serve(barrier);
     return ExitCode::ok;
 }
 

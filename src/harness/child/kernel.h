@@ -1,25 +1,21 @@
-// Kernels under test by their spelling: builtin:NAME, lib:PATH, src:FILE.c, cmd:COMMAND.
+// What all kernels under test share: libraries by their spelling, and how faults look.
 #pragma once
 
 #include <filesystem>
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "core/exit_code.h"
 #include "core/json.h"
 #include "harness/child/folder.h"
 #include "harness/child/process.h"
-#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/judge/kernel_fault.h"
 #include "platform/context.h"
 
 namespace gdnctl::harness {
 
 // An unpredictable seed.
 std::uint64_t secret_seed();
-// `context` must outlive the kernel. Usage errors: an unknown kind or name, a file that does not exist. A source that
-// does not compile and a library that is no kernel are faults of the first run, not errors here.
-Result<std::unique_ptr<oracle::KernelUnderTest>> open_kernel(const std::string& spelling, const Limits& limits,
-                                                             const Context& context);
 
 // How faults look: the exit code, the object {kind, text, output} or null, and what was printed, line by line.
 ExitCode exit_code_of(oracle::KernelFaultKind kind);

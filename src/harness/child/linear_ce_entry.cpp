@@ -6,7 +6,7 @@
 namespace gdnctl::harness {
 
 std::string LinearCeEntry::load(void* library) {
-    m_kernel = static_cast<const linear_ce_kernel_info*>(dlsym(library, std::string(k_linear_ce_entry).c_str()));
+    m_kernel = static_cast<const linear_ce_kernel_info*>(dlsym(library, "linear_ce_kernel"));
     if (m_kernel == nullptr) {
         return "exports no 'linear_ce_kernel', the object of gdn/linear_ce_kernel.h that says what it is";
     }
@@ -22,41 +22,27 @@ std::uint32_t LinearCeEntry::entries() const {
 }
 
 void LinearCeEntry::describe(const Header& h, const GuardedMapping& mapping) {
-    const auto tensor = [&](Slot slot) {
-        const Place& p = h.places[static_cast<std::size_t>(slot)];
-        gdn_tensor t{};
-        if (p.page_bytes == 0) return t;
-        t.data = mapping.piece(static_cast<std::size_t>(slot)) + p.begin;
-        t.dtype = p.dtype;
-        t.rank = p.rank;
-        std::int64_t stride = 1;
-        for (std::size_t axis = p.rank; axis-- > 0;) {
-            t.shape[axis] = p.shape[axis];
-            t.strides[axis] = stride;
-            stride *= p.shape[axis];
-        }
-        return t;
-    };
+    const auto tensor = [&](std::string_view name) { return tensor_of(h, mapping, name); };
     linear_ce_call c{};
     c.abi_version = LINEAR_CE_ABI_VERSION;
     c.struct_size = sizeof(linear_ce_call);
-    c.batch = h.dims[0];
-    c.hidden = h.dims[1];
-    c.vocab = h.dims[2];
-    c.layout = static_cast<std::uint32_t>(h.dims[3]);
+    c.batch = h.integers[k_rows];
+    c.hidden = h.integers[k_hidden];
+    c.vocab = h.integers[k_vocab];
+    c.layout = static_cast<std::uint32_t>(h.integers[k_layout]);
     c.threads = h.threads;
-    c.soft_cap = h.scale;
-    c.logsumexp_weight = h.logsumexp_weight;
-    c.x = tensor(Slot::x);
-    c.w = tensor(Slot::w);
-    c.labels = static_cast<const std::int64_t*>(tensor(Slot::labels).data);
-    c.d_loss = tensor(Slot::d_loss);
-    c.d_lse = tensor(Slot::d_lse);
-    c.loss = tensor(Slot::loss);
-    c.lse = tensor(Slot::lse);
-    c.argmax = static_cast<std::int64_t*>(tensor(Slot::argmax).data);
-    c.gx = tensor(Slot::gx);
-    c.gw = tensor(Slot::gw);
+    c.soft_cap = h.reals[k_soft_cap];
+    c.logsumexp_weight = h.reals[k_logsumexp_weight];
+    c.x = tensor("x");
+    c.w = tensor("w");
+    c.labels = static_cast<const std::int64_t*>(tensor("labels").data);
+    c.d_loss = tensor("d_loss");
+    c.d_lse = tensor("d_lse");
+    c.loss = tensor("loss");
+    c.lse = tensor("lse");
+    c.argmax = static_cast<std::int64_t*>(tensor("argmax").data);
+    c.gx = tensor("gx");
+    c.gw = tensor("gw");
     m_call = c;
     m_entry = h.entry;
 }
@@ -78,7 +64,7 @@ void LinearCeEntry::give_workspace(void* memory, std::size_t bytes) {
     m_call.workspace_size = bytes;
 }
 
-int LinearCeEntry::call() const {
+int LinearCeEntry::call() {
     return m_entry == LINEAR_CE_GRADIENTS ? m_kernel->gradients(&m_call) : m_kernel->forward(&m_call);
 }
 

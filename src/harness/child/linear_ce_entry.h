@@ -2,30 +2,25 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "gdn/linear_ce_kernel.h"
-#include "harness/child/arena.h"
-#include "platform/shared_memory.h"
+#include "harness/child/entry.h"
 
 namespace gdnctl::harness {
 
-// What such a library exports.
-inline constexpr std::string_view k_linear_ce_entry = "linear_ce_kernel";
+// Of Call::integers and Call::reals.
+enum LinearCeInteger : std::size_t { k_rows, k_hidden, k_vocab, k_layout };
+enum LinearCeReal : std::size_t { k_soft_cap, k_logsumexp_weight };
 
-class LinearCeEntry {
+class LinearCeEntry : public Entry {
 public:
-    // Returns why it cannot be used, or nothing.
-    std::string load(void* library);
-    std::uint32_t dtypes() const { return m_kernel->dtypes; }
-    std::uint32_t entries() const;  // bits 1 << LINEAR_CE_FORWARD, ...
-
-    bool has(std::uint32_t entry) const { return (entries() & (1U << entry)) != 0; }
-    void describe(const Header& header, const GuardedMapping& mapping);
-    // Bytes that the kernel asks for; the query sees no data.
-    std::size_t workspace_size() const;
-    void give_workspace(void* memory, std::size_t bytes);
-    int call() const;
+    std::string load(void* library) override;
+    std::uint32_t dtypes() const override { return m_kernel->dtypes; }
+    std::uint32_t entries() const override;
+    void describe(const Header& header, const GuardedMapping& mapping) override;
+    std::size_t workspace_size() const override;
+    void give_workspace(void* memory, std::size_t bytes) override;
+    int call() override;
 
 private:
     const linear_ce_kernel_info* m_kernel = nullptr;

@@ -13,7 +13,6 @@
 
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
-#include "harness/child/linear_ce_entry.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
@@ -41,10 +40,6 @@ std::string status_name(int status) {
         case GDN_FAILED: return "4 (GDN_FAILED)";
         default: return fmt::format("{}, which is not a status of gdn/gdn_kernel.h", status);
     }
-}
-
-std::string_view entry_name(std::uint32_t entry) {
-    return entry == GDN_BACKWARD ? "backward" : entry == GDN_DECODE ? "decode" : "forward";
 }
 
 KernelFault fault_of(KernelFaultKind kind, std::string text) { return {kind, std::move(text), {}}; }
@@ -91,8 +86,6 @@ Faulted KernelProcess::open() {
     return std::nullopt;
 }
 
-bool KernelProcess::is_linear_ce() const { return m_entry == k_linear_ce_entry; }
-
 Faulted KernelProcess::start() {
     GDNCTL_TRY_ASSIGN(m_folder, make_folder(m_context));
     GDNCTL_TRY_ASSIGN(m_memory, SharedMemory::create());
@@ -108,9 +101,7 @@ Faulted KernelProcess::start() {
         return tl::unexpected(file_error(ErrorKind::local_io, "set up", folder, errno));
     }
     ProcessSpec spec;
-    const char* mode = m_entry.empty() ? "lib" : is_linear_ce() ? "linear-ce" : "solution";
-    spec.argv = {m_context.program, "__kernel-host", mode, folder.string(),
-                 m_entry.empty() || is_linear_ce() ? m_library.string() : m_entry + ":" + m_library.string()};
+    spec.argv = {m_context.program, "__kernel-host", std::string(m_mode), folder.string(), m_kernel};
     spec.cwd = m_context.cwd;
     spec.env = kernel_environment(m_context);
     spec.clean_env = true;
@@ -152,11 +143,11 @@ std::string KernelProcess::fault_text(const ProcessResult& result) const {
     const Reply& t = *m_touched;
     const char* did = t.wrote != 0 ? "wrote" : "read";
     if (t.touch == Touch::workspace) return fmt::format("{} outside its workspace, at byte {} of it", did, t.number);
-    if (t.touch == Touch::input) return fmt::format("wrote to its input {}, at byte {}", name_of(t.slot), t.number);
-    const auto bytes = static_cast<std::int64_t>(m_header.places[static_cast<std::size_t>(t.slot)].bytes);
-    return t.touch == Touch::before
-               ? fmt::format("{} {} bytes before the start of {}", did, -t.number, name_of(t.slot))
-               : fmt::format("{} {} bytes behind the end of {}", did, t.number - bytes, name_of(t.slot));
+    const Place& of = m_header.places[t.array];
+    if (t.touch == Touch::input) return fmt::format("wrote to its input {}, at byte {}", of.name(), t.number);
+    const auto bytes = static_cast<std::int64_t>(of.bytes);
+    return t.touch == Touch::before ? fmt::format("{} {} bytes before the start of {}", did, -t.number, of.name())
+                                    : fmt::format("{} {} bytes behind the end of {}", did, t.number - bytes, of.name());
 }
 
 Result<KernelFault> KernelProcess::death() {
@@ -224,30 +215,18 @@ Faulted KernelProcess::ask(Ask question, Answer expected, Reply& reply) {
     return fail(ErrorKind::local_io, fmt::format("the kernel's process: {}", text));
 }
 
-Faulted KernelProcess::prepare(const oracle::KernelCall& call, int threads) {
-    m_header = lay_out(call, threads);
-    if ((m_entries & (1U << m_header.entry)) == 0) {
+Faulted KernelProcess::prepare(Call call) {
+    const bool by_name = m_mode != k_solution_mode;
+    if (by_name && (m_entries & (1U << call.entry)) == 0) {
         return fault_of(KernelFaultKind::no_entry_point,
-                        fmt::format("has no entry point '{}' (it is NULL in gdn_kernel)", entry_name(m_header.entry)));
+                        fmt::format("has no entry point '{}' (it is NULL in {})", call.entry_name,
+                                    m_mode == k_gdn_mode ? "gdn_kernel" : "linear_ce_kernel"));
     }
-    GDNCTL_TRY(m_memory.resize(m_header.bytes));
-    fill(m_memory.data(), m_header, call);
-    Reply reply;
-    return ask(Ask::map, Answer::mapped, reply);
-}
-
-Faulted KernelProcess::prepare(const SolutionCall& call) {
     m_header = lay_out(call);
     GDNCTL_TRY(m_memory.resize(m_header.bytes));
     fill(m_memory.data(), m_header, call);
-    Reply reply;
-    return ask(Ask::map, Answer::mapped, reply);
-}
-
-Faulted KernelProcess::prepare(const LinearCeCall& call) {
-    m_header = lay_out(call);
-    GDNCTL_TRY(m_memory.resize(m_header.bytes));
-    fill(m_memory.data(), m_header, call.arrays);
+    m_arrays = std::move(call.arrays);
+    for (Array& array : m_arrays) array.tensor = {};
     Reply reply;
     return ask(Ask::map, Answer::mapped, reply);
 }
@@ -259,7 +238,7 @@ Faulted KernelProcess::call() {
     m_seconds = std::chrono::duration<double>(m_context.clock.monotonic() - start).count();
     if (fault) return fault;
     if (reply.value == GDN_OK) return std::nullopt;
-    if (!m_entry.empty() && !is_linear_ce()) {
+    if (m_mode == k_solution_mode) {
         return fault_of(KernelFaultKind::refused, fmt::format("the solution returned {}", reply.value));
     }
     if (reply.value == GDN_UNSUPPORTED) {
@@ -268,35 +247,23 @@ Faulted KernelProcess::call() {
     return fault_of(KernelFaultKind::refused, fmt::format("the kernel returned {}", status_name(reply.value)));
 }
 
-Faulted KernelProcess::collect(const oracle::KernelCall& call, oracle::TensorFile& outputs) {
-    return collect([&](Slot slot) { return count_unwritten(m_memory.data(), m_header, slot, call); }, outputs);
-}
-
-Faulted KernelProcess::collect(const SolutionCall& /*call*/, oracle::TensorFile& outputs) {
-    const auto unwritten = [this](Slot slot) {
-        if (slot == Slot::intermediate_states_buffer) return Unwritten{};
-        return count_unwritten(m_memory.data(), m_header, slot);
-    };
-    return collect(unwritten, outputs);
-}
-
-Faulted KernelProcess::collect(const std::function<Unwritten(Slot)>& unwritten, oracle::TensorFile& outputs) {
+Faulted KernelProcess::collect(oracle::TensorFile& outputs) {
     const pid_t group = m_gone ? 0 : -m_pid;
     if (group != 0) kill(group, SIGSTOP);
     const std::byte* memory = m_memory.data();
     const std::string beside = written_beside(memory, m_header);
     std::optional<KernelFault> fault;
     if (!beside.empty()) fault = fault_of(KernelFaultKind::out_of_bounds, beside);
-    for (const Slot slot : outputs_of(m_header)) {
-        const Unwritten left = unwritten(slot);
+    for (std::size_t i = 0; i < m_header.arrays; ++i) {
+        const Place& place = m_header.places[i];
+        if (!is_output(place.role)) continue;
+        outputs.tensors.push_back({std::string(place.name()), read_array(memory, place)});
+        const Unwritten left = count_unwritten(memory, place, m_arrays[i]);
         if (fault || left.count == 0) continue;
         fault = fault_of(KernelFaultKind::incomplete,
                          fmt::format("{} of {} values of {} are as they were before the call: never written, or "
                                      "added to",
-                                     left.count, left.of, name_of(slot)));
-    }
-    for (const Slot slot : outputs_of(m_header)) {
-        outputs.tensors.push_back({std::string(name_of(slot)), read_output(memory, m_header, slot)});
+                                     left.count, left.of, place.name()));
     }
     if (group != 0) kill(group, SIGCONT);
     return fault;

@@ -3,16 +3,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "harness/child/arena.h"
+#include "harness/child/entry.h"
 #include "harness/child/folder.h"
-#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/judge/kernel_fault.h"
 #include "platform/context.h"
 #include "platform/process.h"
 #include "platform/sandbox.h"
@@ -30,41 +31,35 @@ using Faulted = Result<std::optional<oracle::KernelFault>>;
 
 class KernelProcess {
 public:
-    // `library`: absolute path of a shared object; `entry`: the function of a solution by FlashInfer-Bench's
-    // convention, k_linear_ce_entry, or empty for a kernel of gdn/gdn_kernel.h. Nothing happens before open().
-    KernelProcess(const Context& context, std::filesystem::path library, Limits limits, std::string entry = {})
-        : m_context(context), m_library(std::move(library)), m_entry(std::move(entry)), m_limits(limits) {}
+    // `kernel`: absolute path of a shared object, of a solution FUNCTION:PATH; `mode`: its kind (entry.h). Nothing
+    // happens before open().
+    KernelProcess(const Context& context, std::string kernel, Limits limits, std::string_view mode = k_gdn_mode)
+        : m_context(context), m_kernel(std::move(kernel)), m_mode(mode), m_limits(limits) {}
     KernelProcess(const KernelProcess&) = delete;
     KernelProcess& operator=(const KernelProcess&) = delete;
     ~KernelProcess() { close(); }
 
     // Starts the child and loads the kernel, unless one is running.
     Faulted open();
-    // Of the kernel that open() has loaded: bits 1 << GDN_F32, ..., 1 << GDN_FORWARD, ...
+    // Of the kernel that open() has loaded; see Entry.
     std::uint32_t dtypes() const { return m_dtypes; }
     std::uint32_t entries() const { return m_entries; }
     NetworkBarrier barrier() const { return m_barrier; }
 
     // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
-    Faulted prepare(const oracle::KernelCall& call, int threads);
-    Faulted prepare(const SolutionCall& call);
-    Faulted prepare(const LinearCeCall& call);
+    Faulted prepare(Call call);
     // Calls the kernel. Our clock, from the question to the answer.
     Faulted call();
     double seconds() const { return m_seconds; }
-    // Whether the outputs of the last call are whole; then they can be read, by the names of gdn/gdn_kernel.h. The
-    // child stands still meanwhile, so that nothing is written after the answer.
-    Faulted collect(const oracle::KernelCall& call, oracle::TensorFile& outputs);
-    // The same of a solution, which may leave the buffer of states alone.
-    Faulted collect(const SolutionCall& call, oracle::TensorFile& outputs);
+    // Whether the outputs of the last call are whole; then they can be read, by the names of the call. The child stands
+    // still meanwhile, so that nothing is written after the answer.
+    Faulted collect(oracle::TensorFile& outputs);
 
     // Ends the child.
     void close();
 
 private:
-    bool is_linear_ce() const;
     Faulted start();
-    Faulted collect(const std::function<Unwritten(Slot)>& unwritten, oracle::TensorFile& outputs);
     Faulted ask(Ask question, Answer expected, Reply& reply);
     Result<Reply> await(std::optional<oracle::KernelFault>& fault);
     // Joins the thread that waits for the child; what became of it.
@@ -74,12 +69,13 @@ private:
     std::string fault_text(const ProcessResult& result) const;
 
     const Context& m_context;
-    std::filesystem::path m_library;
-    std::string m_entry;
+    std::string m_kernel;
+    std::string_view m_mode;
     Limits m_limits;
     Folder m_folder;
     SharedMemory m_memory;
     Header m_header;
+    std::vector<Array> m_arrays;  // of the last call, without values
     UniqueFd m_asks, m_answers;
     std::optional<Reply> m_touched;  // what the child's signal handler said
     std::stop_source m_stop;

@@ -20,11 +20,8 @@ namespace {
 
 using oracle::KernelFault;
 using oracle::KernelFaultKind;
-using oracle::KernelRun;
 
 constexpr std::chrono::milliseconds k_look_around{50};
-// Each run is a process of its own, so little can carry over: the first case is run again, the others are not.
-constexpr int k_repeated_runs = 3;
 
 // Private memory of the program and all that it has started.
 std::size_t memory_of(pid_t pid) {
@@ -33,32 +30,6 @@ std::size_t memory_of(pid_t pid) {
     return sum;
 }
 
-class Program : public oracle::KernelUnderTest {
-public:
-    Program(std::string spelling, const Limits& limits, const Context& context)
-        : m_spelling(spelling), m_run(std::move(spelling), limits, context) {}
-
-    std::string name() const override { return m_spelling; }
-    bool worth_repeating() const override { return m_runs < k_repeated_runs; }
-    std::string network() const override { return m_run.network(); }
-
-    Result<KernelRun> run(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
-                          int threads) override {
-        ++m_runs;
-        KernelRun result;
-        GDNCTL_TRY(m_run.prepare(inputs, contract.as_metadata(), threads));
-        GDNCTL_TRY_ASSIGN(result.fault, m_run.call());
-        if (result.fault) return result;
-        GDNCTL_TRY_ASSIGN(result.fault, m_run.collect(result.outputs));
-        return result;
-    }
-
-private:
-    std::string m_spelling;
-    ProgramRun m_run;
-    int m_runs = 0;
-};
-
 }  // namespace
 
 Status check_program(const std::string& spelling) {
@@ -66,13 +37,10 @@ Status check_program(const std::string& spelling) {
     return fail(ErrorKind::usage, "cmd: no command given", "for example --kernel 'cmd:python run.py'");
 }
 
-Status ProgramRun::prepare(const oracle::TensorFile& inputs, const std::map<std::string, std::string>& contract,
-                           int threads) {
+Status ProgramRun::prepare(oracle::TensorFile inputs, int threads) {
     GDNCTL_TRY_ASSIGN(m_folder, make_folder(m_context));
-    oracle::TensorFile asked = inputs;
-    for (const auto& [field, value] : contract) asked.metadata[field] = value;
-    asked.metadata["threads"] = std::to_string(threads);
-    const auto bytes = oracle::serialize_safetensors(asked);
+    inputs.metadata["threads"] = std::to_string(threads);
+    const auto bytes = oracle::serialize_safetensors(inputs);
     return atomic_replace(m_folder.path() / "inputs.safetensors",
                           {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 0600);
 }
@@ -140,12 +108,6 @@ Result<ProcessResult> ProgramRun::run_program(std::optional<KernelFault>& fault)
         fault = KernelFault{KernelFaultKind::timed_out, no_result_after(m_limits), last_lines(result->out)};
     }
     return result;
-}
-
-Result<std::unique_ptr<oracle::KernelUnderTest>> open_program(const std::string& spelling, const Limits& limits,
-                                                              const Context& context) {
-    GDNCTL_TRY(check_program(spelling));
-    return std::make_unique<Program>(spelling, limits, context);
 }
 
 }  // namespace gdnctl::harness

@@ -1,13 +1,12 @@
-// cmd: kernels: a program that reads an inputs file and writes an outputs file.
+// cmd:COMMAND: a program that the shell runs in the working directory as COMMAND INPUTS.safetensors
+// OUTPUTS.safetensors.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "harness/child/process.h"
-#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/judge/kernel_fault.h"
 #include "platform/context.h"
 
 namespace gdnctl::harness {
@@ -22,8 +21,8 @@ public:
     ProgramRun(std::string spelling, const Limits& limits, const Context& context)
         : m_spelling(std::move(spelling)), m_limits(limits), m_context(context) {}
 
-    // Writes the inputs file of the next run, with the contract as metadata, into a folder of its own.
-    Status prepare(const oracle::TensorFile& inputs, const std::map<std::string, std::string>& contract, int threads);
+    // Writes the inputs file of the next run into a folder of its own.
+    Status prepare(oracle::TensorFile inputs, int threads);
     // Runs the program from its start to its end.
     Faulted call();
     // Reads what that run wrote; the folder goes.
@@ -42,9 +41,5 @@ private:
     std::string m_network;
     std::string m_said;  // the end of what the last run printed
 };
-
-// `cmd:COMMAND`: run by the shell in the working directory as COMMAND INPUTS.safetensors OUTPUTS.safetensors.
-Result<std::unique_ptr<oracle::KernelUnderTest>> open_program(const std::string& spelling, const Limits& limits,
-                                                              const Context& context);
 
 }  // namespace gdnctl::harness

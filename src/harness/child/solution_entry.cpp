@@ -20,24 +20,23 @@ DLDataType type_of(std::uint32_t dtype) {
 
 }  // namespace
 
-std::string SolutionEntry::load(void* library, const std::string& name) {
-    m_function = reinterpret_cast<TVMFFISafeCallType>(dlsym(library, name.c_str()));
+std::string SolutionEntry::load(void* library) {
+    m_function = reinterpret_cast<TVMFFISafeCallType>(dlsym(library, m_name.c_str()));
     if (m_function != nullptr) return {};
-    return fmt::format("exports no '{}', the function that its entry point names", name);
+    return fmt::format("exports no '{}', the function that its entry point names", m_name);
 }
 
 void SolutionEntry::describe(const Header& header, const GuardedMapping& mapping) {
-    m_count = static_cast<std::int32_t>(header.arguments);
-    for (std::size_t i = 0; i < header.arguments; ++i) {
+    m_count = static_cast<std::int32_t>(header.arrays);
+    for (std::size_t i = 0; i < header.arrays; ++i) {
         TVMFFIAny& value = m_values[i];
-        const std::uint32_t what = header.argument[i];
+        const Place& p = header.places[i];
         value = {};
-        if (what == k_scale_argument) {
+        if (p.role == Role::number) {
             value.type_index = kTVMFFIFloat;
-            value.v_float64 = header.scale;
+            value.v_float64 = header.reals[0];
         }
-        if (what >= k_slots) continue;
-        const Place& p = header.places[what];
+        if (p.page_bytes == 0) continue;
         std::int64_t stride = 1;
         m_shapes[i] = p.shape;
         for (std::size_t axis = p.rank; axis-- > 0;) {
@@ -46,7 +45,7 @@ void SolutionEntry::describe(const Header& header, const GuardedMapping& mapping
         }
         DLTensor& t = m_tensors[i];
         t = {};
-        t.data = mapping.piece(what) + p.begin;
+        t.data = mapping.piece(i) + p.begin;
         t.device = {kDLCPU, 0};
         t.ndim = static_cast<std::int32_t>(p.rank);
         t.dtype = type_of(p.dtype);

@@ -5,26 +5,28 @@
 #include <array>
 #include <string>
 
-#include "harness/child/arena.h"
+#include "harness/child/entry.h"
 #include "harness/child/solution_abi.h"
-#include "platform/shared_memory.h"
 
 namespace gdnctl::harness {
 
-class SolutionEntry {
+class SolutionEntry : public Entry {
 public:
-    // `name` as the library exports it. Returns why it cannot be used, or nothing.
-    std::string load(void* library, const std::string& name);
-    void describe(const harness::Header& header, const GuardedMapping& mapping);
-    // What it returned: 0 for done.
-    int call();
+    // `name` as the library exports it.
+    explicit SolutionEntry(std::string name) : m_name(std::move(name)) {}
+
+    std::string load(void* library) override;
+    bool has(std::uint32_t /*entry*/) const override { return true; }
+    void describe(const Header& header, const GuardedMapping& mapping) override;
+    int call() override;
 
 private:
+    std::string m_name;
     TVMFFISafeCallType m_function = nullptr;
     std::int32_t m_count = 0;
-    std::array<DLTensor, harness::k_most_arguments> m_tensors = {};
-    std::array<std::array<std::int64_t, 5>, harness::k_most_arguments> m_shapes = {}, m_strides = {};
-    std::array<TVMFFIAny, harness::k_most_arguments> m_values = {};
+    std::array<DLTensor, k_most_arrays> m_tensors = {};
+    std::array<std::array<std::int64_t, 5>, k_most_arrays> m_shapes = {}, m_strides = {};
+    std::array<TVMFFIAny, k_most_arrays> m_values = {};
 };
 
 }  // namespace gdnctl::harness

@@ -14,6 +14,7 @@
 #include "core/version.h"
 #include "harness/files.h"
 #include "harness/flashinfer/fresh_workload.h"
+#include "harness/gdn_kernel.h"
 #include "harness/timing/floor.h"
 #include "harness/timing/kernel.h"
 #include "oracle/gdn/bench/bench.h"
@@ -134,8 +135,7 @@ private:
     }
 
     Status time() {
-        std::unique_ptr<harness::ForeignKernel> foreign;
-        std::unique_ptr<harness::ForeignPass> forward;
+        std::unique_ptr<harness::TimedPass> forward;
         std::unique_ptr<OwnKernel> own;
         harness::Subject subject;
         const std::string& spelling = m_contender.spelling();
@@ -150,8 +150,9 @@ private:
             if (m_contender.solution() != nullptr) {
                 forward = m_contender.solution()->timed(task, *m_fresh);
             } else {
-                GDNCTL_TRY_ASSIGN(foreign, harness::ForeignKernel::open(spelling, m_options.limits, m_context));
-                GDNCTL_TRY_ASSIGN(auto passes, foreign->passes(task));
+                GDNCTL_TRY_ASSIGN(std::shared_ptr<harness::Kernel> foreign,
+                                  harness::open_foreign(spelling, harness::k_gdn_mode, m_options.limits, m_context));
+                GDNCTL_TRY_ASSIGN(auto passes, harness::timed_passes(foreign, task));
                 forward = std::move(passes.front());
             }
             subject = forward->subject(m_contender.name(), 0);

@@ -15,10 +15,9 @@ extern const std::string_view k_solution_interface;
 
 namespace {
 
+using harness::Call;
 using harness::Faulted;
-using harness::KernelProcess;
-using harness::Slot;
-using harness::SolutionCall;
+using harness::Role;
 using oracle::KernelFault;
 using oracle::KernelFaultKind;
 using oracle::KernelRun;
@@ -45,14 +44,6 @@ std::vector<std::string> words_for(const Solution& solution, const std::filesyst
     }
     words.insert(words.end(), {"-o", (folder / "solution.so").string(), "-lm"});
     return words;
-}
-
-std::uint32_t slot_of(std::string_view input) {
-    if (input == "state") input = "initial_state";
-    for (std::uint32_t slot = 0; slot < harness::k_slots; ++slot) {
-        if (name_of(static_cast<Slot>(slot)) == input) return slot;
-    }
-    return harness::k_no_argument;
 }
 
 // Rows of `from` put at other rows of `to`.
@@ -85,28 +76,23 @@ Tensor transposed(const Tensor& states) {
     return result;
 }
 
-class SolutionPass : public harness::ForeignPass {
+class SolutionInputs : public harness::TimedInputs {
 public:
-    SolutionPass(const harness::Task& task, const oracle::FreshWorkload& fresh, const SolutionKernel& kernel,
-                 std::unique_ptr<KernelProcess> process)
-        : ForeignPass(oracle::Pass::forward, task), m_fresh(fresh), m_kernel(kernel), m_process(std::move(process)) {}
+    SolutionInputs(const harness::Task& task, const oracle::FreshWorkload& fresh, const SolutionKernel& kernel)
+        : m_task(task), m_fresh(fresh), m_kernel(kernel) {}
 
-protected:
-    Faulted place(const TensorFile& /*inputs*/, const oracle::Disguise& disguise) override {
+    void set(const TensorFile& /*inputs*/, const oracle::Disguise& disguise) override {
         m_placed = m_fresh.as_workload();
         apply(disguise, m_placed, m_fresh.contract().value.state_layout);
-        m_call = m_kernel.call_for(m_placed);
-        GDNCTL_TRY_ASSIGN(auto fault, m_process->open());
-        if (fault) return fault;
-        return m_process->prepare(m_call);
     }
 
-    Faulted call() override { return m_process->call(); }
+    Result<Call> call(std::size_t /*pass*/, std::uint32_t /*dtypes*/, int /*threads*/) override {
+        return m_kernel.call_for(m_placed);
+    }
+    TensorFile file() const override { return m_placed; }
 
-    Faulted collect(TensorFile& outputs) override {
-        GDNCTL_TRY_ASSIGN(auto fault, m_process->collect(m_call, outputs));
-        if (fault) return fault;
-        GDNCTL_TRY(m_kernel.name_outputs(m_placed, m_fresh.contract(), task().threads, outputs));
+    Faulted name(TensorFile& outputs) override {
+        GDNCTL_TRY(m_kernel.name_outputs(m_placed, m_fresh.contract(), m_task.threads, outputs));
         if (const Tensor* pool = outputs.find("pool"); pool != nullptr) {
             TensorFile got;
             TensorFile want;
@@ -127,11 +113,25 @@ protected:
     }
 
 private:
+    harness::Task m_task;
     const oracle::FreshWorkload& m_fresh;
     const SolutionKernel& m_kernel;
-    std::unique_ptr<KernelProcess> m_process;
     TensorFile m_placed;
-    SolutionCall m_call;
+};
+
+// The workload itself.
+class WorkloadInputs : public harness::Inputs {
+public:
+    WorkloadInputs(const TensorFile& inputs, const SolutionKernel& kernel) : m_inputs(inputs), m_kernel(kernel) {}
+
+    Result<Call> call(std::size_t /*pass*/, std::uint32_t /*dtypes*/, int /*threads*/) override {
+        return m_kernel.call_for(m_inputs);
+    }
+    TensorFile file() const override { return m_inputs; }
+
+private:
+    const TensorFile& m_inputs;
+    const SolutionKernel& m_kernel;
 };
 
 }  // namespace
@@ -157,71 +157,58 @@ SolutionKernel::SolutionKernel(const Solution& solution, const std::filesystem::
       m_definition(definition),
       m_limits(limits),
       m_context(context),
-      m_process(context, m_library, limits, m_entry) {}
+      m_kernel(m_library, m_entry, limits, context) {}
 
 void SolutionKernel::use_pool(std::vector<std::int64_t> rows, std::int64_t states) {
     m_rows = std::move(rows);
     m_states = states;
 }
 
-std::string SolutionKernel::network() const {
-    return m_opened ? std::string(gdnctl::name_of(m_process.barrier())) : std::string();
-}
+std::string SolutionKernel::network() const { return m_kernel.network(); }
 
-SolutionCall SolutionKernel::call_for(const TensorFile& inputs) const {
-    SolutionCall call;
+Call SolutionKernel::call_for(const TensorFile& inputs) const {
+    Call call;
     const bool mtp = m_definition.stage == Stage::mtp;
     const Shape state = {m_states, m_definition.value_heads, m_definition.head_size, m_definition.head_size};
     for (const auto& spec : m_definition.definition.inputs) {
-        auto& argument = call.arguments.emplace_back();
+        harness::Array& argument = call.arrays.emplace_back();
+        argument.name = spec.name == "state" ? "initial_state" : spec.name;
         const Tensor* tensor = inputs.find(spec.name);
         if (!spec.axes) {
-            argument.what = harness::k_scale_argument;
-            if (tensor != nullptr) call.scale = element(*tensor, 0);
-            continue;
-        }
-        argument.what = slot_of(spec.name);
-        if (spec.name == "initial_state_indices") {
+            argument.role = Role::number;
+            if (tensor != nullptr) call.reals[0] = element(*tensor, 0);
+        } else if (spec.name == "initial_state_indices") {
             const std::vector<double> rows(m_rows.begin(), m_rows.end());
             argument.tensor = oracle::from_f64(rows, {static_cast<std::int64_t>(rows.size())}, oracle::DType::i32);
         } else if (spec.name == k_buffer) {
-            Shape shape = state;
-            shape.insert(shape.begin() + 1, inputs.find("q")->shape[1]);
-            argument.tensor = {oracle::DType::f32, std::move(shape), {}};
+            argument.role = Role::spare;
+            argument.tensor = {oracle::DType::f32, state, {}};
+            argument.tensor.shape.insert(argument.tensor.shape.begin() + 1, inputs.find("q")->shape[1]);
         } else if (mtp && spec.name == "initial_state") {
             argument.tensor = pool(inputs);
         } else if (tensor != nullptr) {
             argument.tensor = *tensor;
         } else {
-            argument.what = harness::k_no_argument;
+            argument.role = Role::nothing;
         }
     }
-    call.arguments.push_back(
-        {static_cast<std::uint32_t>(Slot::out), {oracle::DType::bf16, inputs.find("v")->shape, {}}});
-    call.arguments.push_back({static_cast<std::uint32_t>(Slot::final_state), {oracle::DType::f32, state, {}}});
+    call.arrays.push_back({"out", Role::output, {oracle::DType::bf16, inputs.find("v")->shape, {}}});
+    call.arrays.push_back({"final_state", Role::output, {oracle::DType::f32, state, {}}});
     return call;
 }
 
-Result<KernelRun> SolutionKernel::run(const TensorFile& inputs, const oracle::ResolvedContract& contract, int threads) {
-    KernelRun result;
-    GDNCTL_TRY_ASSIGN(result.fault, m_process.open());
-    if (result.fault) return result;
-    m_opened = true;
-    const SolutionCall call = call_for(inputs);
-    GDNCTL_TRY_ASSIGN(result.fault, m_process.prepare(call));
-    if (result.fault) return result;
-    GDNCTL_TRY_ASSIGN(result.fault, m_process.call());
-    if (result.fault) return result;
-    GDNCTL_TRY_ASSIGN(result.fault, m_process.collect(call, result.outputs));
-    if (result.fault) return result;
-    GDNCTL_TRY(name_outputs(inputs, contract, threads, result.outputs));
+Result<KernelRun> SolutionKernel::run(const TensorFile& file, const oracle::ResolvedContract& contract, int threads) {
+    WorkloadInputs inputs(file, *this);
+    GDNCTL_TRY_ASSIGN(auto result, run_once(m_kernel, {inputs, 0, threads}));
+    if (!result.fault) GDNCTL_TRY(name_outputs(file, contract, threads, result.outputs));
     return result;
 }
 
-std::unique_ptr<harness::ForeignPass> SolutionKernel::timed(const harness::Task& task,
-                                                            const oracle::FreshWorkload& fresh) const {
-    return std::make_unique<SolutionPass>(task, fresh, *this,
-                                          std::make_unique<KernelProcess>(m_context, m_library, m_limits, m_entry));
+std::unique_ptr<harness::TimedPass> SolutionKernel::timed(const harness::Task& task,
+                                                          const oracle::FreshWorkload& fresh) const {
+    return std::make_unique<harness::TimedPass>(
+        oracle::Pass::forward, task, std::make_shared<harness::LoadedKernel>(m_library, m_entry, m_limits, m_context),
+        std::make_unique<SolutionInputs>(task, fresh, *this));
 }
 
 // Of mtp the states are what the buffer holds for the last token; where it was left alone, or several sequences share a
@@ -229,7 +216,7 @@ std::unique_ptr<harness::ForeignPass> SolutionKernel::timed(const harness::Task&
 Status SolutionKernel::name_outputs(const TensorFile& inputs, const oracle::ResolvedContract& contract, int threads,
                                     TensorFile& outputs) const {
     if (m_definition.stage != Stage::mtp) return {};
-    Tensor& buffer = outputs.tensors.back().tensor;  // the last slot
+    const Tensor& buffer = *outputs.find(k_buffer);
     const Tensor& given = *inputs.find("initial_state");
     Tensor states{oracle::DType::f32, given.shape, std::vector<std::uint8_t>(given.bytes.size())};
     const std::size_t bytes = states.bytes.size() / m_rows.size();

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/child/process.h"
 #include "harness/flashinfer/fresh_workload.h"
 #include "harness/timing/kernel.h"
 #include "oracle/flashinfer/flashinfer.h"
@@ -39,10 +38,10 @@ public:
 
     // The same to be timed, in another child: each run on the inputs that `fresh` holds, with outputs as a call of ours
     // has them. This object, `fresh` and the parts of the task must outlive it.
-    std::unique_ptr<harness::ForeignPass> timed(const harness::Task& task, const oracle::FreshWorkload& fresh) const;
+    std::unique_ptr<harness::TimedPass> timed(const harness::Task& task, const oracle::FreshWorkload& fresh) const;
 
     // What it is called with for `inputs`, which have the states that sequences start from instead of a pool.
-    harness::SolutionCall call_for(const oracle::TensorFile& inputs) const;
+    harness::Call call_for(const oracle::TensorFile& inputs) const;
     // From what such a call wrote to `out` and `final_state` in the contract's layout, and the `pool` of mtp.
     Status name_outputs(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract, int threads,
                         oracle::TensorFile& outputs) const;
@@ -56,8 +55,7 @@ private:
     const oracle::flashinfer::GdnDefinition& m_definition;
     harness::Limits m_limits;
     const Context& m_context;
-    harness::KernelProcess m_process;
-    bool m_opened = false;
+    harness::LoadedKernel m_kernel;
     std::vector<std::int64_t> m_rows;
     std::int64_t m_states = 0;
 };

@@ -85,7 +85,7 @@ public:
 
     Result<std::unique_ptr<Problem>> read(const TensorFile& inputs) const override {
         GDNCTL_TRY_ASSIGN(auto problem, read_problem(inputs, {}));
-        return std::make_unique<ReadProblem>(std::move(problem));
+        return std::make_unique<ReadProblem>(std::move(problem), inputs);
     }
 
     std::span<const std::string_view> passes() const override {

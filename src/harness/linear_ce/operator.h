@@ -34,16 +34,19 @@ Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const O
 // The problem that plain() reads.
 class ReadProblem : public Problem {
 public:
-    explicit ReadProblem(oracle::linear_ce::Problem problem) : m_problem(std::move(problem)) {}
+    ReadProblem(oracle::linear_ce::Problem problem, const oracle::TensorFile& inputs)
+        : m_problem(std::move(problem)), m_inputs(inputs) {}
 
     const oracle::linear_ce::Problem& value() const { return m_problem; }
     Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const override;
-    std::map<std::string, std::string> metadata() const override { return m_problem.contract.as_metadata(); }
+    Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
+    oracle::TensorFile file() const override;
     double flop(std::size_t pass) const override;
     std::size_t gradient_bytes() const override { return m_problem.x.bytes.size() + m_problem.w.bytes.size(); }
 
 private:
     oracle::linear_ce::Problem m_problem;
+    const oracle::TensorFile& m_inputs;
 };
 
 }  // namespace gdnctl::harness::linear_ce

@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "harness/linear_ce/report.h"
-#include "oracle/gdn/report/report.h"
+#include "oracle/judge/report.h"
 #include "render/html_page.h"
 
 namespace gdnctl::harness::linear_ce {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
-#include "oracle/gdn/report/report.h"
+#include "oracle/judge/report.h"
 
 namespace gdnctl::harness::linear_ce {
 

@@ -197,7 +197,7 @@ private:
         s.seconds.push_back(least_of_runs([&] { return seconds_of(s.run); }));
     }
 
-    Asked asked(const Timed& t) const { return {*m_problem, m_case.inputs, t.pass, m_request.threads}; }
+    Asked asked(const Timed& t) const { return {*m_problem, t.pass, m_request.threads}; }
 
     // Of a kernel of our own nothing but the last outputs are looked at: they are collected then.
     Status time_kernel(Timed& t) {
@@ -249,7 +249,8 @@ private:
                      {"min_ms", nullptr},
                      {"gflops", nullptr},
                      {"sgemm_fraction", nullptr}};
-        json["timed"] = m_kernels.at(t.kernel)->timed();
+        const Kernel& kernel = *m_kernels.at(t.kernel);
+        json["timed"] = kernel.is_program() ? "process" : kernel.timed();
         json["verified"] = t.verified;
         json["error_over_budget"] = t.error;
         json["network_barrier"] = t.network.empty() ? Json() : Json(t.network);

@@ -3,61 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/child/program.h"
-
 namespace gdnctl::harness {
 
-namespace {
-
-class PlainProgram : public Kernel {
-public:
-    PlainProgram(const std::string& spelling, const Limits& limits, const Context& context)
-        : m_run(spelling, limits, context) {}
-
-    Faulted place(const Asked& asked) override {
-        GDNCTL_TRY(m_run.prepare(asked.inputs, asked.problem.metadata(), asked.threads));
-        return std::nullopt;
-    }
-    Faulted call() override { return m_run.call(); }
-    Faulted collect(oracle::TensorFile& outputs) override { return m_run.collect(outputs); }
-    std::string_view timed() const override { return "process"; }
-    std::string network() const override { return m_run.network(); }
-
-private:
-    ProgramRun m_run;
-};
-
-}  // namespace
-
-Result<oracle::KernelRun> run_once(Kernel& kernel, const Asked& asked) {
-    oracle::KernelRun run;
-    GDNCTL_TRY_ASSIGN(run.fault, kernel.place(asked));
-    if (run.fault) return run;
-    GDNCTL_TRY_ASSIGN(run.fault, kernel.call());
-    if (run.fault) return run;
-    GDNCTL_TRY_ASSIGN(run.fault, kernel.collect(run.outputs));
-    return run;
-}
-
-Faulted OwnKernel::place(const Asked& asked) {
-    m_asked.emplace(asked);
-    return std::nullopt;
-}
-
-Faulted OwnKernel::call() {
-    m_outputs[m_asked->pass] = m_function(*m_asked);
-    return std::nullopt;
-}
-
-Faulted OwnKernel::collect(oracle::TensorFile& outputs) {
-    outputs = std::move(m_outputs[m_asked->pass]);
-    return std::nullopt;
-}
-
-Result<std::unique_ptr<Kernel>> open_plain_program(const std::string& spelling, const Limits& limits,
-                                                   const Context& context) {
-    GDNCTL_TRY(check_program(spelling));
-    return std::make_unique<PlainProgram>(spelling, limits, context);
+Result<Call> Problem::call(std::size_t /*pass*/, std::uint32_t /*dtypes*/, int /*threads*/) {
+    return fail(ErrorKind::usage, "this operator has no interface for loaded kernels", "name a program: cmd:COMMAND");
 }
 
 std::string text_of(const CaseList& cases) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "harness/child/process.h"
+#include "harness/kernel.h"
 #include "oracle/judge/verdict.h"
 #include "oracle/simd/isa.h"
 #include "oracle/tensor/tensor.h"
@@ -38,65 +37,15 @@ struct Judging {
 };
 
 // One set of inputs as its operator understands it.
-class Problem {
+class Problem : public Inputs {
 public:
-    virtual ~Problem() = default;
+    // A usage error: an operator without an interface in C has no loaded kernels.
+    Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
     // Error: outputs that cannot be compared, of another shape for instance. Interrupted work means nothing.
     virtual Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const = 0;
-    // The contract as a program finds it in the metadata of its inputs.
-    virtual std::map<std::string, std::string> metadata() const { return {}; }
     virtual double flop(std::size_t pass) const = 0;          // nominal operations
     virtual std::size_t gradient_bytes() const { return 0; }  // of all gradients
 };
-
-// What a kernel is asked for: a pass over one set of inputs.
-struct Asked {
-    const Problem& problem;
-    const oracle::TensorFile& inputs;  // that it was read from; kernels of our own do without
-    std::size_t pass = 0;              // of PlainOperator::passes()
-    int threads = 1;
-};
-
-// A kernel under test, wherever it runs: place(), call() and collect() in turn, of which the call alone is timed.
-class Kernel {
-public:
-    virtual ~Kernel() = default;
-
-    virtual Result<bool> has(std::size_t /*pass*/) { return true; }
-    // What `asked` refers to must live until collect().
-    virtual Faulted place(const Asked& asked) = 0;
-    virtual Faulted call() = 0;
-    // What the last call of that pass gave.
-    virtual Faulted collect(oracle::TensorFile& outputs) = 0;
-    // What a time of it is of: "in_process" (ours), "call" or "process".
-    virtual std::string_view timed() const = 0;
-    bool is_foreign() const { return timed() != "in_process"; }
-    // What kept it from the network; empty: it runs in this process, or has not run.
-    virtual std::string network() const { return {}; }
-};
-
-Result<oracle::KernelRun> run_once(Kernel& kernel, const Asked& asked);
-
-// A kernel of our own as a function from inputs to outputs.
-class OwnKernel : public Kernel {
-public:
-    using Function = std::function<oracle::TensorFile(const Asked&)>;
-    explicit OwnKernel(Function function) : m_function(std::move(function)) {}
-
-    Faulted place(const Asked& asked) override;
-    Faulted call() override;
-    Faulted collect(oracle::TensorFile& outputs) override;
-    std::string_view timed() const override { return "in_process"; }
-
-private:
-    Function m_function;
-    std::optional<Asked> m_asked;
-    std::map<std::size_t, oracle::TensorFile> m_outputs;  // by pass
-};
-
-// cmd:COMMAND. A usage error when it names no command. `context` must outlive the kernel.
-Result<std::unique_ptr<Kernel>> open_plain_program(const std::string& spelling, const Limits& limits,
-                                                   const Context& context);
 
 // A case as `oracle cases` lists it.
 struct CaseRow {
@@ -134,6 +83,7 @@ public:
     virtual std::optional<oracle::TensorFile> disguised(const oracle::TensorFile& /*inputs*/) const {
         return std::nullopt;
     }
+    // `inputs` must outlive the problem: programs get them.
     virtual Result<std::unique_ptr<Problem>> read(const oracle::TensorFile& inputs) const = 0;
     // "forward", "gradients": each gives what those before it give, too.
     virtual std::span<const std::string_view> passes() const = 0;

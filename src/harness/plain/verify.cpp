@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "harness/child/kernel.h"
-#include "oracle/gdn/report/report.h"
+#include "oracle/judge/report.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness {
@@ -93,7 +93,7 @@ private:
     // Runs the kernel and judges what it gives; the outputs.
     Result<TensorFile> ask(const TensorFile& inputs, CaseVerdict& item) {
         GDNCTL_TRY_ASSIGN(const auto problem, m_operator.read(inputs));
-        GDNCTL_TRY_ASSIGN(auto run, run_once(*m_kernel, {*problem, inputs, m_pass, m_request.threads}));
+        GDNCTL_TRY_ASSIGN(auto run, run_once(*m_kernel, {*problem, m_pass, m_request.threads}));
         item.fault = std::move(run.fault);
         if (item.fault) return TensorFile{};
         auto judgement =

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/judge/kernel_fault.h"
 #include "platform/clock.h"
 
 namespace gdnctl::harness {

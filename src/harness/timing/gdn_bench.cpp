@@ -52,7 +52,7 @@ Result<std::vector<Named>> GdnBench::find_kernels() const {
         if (name.starts_with("builtin:")) {
             GDNCTL_TRY_ASSIGN(k.own, oracle::find_timed_kernel(name));
         } else {
-            GDNCTL_TRY_ASSIGN(k.foreign, ForeignKernel::open(name, m_request.limits, m_context));
+            GDNCTL_TRY_ASSIGN(k.foreign, open_foreign(name, k_gdn_mode, m_request.limits, m_context));
         }
     }
     return kernels;
@@ -69,7 +69,7 @@ Result<std::vector<Contestant>> GdnBench::contestants(std::vector<Named>& kernel
             c.own = k.own;
             continue;
         }
-        GDNCTL_TRY_ASSIGN(auto passes, k.foreign->passes(task));
+        GDNCTL_TRY_ASSIGN(auto passes, timed_passes(k.foreign, task));
         for (auto& pass : passes) {
             Contestant& c = all.emplace_back();
             c.name = k.name;
@@ -174,7 +174,7 @@ void GdnBench::sum_up(const std::vector<Contestant>& kernels, std::size_t first)
     }
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         const Subject& subject = m_subjects[first + i];
-        Entry e;
+        BenchEntry e;
         e.name = kernels[i].name;
         e.peer = kernels[i].peer;
         e.timed = kernels[i].timed;
@@ -196,7 +196,7 @@ void GdnBench::sum_up(const std::vector<Contestant>& kernels, std::size_t first)
     }
 }
 
-void GdnBench::set_verdict(const Contestant& c, Entry& e) {
+void GdnBench::set_verdict(const Contestant& c, BenchEntry& e) {
     if (!c.foreign && c.pass == oracle::Pass::backward) {
         e.error_over_budget = c.gradient_error;
         e.verified = c.gradient_error <= oracle::k_ok_band;

@@ -37,7 +37,7 @@ struct GdnBenchRequest {
 };
 
 // One kernel of the table: its time only counts when its outputs are right.
-struct Entry {
+struct BenchEntry {
     std::string name;
     bool peer = false;
     std::string_view timed = {};
@@ -64,7 +64,7 @@ struct Contestant {
     bool peer = false;
     std::string_view timed = "in_process";  // what a time is of
     oracle::TimedKernel own = {};
-    std::unique_ptr<ForeignPass> foreign = nullptr;
+    std::unique_ptr<TimedPass> foreign = nullptr;
     // Of the first run.
     std::optional<std::uint64_t> outputs = {};
     oracle::GdnReport report = {};
@@ -77,7 +77,7 @@ struct Named {
     std::string name;
     bool peer = false;
     oracle::TimedKernel own = {};
-    std::unique_ptr<ForeignKernel> foreign = nullptr;
+    std::shared_ptr<Kernel> foreign = nullptr;
 };
 
 class GdnBench {
@@ -88,19 +88,19 @@ public:
     Status run();
 
     std::string text() const;
-    std::string decode_text(const Entry& e) const;
+    std::string decode_text(const BenchEntry& e) const;
     Json json() const;
     bool measured() const { return m_missing.empty(); }
-    const std::vector<Entry>& entries() const { return m_entries; }
+    const std::vector<BenchEntry>& entries() const { return m_entries; }
     // Of the first kernel that has a fault.
     ExitCode exit_code() const {
-        for (const Entry& e : m_entries) {
+        for (const BenchEntry& e : m_entries) {
             if (e.fault) return exit_code_of(e.fault->kind);
         }
         return right() ? ExitCode::ok : ExitCode::check_failed;
     }
     bool right() const {
-        return std::all_of(m_entries.begin(), m_entries.end(), [](const Entry& e) { return e.verified; });
+        return std::all_of(m_entries.begin(), m_entries.end(), [](const BenchEntry& e) { return e.verified; });
     }
 
 private:
@@ -117,7 +117,7 @@ private:
     // The entries, of the subjects from `first` on.
     void sum_up(const std::vector<Contestant>& kernels, std::size_t first);
 
-    static void set_verdict(const Contestant& c, Entry& e);
+    static void set_verdict(const Contestant& c, BenchEntry& e);
 
     std::string_view dtype() const { return m_request.storage == oracle::Storage::bf16 ? "bf16" : "f32"; }
 
@@ -130,13 +130,13 @@ private:
         return oracle::nominal_forward_flop(m_request.dims);
     }
 
-    double gigabytes_a_second(const Entry& e) const {
+    double gigabytes_a_second(const BenchEntry& e) const {
         return oracle::nominal_decode_bytes(m_request.dims) / e.timing.seconds.median * 1e-9;
     }
 
     std::string notes() const;
 
-    double step_us(const Entry& e) const {
+    double step_us(const BenchEntry& e) const {
         return e.timing.seconds.median * 1e6 / static_cast<double>(std::max<std::int64_t>(m_request.dims.T, 1));
     }
 
@@ -147,9 +147,9 @@ private:
                                                   m_request.threads);
     }
 
-    Json json_of(const Entry& e) const;
+    Json json_of(const BenchEntry& e) const;
     // What was measured of a pass, of --kernel or of ours; nullptr: nothing.
-    const Entry* measured_of(oracle::Pass pass) const;
+    const BenchEntry* measured_of(oracle::Pass pass) const;
     std::string kernels() const { return m_request.kernel.value_or("our kernels"); }
 
     const GdnBenchRequest& m_request;
@@ -162,7 +162,7 @@ private:
     std::uint64_t m_checksum = 0;
     std::vector<Subject> m_subjects;  // multiply-adds, sgemm if there is one, the kernels
     Timing m_peak, m_sgemm;
-    std::vector<Entry> m_entries;
+    std::vector<BenchEntry> m_entries;
     // With --phases.
     std::vector<PhaseRuns> m_phases;  // of each kernel
     std::size_t m_memory = 0;         // the subject that reads and writes memory

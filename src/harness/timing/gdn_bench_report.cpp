@@ -14,7 +14,7 @@ namespace {
 constexpr oracle::Pass k_passes[] = {oracle::Pass::forward, oracle::Pass::backward, oracle::Pass::decode};
 
 // One of ours does one pass, others may do several.
-std::string label_of(const Entry& e) {
+std::string label_of(const BenchEntry& e) {
     const bool plain = e.timed == "in_process" || e.pass == oracle::Pass::forward;
     return plain ? e.name : fmt::format("{}, {}", e.name, oracle::name_of(e.pass));
 }
@@ -27,13 +27,13 @@ Json not_measured() {
 
 }  // namespace
 
-const Entry* GdnBench::measured_of(oracle::Pass pass) const {
-    const auto found =
-        std::find_if(m_entries.begin(), m_entries.end(), [pass](const Entry& e) { return !e.peer && e.pass == pass; });
+const BenchEntry* GdnBench::measured_of(oracle::Pass pass) const {
+    const auto found = std::find_if(m_entries.begin(), m_entries.end(),
+                                    [pass](const BenchEntry& e) { return !e.peer && e.pass == pass; });
     return found == m_entries.end() ? nullptr : &*found;
 }
 
-Json GdnBench::json_of(const Entry& e) const {
+Json GdnBench::json_of(const BenchEntry& e) const {
     Json json = not_measured();
     json["kernel"] = e.name;
     json["timed"] = e.timed;
@@ -75,7 +75,7 @@ std::string GdnBench::text() const {
                        m_request.threads == 1 ? "" : "s", oracle::name_of(m_request.isa), m_load.compiler, m_load.load);
     out += fmt::format("{:<22}{:>10}{:>11}{:>10}{:>10}{:>9}{:>9}  {}\n", "", "min ms", "median ms", "max ms", "GFLOP/s",
                        "x sgemm", "x peak", "verified");
-    for (const Entry& e : m_entries) {
+    for (const BenchEntry& e : m_entries) {
         // A long name has a line of its own.
         std::string name = label_of(e);
         if (name.size() >= 22) name += "\n" + std::string(22, ' ');
@@ -98,18 +98,19 @@ std::string GdnBench::text() const {
     out += fmt::format("multiply-add peak: {:.1f} GFLOP/s\n", m_peak.gflops);
     if (m_request.phases) {
         out += fmt::format("memory, read and written: {:.1f} GB/s\n", m_ceilings.gigabytes_a_second);
-        for (const Entry& e : m_entries) {
+        for (const BenchEntry& e : m_entries) {
             if (e.verified) out += phases_text(e.name, e.phases);
         }
     }
-    for (const Entry& e : m_entries) {
-        const Entry* first = measured_of(e.pass);
+    for (const BenchEntry& e : m_entries) {
+        const BenchEntry* first = measured_of(e.pass);
         if (!e.peer || first == nullptr || !e.verified || !first->verified) continue;
         out += fmt::format("{} takes {:.2f} times as long as {}\n", label_of(e),
                            e.timing.seconds.median / first->timing.seconds.median, label_of(*first));
     }
     out += notes();
-    const bool noisy = std::any_of(m_entries.begin(), m_entries.end(), [](const Entry& e) { return e.timing.noisy; });
+    const bool noisy =
+        std::any_of(m_entries.begin(), m_entries.end(), [](const BenchEntry& e) { return e.timing.noisy; });
     if (noisy) out += "noisy: a median is beyond 1.35 times its minimum; compare ratios, not times\n";
     return out;
 }
@@ -117,13 +118,13 @@ std::string GdnBench::text() const {
 // What the times of others are of, where that is not plain.
 std::string GdnBench::notes() const {
     const auto some = [this](std::string_view timed, std::optional<oracle::Pass> pass) {
-        return std::any_of(m_entries.begin(), m_entries.end(), [&](const Entry& e) {
+        return std::any_of(m_entries.begin(), m_entries.end(), [&](const BenchEntry& e) {
             return e.verified && e.timed == timed && (!pass || e.pass == *pass);
         });
     };
     std::string out;
     std::set<std::pair<std::string, std::string>> said;
-    for (const Entry& e : m_entries) {
+    for (const BenchEntry& e : m_entries) {
         if (e.network.empty() || !said.emplace(e.name, e.network).second) continue;
         out += fmt::format("network blocked for {} by: {}\n", e.name, e.network);
     }
@@ -140,7 +141,7 @@ std::string GdnBench::notes() const {
     return out;
 }
 
-std::string GdnBench::decode_text(const Entry& e) const {
+std::string GdnBench::decode_text(const BenchEntry& e) const {
     return fmt::format(
         "  {:.2f} us a step, {:.1f} GB/s; of that, on {} thread{}, reading and writing the states once takes {:.2f},\n"
         "  and three multiply-adds an element at their peak {:.2f}\n",
@@ -154,14 +155,14 @@ Json GdnBench::json() const {
     report["not_measured"] = Json::object();
     for (const oracle::Pass pass : k_passes) {
         const std::string name(oracle::name_of(pass));
-        const Entry* entry = measured_of(pass);
+        const BenchEntry* entry = measured_of(pass);
         report[name] = entry != nullptr ? json_of(*entry) : not_measured();
         if (entry != nullptr) continue;
         report["not_measured"][name] = m_missing.empty() ? fmt::format("{} has no {}", kernels(), name) : m_missing;
     }
     if (!m_no_sgemm.empty()) report["not_measured"]["sgemm"] = m_no_sgemm;
     report["peers"] = Json::array();
-    for (const Entry& e : m_entries) {
+    for (const BenchEntry& e : m_entries) {
         if (!e.peer) continue;
         // The passes of one kernel follow each other; one that is named twice has two rows.
         Json& peers = report["peers"];

@@ -34,7 +34,7 @@ constexpr double k_allowance = 0.85;
 struct Cell {
     std::string shape;
     int threads = 1;
-    Entry entry;
+    BenchEntry entry;
 
     std::optional<double> fraction() const {
         if (!entry.verified) return std::nullopt;
@@ -112,7 +112,7 @@ Result<SweepDone> sweep_gdn(const GdnBenchRequest& request, std::vector<std::str
                 return SweepDone{bench.text(), to_text(bench.json(), 2) + "\n", ExitCode::nothing_done};
             if (code == ExitCode::ok) code = bench.exit_code();
             kernels = bench.entries().size();
-            for (const Entry& entry : bench.entries()) cells.push_back({shape, count, entry});
+            for (const BenchEntry& entry : bench.entries()) cells.push_back({shape, count, entry});
         }
     }
     return SweepDone{text_of(cells, kernels), to_text(json_of(request, cells), 2) + "\n", code};

@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/child/kernel.h"
-#include "harness/child/program.h"
+#include "gdn/gdn_kernel.h"
 #include "harness/timing/floor.h"
 #include "oracle/gdn/contract/contract.h"
 
@@ -34,33 +33,43 @@ KernelPass asked_for(oracle::Pass pass) {
     return KernelPass::forward;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<ForeignKernel>> ForeignKernel::open(const std::string& spelling, const harness::Limits& limits,
-                                                           const Context& context) {
-    if (harness::is_library(spelling)) {
-        GDNCTL_TRY_ASSIGN(auto library, harness::Library::open(spelling, context));
-        return timed_library(spelling, std::move(library), limits, context);
+std::size_t entry_of(oracle::Pass pass) {
+    switch (pass) {
+        case oracle::Pass::backward: return GDN_BACKWARD;
+        case oracle::Pass::decode: return GDN_DECODE;
+        case oracle::Pass::forward: break;
     }
-    if (spelling.starts_with("cmd:")) {
-        GDNCTL_TRY(harness::check_program(spelling));
-        return timed_program(spelling, limits, context);
-    }
-    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
-                "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
+    return GDN_FORWARD;
 }
 
-ForeignPass::ForeignPass(oracle::Pass pass, const Task& task)
-    : m_pass(pass), m_task(task), m_inputs(pass == oracle::Pass::backward ? task.with_cotangents() : task.inputs) {}
+// Whether a program gives gradients only a run with cotangents can tell. One that failed does not show that there are
+// none: the pass is timed, and says what is wrong.
+Result<bool> gives_gradients(Kernel& program, const Task& task) {
+    const auto inputs = timed_inputs(oracle::Pass::backward, task);
+    const oracle::TensorFile file = task.with_cotangents();
+    inputs->set(file, {});
+    GDNCTL_TRY_ASSIGN(const auto run, run_once(program, {*inputs, GDN_BACKWARD, task.threads}));
+    return run.fault || oracle::has_gradients(run.outputs);
+}
 
-Subject ForeignPass::subject(std::string name, double flop) {
+}  // namespace
+
+TimedPass::TimedPass(oracle::Pass pass, const Task& task, std::shared_ptr<Kernel> kernel,
+                     std::unique_ptr<TimedInputs> inputs)
+    : m_pass(pass),
+      m_task(task),
+      m_kernel(std::move(kernel)),
+      m_timed(std::move(inputs)),
+      m_inputs(pass == oracle::Pass::backward ? task.with_cotangents() : task.inputs) {}
+
+Subject TimedPass::subject(std::string name, double flop) {
     Subject subject{std::move(name), flop, [this] { run(); }, {}, {}};
     subject.before = [this] { return before(); };
     subject.after = [this] { return after(); };
     return subject;
 }
 
-Status ForeignPass::before(Given given) {
+Status TimedPass::before(Given given) {
     if (m_fault) return {};
     const bool first = !m_first;
     const bool drawn = !first && m_task.fresh != nullptr;
@@ -74,14 +83,16 @@ Status ForeignPass::before(Given given) {
         m_disguise =
             oracle::Disguise(reference.problem.dims, reference.contract.value.head_map, harness::secret_seed());
     }
-    GDNCTL_TRY_ASSIGN(m_fault, place(m_inputs, m_disguise));
+    m_timed->set(m_inputs, m_disguise);
+    GDNCTL_TRY_ASSIGN(m_fault, m_kernel->place({*m_timed, entry_of(m_pass), m_task.threads}));
     return {};
 }
 
 // Only the call is timed: what it led to is looked at in after().
-void ForeignPass::run() {
+void TimedPass::run() {
     if (m_fault) return;
-    auto fault = call();
+    m_ran = true;
+    auto fault = m_kernel->call();
     if (!fault) {
         m_error = std::move(fault).error();
         return;
@@ -89,11 +100,13 @@ void ForeignPass::run() {
     m_fault = std::move(*fault);
 }
 
-Status ForeignPass::after() {
+Status TimedPass::after() {
     if (m_error) return tl::unexpected(*m_error);
     if (m_fault) return {};
     oracle::TensorFile outputs;
-    GDNCTL_TRY_ASSIGN(m_fault, collect(outputs));
+    GDNCTL_TRY_ASSIGN(m_fault, m_kernel->collect(outputs));
+    if (m_fault) return {};
+    GDNCTL_TRY_ASSIGN(m_fault, m_timed->name(outputs));
     if (m_fault) return {};
     apply(m_disguise, outputs, m_task.reference.contract.value.state_layout);
     if (!m_first) return judge_first(std::move(outputs));
@@ -104,7 +117,7 @@ Status ForeignPass::after() {
     return {};
 }
 
-Status ForeignPass::complain(const oracle::TensorFile& outputs) {
+Status TimedPass::complain(const oracle::TensorFile& outputs) {
     if (!m_task.complaint) return {};  // it has no time anyway
     if (m_task.fresh != nullptr && m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
     GDNCTL_TRY_ASSIGN(const std::string why, m_task.complaint(outputs));
@@ -114,13 +127,13 @@ Status ForeignPass::complain(const oracle::TensorFile& outputs) {
     return {};
 }
 
-oracle::KernelVerdict ForeignPass::judged(const oracle::TensorFile& outputs,
-                                          const oracle::GdnReference& reference) const {
-    return oracle::judge_run({in_files(outputs, reference), std::nullopt}, m_inputs, reference, m_task.threads,
+oracle::KernelVerdict TimedPass::judged(const oracle::TensorFile& outputs,
+                                        const oracle::GdnReference& reference) const {
+    return oracle::judge_run({m_timed->in_files(outputs, reference), std::nullopt}, m_inputs, reference, m_task.threads,
                              asked_for(m_pass));
 }
 
-Status ForeignPass::judge_first(oracle::TensorFile outputs) {
+Status TimedPass::judge_first(oracle::TensorFile outputs) {
     const auto verdict = judged(outputs, m_task.reference);
     m_first = std::move(outputs);
     m_fault = verdict.fault;
@@ -129,7 +142,7 @@ Status ForeignPass::judge_first(oracle::TensorFile outputs) {
 }
 
 // The truth takes long: it is asked where our own kernel, which is right, gives something else.
-Status ForeignPass::judge_fresh(const oracle::TensorFile& outputs) {
+Status TimedPass::judge_fresh(const oracle::TensorFile& outputs) {
     if (m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
     GDNCTL_TRY_ASSIGN(const auto reference, m_task.fresh->reference(m_task.threads));
     const auto verdict = judged(outputs, reference);
@@ -141,13 +154,13 @@ Status ForeignPass::judge_fresh(const oracle::TensorFile& outputs) {
     return {};
 }
 
-void ForeignPass::note_later(const oracle::KernelVerdict& verdict) {
+void TimedPass::note_later(const oracle::KernelVerdict& verdict) {
     if (!verdict.fault && verdict.report.verdict == m_report.verdict) return;
     const std::string& why = verdict.fault ? verdict.fault->text : verdict.report.reason;
     m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
 }
 
-Result<double> ForeignPass::seconds_of(Given given, Clock& clock, const std::function<void()>& chill) {
+Result<double> TimedPass::seconds_of(Given given, Clock& clock, const std::function<void()>& chill) {
     GDNCTL_TRY(before(given));
     if (chill) chill();
     const auto start = clock.monotonic();
@@ -157,11 +170,11 @@ Result<double> ForeignPass::seconds_of(Given given, Clock& clock, const std::fun
     return seconds;
 }
 
-void ForeignPass::check_floor(double seconds, double least) {
+void TimedPass::check_floor(double seconds, double least) {
     if (!m_fault && m_report.verdict == oracle::Verdict::ok) m_fault = impossible_time(seconds, least, m_task.threads);
 }
 
-Status ForeignPass::check_memory_of_results(Clock& clock, const std::function<void()>& chill) {
+Status TimedPass::check_memory_of_results(Clock& clock, const std::function<void()>& chill) {
     constexpr int k_needed = 5;  // noise makes an honest kernel look so once, not as often as that
     constexpr int k_spared = 2;  // and hides one that is not once
     constexpr int k_more = 20;
@@ -193,6 +206,27 @@ Status ForeignPass::check_memory_of_results(Clock& clock, const std::function<vo
                     again * 1e3, fresh * 1e3),
         {}};
     return {};
+}
+
+Result<std::vector<std::unique_ptr<TimedPass>>> timed_passes(const std::shared_ptr<Kernel>& kernel, const Task& task) {
+    GDNCTL_TRY_ASSIGN(std::uint32_t entries, kernel->entries());
+    if (kernel->is_program()) entries = 1U << GDN_FORWARD;
+    if (kernel->is_program() && task.with_cotangents) {
+        GDNCTL_TRY_ASSIGN(const bool gradients, gives_gradients(*kernel, task));
+        if (gradients) entries |= 1U << GDN_BACKWARD;
+    }
+    if (entries == 0) entries = 1U << GDN_FORWARD;
+    std::vector<std::unique_ptr<TimedPass>> passes;
+    for (const oracle::Pass pass : {oracle::Pass::forward, oracle::Pass::backward, oracle::Pass::decode}) {
+        if ((entries & (1U << entry_of(pass))) == 0) continue;
+        if (pass != oracle::Pass::forward && !task.with_cotangents) continue;
+        passes.push_back(std::make_unique<TimedPass>(pass, task, kernel, timed_inputs(pass, task)));
+    }
+    if (passes.empty()) {
+        passes.push_back(std::make_unique<TimedPass>(oracle::Pass::forward, task, kernel,
+                                                     timed_inputs(oracle::Pass::forward, task)));
+    }
+    return passes;
 }
 
 }  // namespace gdnctl::harness

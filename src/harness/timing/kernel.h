@@ -1,4 +1,4 @@
-// Kernels of others among the subjects of oracle bench: loaded libraries and programs, each in a child process.
+// Kernels of others among the subjects of oracle bench: loaded libraries, programs and solutions, each in a child.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/child/kernel.h"
+#include "harness/kernel.h"
 #include "harness/timing/rounds.h"
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/under_test/call.h"
@@ -32,14 +32,27 @@ struct Task {
     std::function<Result<std::string>(const oracle::TensorFile& outputs)> complaint = {};
 };
 
+// What a pass is timed on: inputs that change from run to run, and what becomes of its outputs.
+class TimedInputs : public Inputs {
+public:
+    // Those of the next run, which live until its outputs were collected: like the task's, with cotangents for a
+    // backward. Kernels get them with the disguise's signs.
+    virtual void set(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) = 0;
+    // Names what was collected as docs/reference/contracts.md does, with its signs still changed.
+    virtual Faulted name(oracle::TensorFile& outputs) = 0;
+    // Outputs without the disguise, as the contract has them in files.
+    virtual oracle::TensorFile in_files(oracle::TensorFile outputs, const oracle::GdnReference& /*of*/) const {
+        return outputs;
+    }
+};
+
 // One pass of one kernel as a subject: each run with inputs of its own (so that no result can be kept from run to run),
 // with outputs that are checked after that very run. From the first fault on nothing is run.
-class ForeignPass {
+class TimedPass {
 public:
-    ForeignPass(oracle::Pass pass, const Task& task);
-    virtual ~ForeignPass() = default;
-    ForeignPass(const ForeignPass&) = delete;
-    ForeignPass& operator=(const ForeignPass&) = delete;
+    TimedPass(oracle::Pass pass, const Task& task, std::shared_ptr<Kernel> kernel, std::unique_ptr<TimedInputs> inputs);
+    TimedPass(const TimedPass&) = delete;
+    TimedPass& operator=(const TimedPass&) = delete;
 
     // This object and the task's parts must outlive the subject.
     Subject subject(std::string name, double flop);
@@ -53,21 +66,9 @@ public:
     oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
     const oracle::GdnReport& report() const { return m_report; }  // of the first run
+    std::string_view timed() const { return m_kernel->timed(); }
     // What kept it from the network: "namespace", "seccomp", "none"; empty: it never ran.
-    virtual std::string network() const { return {}; }
-
-protected:
-    // Before a run, the run (which alone is timed), and after it: outputs by the names of docs/reference/contracts.md,
-    // with their signs still changed. `inputs` are like those of the task, with cotangents for a backward.
-    virtual harness::Faulted place(const oracle::TensorFile& inputs, const oracle::Disguise& disguise) = 0;
-    virtual harness::Faulted call() = 0;
-    virtual harness::Faulted collect(oracle::TensorFile& outputs) = 0;
-    // Outputs without the disguise, as the contract has them in files.
-    virtual oracle::TensorFile in_files(oracle::TensorFile outputs, const oracle::GdnReference& /*of*/) const {
-        return outputs;
-    }
-
-    const Task& task() const { return m_task; }
+    std::string network() const { return m_ran ? m_kernel->network() : std::string(); }
 
 private:
     // What a run is given: the task's inputs (in the first), others, or those of the last run once more.
@@ -85,40 +86,22 @@ private:
 
     oracle::Pass m_pass;
     Task m_task;
+    std::shared_ptr<Kernel> m_kernel;
+    std::unique_ptr<TimedInputs> m_timed;
     oracle::TensorFile m_inputs;
     oracle::Disguise m_disguise;
+    bool m_ran = false;
     std::optional<Error> m_error;
     std::optional<oracle::KernelFault> m_fault;
     std::optional<oracle::TensorFile> m_first;
     oracle::GdnReport m_report;
 };
 
-class ForeignKernel {
-public:
-    // `spelling`: lib:PATH, src:FILE.c or cmd:COMMAND. Usage errors: another kind, a file that does not exist.
-    static Result<std::unique_ptr<ForeignKernel>> open(const std::string& spelling, const harness::Limits& limits,
-                                                       const Context& context);
-    virtual ~ForeignKernel() = default;
+// The passes that a kernel of gdn has, the forward first. One that cannot be asked has a forward, which says what is
+// wrong. The parts of the task must outlive them.
+Result<std::vector<std::unique_ptr<TimedPass>>> timed_passes(const std::shared_ptr<Kernel>& kernel, const Task& task);
 
-    // The passes that it has, the forward first. One that cannot be asked has a forward, which says what is wrong.
-    // This object and the parts of the task must outlive them.
-    virtual Result<std::vector<std::unique_ptr<ForeignPass>>> passes(const Task& task) = 0;
-    // What its times are of, as --json says it: "call" or "program".
-    virtual std::string_view timed() const = 0;
-    const std::string& name() const { return m_spelling; }
-
-protected:
-    explicit ForeignKernel(std::string spelling) : m_spelling(std::move(spelling)) {}
-
-private:
-    std::string m_spelling;
-};
-
-// A loaded library: `limits` are of one call.
-std::unique_ptr<ForeignKernel> timed_library(const std::string& spelling, harness::Library library,
-                                             const harness::Limits& limits, const Context& context);
-// A program over files.
-std::unique_ptr<ForeignKernel> timed_program(const std::string& spelling, const harness::Limits& limits,
-                                             const Context& context);
+// Of a kernel of gdn/gdn_kernel.h, or a program.
+std::unique_ptr<TimedInputs> timed_inputs(oracle::Pass pass, const Task& task);
 
 }  // namespace gdnctl::harness

@@ -6,8 +6,8 @@
 
 #include "core/log.h"
 #include "core/text.h"
-#include "harness/child/kernel.h"
 #include "harness/files.h"
+#include "harness/gdn_kernel.h"
 #include "harness/reference.h"
 #include "harness/verify/vectors.h"
 #include "oracle/gdn/cases/cases.h"

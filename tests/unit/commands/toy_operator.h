@@ -18,7 +18,8 @@ using oracle::TensorFile;
 
 class ScaledSum final : public harness::Problem {
 public:
-    ScaledSum(oracle::Tensor x, double scale) : m_shape(x.shape), m_x(oracle::to_f64(x)), m_scale(scale) {}
+    ScaledSum(const TensorFile& inputs, double scale)
+        : m_inputs(inputs), m_shape(inputs.find("x")->shape), m_x(oracle::to_f64(*inputs.find("x"))), m_scale(scale) {}
 
     // `scale`: another one, of a kernel that is wrong.
     TensorFile sums(double scale) const {
@@ -28,7 +29,7 @@ public:
     }
     double scale() const { return m_scale; }
     double flop(std::size_t /*pass*/) const override { return static_cast<double>(m_x.size()); }
-    std::map<std::string, std::string> metadata() const override { return {{"scale", fmt::format("{}", m_scale)}}; }
+    TensorFile file() const override { return m_inputs; }
 
     // A sum of n terms in fp32 is within n eps of the sum of their sizes.
     Result<harness::Judgement> judge(const TensorFile& outputs, const harness::Judging& /*how*/) const override {
@@ -58,6 +59,7 @@ public:
 private:
     std::size_t width() const { return static_cast<std::size_t>(m_shape[1]); }
 
+    const TensorFile& m_inputs;
     oracle::Shape m_shape;
     std::vector<double> m_x;
     double m_scale;
@@ -88,7 +90,7 @@ public:
         if (x == nullptr || x->shape.size() != 2 || scale == inputs.metadata.end()) {
             return fail(ErrorKind::bad_input, "scaled-sum needs x [R,N], and its scale as metadata");
         }
-        return std::make_unique<ScaledSum>(*x, std::stod(scale->second));
+        return std::make_unique<ScaledSum>(inputs, std::stod(scale->second));
     }
 
     std::span<const std::string_view> passes() const override {
@@ -98,12 +100,12 @@ public:
 
     Result<std::unique_ptr<harness::Kernel>> open(const std::string& spelling, const harness::Opening& how,
                                                   const Context& context) const override {
-        if (spelling.starts_with("cmd:")) return harness::open_plain_program(spelling, how.limits, context);
+        if (spelling.starts_with("cmd:")) return harness::open_foreign(spelling, {}, how.limits, context);
         if (spelling != "builtin:fused" && spelling != "builtin:unscaled") {
             return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling));
         }
         return std::make_unique<harness::OwnKernel>([scaled = spelling == "builtin:fused"](const harness::Asked& a) {
-            const auto& problem = static_cast<const ScaledSum&>(a.problem);
+            const auto& problem = static_cast<const ScaledSum&>(a.inputs);
             return problem.sums(scaled ? problem.scale() : 1);
         });
     }

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "harness/child/gdn_entry.h"
 #include "oracle/gdn/cases/cases.h"
 
 using namespace gdnctl;
@@ -15,7 +16,8 @@ using namespace gdnctl::harness;
 namespace {
 
 struct Arena {
-    oracle::KernelCall call;
+    oracle::GdnDims dims;
+    Call call;
     Header header;
     std::vector<std::byte> memory;
 
@@ -25,14 +27,19 @@ struct Arena {
         REQUIRE(contract);
         const auto problem = oracle::read_problem(inputs, *contract);
         REQUIRE(problem);
-        call = oracle::make_call(*problem, contract->value, narrow);
-        header = lay_out(call, 2);
+        dims = problem->dims;
+        call = gdn_call_of(oracle::make_call(*problem, contract->value, narrow), 2);
+        header = lay_out(call);
         memory.resize(header.bytes);
         fill(memory.data(), header, call);
     }
 
-    const Place& place(Slot slot) const { return header.places[static_cast<std::size_t>(slot)]; }
-    std::byte* array(Slot slot) { return memory.data() + place(slot).page + place(slot).begin; }
+    bool has(std::string_view name) const { return header.find(name) < k_most_arrays; }
+    const Place& place(std::string_view name) const { return header.places.at(header.find(name)); }
+    std::byte* array(std::string_view name) { return memory.data() + place(name).page + place(name).begin; }
+    Unwritten unwritten(std::string_view name) const {
+        return count_unwritten(memory.data(), place(name), call.arrays.at(header.find(name)));
+    }
 };
 
 }  // namespace
@@ -43,9 +50,8 @@ TEST_CASE("kernel arena: arrays begin at 64 bytes and end in the last 63 of thei
         CAPTURE(name);
         const Arena arena(name, true);
         std::uint64_t end = sizeof(Header);
-        for (std::size_t i = 0; i < k_slots; ++i) {
+        for (std::size_t i = 0; i < arena.header.arrays; ++i) {
             const Place& p = arena.header.places[i];
-            if (p.page_bytes == 0) continue;
             CHECK(p.page % page == 0);
             CHECK(p.page >= end);
             CHECK(p.begin % 64 == 0);
@@ -58,48 +64,76 @@ TEST_CASE("kernel arena: arrays begin at 64 bytes and end in the last 63 of thei
 }
 
 TEST_CASE("kernel arena: optional arrays are absent, cu_seqlens are offsets") {
-    CHECK(Arena("random_normed").place(Slot::initial_state).page_bytes == 0);
-    CHECK(Arena("gva_2").place(Slot::initial_state).page_bytes > 0);
-    CHECK(Arena("gva_2").place(Slot::cu_seqlens).page_bytes == 0);
+    CHECK(!Arena("random_normed").has("initial_state"));
+    CHECK(Arena("gva_2").has("initial_state"));
+    CHECK(!Arena("gva_2").has("cu_seqlens"));
     Arena varlen("varlen");
-    CHECK(varlen.header.has_cu_seqlens == 1);
     std::int64_t last = 0;
-    std::memcpy(&last, varlen.array(Slot::cu_seqlens) + 4 * sizeof last, sizeof last);
+    std::memcpy(&last, varlen.array("cu_seqlens") + 4 * sizeof last, sizeof last);
     CHECK(last == 120);
 }
 
 TEST_CASE("kernel arena: what is not written is counted, rows outside all sequences are not") {
     Arena arena("varlen_nan_padding");  // 40 rows, of which 33 belong to sequences
-    const auto& d = arena.call.dims;
-    const auto row = static_cast<std::size_t>(d.Hv * d.dv);
-    const Unwritten before = count_unwritten(arena.memory.data(), arena.header, Slot::out, arena.call);
+    const auto row = static_cast<std::size_t>(arena.dims.Hv * arena.dims.dv);
+    const Unwritten before = arena.unwritten("out");
     CHECK(before.count == 33 * row);
     CHECK(before.of == 33 * row);
-    std::memset(arena.array(Slot::out), 0, 3 * sizeof(float));
-    CHECK(count_unwritten(arena.memory.data(), arena.header, Slot::out, arena.call).count == 33 * row - 3);
-    CHECK(oracle::element(read_output(arena.memory.data(), arena.header, Slot::out), 39 * row) == 0);
-    const Unwritten state = count_unwritten(arena.memory.data(), arena.header, Slot::final_state, arena.call);
+    std::memset(arena.array("out"), 0, 3 * sizeof(float));
+    CHECK(arena.unwritten("out").count == 33 * row - 3);
+    CHECK(oracle::element(read_array(arena.memory.data(), arena.place("out")), 39 * row) == 0);
+    const Unwritten state = arena.unwritten("final_state");
     CHECK(state.count == state.of);
-    poison_outputs(arena.memory.data(), arena.header, arena.call);
-    CHECK(count_unwritten(arena.memory.data(), arena.header, Slot::out, arena.call).count == 33 * row);
+    fill(arena.memory.data(), arena.header, arena.call);
+    CHECK(arena.unwritten("out").count == 33 * row);
 }
 
 TEST_CASE("kernel arena: a byte beside an output is seen") {
     Arena arena("odd_dims");
     CHECK(written_beside(arena.memory.data(), arena.header).empty());
-    const Place& out = arena.place(Slot::out);
-    *(arena.array(Slot::out) + out.bytes) = std::byte{0};
+    const Place& out = arena.place("out");
+    *(arena.array("out") + out.bytes) = std::byte{0};
     CHECK(written_beside(arena.memory.data(), arena.header) == "wrote 1 byte behind the end of out");
-    *(arena.array(Slot::out) + out.bytes) = std::byte{0xFF};
-    std::memset(arena.array(Slot::final_state) - 8, 0, 8);
+    *(arena.array("out") + out.bytes) = std::byte{0xFF};
+    std::memset(arena.array("final_state") - 8, 0, 8);
     CHECK(written_beside(arena.memory.data(), arena.header) == "wrote 8 bytes before the start of final_state");
 }
 
 TEST_CASE("kernel arena: bf16 only where inputs have it and the kernel takes it") {
-    CHECK(Arena("random_bf16", true).call.q.dtype == oracle::DType::bf16);
-    CHECK(Arena("random_bf16", true).place(Slot::q).bytes * 2 == Arena("random_bf16", false).place(Slot::q).bytes);
-    CHECK(Arena("random_bf16", false).call.q.dtype == oracle::DType::f32);
-    CHECK(Arena("random_normed", true).call.q.dtype == oracle::DType::f32);
+    const auto dtype_of_q = [](const char* name, bool narrow) {
+        const Arena arena(name, narrow);
+        return arena.call.arrays.at(arena.header.find("q")).tensor.dtype;
+    };
+    CHECK(dtype_of_q("random_bf16", true) == oracle::DType::bf16);
+    CHECK(Arena("random_bf16", true).place("q").bytes * 2 == Arena("random_bf16", false).place("q").bytes);
+    CHECK(dtype_of_q("random_bf16", false) == oracle::DType::f32);
+    CHECK(dtype_of_q("random_normed", true) == oracle::DType::f32);
+}
+
+TEST_CASE("kernel arena: roles say what is poisoned, and arguments without memory keep their place") {
+    Call call;
+    call.arrays = {{"x", Role::input, oracle::from_f64(std::vector<double>{1, 2, 3}, {3}, oracle::DType::f32)},
+                   {"scale", Role::number},
+                   {"none", Role::nothing},
+                   {"state", Role::in_place, oracle::from_f64(std::vector<double>{4, 5}, {2}, oracle::DType::f32)},
+                   {"scratch", Role::spare, {oracle::DType::f32, {2}, {}}},
+                   {"y", Role::output, {oracle::DType::bf16, {4}, {}}, std::vector<Range>{{1, 3}}}};
+    const Header header = lay_out(call);
+    std::vector<std::byte> memory(header.bytes);
+    fill(memory.data(), header, call);
+    CHECK(header.arrays == 6);
+    CHECK(header.places[1].page_bytes == 0);
+    CHECK(header.places[2].page_bytes == 0);
+    CHECK(oracle::to_f64(read_array(memory.data(), header.places[0])) == std::vector<double>{1, 2, 3});
+    CHECK(oracle::to_f64(read_array(memory.data(), header.places[3])) == std::vector<double>{4, 5});
+    CHECK(count_unwritten(memory.data(), header.places[3], call.arrays[3]).of == 0);
+    CHECK(count_unwritten(memory.data(), header.places[4], call.arrays[4]).of == 0);
+    const Unwritten y = count_unwritten(memory.data(), header.places[5], call.arrays[5]);
+    CHECK(y.count == 2);
+    CHECK(y.of == 2);
+    CHECK(oracle::element(read_array(memory.data(), header.places[5]), 0) == 0);
+    CHECK(header.find("y") == 5);
+    CHECK(header.find("z") == k_most_arrays);
 }
 
 TEST_CASE("kernel arena: steps of a decode lie in an order that depends on the seed alone") {

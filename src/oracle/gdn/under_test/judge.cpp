@@ -10,33 +10,6 @@ namespace gdnctl::oracle {
 
 namespace {
 
-struct FaultRow {
-    KernelFaultKind kind;
-    std::string_view name;
-    bool ends_everything;
-};
-
-constexpr FaultRow k_faults[] = {
-    {KernelFaultKind::unsupported, "UNSUPPORTED", false},
-    {KernelFaultKind::refused, "REFUSED", false},
-    {KernelFaultKind::incomplete, "INCOMPLETE", false},
-    {KernelFaultKind::wrong_shape, "WRONG_SHAPE", false},
-    {KernelFaultKind::non_finite, "NON_FINITE", false},
-    {KernelFaultKind::unsteady, "UNSTEADY", false},
-    {KernelFaultKind::cached, "CACHED", false},
-    {KernelFaultKind::impossible, "IMPOSSIBLE", false},
-    {KernelFaultKind::out_of_bounds, "OUT_OF_BOUNDS", false},
-    {KernelFaultKind::crashed, "CRASHED", false},
-    {KernelFaultKind::memory_limit, "MEMORY_LIMIT", true},
-    {KernelFaultKind::timed_out, "TIMED_OUT", true},
-    {KernelFaultKind::no_entry_point, "NO_ENTRY_POINT", true},
-    {KernelFaultKind::build_failed, "BUILD_FAILED", true},
-};
-
-const FaultRow& row_of(KernelFaultKind kind) {
-    return *std::find_if(std::begin(k_faults), std::end(k_faults), [&](const FaultRow& r) { return r.kind == kind; });
-}
-
 // Bit for bit, but that -0 and 0 are one: the disguise changes the sign of zeros too.
 bool same_values(const Tensor& a, const Tensor& b) {
     if (a.bytes == b.bytes) return true;
@@ -129,10 +102,6 @@ KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const Gd
                         KernelPass pass) {
     return judged(run, {inputs, reference, pass, threads});
 }
-
-std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
-
-bool ends_everything(KernelFaultKind kind) { return row_of(kind).ends_everything; }
 
 Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
                                    int threads, std::uint64_t seed, KernelPass pass) {

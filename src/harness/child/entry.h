@@ -1,0 +1,39 @@
+// What the child does with a kernel of one kind: load it, and call it with the arrays of the shared memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "gdn/gdn_kernel.h"
+#include "harness/child/arena.h"
+#include "platform/shared_memory.h"
+
+namespace gdnctl::harness {
+
+// The kinds, as the hidden command's MODE spells them.
+inline constexpr std::string_view k_gdn_mode = "lib", k_linear_ce_mode = "linear-ce", k_solution_mode = "solution";
+
+class Entry {
+public:
+    virtual ~Entry() = default;
+    // Why it cannot be used, or nothing.
+    virtual std::string load(void* library) = 0;
+    virtual std::uint32_t dtypes() const { return 0; }   // bits 1 << GDN_F32, ...
+    virtual std::uint32_t entries() const { return 0; }  // bits 1 << GDN_FORWARD, ... of its own header
+    virtual bool has(std::uint32_t entry) const { return (entries() & (1U << entry)) != 0; }
+    virtual void describe(const Header& header, const GuardedMapping& mapping) = 0;
+    // Bytes that the kernel asks for; the query sees no data: it is not timed.
+    virtual std::size_t workspace_size() const { return 0; }
+    virtual void give_workspace(void* /*memory*/, std::size_t /*bytes*/) {}
+    virtual int call() = 0;  // what the kernel returned
+};
+
+// `kernel`: the path of the library; of a solution FUNCTION:PATH. `path` gets the library's.
+std::unique_ptr<Entry> make_entry(std::string_view mode, const std::string& kernel, std::string& path);
+
+// The array of that name, whole where it lies; empty: there is none.
+gdn_tensor tensor_of(const Header& header, const GuardedMapping& mapping, std::string_view name);
+
+}  // namespace gdnctl::harness

@@ -1,0 +1,96 @@
+#include "harness/kernel.h"
+
+#include <fmt/format.h>
+
+#include "harness/child/program.h"
+
+namespace gdnctl::harness {
+
+namespace {
+
+class ProgramKernel : public Kernel {
+public:
+    ProgramKernel(const std::string& spelling, const Limits& limits, const Context& context)
+        : m_run(spelling, limits, context) {}
+
+    Faulted place(const Asked& asked) override {
+        GDNCTL_TRY(m_run.prepare(asked.inputs.file(), asked.threads));
+        return std::nullopt;
+    }
+    Faulted call() override { return m_run.call(); }
+    Faulted collect(oracle::TensorFile& outputs) override { return m_run.collect(outputs); }
+    std::string_view timed() const override { return "program"; }
+    std::string network() const override { return m_run.network(); }
+
+private:
+    ProgramRun m_run;
+};
+
+}  // namespace
+
+Result<oracle::KernelRun> run_once(Kernel& kernel, const Asked& asked) {
+    oracle::KernelRun run;
+    GDNCTL_TRY_ASSIGN(run.fault, kernel.place(asked));
+    if (run.fault) return run;
+    GDNCTL_TRY_ASSIGN(run.fault, kernel.call());
+    if (run.fault) return run;
+    GDNCTL_TRY_ASSIGN(run.fault, kernel.collect(run.outputs));
+    return run;
+}
+
+Faulted OwnKernel::place(const Asked& asked) {
+    m_asked.emplace(asked);
+    return std::nullopt;
+}
+
+Faulted OwnKernel::call() {
+    m_outputs[m_asked->pass] = m_function(*m_asked);
+    return std::nullopt;
+}
+
+Faulted OwnKernel::collect(oracle::TensorFile& outputs) {
+    outputs = std::move(m_outputs[m_asked->pass]);
+    return std::nullopt;
+}
+
+LoadedKernel::LoadedKernel(Library library, const Limits& limits, const Context& context, std::string_view mode)
+    : m_library(std::move(library)), m_process(context, m_library->path().string(), limits, mode) {}
+
+LoadedKernel::LoadedKernel(const std::filesystem::path& library, const std::string& function, const Limits& limits,
+                           const Context& context)
+    : m_process(context, function + ":" + library.string(), limits, k_solution_mode) {}
+
+Result<std::uint32_t> LoadedKernel::entries() {
+    if (m_library && m_library->build_fault()) return 0U;
+    GDNCTL_TRY_ASSIGN(const auto fault, m_process.open());
+    return fault ? 0U : m_process.entries();
+}
+
+Faulted LoadedKernel::place(const Asked& asked) {
+    if (m_library && m_library->build_fault()) return m_library->build_fault();
+    GDNCTL_TRY_ASSIGN(auto fault, m_process.open());
+    if (fault) return fault;
+    m_opened = true;
+    GDNCTL_TRY_ASSIGN(auto call, asked.inputs.call(asked.pass, m_process.dtypes(), asked.threads));
+    return m_process.prepare(std::move(call));
+}
+
+std::string LoadedKernel::network() const {
+    return m_opened ? std::string(gdnctl::name_of(m_process.barrier())) : std::string();
+}
+
+Result<std::unique_ptr<Kernel>> open_foreign(const std::string& spelling, std::string_view mode, const Limits& limits,
+                                             const Context& context) {
+    if (is_library(spelling)) {
+        GDNCTL_TRY_ASSIGN(Library library, Library::open(spelling, context));
+        return std::make_unique<LoadedKernel>(std::move(library), limits, context, mode);
+    }
+    if (spelling.starts_with("cmd:")) {
+        GDNCTL_TRY(check_program(spelling));
+        return std::make_unique<ProgramKernel>(spelling, limits, context);
+    }
+    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
+                "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
+}
+
+}  // namespace gdnctl::harness

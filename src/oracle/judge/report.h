@@ -1,0 +1,34 @@
+// How verdicts on any operator look: lines for people, objects for programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/exit_code.h"
+#include "core/json.h"
+#include "oracle/judge/verdict.h"
+#include "oracle/tensor/tensor.h"
+
+namespace gdnctl::oracle_report {
+
+ExitCode exit_code_of(oracle::Verdict verdict, bool allow_suspect);
+// Words joined by ", " and broken before 100 columns; later lines are indented by two.
+std::string wrapped(std::string_view first, const std::vector<std::string>& words);
+std::string place_text(const oracle::Worst& worst);  // "out[b=0,t=3,h=1,v=2] got 0.5, want 0.25"
+// By reason, so that eight tensors of one reason take one line.
+std::string not_compared_text(const std::vector<oracle::NotCompared>& missing);
+std::vector<std::string> unread_names(const std::vector<oracle::UnreadTensor>& unread);  // "scales (F8_E8M0)"
+// The lines about unexpected tensors; empty if there are none.
+std::string left_alone_text(const std::vector<std::string>& unknown, const std::vector<oracle::UnreadTensor>& unread);
+// "FORWARD ONLY: ..." where there are not even some, "GRADIENTS MISSING: ..."; nothing where all are there.
+std::string missing_gradients_text(bool some, const std::vector<std::string>& missing);
+// JSON has no NaN and no infinity: they become the strings "NaN", "Infinity", "-Infinity".
+Json number(double x);
+// Sets `unknown_tensors` and `unread_tensors`.
+void add_left_alone(Json& object, const std::vector<std::string>& unknown,
+                    const std::vector<oracle::UnreadTensor>& unread);
+Json worst_json(const std::optional<oracle::Worst>& worst);
+
+}  // namespace gdnctl::oracle_report
