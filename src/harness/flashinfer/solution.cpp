@@ -197,10 +197,10 @@ Call SolutionKernel::call_for(const TensorFile& inputs) const {
     return call;
 }
 
-Result<KernelRun> SolutionKernel::run(const TensorFile& file, const oracle::ResolvedContract& contract, int threads) {
-    WorkloadInputs inputs(file, *this);
-    GDNCTL_TRY_ASSIGN(auto result, run_once(m_kernel, {inputs, 0, threads}));
-    if (!result.fault) GDNCTL_TRY(name_outputs(file, contract, threads, result.outputs));
+Result<KernelRun> SolutionKernel::run(const TensorFile& inputs, const oracle::ResolvedContract& contract, int threads) {
+    WorkloadInputs workload(inputs, *this);
+    GDNCTL_TRY_ASSIGN(auto result, run_once(m_kernel, {workload, 0, threads}));
+    if (!result.fault) GDNCTL_TRY(name_outputs(inputs, contract, threads, result.outputs));
     return result;
 }
 
