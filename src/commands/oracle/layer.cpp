@@ -164,7 +164,7 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
 }  // namespace
 
 constinit const Operator k_operator = {.name = "gdn-layer",
-                                       .what = "with convolution, gates and norm",
+                                       .what = "its layer (convolution, gates, norm)",
                                        .run = {&run, &check_run},
                                        .compare = {&compare, &check_compare}};
 

@@ -15,10 +15,10 @@ Operators operators() {
 }
 
 std::string operators_help(std::span<const Operator* const> known) {
-    std::string text;
-    for (const Operator* op : known) {
-        const char* before = text.empty() ? "" : op == known.back() ? ", or " : ", ";
-        text += fmt::format("{}{} ({})", before, op->name, op->what);
+    std::string text = "the operator: ";
+    for (std::size_t i = 0; i < known.size(); ++i) {
+        const bool last = i + 1 == known.size();
+        text += fmt::format("{}{}", i == 0 ? "" : !last ? ", " : i > 1 ? ", or " : " or ", known[i]->what);
     }
     return text;
 }

@@ -73,7 +73,7 @@ const Operator* find_operator(Operators all, std::string_view name, Verb<Options
     return nullptr;
 }
 
-// "gdn (Gated DeltaNet), or linear-ce (fused linear cross-entropy)"
+// "the operator: Gated DeltaNet or fused linear cross-entropy"
 std::string operators_help(std::span<const Operator* const> known);
 
 // The rows that have the verb.

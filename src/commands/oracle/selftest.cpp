@@ -26,10 +26,8 @@ void describe(cli::Args& args, Options& options) {
         "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
         "generated case) must all be OK. Faults that no hint knows, and faults in every step of another kernel, are "
         "counted separately. Takes about a minute and a half.");
-    std::vector<std::string> names;
-    for (const Operator* op : operators_with(options.operators, &Operator::selftest)) names.emplace_back(op->name);
-    names.front() += " (the default)";
-    args.positional(options.op, {.name = "OP", .help = text::join(names, ", or ")});
+    const std::string_view first = operators_with(options.operators, &Operator::selftest).front()->name;
+    args.positional(options.op, {.name = "OP", .help = fmt::format("the operator (default: {})", first)});
     args.check([&options]() -> Status {
         const Operator* op = meant(options);
         if (op != nullptr) return op->selftest.check == nullptr ? Status{} : op->selftest.check(options);

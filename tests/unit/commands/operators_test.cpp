@@ -144,12 +144,13 @@ TEST_CASE("a command offers the operators that have something for it") {
     commands::oracle_cases::describe(args, options);
     REQUIRE(args.positionals().size() == 1);
     CHECK(args.positionals()[0].choices == std::vector<std::string>{"scaled-sum"});
-    CHECK(args.positionals()[0].help == "scaled-sum (a toy)");
+    CHECK(args.positionals()[0].help == "the operator: a toy");
     const auto ours = commands::operators();
     CHECK(commands::find_operator(ours, "gdn-layer", &commands::Operator::compare) != nullptr);
     CHECK(commands::find_operator(ours, "gdn-layer", &commands::Operator::verify) == nullptr);
     CHECK(commands::find_operator(k_rows, "scaled-sum", &commands::Operator::run) == nullptr);
-    CHECK(commands::operators_help(ours.first(1)) == "gdn (Gated DeltaNet)");
+    CHECK(commands::operators_help(ours.first(2)) ==
+          "the operator: Gated DeltaNet or its layer (convolution, gates, norm)");
 }
 
 TEST_CASE("a row refuses the options that say nothing about its operator") {
