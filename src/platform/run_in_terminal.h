@@ -1,4 +1,4 @@
-// A child that has our terminal to itself: a remote shell, an editor.
+// Runs a child that takes over our terminal: a remote shell, an editor.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace gdnctl {
 
 // Runs the program with our standard streams, in our process group, and returns its exit code (128 + N for a signal).
-// Ctrl-C is the child's business meanwhile. Error: local_io (it cannot be started).
+// Meanwhile only the child reacts to Ctrl-C. Error: local_io (it cannot be started).
 Result<int> run_in_terminal(const std::vector<std::string>& argv);
 
 }  // namespace gdnctl

@@ -26,7 +26,7 @@ tl::unexpected<Error> io_error(std::string_view verb, const std::string& path, i
     return tl::unexpected(file_error(ErrorKind::local_io, verb, path, error_number));
 }
 
-// The parts of a member's name. Error local_io: it leads, or may lead, out of the folder.
+// The components of a member's name. Error local_io: it leads, or may lead, out of the folder.
 Result<std::vector<std::string>> safe_parts(const ZipMember& member) {
     std::string_view name = member.name;
     if (name.starts_with('/')) return unsafe(member, "the name is absolute");
@@ -56,8 +56,8 @@ public:
     ZipExtraction done;
 
 private:
-    // Opens, and makes where it is missing, the folder of the first `count` parts. A link in the way is an error, so
-    // that nobody who can write to the folder can lead us out of it.
+    // Opens the folder of the first `count` components, and creates it if missing. A symbolic link in the path is an
+    // error: someone who can write to the folder could otherwise lead us out of it.
     Result<UniqueFd> open_folder(const std::vector<std::string>& parts, std::size_t count) const {
         UniqueFd at(::fcntl(m_root.get(), F_DUPFD_CLOEXEC, 0));
         std::string path = m_folder.string();
