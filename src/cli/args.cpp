@@ -55,7 +55,7 @@ Result<double> to_number(std::string_view text) {
     return fail(ErrorKind::usage, "not a finite decimal number");
 }
 
-// Stores what `convert` makes of a word.
+// Converts a word with `convert` and stores the result.
 template <class T, class Convert>
 std::function<Status(std::string_view)> storing(T& target, Convert convert) {
     return [&target, convert](std::string_view word) -> Status {
@@ -151,7 +151,7 @@ void Args::option(std::optional<double>& target, const OptionSpec& spec) {
 
 void Args::option(std::vector<std::string>& target, const OptionSpec& spec) {
     OptionDef def = make_def(OptionDef::Kind::list, spec, choices_text(target));
-    // The first word given replaces the initial list, so that a default list can be got rid of.
+    // The first word given replaces the initial list, so that a default list can be removed.
     def.assign = [&target, fresh = true](std::string_view word) mutable -> Status {
         if (fresh) target.clear();
         fresh = false;

@@ -1,4 +1,4 @@
-// Words -> options. The only door to CLI11.
+// Turns words into options. Only this header and its source know CLI11.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@
 
 namespace gdnctl::cli {
 
-// Looks a variable up; used for OptionSpec::env.
+// Looks up a variable, for OptionSpec::env.
 using Lookup = std::function<std::optional<std::string>(std::string_view)>;
 
 // Parses the words after the command's name: assigns every option, positional and trailing word that `globals` and
 // `command` describe, then runs the command's checks. Errors are ErrorKind::usage and name the option or argument.
 //
-// Contract, whatever the parser underneath does: a repeated scalar takes the last value; a list takes one value a use,
-// word for word; numbers are decimal and finite, never empty; `--name=` is an empty value; a value that is the name of
-// a known option must be written `--name=--value`; words after the first `--` are the trailing command; names are never
-// abbreviated. When a help or version flag of `globals` has been assigned, missing arguments are no error and checks
-// do not run (`stop_early`).
+// These rules hold whatever the parser underneath does. A repeated scalar takes the last value. A list takes one value
+// per use, unchanged. Numbers are decimal and finite, never empty. `--name=` is an empty value. A value that is the
+// name of a known option must be written `--name=--value`. Words after the first `--` are the trailing command. Names
+// are never abbreviated. Once a help or version flag of `globals` is assigned, missing arguments are not an error and
+// checks do not run (`stop_early`).
 Status parse_words(const Args& globals, const Args& command, const std::vector<std::string>& words,
                    const Lookup& environment, const std::function<bool()>& stop_early);
 

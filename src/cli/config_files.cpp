@@ -24,7 +24,7 @@ ConfigTable single(std::string_view key, std::string value, ConfigOrigin origin)
 
 ConfigTable builtin_defaults() { return single("cluster", "local", {Kind::builtin, {}, 0}); }
 
-// Below the working directory: relative, as people type it.
+// Paths below the working directory are shown relative to it, as people type them.
 std::string shown_path(const fs::path& path, const fs::path& cwd) {
     const fs::path relative = path.lexically_relative(cwd);
     return relative.empty() || relative.begin()->string() == ".." ? path.string() : relative.string();
@@ -34,7 +34,7 @@ tl::unexpected<Error> wrong_type(const ConfigValue& value, std::string_view key,
     return fail(ErrorKind::config, fmt::format("{}: '{}' must be a {}", value.origin.text(), key, type));
 }
 
-// Top level only: what stands in a [targets.NAME] is judged when the target is read.
+// Top level only: [targets.NAME] is checked when the target is read.
 Status check_keys(const ConfigTable& table, std::vector<std::string>& warnings) {
     std::vector<std::string> names;
     for (const ConfigKey& key : config_keys()) names.emplace_back(key.name);
