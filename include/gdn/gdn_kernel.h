@@ -71,7 +71,7 @@ typedef struct gdn_call {
     uint32_t l2norm;
     double l2norm_eps;
     double scale;
-    int32_t threads; /* at most so many */
+    int32_t threads; /* upper limit */
     uint32_t reserved;
 
     gdn_tensor q, k;          /* in: [batch, tokens, key_heads, key_dim] */

@@ -39,7 +39,7 @@ typedef struct linear_ce_call {
 
     int64_t batch, hidden, vocab;
     uint32_t layout;
-    int32_t threads; /* at most so many */
+    int32_t threads; /* upper limit */
     double soft_cap; /* 0: none */
     double logsumexp_weight;
 
