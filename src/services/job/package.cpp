@@ -25,12 +25,12 @@ struct Sized {
     std::string name;
 };
 
-// Adds the files of a tree, one at a time.
+// Adds the files of a tree one by one.
 class TreePacker {
 public:
     TreePacker(ZipWriter& zip, fs::path root) : m_zip(zip), m_root(std::move(root)) {}
 
-    // Adds nothing when the file has been deleted since it was listed, or is a link to nothing or to a folder.
+    // Adds nothing if the file was deleted since it was listed, or is a link to nothing or to a folder.
     Status add(const std::string& relative) {
         std::error_code problem;
         const fs::path path = m_root / relative;
@@ -48,7 +48,7 @@ public:
     }
 
 private:
-    // Whether no link is on the way to the folder of a file: each folder is looked at once, not with each of its files.
+    // Whether the path to a file's folder contains no link. Each folder is checked once, not once per file.
     bool is_plain_folder(const std::string& relative) {
         const std::string folder = relative.substr(0, relative.find_last_of('/') + 1);
         const auto [known, is_new] = m_plain.try_emplace(folder, true);
@@ -64,7 +64,7 @@ private:
     }
 
     ZipWriter& m_zip;
-    fs::path m_root;  // no links in it
+    fs::path m_root;  // without links
     std::unordered_map<std::string, bool> m_plain;
 };
 
@@ -103,7 +103,7 @@ Result<std::uint64_t> pack_tree(const WorkingTree& tree, const fs::path& package
     if (problem) return tl::unexpected(file_error(ErrorKind::usage, "open", tree.root, problem.value()));
     const auto watch = [&](std::uint64_t bytes) -> Status {
         if (stop.stop_requested()) return tl::unexpected(stopped_error());
-        // What does not shrink is packed once more as it is: until then it may be a little longer.
+        // A file that does not shrink is stored after all; until then the archive may be slightly larger.
         const std::uint64_t slack = limit / 1024;
         return bytes <= limit + slack ? Status{} : tl::unexpected(package_too_large(tree, limit));
     };
@@ -119,7 +119,8 @@ Status unpack_package(const fs::path& package, const fs::path& into) {
     GDNCTL_TRY(make_private_directory(into));
     {
         GDNCTL_TRY_ASSIGN(const ZipReader archive, ZipReader::open(package));
-        constexpr std::uint64_t k_most = std::uint64_t{1} << 40;  // our own package: deflate may have shrunk it a lot
+        constexpr std::uint64_t k_most = std::uint64_t{1} << 40;  // the package is our own, and deflate may have shrunk
+                                                                  // it a lot
         GDNCTL_TRY(extract_zip(archive, into, k_most));
     }
     std::error_code problem;
