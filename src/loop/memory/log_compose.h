@@ -27,8 +27,7 @@ struct ComposedLog {
 
 // Makes one entry for the iteration of `record`, however often it is called:
 //  - If `landed` (the candidate's commits are on the branch) and the commits brought an entry, that one. An entry made
-//    by
-//    `log append` gets a record that supersedes its own, with the measurements. In a hand-written one, the commit
+//    by `log append` gets a record that supersedes its own, with the measurements. In a hand-written one, the commit
 //    replaces `this commit` or `(pending)`, and nothing else changes.
 //  - Otherwise a new one at the end. It takes over what the agent wrote about its idea in an entry that did not land.
 //    An older entry is never changed. nullopt: no change is needed. Errors: bad_input, usage (an unreadable log: over
