@@ -141,8 +141,7 @@ public:
     }
 
 private:
-    // Shell exit codes for a missing or non-executable program. Not retried, since the next attempt would fail the same
-    // way.
+    // Explains a shell's exit codes for a missing or non-executable program. Only once: later attempts fail alike.
     void tell_of_missing_program(int status) {
         constexpr int k_not_run = 126, k_not_found = 127;
         if (m_told || (status != k_not_run && status != k_not_found)) return;

@@ -134,8 +134,8 @@ Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const s
 
 // ---- routes to a dashboard
 
-// A direct address. Agents are reachable if they are on this machine or on the dashboard's host. A token is never sent
-// to them in clear text.
+// A direct address. Agents are reachable on this machine and on the dashboard's host; with a token, on the latter only
+// if `allow_plaintext`.
 std::shared_ptr<RayRoute> make_plain_route(std::string url, bool has_token, bool allow_plaintext);
 
 struct TunnelConfig {
