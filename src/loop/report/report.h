@@ -24,8 +24,7 @@ struct Record;
 inline constexpr std::string_view k_usual_log_dir = ".agents/logs/gdn_codex_loop";
 
 // Makes untrusted text safe to show to a person: no secrets, one line, control characters and bidirectional overrides
-// escaped ("
-// ", "\x1b", "\u202e"), invalid UTF-8 as U+FFFD.
+// escaped ("\n", "\x1b", "\u202e"), invalid UTF-8 as U+FFFD.
 std::string shown(std::string_view text);
 // The same, cut to `columns` code points; "…" marks the cut.
 std::string shown(std::string_view text, std::size_t columns);

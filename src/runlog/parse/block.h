@@ -24,8 +24,8 @@ struct GeneratedBlock {
 
 std::vector<GeneratedBlock> find_blocks(std::string_view text, std::uint32_t first_line = 1);
 
-// First 16 hex digits of the SHA-256 of the text with all line endings as
-// , so that a checkout with other line endings does not invalidate the block.
+// First 16 hex digits of the SHA-256 of the text with all line endings as \n, so that a checkout
+// with other line endings does not invalidate the block.
 std::string block_digest(std::string_view body);
 
 // Lower-case hex SHA-256. Pure and self-contained, so that the linter need not open a crypto library.

@@ -20,9 +20,7 @@ enum class LineEnding { none, lf, crlf, cr, mixed };
 enum class Template { hillclimb, experiment };
 enum class TemplateChoice { automatic, hillclimb, experiment };
 
-// One line without its ending (
-// , \r
-//  or a lone \r).
+// One line without its ending (\n, \r\n or a lone \r).
 struct Line {
     std::string_view text;
     std::uint32_t number = 0;  // 1-based
@@ -115,9 +113,7 @@ struct Document {
 
     // Byte offset of a view into `bytes`.
     std::size_t offset(std::string_view part) const { return static_cast<std::size_t>(part.data() - bytes.data()); }
-    // "
-    // ", "\r
-    // " or "\r": the ending for new lines.
+    // "\n", "\r\n" or "\r": the ending for new lines.
     std::string_view newline() const {
         return ending == LineEnding::crlf ? "\r\n" : ending == LineEnding::cr ? "\r" : "\n";
     }

@@ -17,8 +17,8 @@ struct RenderOptions {
     std::size_t max_bytes = 4096;  // longer lists and texts are cut, with a reference to the record; 0: no limit
 };
 
-// The entry of a record from its heading on, with
-//  as line ending. Metrics are spelled ``- label: `N ms -> N ms` ``; each number appears once.
+// The entry of a record from its heading on, with \n as line ending. Metrics are spelled ``- label: `N ms
+// -> N ms` ``; each number appears once.
 std::string render_entry(const Json& record, const RenderOptions& options = {});
 // The same between `<!-- gdnctl:begin … -->` and `<!-- gdnctl:end -->`, final newline included.
 std::string render_block(const Json& record, const RenderOptions& options = {});

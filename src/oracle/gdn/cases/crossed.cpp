@@ -2,9 +2,8 @@
 // sequence and several value heads per key head. The cases have three parts:
 //   1. the default contract, with each triple of conditions;
 //   2. each pair of conditions and fields that change what a kernel computes;
-//   3. each pair with a field that only says how exact a kernel has to be. These cases allow larger errors, so they do
-//   not
-//      count for the first two parts.
+//   3. each pair with a field that only says how exact a kernel has to be. These cases allow larger errors, so they
+//      do not count for the first two parts.
 #include <algorithm>
 #include <array>
 #include <map>

@@ -1,8 +1,8 @@
 // Irregularly wrong entries of M, of its inverse, of P, or of Gamma: finds which of these makes the observed errors
 // most likely, assuming relative changes of one size.
 //
-// The errors are L U with L lower triangular. With A = P (I + M)^-1 and relative changes D of the entries, to first
-// order
+// The errors are L U with L lower triangular. With A = P (I + M)^-1 and relative changes D of the entries,
+// to first order:
 //   M: L = -A (M o D)    the inverse: L (I + M)^-1 = P (T o D)    P: L = P o D    Gamma: L = P o D - A (M o D)
 // So each column of L is normally distributed, with a covariance that shows which of them it was.
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The fused forward; shared by its instruction sets.
 //
-// A block is two tokens (one if there are few registers). With S the state before the block and alpha_0, alpha_1 its
-// decays:
+// A block is two tokens (one if there are few registers). With S the state before the block and its decays
+// alpha_0, alpha_1:
 //   d_0 = beta_0 (v_0 - alpha_0 S^T k_0)
 //   d_1 = beta_1 (v_1 - alpha_0 alpha_1 S^T k_1 - alpha_1 (k_0.k_1) d_0)
 //   o_0 = s (alpha_0 S^T q_0 + (k_0.q_0) d_0)
