@@ -38,8 +38,7 @@ public:
 private:
     std::string_view m_rest;
     std::string_view m_ending;
-    const char* m_line_feed = nullptr;  // position of the next
-                                        // , cached so that a file with only \r stays linear
+    const char* m_line_feed = nullptr;  // cached position of the next \n, so that a file with only \r stays linear
     std::uint32_t m_next;
 };
 
