@@ -41,10 +41,8 @@ std::vector<std::string> option_groups(const Args& args);
 // Headings of the table, in the order of their first command.
 std::vector<std::string_view> command_groups(const Table& table);
 
-// The pages that a group refers to.
 std::vector<std::string> see_also_names(const Group& group);
 
-// The page of one command.
 std::string help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style);
 
 // All commands by group.

@@ -51,7 +51,8 @@ struct ProcessSpec {
 
     std::chrono::milliseconds wall_limit{0};  // 0: none
     std::chrono::milliseconds idle_limit{0};  // 0: none; time without a byte of output (files included)
-    // On a stop, SIGINT goes to the program alone, and TERM to all processes this much later; 0: TERM at once.
+    // When gdnctl ends the program, SIGINT goes to it alone, and TERM to all processes this much later; 0: TERM at
+    // once.
     std::chrono::milliseconds interrupt_grace{0};
     std::chrono::milliseconds grace{3000};  // between TERM and KILL
     // Called while the program runs, after its output and at least four times a second; false ends the program.

@@ -24,7 +24,6 @@ public:
     virtual Status read_at(std::uint64_t offset, std::span<char> into) const = 0;
 
     tl::unexpected<Error> bad(const std::string& what) const;
-    // The text of `bytes` bytes at `offset`.
     Result<std::string> text_at(std::uint64_t offset, std::uint64_t bytes) const;
 
 private:

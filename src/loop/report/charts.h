@@ -18,7 +18,6 @@ std::string metric_chart(const Report& report);
 std::string outcome_strip(const Report& report);
 // Time of the agent, the device and the rest, and tokens, per iteration. Above 150 iterations, neighbours share a bar.
 std::string cost_chart(const Report& report);
-// One bar per class.
 std::string failure_bars(const Report& report);
 
 }  // namespace gdnctl::loop::report

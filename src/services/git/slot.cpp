@@ -239,8 +239,8 @@ Status GitSlot::try_move_to(std::string_view commit, std::span<const std::string
     GDNCTL_TRY_ASSIGN(const ProcessResult moved,
                       calls.run({"checkout", "-q", "--force", "--detach", std::string(commit)}));
     if (!moved.ok()) {
-        // HEAD may be damaged, or in a state that reset refuses. If an agent switched to a branch, reset would move
-        // that branch.
+        // checkout fails if HEAD is damaged, and refuses some changes. HEAD is set first, because reset would otherwise
+        // move a branch that an agent switched to.
         GDNCTL_TRY(calls.done({"update-ref", "--no-deref", "-m", "gdnctl: next", "HEAD", std::string(commit)}));
         GDNCTL_TRY(calls.done({"reset", "-q", "--hard", std::string(commit)}));
     }

@@ -69,7 +69,7 @@ struct Question {
     HttpHeaders headers;
     std::size_t limit = std::size_t{64} << 20;  // bytes of the answer
     bool with_token = true;                     // at the endpoint
-    bool stay = false;                          // a redirect to another host is returned as the answer
+    bool stay = false;                          // a redirect to another origin is returned as the answer
 };
 
 class Wire {
