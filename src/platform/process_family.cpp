@@ -14,7 +14,7 @@ namespace gdnctl {
 
 namespace {
 
-// In the middle of an exec, a process shows no environment, so an empty result is read a second time.
+// In the middle of an exec, a process shows no environment, so an empty result is read up to three more times.
 std::string settled_mark(pid_t pid) {
     constexpr int k_most_looks = 4;
     std::string mark = process_mark(pid);

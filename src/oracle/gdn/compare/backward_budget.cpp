@@ -174,8 +174,8 @@ std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width
     return along.empty() ? std::vector<double>() : gradient;
 }
 
-// The error that a run with fp32 sums of gates shows beyond `moved`, that of perturbed inputs alone. `size`: of the
-// values.
+// The budget from the error of a run with fp32 sums of gates, where `moved` is that of perturbed inputs alone. `size`:
+// of the values.
 double allowed_by_sums(double error, double moved, double size) {
     const double usual = k_backward_allowance * error;
     return error <= 2 * moved ? usual : std::min(usual, std::max(error, k_gate_loss * size));

@@ -23,7 +23,7 @@ struct Pair {
     }
 };
 
-// Whether a finite value of the truth stays finite in the dtype that the dump stands for; fp64 has no limit.
+// Whether a finite value of the truth stays finite in the dtype that the dump stands for; fp64 counts as fp32.
 bool fits(double want, DType judged);
 
 // The budget of each group plus the rounding error of the stored dtype, which is the truth's distance to it.

@@ -58,8 +58,8 @@ std::optional<std::size_t> training_memory(const GdnDims& dims, std::span<const 
                                            int segment_chunks, int threads);
 
 // The gradients of a problem in fp32: saving forward, backward, then through norm and gates in fp64. Arguments as in
-// run_adjoint64. With bf16 storage (see storage_of), q and k are read and dq, dk and dv written as bf16; also d_out if
-// `out` is bf16. Normalised keys that the contract rounds are fp32.
+// run_adjoint64. With bf16 storage (see storage_of), q, k and v are read and dq, dk and dv written as bf16; also d_out
+// if `out` is bf16. Normalised keys that the contract rounds are fp32.
 GdnGradients run_backward32(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
                             int threads, Isa isa = best_isa(), Storage storage = Storage::f32);
 

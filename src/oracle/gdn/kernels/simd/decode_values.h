@@ -19,7 +19,7 @@ __attribute__((always_inline)) inline typename VectorOf<float, Bytes>::type load
     return x;
 }
 
-// Mask for the lanes of a vector that starts at `column`.
+// The number of lanes in use in a vector that starts at `column`.
 template <int Bytes>
 inline std::size_t lanes_in_use(const DecodeTask& task, std::size_t column) {
     constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
