@@ -9,7 +9,7 @@
 
 namespace gdnctl::oracle {
 
-// A case of the selftest.
+// A case of the selftest, and its reference.
 GdnCase selftest_case(bool real, GdnDims dims);
 GdnReference selftest_reference(const GdnCase& c, int threads);
 
