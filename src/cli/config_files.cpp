@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "cli/config.h"
-#include "cli/config_toml.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/toml.h"
 
 namespace gdnctl::cli {
 

@@ -41,7 +41,7 @@ std::string header(std::string_view name, std::string_view summary) {
                        roff(name), roff(summary));
 }
 
-std::string item(std::string_view tag, std::string_view text) {
+std::string tagged(std::string_view tag, std::string_view text) {
     return fmt::format(".TP\n.B {}\n{}\n", roff(tag), roff(text));
 }
 
@@ -54,7 +54,7 @@ std::string options(const Args& args) {
         out += ".SH \"" + roff(upper) + "\"\n";
         for (const OptionDef& option : args.options()) {
             if (option.group != group) continue;
-            out += item(option_label(option), option_text(option));
+            out += tagged(option_label(option), option_text(option));
             for (std::size_t i = 0; i < option.choice_help.size(); ++i) {
                 if (option.choice_help[i].empty()) continue;
                 out += fmt::format(".br\n{}: {}\n", roff(option.choices[i]), roff(option.choice_help[i]));
@@ -66,14 +66,14 @@ std::string options(const Args& args) {
 
 std::string arguments(const Args& args) {
     std::string out;
-    for (const PositionalDef& def : args.positionals()) out += item(def.name, def.help);
-    if (const auto& def = args.trailing_def()) out += item("-- " + def->name, def->help);
+    for (const PositionalDef& def : args.positionals()) out += tagged(def.name, def.help);
+    if (const auto& def = args.trailing_def()) out += tagged("-- " + def->name, def->help);
     return out.empty() ? out : ".SH ARGUMENTS\n" + out;
 }
 
 std::string exit_status(const std::vector<ExitRow>& rows) {
     std::string out = ".SH \"EXIT STATUS\"\n";
-    for (const ExitRow& row : rows) out += item(row.codes, row.text);
+    for (const ExitRow& row : rows) out += tagged(row.codes, row.text);
     return out;
 }
 
@@ -121,7 +121,7 @@ std::string group_end(const Table& table, std::string_view name, std::string_vie
 std::string group_page(const Table& table, std::string_view name) {
     std::string out = header(page_name(name), table.group(name).purpose);
     out += fmt::format(".SH SYNOPSIS\n.B gdnctl {}\nCOMMAND [OPTIONS] ...\n.SH COMMANDS\n", roff(name));
-    for (const Command* command : members_of(table, name)) out += item(command->name, command->summary);
+    for (const Command* command : members_of(table, name)) out += tagged(command->name, command->summary);
     return out + group_end(table, name, "gdnctl");
 }
 
@@ -134,7 +134,7 @@ std::vector<ReferenceFile> man_pages(const Table& table) {
     for (const std::string_view group : command_groups(table)) {
         main += fmt::format(".SH \"{}\"\n", roff(group));
         for (const Described& one : all->commands) {
-            if (one.command->group == group) main += item(one.command->name, one.command->summary);
+            if (one.command->group == group) main += tagged(one.command->name, one.command->summary);
         }
     }
     main += options(all->globals) + group_end(table, "", "");

@@ -1,4 +1,4 @@
-// Configuration as a plain tree of values, each with its origin. cli/config_toml.cpp fills it; Context carries it.
+// Configuration as a plain tree of values, each with its origin. platform/toml.cpp fills it; Context carries it.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ function circles(   room) {
 BEGIN {
     # One place for each third-party header: the first pattern that matches decides.
     place("^CLI/", "^src/cli/args_cli11\\.cpp$", "src/cli/args_cli11.cpp")
-    place("^toml\\+\\+/", "^src/cli/config_toml\\.cpp$", "src/cli/config_toml.cpp")
+    place("^toml\\+\\+/", "^src/platform/toml\\.cpp$", "src/platform/toml.cpp")
     place("^(curl/|zlib\\.h$|isa-l|igzip_lib|openssl/)", "^src/platform/", "src/platform")
     place("^git2", "^src/services/git/", "src/services/git")
     place("^yaml-cpp/", "^src/services/cluster/yaml\\.cpp$", "src/services/cluster/yaml.cpp")

@@ -33,7 +33,7 @@ test_arrows_are_really_checked() {
 
 test_third_party_headers_are_really_checked() {
     plant src/commands/table.cpp '#include <CLI/CLI.hpp>' '<CLI/CLI.hpp> belongs to src/cli/args_cli11.cpp'
-    plant src/core/text.cpp '#include <toml++/toml.h>' 'belongs to src/cli/config_toml.cpp'
+    plant src/core/text.cpp '#include <toml++/toml.h>' 'belongs to src/platform/toml.cpp'
     plant src/services/local/planted.cpp '#include <curl/curl.h>' 'belongs to src/platform'
     plant src/oracle/judge/planted.cpp '#include <zlib.h>' 'belongs to src/platform'
     plant src/cli/run.cpp '#include <openssl/evp.h>' 'belongs to src/platform'

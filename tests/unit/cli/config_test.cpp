@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/config_toml.h"
+#include "platform/toml.h"
 #include "support/fake_env.h"
 #include "support/temp_dir.h"
 
@@ -177,21 +177,6 @@ TEST_CASE("typed access reports a value of another type with its origin") {
     const auto wrong = config.string("targets.a.log");
     REQUIRE(!wrong);
     CHECK(wrong.error().message == "gdnctl.toml:2: 'targets.a.log' must be a string");
-}
-
-TEST_CASE("all TOML types become values, dates do not") {
-    const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
-    const auto table = parse_toml("a=true\nb=0x10\nc=1.5\nd='s'\ne=[1,'x',[2]]\nf={g=1}\n", file);
-    REQUIRE(table);
-    CHECK(std::get<bool>(table->at("a").value));
-    CHECK(std::get<std::int64_t>(table->at("b").value) == 16);
-    CHECK(std::get<double>(table->at("c").value) == 1.5);
-    CHECK(*table->at("d").as_string() == "s");
-    CHECK(table->at("e").as_array()->size() == 3);
-    CHECK(table->at("f").as_table()->at("g").origin.line == 6);
-    const auto dated = parse_toml("\nwhen = 2026-01-01\n", file);
-    REQUIRE(!dated);
-    CHECK(dated.error().message == "f:2: dates and times are not supported here");
 }
 
 TEST_CASE("the template is valid and sets nothing; made live, it still is") {

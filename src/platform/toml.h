@@ -6,9 +6,9 @@
 #include "core/config.h"
 #include "core/result.h"
 
-namespace gdnctl::cli {
+namespace gdnctl {
 
 // Every value gets `origin` with its own line. Error: config, "<source>:<line>: <what is wrong>".
 Result<ConfigTable> parse_toml(std::string_view text, const ConfigOrigin& origin);
 
-}  // namespace gdnctl::cli
+}  // namespace gdnctl

@@ -1,4 +1,4 @@
-#include "cli/config_toml.h"
+#include "platform/toml.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
-namespace gdnctl::cli {
+namespace gdnctl {
 
 namespace {
 
@@ -67,4 +67,4 @@ Result<ConfigTable> parse_toml(std::string_view text, const ConfigOrigin& origin
                                                error.source().begin.column, error.description()));
 }
 
-}  // namespace gdnctl::cli
+}  // namespace gdnctl

@@ -1,0 +1,38 @@
+#include "platform/toml.h"
+
+#include <doctest/doctest.h>
+
+namespace gdnctl {
+
+TEST_CASE("all TOML types become values, dates do not") {
+    const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
+    const auto table = parse_toml("a=true\nb=0x10\nc=1.5\nd='s'\ne=[1,'x',[2]]\nf={g=1}\n", file);
+    REQUIRE(table);
+    CHECK(std::get<bool>(table->at("a").value));
+    CHECK(std::get<std::int64_t>(table->at("b").value) == 16);
+    CHECK(std::get<double>(table->at("c").value) == 1.5);
+    CHECK(*table->at("d").as_string() == "s");
+    CHECK(table->at("e").as_array()->size() == 3);
+    CHECK(table->at("f").as_table()->at("g").origin.line == 6);
+    const auto dated = parse_toml("\nwhen = 2026-01-01\n", file);
+    REQUIRE(!dated);
+    CHECK(dated.error().message == "f:2: dates and times are not supported here");
+}
+
+TEST_CASE("every TOML value knows its line, and so does an error") {
+    const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
+    const auto table = parse_toml("[a.b]\nc = 1\nd = [\n  2,\n  { e = 3 },\n]\n", file);
+    REQUIRE(table);
+    const ConfigValue& a = table->at("a");
+    const ConfigTable& b = *a.as_table()->at("b").as_table();
+    CHECK(a.origin.line == 1);
+    CHECK(b.at("c").origin.line == 2);
+    CHECK(b.at("d").as_array()->at(0).origin.line == 4);
+    CHECK(b.at("d").as_array()->at(1).as_table()->at("e").origin.text() == "f:5");
+    const auto broken = parse_toml("a = 1\nb = \n", file);
+    REQUIRE(!broken);
+    CHECK(broken.error().kind == ErrorKind::config);
+    CHECK(broken.error().message.starts_with("f:2:"));
+}
+
+}  // namespace gdnctl
