@@ -1,5 +1,5 @@
-# Where every third-party library comes from. Each gets one INTERFACE target `dep_NAME`, which only the modules that
-# name it in CMakeLists.txt can see.
+# Finds every third-party library. Each has one INTERFACE target `dep_NAME`, which only modules that name it in
+# CMakeLists.txt can use.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(tl-expected REQUIRED)
@@ -11,7 +11,7 @@ function(gdnctl_dependency name)
   target_link_libraries(dep_${name} INTERFACE ${ARGN})
 endfunction()
 
-# A library that is opened on first use (GDNCTL_LAZY_LIBS) or linked plainly: headers either way.
+# A library that is opened on first use (GDNCTL_LAZY_LIBS) or linked; both need its headers.
 function(gdnctl_late_dependency name pkg)
   pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${pkg})
   add_library(dep_${name}_headers INTERFACE)
@@ -21,7 +21,7 @@ function(gdnctl_late_dependency name pkg)
   endif()
 endfunction()
 
-# Debian ships fmt and spdlog as shared objects only: core/fmt.cpp and core/log.cpp compile what is used.
+# Debian ships fmt and spdlog only as shared objects, so core/fmt.cpp and core/log.cpp compile what is used.
 find_path(FMT_INCLUDE fmt/format-inl.h REQUIRED)
 find_path(SPDLOG_INCLUDE spdlog/spdlog.h REQUIRED)
 add_library(dep_fmt_headers INTERFACE)
@@ -39,7 +39,7 @@ gdnctl_late_dependency(crypto libcrypto)
 gdnctl_late_dependency(isal libisal)
 gdnctl_late_dependency(git2 libgit2)
 
-# Static archives where Debian has them: a shared one costs start-up time and must be on the host.
+# Static archives if Debian has them: a shared library costs start-up time and must be installed on the host.
 function(gdnctl_static_dependency name archive header)
   find_library(${name}_ARCHIVE NAMES lib${archive}.a REQUIRED)
   find_path(${name}_INCLUDE ${header} REQUIRED)
@@ -51,7 +51,7 @@ gdnctl_static_dependency(re2 re2 re2/re2.h)
 gdnctl_static_dependency(zlib z zlib.h)
 gdnctl_static_dependency(yaml yaml-cpp yaml-cpp/yaml.h)
 
-# The package's .pc switches toml++ to its shared object; the headers alone are all that is needed.
+# The package's .pc file selects toml++'s shared object, but the headers are enough.
 find_path(TOML_INCLUDE toml++/toml.h REQUIRED)
 add_library(dep_toml INTERFACE)
 target_include_directories(dep_toml SYSTEM INTERFACE ${TOML_INCLUDE})

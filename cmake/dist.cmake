@@ -1,5 +1,5 @@
-# cmake [-D OUT=FOLDER] -P cmake/dist.cmake: build/release installed into a folder of its own, stripped, as a tarball with
-# its sha256 in FOLDER (default: dist).
+# cmake [-D OUT=FOLDER] -P cmake/dist.cmake: installs build/release into a folder of its own, strips it, and writes a
+# tarball with its sha256 to FOLDER (default: dist).
 if(NOT OUT)
   set(OUT ${CMAKE_CURRENT_SOURCE_DIR}/dist)
 endif()

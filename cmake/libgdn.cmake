@@ -1,5 +1,5 @@
-# libgdn: the kernels with a C interface, as a shared object and as an archive of one object. Both show only the names of
-# src/libgdn/exports.map. Under sanitizers there is none: no other program could load it.
+# libgdn: the kernels with a C interface, as a shared object and as an archive of one object. Both export only the names in
+# src/libgdn/exports.map. Not built with sanitizers, because no other program could load it.
 file(GLOB gdn_sources CONFIGURE_DEPENDS src/libgdn/*.cpp)
 add_library(gdn_interface OBJECT ${gdn_sources})
 target_link_libraries(gdn_interface PRIVATE gdnctl_settings)
@@ -19,7 +19,7 @@ target_link_options(gdn PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sectio
                     -Wl,-z,nodelete)  # its helpers outlive a dlclose
 target_link_libraries(gdn PRIVATE Threads::Threads)
 
-# One relocatable object whose other names have become local.
+# One relocatable object in which all other names are local.
 file(STRINGS ${gdn_exports} gdn_names REGEX "^ +(gdn|linear_ce)_")
 set(gdn_roots "")
 set(gdn_keep "")

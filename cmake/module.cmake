@@ -1,4 +1,4 @@
-# How this project builds a folder.
+# Functions and settings to build a folder of sources.
 
 add_library(gdnctl_settings INTERFACE)
 target_compile_options(gdnctl_settings INTERFACE
@@ -6,20 +6,20 @@ target_compile_options(gdnctl_settings INTERFACE
 target_include_directories(gdnctl_settings INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(gdnctl_settings INTERFACE dep_tl_expected dep_fmt_headers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Once it optimises, g++ 12 sees reads and copies out of bounds inside its own std::string and std::optional. ASan and
-  # clang-tidy look at the same places without false alarms.
+  # With optimisation, g++ 12 reports out-of-bounds reads and copies inside its own std::string and std::optional. ASan
+  # and clang-tidy check for the same faults without false alarms.
   target_compile_options(gdnctl_settings INTERFACE -Wno-maybe-uninitialized -Wno-array-bounds -Wno-restrict
     -Wno-stringop-overflow -Wno-stringop-overread)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # libstdc++ 12 still sorts with what C++17 deprecates, and instantiates it where std::stable_sort is called.
+  # std::stable_sort of libstdc++ 12 instantiates code that C++17 deprecates.
   target_compile_options(gdnctl_settings INTERFACE -Wno-gnu-zero-variadic-macro-arguments -Wno-deprecated-declarations)
 endif()
 if(GDNCTL_SANITIZE)
   target_compile_options(gdnctl_settings INTERFACE -fsanitize=${GDNCTL_SANITIZE} -fno-omit-frame-pointer)
   if(NOT GDNCTL_SANITIZE STREQUAL "thread")
     target_compile_options(gdnctl_settings INTERFACE -fno-sanitize-recover=all)
-    # What UBSan finds is a trap, of which ASan shows the stack. Its records of each place would be half of every program: a
-    # fifth of what the compiler does, and megabytes that LeakSanitizer reads through at each end. The fuzzers say what it was.
+    # UBSan traps, and ASan shows the stack. Its records of source locations would be half of every program, take a fifth
+    # of the compile time, and be scanned by LeakSanitizer at every exit. Only the fuzzers print what the fault was.
     if(NOT GDNCTL_FUZZERS)
       target_compile_options(gdnctl_settings INTERFACE -fsanitize-trap=undefined)
       target_sources(gdnctl_settings INTERFACE
@@ -29,13 +29,13 @@ if(GDNCTL_SANITIZE)
   target_link_options(gdnctl_settings INTERFACE -fsanitize=${GDNCTL_SANITIZE})
 endif()
 
-# std + fmt only: heavier headers in a PCH slow every file down.
+# Only std and fmt: heavier headers in a PCH slow every file down.
 if(GDNCTL_PCH)
   add_library(gdnctl_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   target_link_libraries(gdnctl_pch PRIVATE gdnctl_settings)
   target_precompile_headers(gdnctl_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
 endif()
-# The default linker takes three times as long, which matters where 60 programs are linked.
+# The default linker takes three times as long, which matters with 60 programs.
 find_program(GDNCTL_LLD ld.lld-19)
 if(GDNCTL_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_link_options(gdnctl_settings INTERFACE --ld-path=${GDNCTL_LLD})
@@ -53,7 +53,7 @@ function(gdnctl_together target number)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # takes sources for headers
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # it mistakes sources for headers
   get_target_property(sources ${target} SOURCES)
   set(seen "")
   foreach(source IN LISTS sources)
@@ -69,7 +69,8 @@ function(gdnctl_together target number)
   endforeach()
 endfunction()
 
-# What cmake/arrows.txt says that `room` may include, as names of libraries; `services/*` is every room below services/.
+# The rooms that `room` may include according to cmake/arrows.txt, as library names; `services/*` is every room below
+# services/.
 file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/arrows.txt gdnctl_arrows REGEX "^[^#].*->")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/arrows.txt)
 function(gdnctl_arrows_of room variable)
@@ -101,11 +102,11 @@ function(gdnctl_arrows_of room variable)
   set(${variable} ${libraries} PARENT_SCOPE)
 endfunction()
 
-# gdnctl_module(ROOM [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): src/ROOM/**.cpp, or those of
-# the FOLDERS, as the static library gdnctl_ROOM ('/' becomes '_'), linked by the room's line of arrows.txt or, where a
-# room is more than one library, by DEPS. TOGETHER compiles N sources at a time: what they instantiate of JSON and of
-# Result is most of the work, and then is done once for all N. Their unnamed namespaces become one, so two sources of a
-# folder must not use the same name there.
+# gdnctl_module(ROOM [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): builds src/ROOM/**.cpp, or
+# the FOLDERS, as the static library gdnctl_ROOM ('/' becomes '_'). Links it by the room's line in arrows.txt or, if a room
+# has several libraries, by DEPS. TOGETHER compiles N sources at a time, so that their templates of JSON and Result, which
+# are most of the work, are instantiated once for all N. Their unnamed namespaces become one, so two sources of a folder
+# must not use the same name there.
 function(gdnctl_module module)
   cmake_parse_arguments(M "" "TOGETHER" "FOLDERS;DEPS;THIRD_PARTY" ${ARGN})
   string(REPLACE "/" "_" name ${module})
@@ -140,6 +141,6 @@ function(gdnctl_program target)
   gdnctl_use_pch(${target})
   if(GDNCTL_STATIC_RUNTIME)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections
-      -Wl,--undefined=arc4random)  # ours, before libstdc++ asks glibc for it
+      -Wl,--undefined=arc4random)  # link our own before libstdc++ looks for it in glibc
   endif()
 endfunction()

@@ -1,5 +1,5 @@
-# cmake --install: the binary and what a system expects beside it. Completion scripts and manual pages come out of the
-# binary itself, so they cannot lag behind it.
+# cmake --install: the binary and the files that a system expects with it. The binary itself generates the completion
+# scripts and manual pages, so they always match it.
 include(GNUInstallDirs)
 install(TARGETS gdnctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 

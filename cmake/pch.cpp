@@ -1,1 +1,1 @@
-// Only the precompiled header comes from here.
+// Compiled only for the precompiled header.

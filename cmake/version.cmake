@@ -1,4 +1,4 @@
-# Version and commit for src/core/version.cpp, read when CMake configures: a new commit alone rebuilds nothing.
+# Version and commit for src/core/version.cpp, read when CMake configures, so that a new commit alone rebuilds nothing.
 set(GDNCTL_COMMIT "" CACHE STRING "commit to show in --version; empty: asked of git")
 set(commit "${GDNCTL_COMMIT}")
 if(NOT commit)

@@ -1,8 +1,8 @@
 /* libgdn: the Gated DeltaNet kernels of gdnctl as a library. docs/libgdn.md has an example.
  *
- * A call is described by a gdn_call (gdn_kernel.h). gdn_call_init sets its sizes, gdn_call_arrays its fp32 arrays; what
- * else there is can be set by hand: cu_seqlens with sequences, head_map, l2norm with l2norm_eps, scale, threads.
- * Arrays are row-major without gaps. All functions may be called from several threads at once.
+ * A gdn_call (gdn_kernel.h) describes a call. gdn_call_init sets its sizes, gdn_call_arrays its fp32 arrays. Set other
+ * fields directly: cu_seqlens with sequences, head_map, l2norm with l2norm_eps, scale, threads. Arrays are row-major
+ * without gaps. All functions may be called from several threads at once.
  */
 #ifndef GDN_H
 #define GDN_H
@@ -16,24 +16,24 @@ extern "C" {
 /* "0.1.0" */
 GDN_EXPORT const char* gdn_version(void);
 
-/* What a status of gdn_kernel.h means, in words. */
+/* A status of gdn_kernel.h in words. */
 GDN_EXPORT const char* gdn_status_text(int status);
 
-/* Sizes; a sequence for each row of the batch, interleaved heads, scale key_dim^-0.5, no l2norm, one thread, no arrays.
- */
+/* Sets the sizes. Defaults: one sequence per row of the batch, interleaved heads, scale key_dim^-0.5, no l2norm, one
+ * thread, no arrays. */
 GDN_EXPORT void gdn_call_init(gdn_call* call, int64_t batch, int64_t tokens, int64_t key_heads, int64_t value_heads,
                               int64_t key_dim, int64_t value_dim);
 
-/* The fp32 arrays of a forward pass; initial_state may be NULL. Set `sequences` before this, if at all. */
+/* Sets the fp32 arrays of a forward pass; initial_state may be NULL. Set `sequences` before this if you change it. */
 GDN_EXPORT void gdn_call_arrays(gdn_call* call, const float* q, const float* k, const float* v, const float* g,
                                 const float* beta, const float* initial_state, float* out, float* final_state);
 
-/* The same with q, k, v and out in bf16: the upper halves of fp32 values. Gates, beta and states are fp32. */
+/* The same with q, k, v and out in bf16 (the upper halves of fp32 values). Gates, beta and states are fp32. */
 GDN_EXPORT void gdn_call_arrays_bf16(gdn_call* call, const uint16_t* q, const uint16_t* k, const uint16_t* v,
                                      const float* g, const float* beta, const float* initial_state, uint16_t* out,
                                      float* final_state);
 
-/* The fp32 arrays of a backward pass, besides those of the forward; d_final_state and d_initial_state may be NULL. */
+/* Sets the further fp32 arrays of a backward pass; d_final_state and d_initial_state may be NULL. */
 GDN_EXPORT void gdn_call_gradients(gdn_call* call, const float* d_out, const float* d_final_state, float* dq, float* dk,
                                    float* dv, float* dg, float* dbeta, float* d_initial_state);
 
@@ -41,41 +41,40 @@ GDN_EXPORT void gdn_call_gradients(gdn_call* call, const float* d_out, const flo
 GDN_EXPORT void gdn_call_gradients_bf16(gdn_call* call, const uint16_t* d_out, const float* d_final_state, uint16_t* dq,
                                         uint16_t* dk, uint16_t* dv, float* dg, float* dbeta, float* d_initial_state);
 
-/* out and final_state. The result does not depend on `threads`, bit for bit. q, k, v, out and their gradients may each
- * be fp32 or bf16; all arithmetic is fp32, and what is written as bf16 is rounded to nearest even.
+/* Computes out and final_state. The result is the same for any `threads`, bit for bit. q, k, v, out and their gradients
+ * may each be fp32 or bf16. All arithmetic is fp32, and bf16 results are rounded to nearest even.
  * GDN_UNSUPPORTED: another dtype, or strides. */
 GDN_EXPORT int gdn_forward(const gdn_call* call);
 
-/* The same for at most 8 tokens a sequence, bound by reading and writing the states; final_state is a must and may be
- * initial_state. GDN_UNSUPPORTED: more tokens. */
+/* The same for at most 8 tokens per sequence; its time is bound by reading and writing the states. final_state is
+ * required and may be initial_state. GDN_UNSUPPORTED: more tokens. */
 GDN_EXPORT int gdn_decode(const gdn_call* call);
 
-/* States that the library keeps between decode steps. What the last tokens wrote waits beside them, so that most steps
- * only read the states: faster than gdn_decode, which must leave them whole each time. One cache is for one thread at a
- * time. */
+/* States that the library keeps between decode steps. Updates of the last tokens are kept separately, so most steps
+ * only read the states. This is faster than gdn_decode, which must write complete states each time. Only one thread at
+ * a time may use a cache. */
 typedef struct gdn_cache gdn_cache;
 
-/* A cache for calls of these sizes, sequences and head map (batch, tokens and arrays may differ), all states 0.
- * *cache is NULL unless GDN_OK is returned. */
+/* Creates a cache for calls with these sizes, sequences and head map (batch, tokens and arrays may differ), with all
+ * states 0. *cache is NULL unless GDN_OK is returned. */
 GDN_EXPORT int gdn_cache_new(const gdn_call* call, gdn_cache** cache);
 /* NULL is allowed. */
 GDN_EXPORT void gdn_cache_free(gdn_cache* cache);
 
-/* All states from and to the caller's fp32 array [sequences, value_heads, key_dim, value_dim]. Storing changes nothing
- * of the cache; GDN_NO_MEMORY may leave what it had to write half written. */
+/* Copies all states from and to the caller's fp32 array [sequences, value_heads, key_dim, value_dim]. Storing does not
+ * change the cache. After GDN_NO_MEMORY, the destination may be partly written. */
 GDN_EXPORT int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads);
 GDN_EXPORT int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads);
 
-/* As gdn_decode, from the cache's states to the cache's states: those of the call are not used. A sequence without
- * tokens stays as it is. GDN_INVALID: other sizes than the cache's. What is not GDN_OK has changed nothing. */
+/* Like gdn_decode, but updates the cache's states and ignores those of the call. A sequence without tokens does not
+ * change. GDN_INVALID: sizes other than the cache's. Any result but GDN_OK leaves everything unchanged. */
 GDN_EXPORT int gdn_cache_step(gdn_cache* cache, const gdn_call* call);
 
-/* Gradients of q, k, v, g, beta and the initial state; out and final_state are not used. The forward is computed again.
- * Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes the memory is allocated. */
+/* Computes gradients of q, k, v, g, beta and the initial state; out and final_state are not used. Computes the forward
+ * again. Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes, it allocates the memory. */
 GDN_EXPORT int gdn_backward(const gdn_call* call);
 
-/* Bytes that an entry point (GDN_FORWARD, GDN_BACKWARD, GDN_DECODE) takes as workspace; 0 for a call that it refuses.
- */
+/* Bytes of workspace for an entry point (GDN_FORWARD, GDN_BACKWARD, GDN_DECODE); 0 for a call that it rejects. */
 GDN_EXPORT size_t gdn_workspace(const gdn_call* call, uint32_t entry);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-/* The C interface between a fused linear cross-entropy kernel and whoever calls it. docs/linear-ce.md explains it.
+/* The C interface between a fused linear cross-entropy kernel and its caller. docs/linear-ce.md explains it.
  *
  * A kernel is a shared object that exports one object, `linear_ce_kernel`, of the type linear_ce_kernel_info below.
  * `gdnctl oracle verify linear-ce` judges such objects, and libgdn is one. Arrays and statuses are those of
- * gdn_kernel.h. The file is plain C99 and needs nothing but the standard headers.
+ * gdn_kernel.h. This file is plain C99 and needs only standard headers.
  *
  * For row i of x [batch, hidden] with label y_i, over the columns of w:
  *
@@ -25,21 +25,21 @@ extern "C" {
 
 #define LINEAR_CE_ABI_VERSION 1u
 
-/* How w lies. */
+/* Layout of w. */
 enum { LINEAR_CE_HV = 0 /* [hidden, vocab] */, LINEAR_CE_VH = 1 /* [vocab, hidden] */ };
 
 /* Entry points. */
 enum { LINEAR_CE_FORWARD = 1, LINEAR_CE_GRADIENTS = 2 };
 
-/* One call. Inputs must not be written, and outputs hold garbage: they are to be written in full and not to be added
- * to. Nothing may be read or written after the call has returned. */
+/* One call. Do not write inputs. Outputs hold garbage at first: write them completely, and do not add to them. Do not
+ * read or write anything after the call has returned. */
 typedef struct linear_ce_call {
     uint32_t abi_version; /* LINEAR_CE_ABI_VERSION of the caller */
-    uint32_t struct_size; /* sizeof(linear_ce_call) of the caller; later versions add fields at the end only */
+    uint32_t struct_size; /* sizeof(linear_ce_call) of the caller; later versions only append fields */
 
     int64_t batch, hidden, vocab;
     uint32_t layout;
-    int32_t threads; /* at most so many */
+    int32_t threads; /* upper limit */
     double soft_cap; /* 0: none */
     double logsumexp_weight;
 
@@ -47,26 +47,26 @@ typedef struct linear_ce_call {
     gdn_tensor w;          /* in: as layout says, of x's dtype */
     const int64_t* labels; /* in: [batch], each in [0, vocab) */
     gdn_tensor d_loss;     /* in, gradients: [batch] f32 */
-    gdn_tensor d_lse;      /* in, gradients: [batch] f32, or none: zeros */
+    gdn_tensor d_lse;      /* in, gradients: [batch] f32; none: zeros */
     gdn_tensor loss, lse;  /* out: [batch] f32 */
-    int64_t* argmax;       /* out: [batch], the lowest id of the largest s; or NULL: not wanted */
+    int64_t* argmax;       /* out: [batch], the lowest id of the largest s; NULL: not wanted */
     gdn_tensor gx, gw;     /* out, gradients: like x and w */
 
-    void* workspace; /* as many bytes as the query asked for, 64-byte aligned, with garbage in them; or NULL for 0 */
+    void* workspace; /* the bytes that the kernel asked for, 64-byte aligned, holding garbage; NULL if 0 */
     size_t workspace_size;
 } linear_ce_call;
 
-/* What a kernel is. Fill abi_version and struct_size with LINEAR_CE_ABI_VERSION and sizeof(linear_ce_kernel_info). */
+/* Describes a kernel. Set abi_version to LINEAR_CE_ABI_VERSION and struct_size to sizeof(linear_ce_kernel_info). */
 typedef struct linear_ce_kernel_info {
     uint32_t abi_version;
     uint32_t struct_size;
     const char* name;
-    uint32_t dtypes; /* of x and w: (1u << GDN_F32) | ...; f32 is a must */
+    uint32_t dtypes; /* of x and w: (1u << GDN_F32) | ...; f32 is required */
     uint32_t reserved;
-    /* Each may be NULL: the kernel has no such entry point. Each returns one of the statuses of gdn_kernel.h. */
+    /* Entry points. Each may be NULL. Each returns one of the statuses of gdn_kernel.h. */
     int (*forward)(const linear_ce_call* call);   /* loss, lse and argmax */
     int (*gradients)(const linear_ce_call* call); /* loss, lse, argmax, gx and gw */
-    /* Bytes of workspace that `entry` wants for this call, whose tensors have no data yet. NULL: none. */
+    /* Bytes of workspace that `entry` needs for this call, whose tensors have no data yet. NULL: none. */
     size_t (*workspace)(const linear_ce_call* call, uint32_t entry);
 } linear_ce_kernel_info;
 

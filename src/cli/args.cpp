@@ -58,7 +58,7 @@ Result<double> to_number(std::string_view text) {
     return fail(ErrorKind::usage, "not a finite decimal number");
 }
 
-// Stores what `convert` makes of a word.
+// Converts a word with `convert` and stores the result.
 template <class T, class Convert>
 std::function<Status(std::string_view)> storing(T& target, Convert convert) {
     return [&target, convert](std::string_view word) -> Status {

@@ -1,5 +1,6 @@
-// How a command describes its options. The description is data: from it come parsing, help, man pages, the CLI
-// reference, shell completion and suggestions. No parser type is visible here; cli/args_cli11.cpp alone knows CLI11.
+// How a command describes its options. The description is data: parsing, help, man pages, the CLI reference, shell
+// completion and suggestions are all derived from it. No parser type is visible here; only cli/args_cli11.cpp knows
+// CLI11.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace gdnctl::cli {
 
-// What a shell may offer for a value.
+// The kind of value that shell completion offers.
 enum class Complete {
     nothing,
     file,
@@ -26,21 +27,21 @@ enum class Complete {
     command_name,
     contract,      // of the oracle
     oracle_case,   // a named case of the oracle
-    kernel,        // builtin:NAME, and how the other spellings begin
-    timed_kernel,  // the same for what can be timed
+    kernel,        // builtin:NAME, and the prefixes of the other forms
+    timed_kernel,  // the same for kernels that can be timed
     outcome,       // of an iteration
     lint_rule,     // ID=SEVERITY
     iteration,     // in the target's log
     prompt,        // of an iteration, by name
     preset,        // a directive, by name
-    document,      // either
-    download       // a path in a repository, of what lies in the usual output folder
+    document,      // a prompt or a directive
+    download       // a path in a repository, from what the default output folder contains
 };
 
 struct OptionSpec {
-    std::string_view names;       // "--tail", "-f,--follow"; a negated spelling after a bar: "--wait|--no-wait"
-    std::string_view value = {};  // what stands for the value on help pages ("N", "PATH"); empty for flags
-    std::string_view help;        // one sentence without final period
+    std::string_view names;       // "--tail", "-f,--follow"; a negated form after a bar: "--wait|--no-wait"
+    std::string_view value = {};  // placeholder for the value on help pages ("N", "PATH"); empty for flags
+    std::string_view help;        // one sentence without a final period
     std::string_view group = "Options";
     std::string_view default_text = {};  // shown instead of the variable's initial value
     std::string_view env = {};           // environment variable read when the option is absent
@@ -63,7 +64,7 @@ struct Choice {
     std::string_view help = {};
 };
 
-// One option as recorded; `assign` parses and stores one occurrence (the last one wins; vectors collect).
+// One recorded option. `assign` parses and stores one occurrence: the last one wins, and vectors collect all.
 struct OptionDef {
     enum class Kind { flag, value, list };
     Kind kind = Kind::value;
@@ -77,7 +78,7 @@ struct OptionDef {
     bool required = false, common = false;
     std::function<Status(std::string_view)> assign;  // flags get "true" or "false"
 
-    // The name that help and messages use: the last long one, or the short one where there is no other.
+    // The name for help and messages: the last long one, or the short one if there is no other.
     const std::string& canonical() const;
 };
 
@@ -87,11 +88,11 @@ struct PositionalDef {
     Complete complete = Complete::nothing;
     bool required = true;
     bool repeated = false;
-    bool bare = false;  // of trailing words: they may also begin, without `--`, at the first word that is no option
+    bool bare = false;  // for trailing words: they may also begin without `--`, at the first word that is not an option
     std::function<Status(std::string_view)> assign;
 };
 
-// true/yes/on/1, false/no/off/0 in any case; nullopt: anything else. The one place that knows these words.
+// true/yes/on/1, false/no/off/0 in any case; nullopt: anything else. Only this function knows these words.
 std::optional<bool> parse_truth(std::string_view word);
 
 // A value that was given to an option, be it overridden by another.
@@ -111,7 +112,7 @@ struct Example {
     std::string text;  // what it does; may be empty
 };
 
-// Recorder handed to describe().
+// Records what describe() declares.
 class Args {
 public:
     void flag(bool& target, const OptionSpec& spec);
@@ -140,18 +141,17 @@ public:
     }
 
     void positional(std::string& target, const PositionalSpec& spec);                 // required
-    void positional(std::optional<std::string>& target, const PositionalSpec& spec);  // may be absent
-    void positional(std::vector<std::string>& target, const PositionalSpec& spec);    // none or more
-    // A required word out of a closed set ("gdn" in `oracle compare gdn`).
+    void positional(std::optional<std::string>& target, const PositionalSpec& spec);  // optional
+    void positional(std::vector<std::string>& target, const PositionalSpec& spec);    // zero or more
+    // A required word from a closed set ("gdn" in `oracle compare gdn`).
     void positional(std::string& target, std::span<const std::string_view> choices, const PositionalSpec& spec);
-    // Everything after `--`, word for word; without `--` it is an error when `required`.
+    // Everything after `--`, unchanged; if `required`, a missing `--` is an error.
     void trailing(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
 
-    // A command line: what follows the options, with or without `--` before it, word for word.
+    // A command line: the words after the options, with or without `--` before them, unchanged.
     void command_line(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
 
-    // `used` becomes true when one of the options recorded so far whose name begins with `prefix` is given, whatever
-    // its value.
+    // Sets `used` if any option recorded so far whose name starts with `prefix` is given, whatever its value.
     void note_use(std::string_view prefix, bool& used);
 
     // Collects every value that the command line, the environment and the configuration give to the command's options.
@@ -163,11 +163,11 @@ public:
     // Prose under the synopsis; paragraphs are wrapped.
     void about(std::string_view text);
     void example(std::string_view command, std::string_view text = {});
-    // Replaces or adds to the exit codes on the help page; 0, 2, 8, 70 and "130, 143" are always there. Words on 130
-    // stand for both.
+    // Replaces or adds an exit code on the help page. 0, 2, 8, 70 and "130, 143" are always listed; text for 130 covers
+    // both.
     void exit_code(int code, std::string_view text);
     void see_also(std::string_view name);
-    // Checked after parsing, before run(): combinations that no single option can judge.
+    // Runs after parsing and before run(), to check combinations of options.
     void check(std::function<Status()> rule);
 
     const std::vector<OptionDef>& options() const { return m_options; }

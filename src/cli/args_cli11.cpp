@@ -38,7 +38,7 @@ tl::unexpected<Error> unknown_option(const Options& options, const std::string& 
                 meant ? fmt::format("did you mean `{}`?", *meant) : std::string());
 }
 
-// Rewrites words so that CLI11 sees names and marks only. A mark stands for a value or a positional word, which CLI11
+// Rewrites words so that CLI11 sees only names and marks. A mark stands for a value or a positional word, which CLI11
 // would otherwise change: it strips brackets, drops empty words, and lets a list swallow what follows.
 class Shield {
 public:
@@ -64,7 +64,7 @@ public:
 
     const std::vector<std::string>& words() const { return m_words; }
 
-    // What the mark stands for.
+    // The original of a mark.
     const std::string& reveal(const std::string& marked) const {
         const auto index = text::parse_int(std::string_view(marked).substr(1));
         return m_values.at(static_cast<std::size_t>(index.value_or(-1)));
@@ -81,7 +81,7 @@ private:
         m_words.push_back(mark(std::move(value)));
     }
 
-    // Takes the next word as the value of `name`. A forgotten value must not swallow an option.
+    // Takes the next word as the value of `name`. If the value was forgotten, this must not swallow an option.
     Result<bool> add_next(const OptionDef& option, const std::string& name, const std::string* next) {
         if (next == nullptr) {
             return fail(ErrorKind::usage, fmt::format("{} needs a value", name),
@@ -258,7 +258,7 @@ bool takes_next(const Options& options, const std::string& word) {
     return false;
 }
 
-// Where the options end: at "--", or, where a command line may follow without it, at the first word that is no option.
+// Where the options end: at "--" or, if a command line may follow without it, at the first word that is not an option.
 std::size_t end_of_options(const Options& options, const Args& command, const std::vector<std::string>& words) {
     const bool bare = command.trailing_def() && command.trailing_def()->bare;
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -280,7 +280,7 @@ Status parse_words(const Args& globals, const Args& command, const std::vector<s
     const auto cut = words.begin() + static_cast<std::ptrdiff_t>(end_of_options(options, command, words));
     const std::vector<std::string> before(words.begin(), cut);
     const std::vector<std::string> after(cut != words.end() && *cut == "--" ? cut + 1 : cut, words.end());
-    // Where no command line follows it, "--" ends the options: an argument may begin with '-' then.
+    // If no command line may follow, "--" only ends the options, so that an argument may begin with '-'.
     const bool ends_options = !command.trailing_def() && !command.positionals().empty() && !after.empty();
 
     Shield shield(options);

@@ -1,4 +1,4 @@
-// Words -> options. The only door to CLI11.
+// Turns words into options. Only this header and its source know CLI11.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace gdnctl::cli {
 
-// Looks a variable up; used for OptionSpec::env.
+// Looks up a variable, for OptionSpec::env.
 using Lookup = std::function<std::optional<std::string>(std::string_view)>;
 
 // What the configuration says about the command's options; asked for once the global options are known.

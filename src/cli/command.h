@@ -1,5 +1,5 @@
-// What a command is: an options struct, describe(Args&, Options&) and run(const Options&, Context&), registered once in
-// the constexpr table of commands/table.cpp.
+// A command consists of an options struct, describe(Args&, Options&) and run(const Options&, Context&), registered once
+// in the constexpr table of commands/table.cpp.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace gdnctl::cli {
 
-// One parsed call of one command.
+// One parsed call of a command.
 class Invocation {
 public:
     virtual ~Invocation() = default;
@@ -33,7 +33,7 @@ struct Command {
     // Has the last word, once the error was printed that kept run() from being called: bad words, bad configuration.
     void (*never_ran)(const Error& error) = nullptr;
 
-    // The same row for a command that must work, and start fast, whatever the configuration files hold: its
+    // The same row for a command that must work, and start fast, whatever the configuration files contain. Its
     // Context::config is empty.
     constexpr Command without_config() const {
         Command changed = *this;
@@ -52,19 +52,19 @@ struct Command {
     }
 };
 
-// The first word that some commands share ("log"), or, with an empty name, the whole program: what its page says.
+// The page of a group: commands that share a first word ("log") or, with an empty name, the whole program.
 struct Group {
     std::string_view name;
     std::string_view purpose;  // one line, no final period
     std::string_view example, example_text;
-    std::array<std::string_view, 3> see_also = {};  // commands and "docs/PAGE.md"; empty ones are left out
+    std::array<std::string_view, 3> see_also = {};  // commands and "docs/PAGE.md"; empty entries are skipped
 };
 
-// All commands in the order of the overview, and the pages of what groups them.
+// All commands in the order of the overview, and the pages of their groups.
 struct Table {
     std::span<const Command> commands;
     std::span<const Group> groups = {};
-    // Whether the target that --target names exists and can be read; nullptr: nothing knows targets.
+    // Checks that the target named by --target exists and can be read; nullptr: targets are unknown.
     Status (*check_target)(const Config& config, const std::filesystem::path& root) = nullptr;
 
     constexpr Table(std::span<const Command> rows, std::span<const Group> pages = {}) : commands(rows), groups(pages) {}
@@ -73,7 +73,7 @@ struct Table {
 
     constexpr auto begin() const { return commands.begin(); }
     constexpr auto end() const { return commands.end(); }
-    // Nothing is said about a group without a page but its name.
+    // A group without a page has only its name.
     constexpr Group group(std::string_view name) const {
         for (const Group& page : groups) {
             if (page.name == name) return page;
@@ -110,8 +110,8 @@ constexpr Command make(std::string_view name, std::string_view group, std::strin
     return Command{name, group, summary, tier, &detail::create<Describe, Run>};
 }
 
-// Parses argv against the table, builds the Context, runs the command, prints what is wrong, and returns
-// the process's exit code. Catches everything.
+// Parses argv against the table, builds the Context, runs the command, prints any error, and returns the process's exit
+// code. Catches all exceptions.
 int run(const Table& table, int argc, char** argv);
 
 }  // namespace gdnctl::cli

@@ -12,10 +12,10 @@
 
 namespace gdnctl::cli {
 
-// 'text' for any of the three shells: a quote inside ends the string, stands escaped, and starts it again.
+// Quotes text with '...' for all three shells. A quote inside ends the string, is escaped, and starts it again.
 std::string single_quoted(std::string_view text);
 
-// First words of commands of two words, each once.
+// First words of two-word commands, each once.
 std::vector<std::string> group_names(const Descriptions& all);
 
 std::string bash_completion(const Table& table, const Descriptions& all);

@@ -6,7 +6,7 @@ namespace gdnctl::cli {
 
 namespace {
 
-// What stands for a value in the script's tables: words, or one of the kinds that _gdnctl_offer knows.
+// How the script's tables describe a value: as words, or as one of the kinds that _gdnctl_offer knows.
 std::string values_of(const std::vector<std::string>& choices, Complete kind) {
     if (!choices.empty()) return "words " + text::join(choices, " ");
     if (kind == Complete::file) return "file";
@@ -25,7 +25,7 @@ std::string option_names(const Args& args) {
     return names;
 }
 
-// "    'lint-log --format') REPLY='words text json';;"; globals have an empty command.
+// "    'lint-log --format') REPLY='words text json';;"; global options have an empty command.
 std::string value_rows(std::string_view command, const Args& args) {
     std::string rows;
     for (const OptionDef& option : args.options()) {
@@ -54,7 +54,7 @@ std::string function(std::string_view name, std::string_view rows) {
     return fmt::format("{}() {{\n  REPLY=\n  case \"$1\" in\n{}  esac\n}}\n", name, rows);
 }
 
-// Everything that does not depend on the commands.
+// The part of the script that does not depend on the commands.
 constexpr std::string_view k_bash_engine = R"sh(
 _gdnctl_offer() { # KIND [WORDS]
   case "$1" in

@@ -6,7 +6,7 @@ namespace gdnctl::cli {
 
 namespace {
 
-// Inside a specification of _arguments: colons separate its parts, brackets hold the help.
+// Escapes text for a specification of _arguments, in which colons separate the parts and brackets hold the help.
 std::string escaped(std::string_view text, std::string_view special) {
     std::string out;
     for (const char c : text) {

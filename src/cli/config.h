@@ -1,4 +1,5 @@
-// Configuration: flags > environment > gdnctl.toml found upward > the user's config.toml > built-in defaults.
+// Configuration: flags > environment > nearest gdnctl.toml (this folder or above) > the user's config.toml > built-in
+// defaults.
 #pragma once
 
 #include <filesystem>
@@ -15,27 +16,27 @@ namespace gdnctl::cli {
 
 struct ConfigRequest {
     std::filesystem::path cwd;          // absolute
-    std::optional<std::string> file;    // --config: instead of the project file
+    std::optional<std::string> file;    // --config: replaces the project file
     std::optional<std::string> target;  // --target
 };
 
 struct LoadedConfig {
     Config config;
-    std::vector<std::filesystem::path> files;  // that were read, the weakest first
+    std::vector<std::filesystem::path> files;  // the files that were read, lowest precedence first
     std::vector<std::string> warnings;         // unknown keys, each with file, line and a suggestion
 };
 
-// Errors: usage (the file of --config does not exist), config (a file that is no TOML or holds a value of the wrong
-// type; with file and line), local_io (a file that cannot be read).
+// Errors: usage (the file of --config does not exist), config (a file that is not TOML or holds a value of the wrong
+// type; with file and line), local_io (a file cannot be read).
 Result<LoadedConfig> load_config(const Env& env, const ConfigRequest& request);
 
-// gdnctl.toml in `from` or the nearest folder above it.
+// gdnctl.toml in `from` or the nearest folder above that has one.
 std::optional<std::filesystem::path> find_project_config(const std::filesystem::path& from);
 
-// $XDG_CONFIG_HOME/gdnctl/config.toml, or below ~/.config; empty without a home.
+// $XDG_CONFIG_HOME/gdnctl/config.toml, or below ~/.config; empty without a home directory.
 std::filesystem::path user_config_path(const Env& env);
 
-// A key that may stand in a configuration file or be set by a variable.
+// A key that a configuration file or a variable may set.
 struct ConfigKey {
     std::string_view name;
     std::string_view variable;  // empty: none
@@ -45,7 +46,7 @@ struct ConfigKey {
 };
 const std::vector<ConfigKey>& config_keys();
 
-// What `config init` writes: every key, explained, commented out.
+// What `config init` writes: every key, explained and commented out.
 std::string config_template();
 
 }  // namespace gdnctl::cli

@@ -24,7 +24,7 @@ ConfigTable single(std::string_view key, std::string value, ConfigOrigin origin)
 
 ConfigTable builtin_defaults() { return single("cluster", "local", {Kind::builtin, {}, 0}); }
 
-// Below the working directory: relative, as people type it.
+// Paths below the working directory are shown relative to it, as people type them.
 std::string shown_path(const fs::path& path, const fs::path& cwd) {
     const fs::path relative = path.lexically_relative(cwd);
     return relative.empty() || relative.begin()->string() == ".." ? path.string() : relative.string();

@@ -1,4 +1,4 @@
-// All commands with their descriptions, for what is generated from them.
+// All commands with their descriptions, for the generators.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace gdnctl::cli {
 
 struct Described {
     const Command* command = nullptr;
-    std::unique_ptr<Invocation> invocation;  // owns what `args` assigns to
+    std::unique_ptr<Invocation> invocation;  // owns the variables that `args` assigns to
     Args args;
 };
 

@@ -42,7 +42,7 @@ GlobalNames global_names() {
     return names;
 }
 
-// The words that are no option and no value of a global option, by position, up to `--`.
+// Positions of the words, up to `--`, that are neither options nor values of a global option.
 std::vector<std::size_t> bare_words(const std::vector<std::string>& words, std::size_t from, std::size_t wanted) {
     const std::vector<std::string> valued = global_names().with_value;
     const auto takes_value = [&](const std::string& word) {
@@ -79,7 +79,7 @@ std::string hint_for(const Table& table, std::string_view typed, std::string_vie
         const auto both = text::nearest(fmt::format("{} {}", typed, second), names);
         if (both && both->find(' ') != std::string::npos) return fmt::format("did you mean `gdnctl {}`?", *both);
     }
-    // `append` alone: the second word of one command only.
+    // `append` alone: the second word of only one command.
     std::vector<std::string> owners;
     for (const std::string& name : names) {
         if (name.ends_with(" " + std::string(typed))) owners.push_back(name);
@@ -92,7 +92,7 @@ std::string hint_for(const Table& table, std::string_view typed, std::string_vie
     return "`gdnctl --help` lists the commands";
 }
 
-// `--colr never lint-log`: the value of a misspelt option stands where the command is looked for.
+// `--colr never lint-log`: the value of a misspelt option is where the command is expected.
 tl::unexpected<Error> unknown_command(const Table& table, const std::vector<std::string>& words, std::size_t at,
                                       std::string_view second) {
     const std::string before = at > 0 ? words[at - 1] : std::string();

@@ -1,4 +1,4 @@
-// argv -> which command, and which words are its own.
+// Finds which command argv names, and which words belong to it.
 #pragma once
 
 #include <span>
@@ -12,20 +12,20 @@
 namespace gdnctl::cli {
 
 struct Dispatch {
-    const Command* command = nullptr;  // nullptr: none was named
-    std::string group;                 // "log" when only the first word of some commands was named
+    const Command* command = nullptr;  // nullptr: none was given
+    std::string group;                 // "log" if only the first word of some commands was given
     bool help = false;                 // `gdnctl help ...`
-    std::vector<std::string> words;    // everything but the words of the command's name, in order
+    std::vector<std::string> words;    // all words except the command's name, in order
 };
 
-// Finds the command's name among the words; global options may stand before and inside it. Names of one and of two
-// words exist ("lint-log", "log append"). Error: usage, with a suggestion.
+// Finds the command's name among the words; global options may appear before and inside it. Names have one or two words
+// ("lint-log", "log append"). Error: usage, with a suggestion.
 Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& words);
 
-// Commands whose group is empty are for scripts and builds; overviews and suggestions leave them out.
+// Commands with an empty group are for scripts and builds; overviews and suggestions omit them.
 inline bool is_hidden(const Command& command) { return command.group.empty(); }
 
-// Visible commands "GROUP NAME".
+// The visible commands "GROUP NAME".
 std::vector<const Command*> members_of(const Table& table, std::string_view group);
 
 }  // namespace gdnctl::cli

@@ -6,10 +6,10 @@
 namespace gdnctl::cli {
 
 int print_error(const Error& error, Terminal& terminal) {
-    // stdout first, so that what was written before the failure stands before it on a terminal. Its own failure would
-    // hide the one being reported.
+    // stdout first, so that output from before the failure also appears before it on a terminal. An error of the flush
+    // would hide the one being reported.
     (void)terminal.flush();
-    // Names out of other people's files may be in there.
+    // The error may contain names from other people's files.
     log::error("error: {}", text::visible(error.text()));
     std::string hint = error.hint;
     if (error.kind == ErrorKind::internal && hint.empty()) {

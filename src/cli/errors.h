@@ -1,4 +1,4 @@
-// How every error of every command looks.
+// How errors are printed.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace gdnctl::cli {
 
-// `[gdnctl] error: <context: message>` and, when there is one, `[gdnctl] hint: <hint>` on stderr. An internal error
-// asks for a report. Returns the process's exit code.
+// Prints `[gdnctl] error: <context: message>` and, if there is one, `[gdnctl] hint: <hint>` to stderr. An internal
+// error asks for a bug report. Returns the process's exit code.
 int print_error(const Error& error, Terminal& terminal);
 
 }  // namespace gdnctl::cli

@@ -14,7 +14,7 @@ namespace gdnctl::cli {
 
 namespace {
 
-constexpr int k_widest_left = 26;  // columns of "  -f, --follow VALUE" before the text moves to the next line
+constexpr int k_widest_left = 26;  // width of "  -f, --follow VALUE" beyond which the text starts on the next line
 
 std::string heading(std::string_view text, const PageStyle& style) {
     return style.color ? fmt::format("\n\x1b[1m{}:\x1b[0m\n", text) : fmt::format("\n{}:\n", text);
@@ -40,7 +40,7 @@ std::string table_text(const std::vector<Row>& rows, const PageStyle& style, std
     return out;
 }
 
-// Long names line up whether or not a short one stands before them.
+// Aligns long names whether or not a short one precedes them.
 std::string aligned_label(const OptionDef& option) {
     const std::string label = option_label(option);
     return label.starts_with("--") ? "    " + label : label;
@@ -93,7 +93,7 @@ std::string examples_text(std::span<const Example> examples, const PageStyle& st
 
 constexpr int k_interrupted = static_cast<int>(ExitCode::interrupted);
 
-// Any command reads a configuration and prints; any can be interrupted.
+// Any command reads a configuration and prints, and any can be interrupted.
 std::map<int, std::string> common_codes() {
     std::map<int, std::string> codes;
     for (const ExitCode code : {ExitCode::ok, ExitCode::usage, ExitCode::local_io, ExitCode::internal}) {

@@ -12,7 +12,7 @@ namespace gdnctl::cli {
 
 struct PageStyle {
     int columns = 100;
-    bool color = false;  // bold headings; the page reads the same without
+    bool color = false;  // bold headings; the text is the same without
 };
 
 // "gdnctl log append [OPTIONS] PATH [-- COMMAND...]"
@@ -20,7 +20,7 @@ std::string synopsis(std::string_view name, const Args& args);
 
 // "-f, --follow", "--tail N", "--wait, --no-wait"
 std::string option_label(const OptionDef& option);
-// The option's help with what is known about its default, environment variable and repetition.
+// The option's help, with its default, environment variable and repetition.
 std::string option_text(const OptionDef& option);
 
 struct ExitRow {
@@ -28,23 +28,21 @@ struct ExitRow {
     std::string text;
 };
 
-// What every command can end with (0, 2, 8, 70 and, in one row, 130 and 143) and what the command says, in order of the
-// codes.
+// The exit codes of every command (0, 2, 8, 70 and, in one row, 130 and 143) and those that this command documents, in
+// order.
 std::vector<ExitRow> exit_codes(const Args& args);
 
-// The codes that any of the commands of a group can end with, in general words; of all commands for an empty name.
+// The exit codes of the commands of a group, in general terms; empty name: of all commands.
 std::vector<ExitRow> exit_codes(const Table& table, std::string_view group);
 
-// Names of the option groups in the order of their first option.
+// Names of the option groups, in the order of their first option.
 std::vector<std::string> option_groups(const Args& args);
 
-// Headings of the table in the order of their first command.
+// Headings of the table, in the order of their first command.
 std::vector<std::string_view> command_groups(const Table& table);
 
-// The pages that a group refers to.
 std::vector<std::string> see_also_names(const Group& group);
 
-// The page of one command.
 std::string help_page(const Command& command, const Args& args, const Args& globals, const PageStyle& style);
 
 // What -h shows: the common options, where the command has such; else all of it.

@@ -1,4 +1,4 @@
-// The shared libraries that gdnctl opens on first use: found without opening them.
+// The shared libraries that gdnctl opens on first use. Looks for them without opening them.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ struct OptionalLibrary {
 
 std::span<const OptionalLibrary> optional_libraries();
 
-// Where the loader would find `soname`, going by LD_LIBRARY_PATH and the usual folders. A few access(2) calls: cheap
-// enough for --version, and no proof that the library can be opened.
+// Where the loader would find `soname`, according to LD_LIBRARY_PATH and the default folders. Takes a few access(2)
+// calls, so it is cheap enough for --version, but does not prove that the library can be opened.
 std::optional<std::filesystem::path> find_library(const Env& env, std::string_view soname);
 
 }  // namespace gdnctl::cli

@@ -1,4 +1,4 @@
-// What is generated from the descriptions of all commands: shell completion, the CLI reference and the manual pages.
+// Everything generated from the descriptions of all commands: shell completion, the CLI reference and the manual pages.
 #pragma once
 
 #include <span>
@@ -11,11 +11,11 @@ namespace gdnctl::cli {
 
 enum class Shell { bash, zsh, fish };
 
-// A script to source. Values that only the running system knows (targets, clusters, local jobs) come from the hidden
+// A script to source. Values that are only known at run time (targets, clusters, local jobs) come from the hidden
 // command `gdnctl __complete KIND`.
 std::string completion_script(const Table& table, Shell shell);
 
-// The word for `kind` in `gdnctl __complete WORD`; empty for kinds that a shell completes itself.
+// The word for `kind` in `gdnctl __complete WORD`; empty for kinds that the shell completes itself.
 std::string_view completion_word(Complete kind);
 
 struct ReferenceFile {

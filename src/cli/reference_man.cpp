@@ -13,7 +13,7 @@ namespace gdnctl::cli {
 
 namespace {
 
-// Text as roff reads it: no escape of ours is taken for one of its own, no line for a request.
+// Escapes text for roff, so that it contains no escapes or requests.
 std::string roff(std::string_view text) {
     std::string out;
     for (const char c : text) {
@@ -86,7 +86,7 @@ std::string examples(std::span<const Example> list) {
     return out;
 }
 
-// Pages of the documentation are no manual pages.
+// Only commands: documentation pages have no manual page.
 std::string see_also(const std::vector<std::string>& names, std::string_view parent) {
     std::vector<std::string> pages;
     if (!parent.empty()) pages.emplace_back(parent);
@@ -110,7 +110,7 @@ std::string command_page(const Described& one, const Args& globals) {
     return out + examples(one.args.examples()) + see_also(one.args.see_also_names(), "gdnctl");
 }
 
-// The program's page and those of the groups end alike.
+// The common end of the program's page and the groups' pages.
 std::string group_end(const Table& table, std::string_view name, std::string_view parent) {
     const Group group = table.group(name);
     const Example example{std::string(group.example), std::string(group.example_text)};

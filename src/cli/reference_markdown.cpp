@@ -13,16 +13,16 @@ namespace gdnctl::cli {
 
 namespace {
 
-constexpr std::string_view k_folder = "docs/reference/";  // where the page lies
+constexpr std::string_view k_folder = "docs/reference/";  // folder of the page
 
-// Headings become anchors this way on the usual hosts.
+// Turns a heading into an anchor as common hosts do.
 std::string anchor(std::string_view heading) {
     std::string id = text::to_lower(heading);
     std::replace(id.begin(), id.end(), ' ', '-');
     return id;
 }
 
-// On one line, and no tag.
+// On one line, without tags.
 std::string plain(std::string_view text) {
     std::string out;
     for (const char c : text) {
@@ -86,7 +86,7 @@ std::string see_also(const std::vector<std::string>& names) {
     return links.empty() ? std::string() : "\nSee also: " + text::join(links, ", ") + "\n";
 }
 
-// The options of a group, or the command that has the same ones. `shown` holds what was printed before.
+// The options of a group, or a reference to the command that has the same ones. `shown` holds what was printed before.
 std::string option_group(const Described& one, const std::string& group, std::map<std::string, std::string>& shown) {
     const std::string list = option_list(one.args, group);
     const auto [first, added] = shown.emplace(group + list, std::string(one.command->name));
@@ -121,7 +121,7 @@ std::string group_text(const Group& group, const Table& table) {
            see_also(see_also_names(group));
 }
 
-// Before the first of its commands.
+// Printed before the first command of the group.
 std::string group_section(const std::string& name, const Table& table) {
     std::string out = fmt::format("\n## gdnctl {}\n\n{}.\n\n", name, table.group(name).purpose);
     for (const Command* command : members_of(table, name)) {

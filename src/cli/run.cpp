@@ -27,7 +27,7 @@ namespace gdnctl::cli {
 
 namespace {
 
-// Parsing can fail before --color is known, and the error should have the colour asked for.
+// Parsing can fail before --color is known, and the error should have the requested colour.
 ColorMode color_asked_for(const std::vector<std::string>& words) {
     ColorMode mode = ColorMode::automatic;
     for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -49,7 +49,7 @@ PageStyle page_style(const Terminal& terminal, bool color) {
 std::filesystem::path state_directory(const Env& env) {
     const auto set = [&](const char* name) { return std::filesystem::path(env.get(name).value_or("")); };
     if (const auto own = set("GDNCTL_STATE_DIR"); !own.empty()) return std::filesystem::absolute(own);
-    // A relative path is to be ignored, says the XDG base directory specification.
+    // The XDG base directory specification says to ignore relative paths.
     if (const auto xdg = set("XDG_STATE_HOME"); xdg.is_absolute()) return xdg / "gdnctl";
     if (const auto home = set("HOME"); home.is_absolute()) return home / ".local" / "state" / "gdnctl";
     std::error_code problem;
@@ -66,7 +66,7 @@ Result<std::filesystem::path> working_directory(const std::optional<std::string>
     if (wanted->empty() || !std::filesystem::is_directory(there, problem)) {
         return fail(ErrorKind::usage, fmt::format("-C needs a directory: {}", *wanted));
     }
-    // Children and libraries see the same directory.
+    // So that children and libraries see the same directory.
     if (chdir(there.c_str()) != 0)
         return fail(ErrorKind::usage, fmt::format("cannot enter the directory: {}", *wanted));
     return there;
@@ -99,19 +99,19 @@ std::string own_program() {
     return problem ? std::string("gdnctl") : path.string();
 }
 
-// A command that does not read the configuration runs even where it is broken.
+// A command that does not read the configuration runs even if it is broken.
 Result<LoadedConfig> config_for(const Table& table, const Command& command, const GlobalFlags& flags,
                                 const std::filesystem::path& cwd) {
     if (!command.reads_config) return LoadedConfig{};
     GDNCTL_TRY_ASSIGN(LoadedConfig loaded,
                       load_config(process_env(), {cwd, flags.common.config_file, flags.common.target}));
     for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
-    // A misspelt --target is an error even for a command that has no use for the target.
+    // A misspelt --target is an error even for a command that does not use the target.
     if (flags.common.target && table.check_target != nullptr) GDNCTL_TRY(table.check_target(loaded.config, cwd));
     return loaded;
 }
 
-// The command that was meant, and whether it came to its run().
+// The command that was named, and whether its run() was called.
 struct Called {
     const Command* command = nullptr;
     bool ran = false;

@@ -1,4 +1,4 @@
-// What --version prints.
+// The output of --version.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gdnctl::cli {
 
-// What --version prints: version, commit, libraries found. As text, or as gdnctl.version/1.
+// Version, commit and the libraries found, as text or as gdnctl.version/1.
 std::string version_text(const Env& env, bool json);
 
 }  // namespace gdnctl::cli

@@ -6,7 +6,7 @@ namespace gdnctl::cli {
 
 namespace {
 
-// Columns that UTF-8 text takes, counting one a code point.
+// Width of UTF-8 text in columns, counting one per code point.
 int width_of(std::string_view text) {
     int width = 0;
     for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
@@ -51,7 +51,7 @@ std::string wrap(std::string_view text, int indent, int columns) {
 std::string two_columns(std::string_view left, std::string_view right, int at, int columns) {
     std::string out = "  ";
     int column = 2 + width_of(left);
-    // Two names of one option that are too long for a line have one each.
+    // If two names of an option are too long for one line, each gets its own.
     if (const std::size_t comma = left.rfind(", "); column > columns && comma != std::string_view::npos) {
         const std::size_t indent = left.find_first_not_of(' ');
         out += fmt::format("{},\n  {:{}}", left.substr(0, comma), "", indent);

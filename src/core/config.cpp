@@ -8,7 +8,6 @@ namespace gdnctl {
 
 namespace {
 
-// Lays `layer` over `base` in place.
 void merge(ConfigTable& base, const ConfigTable& layer) {
     for (const auto& [key, value] : layer) {
         const auto found = base.find(key);

@@ -1,4 +1,4 @@
-// Configuration as a plain tree of values, each with its origin. Filled by platform/toml.cpp; carried by Context.
+// Configuration as a plain tree of values, each with its origin. platform/toml.cpp fills it; Context carries it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ConfigOrigin {
     enum class Kind { builtin, user_file, project_file, environment, flag };
     Kind kind = Kind::builtin;
     std::string source;  // file path, variable name or option name
-    int line = 0;        // 1-based; 0 where it has none
+    int line = 0;        // 1-based; 0: no line
     // "built-in", "./gdnctl.toml:12", "environment GDNCTL_CLUSTER", "option --cluster".
     std::string text() const;
 };
@@ -40,12 +40,12 @@ public:
     // The value at a dotted path ("targets.cpu-gdn.log"), or nullptr. Keys hold no dots.
     const ConfigValue* find(std::string_view dotted_path) const;
 
-    // Typed access: nullopt when absent; a config error with origin when present with another type.
+    // Typed access. nullopt: the key is absent. A value of another type is a config error that names its origin.
     Result<std::optional<std::string>> string(std::string_view dotted_path) const;
     Result<std::optional<std::int64_t>> integer(std::string_view dotted_path) const;
     Result<std::optional<bool>> boolean(std::string_view dotted_path) const;
 
-    // Lays `layer` over what is there: tables merge, everything else is replaced.
+    // Merges `layer` into this table: tables merge, every other value is replaced.
     void overlay(const ConfigTable& layer);
 
     const ConfigTable& root() const { return m_root; }

@@ -7,7 +7,7 @@ enum class ExitCode : int {
     ok = 0,              // success
     check_failed = 1,    // job FAILED, tests red, log violations, oracle mismatch
     usage = 2,           // usage or configuration error
-    nothing_done = 3,    // job was stopped, no file matched
+    nothing_done = 3,    // job was stopped, or no file matched
     infrastructure = 4,  // unreachable, timed out or broken after retries
     authentication = 5,  // authentication or authorisation
     remote_missing = 6,  // not found: job, repository, revision or file

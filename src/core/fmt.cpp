@@ -1,5 +1,5 @@
-// Debian ships fmt as a shared object only; this file compiles the parts that are not header-only, so that the binary
-// carries them itself. Instantiated is what format.h declares extern and this program reaches.
+// Debian ships fmt only as a shared object, and the binary carries its own copy. This file compiles the parts that are
+// not header-only: it instantiates what format.h declares extern and gdnctl uses.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

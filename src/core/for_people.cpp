@@ -14,7 +14,7 @@ namespace gdnctl {
 namespace {
 
 constexpr int k_least_exponent = -4;
-constexpr int k_most_exponent = 8;  // beyond, a power of ten is easier to read than its zeros
+constexpr int k_most_exponent = 8;  // above this exponent, scientific notation is easier to read than the zeros
 
 std::tm local_parts(WallTime t) {
     const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(t).time_since_epoch().count();

@@ -1,4 +1,4 @@
-// Numbers and times as people read them. Files and JSON keep all digits, and UTC.
+// Numbers and times formatted for people. Files and JSON keep all digits and use UTC.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace gdnctl {
 
-// At most `digits` significant digits, without zeros at the end: "8.1235", "0.00012346", "123460", "1.2346e+12".
+// At most `digits` significant digits, without trailing zeros: "8.1235", "0.00012346", "123460", "1.2346e+12".
 std::string number_for_people(double value, int digits = 5);
-// The same with its unit, where one is known: "8.1235 ms".
+// The same, followed by the unit if there is one: "8.1235 ms".
 std::string quantity(double value, std::string_view unit, int digits = 5);
 
-// In the zone of this machine, with its offset.
+// In this machine's time zone, with its offset.
 std::string local_time(WallTime t);   // 2026-03-10 17:53:07+01:00
 std::string local_clock(WallTime t);  // 17:53:07+01:00
-// Of a time as files have it (ISO 8601); a text that is none stays as it is.
+// Converts a time from a file (ISO 8601). Text that is not such a time is returned unchanged.
 std::string local_time_of(std::string_view iso8601);
 
 }  // namespace gdnctl

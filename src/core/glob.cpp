@@ -37,7 +37,7 @@ std::vector<Part> parse(std::string_view pattern) {
         if (c == '*') {
             const bool at_start = i == 0 || pattern[i - 1] == '/';
             if (pattern.substr(i, 3) == "**/" && at_start) {
-                parts.push_back({Kind::folders});  // "**/": any number of whole folders, also none
+                parts.push_back({Kind::folders});  // "**/": zero or more whole folders
                 i += 2;
             } else if (pattern.substr(i, 2) == "**") {
                 parts.push_back({Kind::double_star});

@@ -1,4 +1,5 @@
-// Patterns for paths, as targets name them: `*` and `?` stay inside a folder, `**` does not, `[a-c]`, `[!a-c]`, `\x`.
+// Path patterns, as targets use them: `*` and `?` stay inside a folder, `**` crosses folders; also `[a-c]`, `[!a-c]`,
+// `\x`.
 #pragma once
 
 #include <span>
@@ -7,10 +8,11 @@
 
 namespace gdnctl {
 
-// The whole path ('/' between folders). "a/**" has everything below a; "**/x" also has "x". Time: pattern times path.
+// Matches the whole path ('/' between folders). "a/**" matches everything below a; "**/x" also matches "x". Time:
+// O(pattern * path).
 bool glob_matches(std::string_view pattern, std::string_view path);
 
-// Whether one of the patterns names the path or a folder that it is in.
+// Whether one of the patterns matches the path or a folder that contains it.
 bool glob_covers(std::span<const std::string> patterns, std::string_view path);
 
 }  // namespace gdnctl

@@ -1,5 +1,5 @@
-// JSON without its cost: headers see the forward declaration only, .cpp files that build or read values include
-// <nlohmann/json.hpp> themselves.
+// Keeps nlohmann/json out of headers: they see only a forward declaration. A .cpp file that builds or reads values
+// includes <nlohmann/json.hpp> itself.
 #pragma once
 
 #include <string>
@@ -11,14 +11,13 @@
 
 namespace gdnctl {
 
-// Keys keep the order in which they were inserted, so that every schema prints the same way each time.
+// Keys keep their insertion order, so that output has the same order each time.
 using Json = nlohmann::ordered_json;
 
 // Parses one JSON text (UTF-8). Never throws. On failure: bad_input, naming `what` and the byte offset.
 Result<Json> parse_json(std::string_view text, std::string_view what);
 
-// Serialises for stdout and for state files: invalid UTF-8 is replaced by U+FFFD, never thrown about.
-// `indent` < 0 gives one line.
+// Serialises for stdout and state files. Invalid UTF-8 becomes U+FFFD; this never throws. `indent` < 0 prints one line.
 std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace gdnctl

@@ -10,7 +10,7 @@ namespace gdnctl {
 Result<LineRegex> LineRegex::compile(const std::string& pattern, std::string_view option) {
     RE2::Options options;
     options.set_log_errors(false);
-    // Logs may hold any bytes; only a pattern that needs Unicode is read as such.
+    // Logs may hold any bytes, so a pattern is compiled as UTF-8 only if it contains non-ASCII characters.
     bool ascii = true;
     for (const char c : pattern) ascii = ascii && static_cast<unsigned char>(c) < 0x80;
     options.set_encoding(ascii ? RE2::Options::EncodingLatin1 : RE2::Options::EncodingUTF8);

@@ -1,4 +1,4 @@
-// User regexes on lines: RE2's syntax, linear time. The only file pair that knows RE2.
+// User regexes on lines, with RE2's syntax, in linear time. Only this header and its source know RE2.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace gdnctl {
 
 class LineRegex {
 public:
-    // Error: usage, naming the option and what is wrong.
+    // Error: usage, naming the option and the fault in the pattern.
     static Result<LineRegex> compile(const std::string& pattern, std::string_view option);
     LineRegex(LineRegex&&) noexcept;
     LineRegex& operator=(LineRegex&&) noexcept;
@@ -24,8 +24,8 @@ public:
 
     // Whether it matches anywhere in the line. Bytes that are not UTF-8 match `.` and never stop the search.
     bool matches(std::string_view line) const;
-    // The first group of the last match in the line, or all of it where the pattern has no group; nullopt: no match. A
-    // part of `line`.
+    // The first group of the last match in the line, or the whole match if the pattern has no group; nullopt: no match.
+    // Points into `line`.
     std::optional<std::string_view> last_match(std::string_view line) const;
 
 private:

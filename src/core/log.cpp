@@ -58,8 +58,8 @@ std::string_view color_of(Level level) {
     }
 }
 
-// One write(2) per line, so that lines of several processes on one terminal do not mix. stderr may be gone: then
-// there is no one to tell.
+// One write(2) per line, so that lines of several processes on one terminal do not mix. Errors are ignored: if stderr
+// is gone, there is nowhere to report it.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
     void sink_it_(const spdlog::details::log_msg& message) override {
         const Level level = from_spdlog(message.level);

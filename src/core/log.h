@@ -14,20 +14,21 @@ enum class Level { debug, info, warning, error, off };
 
 struct Settings {
     Level level = Level::info;  // --quiet: warning; -v: debug
-    bool color = false;         // already decided from --color, NO_COLOR and the terminal
+    bool color = false;         // resolved from --color, NO_COLOR and the terminal
 };
 
 void configure(const Settings& settings);
 bool enabled(Level level);
 
-// Writes one line `[gdnctl] <text>` to stderr (text may hold newlines: each line gets the prefix).
+// Writes `[gdnctl] <text>` to stderr. If the text holds newlines, each line gets the prefix.
 void write(Level level, std::string_view text);
 
-// The sink may be replaced in tests; it receives finished, redacted lines without a newline. nullptr restores stderr.
+// Receives finished, redacted lines without a newline. Tests may replace it; nullptr restores stderr.
 using Sink = void (*)(Level level, std::string_view line);
 void set_sink(Sink sink);
 
-// Runs before each line that goes to stderr: what is drawn there makes room. nullptr: nothing runs.
+// Sets a function that runs before each line to stderr, so that a progress display can clear itself first. nullptr:
+// none.
 void before_each_line(void (*hook)());
 
 template <class... A>

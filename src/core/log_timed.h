@@ -1,4 +1,4 @@
-// The time in front of what a long command says.
+// Adds the local time to the lines of a long-running command.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace gdnctl::log {
 
-// While one lives, every line has the local time after its prefix: "[gdnctl] 17:53:07+01:00 text".
+// While an instance exists, every line has the local time after its prefix: "[gdnctl] 17:53:07+01:00 text".
 class Timed {
 public:
     Timed();
@@ -16,7 +16,7 @@ public:
     Timed& operator=(const Timed&) = delete;
 };
 
-// A line that scripts know from its beginning: never with a time.
+// Writes a line without the time, for scripts that match its beginning.
 void write_as_it_is(Level level, std::string_view text);
 
 }  // namespace gdnctl::log

@@ -22,7 +22,7 @@ Registry& registry() {
 }
 
 std::string masked(std::string_view secret) {
-    // Showing four characters of a short secret would show most of it.
+    // Four characters of a short secret would be most of it.
     const std::size_t shown = secret.size() >= 4 * k_shown_characters ? k_shown_characters : 0;
     return std::string(secret.substr(0, shown)) + std::string(k_mask);
 }
@@ -48,7 +48,7 @@ void register_secret(std::string_view value) {
     const std::lock_guard lock(known.mutex);
     if (std::find(known.values.begin(), known.values.end(), value) != known.values.end()) return;
     known.values.emplace_back(value);
-    // Longest first, so that a secret which contains another one is masked whole.
+    // Longest first, so that a secret that contains another is masked whole.
     std::sort(known.values.begin(), known.values.end(),
               [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
 }

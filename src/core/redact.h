@@ -11,9 +11,9 @@ namespace gdnctl {
 // ordinary words). Thread-safe.
 void register_secret(std::string_view value);
 
-// Replaces registered secrets, and strings of the shape of well-known tokens (hf_…, ghp_…, github_pat_…, sk-…, AKIA…,
-// ya29.…, wandb keys after their name, bearer headers, userinfo and signatures in URLs, PEM private keys), by a mask
-// that keeps at most 4 leading characters.
+// Masks registered secrets and strings that look like well-known tokens (hf_…, ghp_…, github_pat_…, sk-…, AKIA…,
+// ya29.…, wandb keys after their name, bearer headers, userinfo and signatures in URLs, PEM private keys). The mask
+// keeps at most 4 leading characters.
 std::string redact(std::string_view text);
 
 struct SecretShape {
@@ -22,7 +22,7 @@ struct SecretShape {
     std::string_view kind;  // "Hugging Face token", ...
 };
 
-// Finds secret-shaped strings (not the registered ones); used by redact() and by the log linter. Linear in the text.
+// Finds secret-shaped strings (not the registered ones), for redact() and the log linter. Linear in the text.
 std::vector<SecretShape> find_secret_shapes(std::string_view text);
 
 }  // namespace gdnctl

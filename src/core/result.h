@@ -1,4 +1,4 @@
-// Errors as values. No exception crosses a folder border; what escapes is mapped to exit code 70 by cli::run.
+// Errors as values. No exception crosses a folder border; cli::run maps any that escapes to exit code 70.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace gdnctl {
 
-// What went wrong, in terms of what the user can do about it. Each kind has exactly one exit code (exit_code_of).
+// The kinds of failure, by what the user can do about them. Each kind has exactly one exit code (exit_code_of).
 enum class ErrorKind {
     usage,           // bad flag, value or combination; a path named on the command line does not exist
     config,          // gdnctl.toml or the environment is wrong
-    check_failed,    // what was checked does not hold (red tests, lint violations, oracle mismatch)
+    check_failed,    // a check failed (red tests, lint violations, oracle mismatch)
     nothing_done,    // job was stopped, no file matched, no new commit
     infrastructure,  // unreachable, broken after retries
     authentication,  // 401/403, token unreadable
@@ -29,15 +29,15 @@ enum class ErrorKind {
     internal,        // a bug in gdnctl
 };
 
-// One failure. `message` says what failed and on what, without a final period; `hint` says what to do next (may be
-// empty); `context` grows outward: the first element is the innermost step. Secrets never enter any of them.
+// One failure. `message` says what failed and on what, without a final period. `hint` says what to do next (may be
+// empty). `context` grows outward: its first element is the innermost step. None of them may contain a secret.
 struct Error {
     ErrorKind kind = ErrorKind::internal;
     std::string message;
     std::string hint;
     std::string context;
 
-    // Returns this error with an outer step put in front of its context ("reading a.npz: inflating: ...").
+    // Returns this error with an outer step prepended to its context ("reading a.npz: inflating: ...").
     Error within(std::string_view step) && {
         context = context.empty() ? std::string(step) : std::string(step) + ": " + context;
         return std::move(*this);

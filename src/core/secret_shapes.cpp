@@ -1,5 +1,5 @@
-// Finds strings that look like credentials. One pass; at each place where a shape may begin, the shape's own reader
-// says how long it is. Heuristics: what they miss is caught by register_secret() where the value is known.
+// Finds strings that look like credentials in one pass: wherever a shape may begin, its own reader returns its length.
+// These are heuristics; register_secret() covers what they miss where the value is known.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -18,7 +18,7 @@ constexpr bool is_word_token(char c) { return is_alnum(c) || c == '_'; }
 constexpr bool is_bearer(char c) { return is_token(c) || c == '.' || c == '~' || c == '+' || c == '/' || c == '='; }
 constexpr bool is_query_value(char c) { return is_bearer(c) || c == '%'; }
 
-// A prefix that only tokens have, and what follows it.
+// A prefix that only tokens have, and the characters that follow it.
 struct TokenShape {
     std::string_view prefix;
     bool (*accepts)(char);
@@ -41,19 +41,20 @@ constexpr std::array k_tokens = {
 
 constexpr std::size_t k_longest_word = 19;
 
-// No word of prose: it has a digit, or is longer than words are ("a Bearer authentication header" names no secret).
+// Whether a value is not an English word: it has a digit or is longer than words are. ("a Bearer authentication header"
+// contains no secret.)
 bool is_no_word(std::string_view value) {
     return value.size() > k_longest_word ||
            std::any_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// A name, then a separator, then the secret: only the value is the secret.
+// A name, a separator, then the secret. Only the value is the secret.
 struct NamedShape {
     std::string_view name;
     bool (*accepts)(char);
     std::size_t shortest;
     std::string_view kind;
-    bool in_prose = false;  // the name is a word of prose too: the value must be none
+    bool in_prose = false;  // the name occurs in prose too, so the value must not be an English word
 };
 
 constexpr std::array k_named = {
@@ -109,7 +110,7 @@ std::optional<SecretShape> named_at(std::string_view text, std::size_t at) {
     return std::nullopt;
 }
 
-// `at` is a '?' or '&': the value of a signing parameter.
+// `at` points to a '?' or '&'. Finds the value of a signing parameter.
 std::optional<SecretShape> query_at(std::string_view text, std::size_t at) {
     for (std::string_view name : k_query_names) {
         const std::size_t equals = at + 1 + name.size();
@@ -120,7 +121,7 @@ std::optional<SecretShape> query_at(std::string_view text, std::size_t at) {
     return std::nullopt;
 }
 
-// `at` is the ':' of "://": the user information in front of an '@' of the authority.
+// `at` points to the ':' of "://". Finds the user information before the '@' of the authority.
 std::optional<SecretShape> userinfo_at(std::string_view text, std::size_t at) {
     if (text.compare(at, 3, "://") != 0) return std::nullopt;
     const std::size_t begin = at + 3;

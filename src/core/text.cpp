@@ -130,7 +130,7 @@ std::optional<std::vector<std::string>> shell_split(std::string_view line) {
             quote = c;
             in_word = true;
         } else if (c == '\\') {
-            return std::nullopt;  // a backslash at the very end has nothing to quote
+            return std::nullopt;  // a trailing backslash has nothing to quote
         } else if (is_space(c)) {
             if (in_word) words.push_back(std::move(word));
             word.clear();

@@ -32,7 +32,7 @@ Fields fields_of(WallTime t) {
             static_cast<int>(clock.seconds().count())};
 }
 
-// Takes exactly `digits` decimal digits off the front of `s`.
+// Removes exactly `digits` decimal digits from the front of `s` and returns their value.
 std::optional<int> take_digits(std::string_view& s, std::size_t digits) {
     if (s.size() < digits) return std::nullopt;
     int value = 0;

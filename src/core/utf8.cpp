@@ -9,8 +9,8 @@ struct Step {
     bool valid;
 };
 
-// Reads one code point at the start of `s` (not empty). An invalid prefix is as long as the bytes that could still have
-// begun a well-formed sequence (Unicode 15, table 3-7), so that each maximal ill-formed part counts once.
+// Reads one code point at the start of `s` (not empty). An invalid prefix covers the bytes that could still have begun
+// a well-formed sequence (Unicode 15, table 3-7), so each maximal ill-formed part counts once.
 Step next(std::string_view s) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
     const unsigned lead = byte(0);

@@ -1,4 +1,4 @@
-// Which gdnctl this is.
+// The version of this gdnctl.
 #pragma once
 
 #include <string_view>
@@ -6,6 +6,7 @@
 namespace gdnctl {
 
 std::string_view version();  // "0.1.0"
-std::string_view commit();   // abbreviated, as of the last configuration of the build; "unknown" outside a repository
+std::string_view commit();   // abbreviated, as of the last time the build was configured; "unknown" outside a
+                             // repository
 
 }  // namespace gdnctl

@@ -8,7 +8,7 @@ using namespace gdnctl::oracle;
 using namespace gdnctl::libgdn;
 
 struct gdn_cache {
-    gdn_call sizes;  // its arrays mean nothing
+    gdn_call sizes;  // its arrays are not used
     DecodeCache states;
 };
 
@@ -19,7 +19,7 @@ gdn_cache* new_cache(const gdn_call& c) {
     return new gdn_cache{c, DecodeCache(dims, head_map_of(c), static_cast<std::size_t>(c.sequences), best_isa())};
 }
 
-// Then there need be no array either.
+// Then arrays may be missing as well.
 bool nothing(const gdn_cache* cache) { return cache != nullptr && cache->sizes.sequences == 0; }
 
 int cache_step(gdn_cache& cache, const gdn_call& call) {

@@ -12,10 +12,10 @@ using namespace oracle;
 gdn_tensor array_of(const void* data, std::uint32_t dtype, std::initializer_list<std::int64_t> shape) {
     gdn_tensor t{};
     if (data == nullptr) return t;
-    t.data = const_cast<void*>(data);  // one type serves inputs and outputs; inputs are not written
+    t.data = const_cast<void*>(data);  // inputs and outputs share one type; inputs are not written
     t.dtype = dtype;
     t.rank = static_cast<std::uint32_t>(shape.size());
-    std::uint64_t stride = 1;  // overflows for sizes that no entry point takes
+    std::uint64_t stride = 1;  // overflows for sizes that every entry point rejects
     for (std::size_t axis = shape.size(); axis-- > 0;) {
         t.shape[axis] = shape.begin()[axis];
         t.strides[axis] = static_cast<std::int64_t>(stride);
@@ -45,7 +45,7 @@ int first_of(std::initializer_list<int> results) {
 
 namespace {
 
-// Whether the elements of every array, those of the backward's own included, can be counted: none has more than 2^50.
+// Whether every array, including those internal to the backward, has at most 2^50 elements.
 bool countable(const gdn_call& c) {
     const auto of = [](std::int64_t n) { return static_cast<double>(n); };
     const double rows = of(c.batch) * of(c.tokens);

@@ -1,4 +1,4 @@
-// What the entry points of libgdn have in common: a gdn_call checked, and as the kernels of oracle/ take it.
+// Shared by the entry points of libgdn: checks a gdn_call and converts it for the kernels of oracle/.
 #pragma once
 
 #include <initializer_list>
@@ -11,37 +11,37 @@
 
 namespace gdnctl::libgdn {
 
-// An array without gaps; without data none.
+// A contiguous array; empty if `data` is NULL.
 gdn_tensor array_of(const void* data, std::uint32_t dtype, std::initializer_list<std::int64_t> shape);
 
 enum class Need { required, optional };
 
-// Checks give GDN_OK or what is wrong. Of an array: fp32 (or bf16, where that is `allowed`), the shape that the call's
-// sizes give, no gaps.
+// All checks return GDN_OK or the error. This one requires an array of fp32 (or bf16, if `allowed`) with the shape that
+// the call's sizes imply, without gaps.
 int check(const gdn_tensor& t, std::initializer_list<std::int64_t> shape, Need need,
           oracle::Storage allowed = oracle::Storage::f32);
 int first_of(std::initializer_list<int> results);
 int check_sizes(const gdn_call& c);
 int check_inputs(const gdn_call& c);
 int check_forward(const gdn_call& c, Need final_state);
-// Not more tokens than one step takes.
+// At most as many tokens as one step takes.
 int check_decode(std::span<const oracle::GdnSequence> sequences);
 
 std::vector<oracle::GdnSequence> sequences_of(const gdn_call& c);
 oracle::HeadMap head_map_of(const gdn_call& c);
-// Of a call that was checked.
+// Requires a call that was checked.
 oracle::Forward32 forward_of(const gdn_call& c, std::span<const oracle::GdnSequence> sequences);
 
 inline float* floats(const gdn_tensor& t) { return static_cast<float*>(t.data); }
 
-// fp32 or bf16, as its dtype says.
+// fp32 or bf16, by its dtype.
 template <class Result>
 Result values(const gdn_tensor& t) {
     if (t.dtype == GDN_BF16) return Result(static_cast<oracle::Bf16*>(t.data));
     return Result(static_cast<float*>(t.data));
 }
 
-// Of what the caller passed, none of which may be NULL.
+// Calls `run` with what the caller passed, of which nothing may be NULL. Turns exceptions into statuses.
 template <class Run, class... Passed>
 int guarded(const Run& run, Passed*... passed) noexcept {
     const bool all_there = (... && (passed != nullptr));

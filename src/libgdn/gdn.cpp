@@ -1,4 +1,4 @@
-// The C interface of libgdn over the kernels of oracle/. No exception leaves it.
+// The C interface of libgdn to the kernels of oracle/. No exception leaves it.
 #include "gdn/gdn.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using namespace gdnctl::oracle;
 using namespace gdnctl::libgdn;
 
-// What the backward keeps of the forward that it computes again, in floats; each part at a multiple of 64 bytes.
+// Layout of what the backward keeps of the recomputed forward, in floats; each part starts at a multiple of 64 bytes.
 struct Parts {
     std::size_t u = 0, states = 0, out = 0, final_state = 0;
 
@@ -27,7 +27,7 @@ struct Parts {
         u = part(static_cast<std::size_t>(c.batch * c.tokens * c.value_heads * c.value_dim));
         out = u;
         states = part(segment_count(sequences, k_segment_chunks) * state);
-        // The gradient of the initial state is computed whether or not it is wanted.
+        // The gradient of the initial state is computed whether or not the caller wants it.
         final_state = part(static_cast<std::size_t>(c.sequences) * state);
     }
     std::size_t bytes() const { return (u + states + out + 2 * final_state) * sizeof(float); }
@@ -105,7 +105,7 @@ int backward(const gdn_call& c) {
     return GDN_OK;
 }
 
-// Arrays with a token axis, all of one dtype; `out` or its gradient.
+// Arrays with a token axis, all of one dtype; the last one is `out` or its gradient.
 struct TokenArrays {
     const void *q, *k, *v, *out;
 };

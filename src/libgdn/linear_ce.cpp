@@ -67,7 +67,7 @@ int gradients(const linear_ce_call& c) {
     for (std::size_t i = 0; i < batch; ++i) {
         d_loss[i] = static_cast<double>(floats(c.d_loss)[i]);
         d_lse[i] = c.d_lse.data == nullptr ? 0 : static_cast<double>(floats(c.d_lse)[i]);
-        // A row without a cotangent has none through its penalty, whatever its logsumexp.
+        // Without a cotangent for its loss, a row gets none through the penalty either, whatever its logsumexp.
         if (c.logsumexp_weight != 0 && d_loss[i] != 0) {
             d_lse[i] += 2 * c.logsumexp_weight * static_cast<double>(floats(c.lse)[i]) * d_loss[i];
         }

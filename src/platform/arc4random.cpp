@@ -1,6 +1,5 @@
-// Debian 12's static libstdc++ takes its random numbers from arc4random, which entered glibc with 2.36. The portable
-// binary promises to start on 2.35, so it brings its own, over the system call. Linked only where the runtime is
-// static.
+// Debian 12's static libstdc++ takes its random numbers from arc4random, which glibc has since 2.36. The portable
+// binary must start on 2.35, so it brings its own, based on the system call. Linked only with a static runtime.
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +9,7 @@
 extern "C" std::uint32_t arc4random() noexcept {
     std::uint32_t value = 0;
     while (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
-        if (errno != EINTR) std::abort();  // no entropy at all: nothing sensible can follow
+        if (errno != EINTR) std::abort();  // no entropy at all: it cannot continue
     }
     return value;
 }

@@ -25,9 +25,10 @@ std::string version_of(const std::string& config) {
 }  // namespace
 
 Result<Sgemm> Sgemm::open(const std::string& core, int threads) {
-    // Read when the library is loaded: its threads must not spin on after a call and slow down what is timed next.
+    // OpenBLAS reads this when it is loaded. Otherwise its threads spin after a call and slow down the next
+    // measurement.
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
-    // What the environment says of its kernels would make a yardstick of any length.
+    // A kernel forced through the environment would make the comparison meaningless.
     if (const char* set = std::getenv(k_core_variable); set != nullptr && core != set) {
         log::info("{}={} is not heeded: sgemm is measured with {}", k_core_variable, set,
                   core.empty() ? "the kernels that OpenBLAS chooses for this processor" : core + " kernels");

@@ -1,4 +1,4 @@
-// OpenBLAS, opened on first use: the yardstick that benchmarks measure themselves by. Nothing else calls it.
+// OpenBLAS, opened on first use. Only benchmarks call it, to compare with.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace gdnctl {
 // C = A B for square row-major matrices in fp32.
 class Sgemm {
 public:
-    // `core` is one of OpenBLAS' own names ("Haswell"), to hold it to an instruction set; empty: its choice. Only the
-    // first call in a process decides. Error: infrastructure, when the library is not there.
+    // `core` is one of OpenBLAS' own names ("Haswell") and restricts it to that instruction set; empty: OpenBLAS
+    // chooses. Only the first call in a process decides. Error: infrastructure, when the library is missing.
     static Result<Sgemm> open(const std::string& core, int threads);
 
     void multiply(int n, const float* a, const float* b, float* c) const;

@@ -1,4 +1,4 @@
-// The machine's C compiler.
+// The C compiler of this machine.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace gdnctl {
 
 class Env;
 
-// $CC, which may hold words ("gcc-13 -flto"), else cc.
+// $CC, which may hold several words ("gcc-13 -flto"), else cc.
 std::vector<std::string> c_compiler(const Env& env);
 
 // Whether that compiler can be found.

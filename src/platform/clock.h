@@ -1,4 +1,4 @@
-// Time comes from outside, so that tests need not wait.
+// Time is injected, so that tests need not wait.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,13 @@ public:
 
     virtual ~Clock() = default;
     virtual WallTime wall() const = 0;
-    // For durations and deadlines; never jumps.
+    // For durations and deadlines; never goes backwards.
     virtual Monotonic monotonic() const = 0;
-    // Sleeps for `d` or until `stop` is requested; true when it slept to the end.
+    // Sleeps for `d` or until `stop` is requested; true: it slept for all of `d`.
     virtual bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) = 0;
 };
 
-// The real one; thread-safe.
+// The system's clock; thread-safe.
 Clock& system_clock();
 
 }  // namespace gdnctl

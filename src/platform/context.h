@@ -1,4 +1,4 @@
-// What a command may reach of the outside world. Built once by main (real) or by a test (fakes).
+// Everything outside the process that a command may use. main builds it once from the real parts, and tests from fakes.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,8 @@ struct GlobalOptions {
     bool json = false;   // --json
     bool quiet = false;  // --quiet
     int verbose = 0;     // -v, -vv
-    // As given; Context::config holds what they lead to. For commands that report on the configuration itself.
+    // As given on the command line, for commands that report on the configuration itself. Context::config holds the
+    // values that result.
     std::optional<std::string> config_file;  // --config
     std::optional<std::string> target;       // --target
 };
@@ -43,7 +44,7 @@ struct Context {
     std::stop_token stop;             // requested by SIGINT, SIGTERM, SIGHUP
     std::filesystem::path cwd;        // after -C DIR; absolute. Commands resolve relative paths against this
     std::filesystem::path state_dir;  // $STATE, not yet created
-    std::string program;              // path of this program, for children that are to be it
+    std::string program;              // path of this program, for starting itself as a child
     GlobalOptions global;
 };
 

@@ -20,7 +20,7 @@ namespace gdnctl {
 
 namespace {
 
-// Files of /proc are short, have no size, and vanish at any moment: empty then.
+// Files of /proc are short, have no size and may vanish at any moment; the result is then empty.
 std::string read_proc_file(const std::string& path) {
     const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::string content;
@@ -41,12 +41,12 @@ bool parse_number(std::string_view word, Number& number) {
 }  // namespace
 
 std::optional<ProcessInfo> parse_process_stat(std::string_view text) {
-    // "PID (NAME) STATE PPID PGRP SESSION ...": the name may hold blanks and brackets, so the last ')' ends it.
+    // "PID (NAME) STATE PPID PGRP SESSION ...": the name may contain blanks and brackets, so it ends at the last ')'.
     const std::size_t open = text.find(" (");
     const std::size_t close = text.rfind(") ");
     if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
     const auto words = text::split(text::trim(text.substr(close + 2)), ' ');
-    constexpr std::size_t k_start_ticks = 22 - 3;  // field 22, the state being field 3
+    constexpr std::size_t k_start_ticks = 22 - 3;  // field 22, counted from the state, which is field 3
     ProcessInfo info;
     if (words.size() <= k_start_ticks || words[0].size() != 1 || !parse_number(text.substr(0, open), info.id.pid) ||
         !parse_number(words[1], info.parent) || !parse_number(words[2], info.group) ||
@@ -84,7 +84,7 @@ std::vector<ProcessInfo> all_processes() {
 std::vector<ProcessId> descendants_of(pid_t root, const std::vector<ProcessInfo>& processes) {
     std::set<pid_t> family = {root};
     std::vector<ProcessId> found;
-    // Ids do not grow with age, so a pass may find children before their parent: repeat until nothing is added.
+    // Ids do not grow with age, so a pass may find children before their parent. Repeat until nothing is added.
     for (std::size_t before = 0; before != family.size();) {
         before = family.size();
         for (const auto& process : processes) {
@@ -156,7 +156,7 @@ std::chrono::milliseconds process_age(const ProcessId& id) {
 }
 
 bool send_signal(const ProcessId& id, int signal) {
-    // The descriptor pins the process; only then is it worth looking whether it is the right one.
+    // The descriptor pins the process, so check only now whether it is the right one.
     const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
     const bool unsupported = !fd.valid() && errno == ENOSYS;
     if (!is_running(id)) return false;
@@ -186,7 +186,7 @@ EndReport end_processes(const std::function<std::vector<ProcessId>()>& find, std
                 send_signal(id, SIGKILL);
             } else if (is_new) {
                 send_signal(id, SIGTERM);
-                send_signal(id, SIGCONT);  // a stopped one cannot hear SIGTERM
+                send_signal(id, SIGCONT);  // a stopped process does not react to SIGTERM
             }
         }
         clock.sleep_for(k_pause, {});

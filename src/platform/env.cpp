@@ -10,7 +10,7 @@ namespace gdnctl {
 
 namespace {
 
-// `git rev-parse --local-env-vars` without GIT_CONFIG_COUNT: people set that one for all their repositories.
+// `git rev-parse --local-env-vars` without GIT_CONFIG_COUNT, which people set for all their repositories.
 constexpr std::array<std::string_view, 17> k_of_one_repository = {"GIT_DIR",
                                                                   "GIT_WORK_TREE",
                                                                   "GIT_INDEX_FILE",
@@ -45,7 +45,7 @@ public:
             const std::size_t equals = text.find('=');
             if (equals == std::string_view::npos) continue;
             if (belongs_to_one_repository(text.substr(0, equals))) continue;
-            // As getenv() does: the first of two equal names counts.
+            // As with getenv(), the first of two equal names counts.
             variables.emplace(text.substr(0, equals), text.substr(equals + 1));
         }
         return variables;

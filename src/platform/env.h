@@ -16,11 +16,11 @@ public:
     virtual std::map<std::string, std::string> all() const = 0;
 };
 
-// Whether git gives the variable a meaning in one repository alone (GIT_DIR, GIT_INDEX_FILE, ...). A hook or an alias
-// of git sets such variables. They would lead every git that we or our children start to that repository.
+// Whether the variable concerns a single repository (GIT_DIR, GIT_INDEX_FILE, ...). Git hooks and aliases set such
+// variables, and they would point every git that we or our children start at that repository.
 bool belongs_to_one_repository(std::string_view name);
 
-// The variables that this process was started with, but those that belong to one repository of git.
+// The variables that this process was started with, except those that concern a single git repository.
 const Env& process_env();
 
 }  // namespace gdnctl

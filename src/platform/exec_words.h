@@ -1,4 +1,4 @@
-// Words in the form that exec takes them.
+// Words in the form that exec() takes.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace gdnctl {
 
-// One pointer for each word, then a null pointer. They point into `words`, which must outlive them unchanged.
+// A pointer to each word, then a null pointer. They point into `words`, which must outlive them unchanged.
 inline std::vector<char*> exec_words(std::vector<std::string>& words) {
     std::vector<char*> pointers;
     pointers.reserve(words.size() + 1);

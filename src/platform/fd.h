@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// An owned file descriptor.
 #pragma once
 
 #include <utility>
@@ -21,7 +21,7 @@ public:
     int get() const { return m_fd; }
     bool valid() const { return m_fd >= 0; }
     int release() { return std::exchange(m_fd, -1); }
-    void reset(int fd = -1);  // closes what it had
+    void reset(int fd = -1);  // closes the old one
 
 private:
     int m_fd = -1;

@@ -60,7 +60,7 @@ Status FolderWatch::set(const std::set<std::filesystem::path>& folders) {
             m_watched[folder] = id;
             continue;
         }
-        if (errno == ENOENT || errno == ENOTDIR) continue;  // gone meanwhile
+        if (errno == ENOENT || errno == ENOTDIR) continue;  // removed in the meantime
         Error error = file_error(ErrorKind::local_io, "watch", folder, errno);
         if (errno == ENOSPC) error.hint = "raise fs.inotify.max_user_watches";
         return tl::unexpected(std::move(error));

@@ -1,4 +1,4 @@
-// Changes in folders, as the system tells them.
+// Watches folders for changes (inotify).
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@ public:
     // Error: local_io (no inotify).
     static Result<FolderWatch> create();
 
-    // Watches exactly these folders from now on. Error: local_io (too many: names the limit).
+    // Watches exactly these folders from now on. Error: local_io (too many folders: the message names the limit).
     Status set(const std::set<std::filesystem::path>& folders);
 
-    // Waits for a change of a name that `matters`, or until the time is over or a stop is requested. True: something
-    // changed, or so much did that the system lost count.
+    // Waits until a name that `matters` changes, the time is over, or a stop is requested. True: something changed, or
+    // the system's event queue overflowed.
     bool wait(std::chrono::milliseconds limit, const std::function<bool(std::string_view name)>& matters,
               std::stop_token stop);
 

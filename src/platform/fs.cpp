@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What `ls` can show: the path, or what there is of the way to it.
+// What `ls` can show: the path, or the deepest part of it that exists.
 fs::path first_that_exists(fs::path path) {
     std::error_code problem;
     while (!fs::exists(fs::symlink_status(path, problem)) && path.has_relative_path()) path = path.parent_path();
@@ -43,8 +43,8 @@ Error file_error(ErrorKind kind, std::string_view what, const fs::path& path, in
 
 namespace {
 
-// Waits for bytes or the end of a pipe or terminal; false: a signal asks us to stop. A signal may arrive just before a
-// blocking call, which would then know nothing of it: hence the second look twice a second.
+// Waits for bytes or the end of a pipe or terminal; false: a signal asks us to stop. A signal that arrives just before
+// a blocking call would go unnoticed, hence the check twice a second.
 bool wait_for_input(int fd) {
     constexpr int k_look_ms = 500;
     pollfd ready{fd, POLLIN, 0};
@@ -68,7 +68,7 @@ Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t l
     const bool may_wait = fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode);
     if (!may_wait) {
         if (static_cast<std::size_t>(facts.st_size) > limit) return too_large(name, limit);
-        // Room for one more step: the read that finds the end must not double the buffer.
+        // Room for one more step, so that the read that finds the end does not double the buffer.
         bytes.reserve(std::min(static_cast<std::size_t>(facts.st_size), limit) + k_step);
     }
     std::size_t used = 0;
@@ -127,7 +127,7 @@ int write_fully(int fd, std::string_view bytes) {
 
 Status sync_directory(const fs::path& path) {
     const UniqueFd fd(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // Some file systems cannot sync a folder (EINVAL); there is nothing more that one could do there.
+    // Some file systems cannot sync a folder (EINVAL); nothing more can be done there.
     if (!fd.valid() || (fsync(fd.get()) != 0 && errno != EINVAL)) {
         return tl::unexpected(file_error(ErrorKind::local_io, "sync", path, errno));
     }

@@ -1,4 +1,4 @@
-// Files: bounded reading, replacing without a half-written moment, folders that are ours alone, paths that stay inside.
+// Files: bounded reading, atomic replacement, private folders, and paths that stay inside a folder.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@
 
 namespace gdnctl {
 
-// "cannot <what> PATH: <reason>"; for a full disk, a quota or a size limit, and for missing permission, with a hint.
+// "cannot <what> PATH: <reason>", with a hint if the disk is full, a quota or size limit is reached, or permission is
+// missing.
 Error file_error(ErrorKind kind, std::string_view what, const std::filesystem::path& path, int error_number);
 
 struct ReadOptions {
@@ -21,35 +22,35 @@ struct ReadOptions {
     ErrorKind missing = ErrorKind::usage;       // for a path that does not exist or is a folder
 };
 
-// The whole file, whatever its kind (a pipe is read to its end). Errors: `missing`; local_io (permission, I/O);
+// The whole file, whatever its type (a pipe is read to its end). Errors: `missing`; local_io (permission, I/O);
 // bad_input (over the limit); interrupted or terminated while it waits for a pipe.
 Result<std::string> read_file(const std::filesystem::path& path, const ReadOptions& options = {});
-// nullopt: there is no such file. A folder is local_io.
+// nullopt: no such file. A folder is local_io.
 Result<std::optional<std::string>> read_file_if_exists(const std::filesystem::path& path,
                                                        std::size_t limit = std::size_t{64} << 20);
 // The same for an open descriptor; `name` is for errors ("standard input").
 Result<std::string> read_descriptor(int fd, std::string_view name, std::size_t limit = std::size_t{64} << 20);
 
-// Writes all bytes, through interruptions. 0 or errno.
+// Writes all bytes, and retries after interruptions. Returns 0 or errno.
 int write_fully(int fd, std::string_view bytes);
 
-// Replaces the content of `path` so that a reader, or a crash at any instant, sees the old bytes or the new ones and
-// nothing between: temporary file in the same folder, fsync, rename, fsync of the folder. Follows a symbolic link,
-// keeps mode and, where allowed, owner; `mode` (less umask) is for a new file. What exists and is no regular file (a
-// pipe, /dev/null) is written to plainly. Hard links are separated. Error: local_io, with the old content in place and
-// no temporary file left. A temporary file left by a process that was killed is removed by the next call for the same
-// path.
+// Replaces the content of `path` atomically: a reader, or a crash at any instant, sees either the old bytes or the new
+// ones (temporary file in the same folder, fsync, rename, fsync of the folder). Follows a symbolic link, and keeps the
+// mode and, where allowed, the owner; `mode` (less umask) is for a new file. A path that is not a regular file (a pipe,
+// /dev/null) is written to directly. Hard links are separated. Error: local_io, with the old content in place and no
+// temporary file left. If a process was killed, the next call for the same path removes its temporary file.
 Status atomic_replace(const std::filesystem::path& path, std::string_view bytes, mode_t mode = 0666);
 
-// Creates `path` and missing parents with mode 0700. Error local_io: cannot, is no folder, belongs to someone else
-// (`hint` then says what to do), or others may write to it.
+// Creates `path` and missing parents with mode 0700. Error local_io: cannot create it, it is not a folder, it belongs
+// to another user (`hint` then says what to do), or other users may write to it.
 Status make_private_directory(const std::filesystem::path& path,
                               std::string_view hint = "choose another state directory with GDNCTL_STATE_DIR");
 Status sync_directory(const std::filesystem::path& path);  // makes creations and renames in it durable
 
-// Whether `path` is `root` or below it, by its words alone (both absolute or both relative; "." and ".." resolved).
+// Whether `path` is `root` or below it. Compares the text only, with "." and ".." resolved; both must be absolute or
+// both relative.
 bool is_inside(const std::filesystem::path& root, const std::filesystem::path& path);
-// root/relative for a path that comes from outside (an archive member, a record). Error local_io "unsafe path":
+// root/relative for a path from an untrusted source (an archive member, a record). Error local_io "unsafe path":
 // absolute, empty, with "..", a NUL byte, or leading out of `root` through a symbolic link.
 Result<std::filesystem::path> join_inside(const std::filesystem::path& root, std::string_view relative);
 

@@ -1,4 +1,4 @@
-// atomic_replace(): the one way in which files that matter are rewritten.
+// atomic_replace(): all files that matter are rewritten through it.
 #include <cerrno>
 #include <cstdio>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Where a chain of symbolic links ends; the end itself need not exist.
+// Follows a chain of symbolic links to its end, which need not exist.
 Result<fs::path> follow_links(fs::path path) {
     constexpr int k_most_links = 40;  // as the kernel's own limit
     for (int i = 0; i < k_most_links; ++i) {
@@ -43,8 +43,8 @@ struct Temporary {
     UniqueFd fd;
 };
 
-// A new file beside `target`, locked while its writer lives. A name in use whose lock is free belonged to a process
-// that was killed: it is removed.
+// Creates a file next to `target` and locks it while its writer lives. A file whose lock is free was left by a killed
+// process and is removed.
 Result<Temporary> make_temporary(const fs::path& target) {
     constexpr int k_most_tries = 200;
     for (int i = 0, number = 0; i < k_most_tries; ++i) {
@@ -55,7 +55,7 @@ Result<Temporary> make_temporary(const fs::path& target) {
             if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? is_same_file(fd.get(), path) : errno != EWOULDBLOCK) {
                 return Temporary{path, std::move(fd)};
             }
-            continue;  // taken for a left-over in the instant before the lock
+            continue;  // another process removed it as a leftover before it was locked
         }
         if (errno != EEXIST) return tl::unexpected(file_error(ErrorKind::local_io, "write", target, errno));
         const UniqueFd old(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
@@ -65,10 +65,11 @@ Result<Temporary> make_temporary(const fs::path& target) {
     return fail(ErrorKind::conflict, fmt::format("cannot write {}: too many others are writing it", target.string()));
 }
 
-// Content and attributes of the finished file; errno or 0.
+// Writes the content and attributes of the new file; 0 or errno.
 int fill(int fd, std::string_view bytes, const struct stat* old, mode_t mode) {
     if (old != nullptr && (old->st_uid != geteuid() || old->st_gid != getegid())) {
-        [[maybe_unused]] const int kept = fchown(fd, old->st_uid, old->st_gid);  // only root may; no loss otherwise
+        [[maybe_unused]] const int kept =
+            fchown(fd, old->st_uid, old->st_gid);  // only root may do this; otherwise nothing is lost
     }
     if (fchmod(fd, old != nullptr ? old->st_mode & 07777U : mode) != 0) return errno;
     if (const int problem = write_fully(fd, bytes); problem != 0) return problem;
@@ -76,7 +77,8 @@ int fill(int fd, std::string_view bytes, const struct stat* old, mode_t mode) {
 }
 
 mode_t less_umask(mode_t mode) {
-    const mode_t mask = umask(077);  // there is no way only to look; the instant between is the stricter one
+    const mode_t mask = umask(077);  // umask() cannot be read without setting it; set the stricter value for that
+                                     // instant
     umask(mask);
     return mode & ~mask;
 }
@@ -92,7 +94,7 @@ Status write_plainly(const fs::path& path, std::string_view bytes) {
 
 namespace {
 
-// The file that was replaced; empty: it was written to plainly.
+// Returns the file that was replaced; empty: it was written to directly.
 Result<fs::path> replace(const fs::path& path, std::string_view bytes, mode_t mode) {
     GDNCTL_TRY_ASSIGN(const fs::path target, follow_links(path));
     struct stat old{};
@@ -104,7 +106,7 @@ Result<fs::path> replace(const fs::path& path, std::string_view bytes, mode_t mo
         GDNCTL_TRY(write_plainly(target, bytes));
         return fs::path();
     }
-    // A rename would go through where the file itself is protected.
+    // rename() would replace a file even if it is write-protected.
     if (exists && access(target.c_str(), W_OK) != 0) {
         return tl::unexpected(file_error(ErrorKind::local_io, "write", path, errno));
     }

@@ -49,7 +49,7 @@ int pack(int from, int to) {
     return problem;
 }
 
-// PATH.gz beside PATH, both there. false: only PATH.gz was.
+// Creates PATH.gz next to PATH. False: only PATH.gz existed.
 Result<bool> pack_beside(const fs::path& path) {
     const fs::path packed = path.string() + ".gz";
     const fs::path temporary = path.string() + ".gz.part";

@@ -1,4 +1,4 @@
-// Packing a file that is kept for people.
+// Compresses files that are kept for people.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace gdnctl {
 
-// Each PATH becomes PATH.gz, which is on the disk before PATH goes; an older PATH.gz is replaced. A file that is not
-// there, of a call that was killed at its end, is fine when PATH.gz is. Memory: independent of the size. Error:
-// local_io, and the PATH that it names, with those after it, is there as it was.
+// Replaces each PATH by PATH.gz, which is on disk before PATH is removed; overwrites an older PATH.gz. A missing PATH
+// is fine if PATH.gz exists, since an earlier call may have been killed at its end. Memory use does not depend on the
+// size. Error: local_io; the PATH that it names and those after it are unchanged.
 Status gzip_in_place(std::span<const std::filesystem::path> paths);
 inline Status gzip_in_place(const std::filesystem::path& path) { return gzip_in_place(std::span(&path, 1)); }
 

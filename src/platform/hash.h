@@ -12,7 +12,7 @@ namespace gdnctl {
 
 enum class HashKind { sha1, sha256, md5 };
 
-// One hash over bytes that come in pieces.
+// One hash over bytes that arrive in pieces.
 class Hasher {
 public:
     // Error: infrastructure (no libcrypto).
@@ -22,7 +22,7 @@ public:
     ~Hasher();
 
     Status update(std::string_view bytes);
-    // Lower-case hex, 40, 64 or 32 digits. Ends the hash: nothing more may be called.
+    // Lower-case hex, 40, 64 or 32 digits. Finishes the hash: no call may follow.
     Result<std::string> hex();
 
 private:

@@ -1,4 +1,4 @@
-// HTTP as values. libcurl is known to platform/http_curl*.cpp only and is opened on the first request.
+// HTTP as values. Only platform/http_curl*.cpp know libcurl, which is opened on the first request.
 #pragma once
 
 #include <chrono>
@@ -24,38 +24,40 @@ struct HttpRetry {
     std::chrono::milliseconds first_delay{500};
     double factor = 1.5;
     std::chrono::milliseconds max_delay{5000};
-    std::chrono::milliseconds total{30000};            // no attempt begins later than this after the first
-    std::vector<int> statuses = {429, 502, 503, 504};  // answers that are worth another try
-    bool on_connect_error = true;                      // refused, reset, cut, no answer in time
+    std::chrono::milliseconds total{30000};            // no attempt starts later than this after the first
+    std::vector<int> statuses = {429, 502, 503, 504};  // statuses to retry
+    bool on_connect_error = true;                      // refused, reset, cut off, or no answer in time
 };
 
 struct HttpRequest {
     std::string method = "GET";
     std::string url;  // http or https
     std::vector<std::pair<std::string, std::string>> headers;
-    // Sent to the URL's own origin only (scheme, host, port), never after a redirect has led elsewhere, never in an
-    // error or a log. Authorization, Proxy-Authorization, Cookie and X-Api-Key among `headers` are kept back likewise.
+    // Sent only to the URL's own origin (scheme, host, port): never after a redirect to another, never in an error or a
+    // log. The same holds for Authorization, Proxy-Authorization, Cookie and X-Api-Key among `headers`.
     std::vector<std::pair<std::string, std::string>> secret_headers;
     std::string body;
     std::filesystem::path body_file;  // streamed; wins over body
-    // At most one of these receives the body of a 2xx answer, as it is on the wire; neither: HttpResponse::body, with
-    // content encodings undone. The body of any other answer goes to HttpResponse::body, cut at 64 KiB.
-    std::filesystem::path to_file;                   // written as it comes (not atomic; the caller renames)
-    std::function<bool(std::string_view)> on_chunk;  // false: enough; the answer counts as complete
-    std::size_t body_limit = 8u << 20;               // for HttpResponse::body; more is bad_input
-    bool decoded = false;                            // of an HttpPool: offers compression, and undoes it
+    // At most one of these receives the body of a 2xx answer, as it is on the wire. Without either, it goes to
+    // HttpResponse::body, with content encodings undone. The body of any other answer goes to HttpResponse::body, cut
+    // at 64 KiB.
+    std::filesystem::path to_file;                   // written as it arrives (not atomic; the caller renames)
+    std::function<bool(std::string_view)> on_chunk;  // false: stop reading; the answer counts as complete
+    std::size_t body_limit = 8u << 20;               // for HttpResponse::body; a longer one is bad_input
+    bool decoded = false;                            // HttpPool only: offers compression, and undoes it
     std::chrono::milliseconds connect_timeout{5000};
-    std::chrono::milliseconds first_byte_timeout{15000};  // of waiting, once the request is sent
+    std::chrono::milliseconds first_byte_timeout{15000};  // from the end of the request to the first byte
     std::chrono::milliseconds total_timeout{0};           // 0: none
-    std::int64_t low_speed_bytes_per_s = 1;               // less than this over low_speed_time: a stall; 0: no limit
+    std::int64_t low_speed_bytes_per_s = 1;               // a slower rate over low_speed_time is a stall; 0: no limit
     std::chrono::seconds low_speed_time{30};
-    // 0: a redirect is an answer like any other. Never followed: from https to http, and with a body to another host.
+    // 0: a redirect is an answer like any other. Redirects from https to http, and to another host with a body, are
+    // never followed.
     int max_redirects = 0;
     HttpRetry retry;
     std::stop_token stop;
 };
 
-// Whether nobody listened at the address of a request that ended with this error.
+// Whether a request failed with this error because nothing listened at its address.
 bool is_connection_refused(const Error& error);
 
 struct HttpResponse {
@@ -74,15 +76,15 @@ struct HttpPoolSettings;
 class Http {
 public:
     virtual ~Http() = default;
-    // An answer with any status is a success. Errors: infrastructure (names host, phase and what to do), timeout,
-    // usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit).
-    // Blocks; a stop request is noticed within 100 ms. Thread-safe.
+    // An answer with any status is a success. Errors: infrastructure (names host, phase and what to do), timeout, usage
+    // (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit). Blocks, but notices
+    // a stop request within 100 ms. Thread-safe.
     virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
-    // For many exchanges at a time (platform/http_pool.h). Error: infrastructure (no libcurl).
+    // For many exchanges at once (platform/http_pool.h). Error: infrastructure (no libcurl).
     virtual Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings);
 };
 
-// The client on libcurl, which is opened on the first request.
+// The client on libcurl, opened on the first request.
 Http& system_http();
 
 namespace http {

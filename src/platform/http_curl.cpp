@@ -20,13 +20,13 @@ std::optional<std::string> HttpResponse::header(std::string_view lower_case_name
     return std::nullopt;
 }
 
-// What a test's Http is without one.
+// The default, for the Http of a test that has no pool.
 Result<std::unique_ptr<HttpPool>> Http::open_pool(const HttpPoolSettings& /*settings*/) {
     return fail(ErrorKind::internal, "this HTTP client has no pool");
 }
 
 Http& system_http() {
-    // Never destroyed: at exit libcrypto is gone before connections that still use it could be closed.
+    // Never destroyed: at exit, libcrypto may already be gone when connections that use it are closed.
     static auto* const http = new http::CurlHttp(system_clock(), http::settings_from(process_env()));
     return *http;
 }
@@ -37,7 +37,7 @@ namespace gdnctl::http {
 
 namespace {
 
-// What a redirect makes of `hop`. Errors: infrastructure.
+// The next step after a redirect. Errors: infrastructure.
 Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& hop, const Answer& answer) {
     auto parsed = parse_url(api, *answer.redirect_url);
     const auto refuse = [&](std::string_view reason) {
@@ -55,7 +55,7 @@ Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& 
     next.url = *answer.redirect_url;
     next.parsed = std::move(*parsed);
     next.with_body = hop.with_body && next.method == hop.method;
-    // Once away from the first origin, credentials stay off, also when the chain comes back to it.
+    // After leaving the first origin, credentials stay off, even if the chain returns to it.
     next.with_credentials = hop.with_credentials && same_origin;
     const bool has_body = !request.body.empty() || !request.body_file.empty();
     if (next.with_body && has_body && !same_origin) return refuse("the request's body is not for another host");

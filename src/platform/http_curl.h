@@ -11,8 +11,8 @@
 
 namespace gdnctl::http {
 
-// NO_PROXY and the CA file as this tool reads them from the environment: loopback never goes through a proxy, and
-// SSL_CERT_FILE, CURL_CA_BUNDLE and REQUESTS_CA_BUNDLE, which libcurl itself ignores, are honoured.
+// NO_PROXY and the CA file, from the environment. Loopback never goes through a proxy. SSL_CERT_FILE, CURL_CA_BUNDLE
+// and REQUESTS_CA_BUNDLE are honoured; libcurl itself ignores them.
 CurlSettings settings_from(const Env& env);
 
 class CurlHttp final : public Http {
@@ -35,7 +35,7 @@ private:
     const CurlSettings m_settings;
     std::mutex m_mutex;
     const CurlApi* m_api = nullptr;
-    std::vector<CURLM*> m_idle;  // multi handles keep their connections; one thread uses one at a time
+    std::vector<CURLM*> m_idle;  // multi handles keep connections open; only one thread at a time uses one
 };
 
 }  // namespace gdnctl::http

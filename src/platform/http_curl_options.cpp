@@ -1,5 +1,5 @@
-// How a request becomes libcurl options. Every option is checked: an unknown protocol name, for one, would otherwise
-// switch the restriction off silently.
+// Turns a request into libcurl options. Every option is checked: an unknown protocol name, for example, would otherwise
+// silently disable the restriction.
 #include <cerrno>
 #include <system_error>
 #include <type_traits>
@@ -41,15 +41,15 @@ void Transfer::set_fixed_options() {
     if (!m_settings.ca_file.empty()) set(CURLOPT_CAINFO, m_settings.ca_file.c_str());
     set(CURLOPT_URL, m_hop.url.c_str());
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(m_request.connect_timeout.count()));
-    // 7.87: do not wait for a resolver thread when a transfer is given up. Older ones wait, which is only slower.
+    // 7.87: do not wait for a resolver thread when a transfer is given up. Older versions wait, which is only slower.
     (m_api.curl_easy_setopt)(m_easy, CURLOPT_QUICK_EXIT, 1L);
     const bool to_memory = m_request.to_file.empty() && !m_request.on_chunk && m_receiver == nullptr;
     if (m_receiver != nullptr && !m_request.decoded) {
-        // One connection a transfer: parallel streams of HTTP/2 would share one connection's window.
+        // One connection per transfer: parallel streams of HTTP/2 would share one connection's window.
         set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     }
     if (to_memory || m_request.decoded)
-        set(CURLOPT_ACCEPT_ENCODING, "");  // all that libcurl can undo; files and callbacks get raw bytes
+        set(CURLOPT_ACCEPT_ENCODING, "");  // all encodings that libcurl can undo; files and callbacks get raw bytes
     if (!to_memory) set(CURLOPT_BUFFERSIZE, 256L << 10);
 }
 
@@ -63,7 +63,7 @@ void Transfer::set_callbacks() {
     set(CURLOPT_READDATA, self);
     set(CURLOPT_SEEKFUNCTION, &Transfer::on_rewind);
     set(CURLOPT_SEEKDATA, self);
-    // Only to know the phase; a libcurl whose TLS is not OpenSSL's refuses it, and TLS then reads as connecting.
+    // Only to know the phase. A libcurl without OpenSSL refuses it, and the TLS phase is then reported as connecting.
     (m_api.curl_easy_setopt)(m_easy, CURLOPT_SSL_CTX_FUNCTION, &Transfer::on_tls);
     (m_api.curl_easy_setopt)(m_easy, CURLOPT_SSL_CTX_DATA, self);
     set(CURLOPT_PREREQFUNCTION, &Transfer::on_connected);
@@ -106,7 +106,7 @@ Status Transfer::add_header(const std::string& name, const std::string& value) {
         return fail(ErrorKind::usage, "a header name or value holds characters that HTTP does not allow",
                     "look for line ends in the value, for instance of a token read from a file");
     }
-    // libcurl's spelling of a header without a value ends in a semicolon.
+    // In libcurl's syntax, a header without a value ends in a semicolon.
     const std::string line = value.empty() ? name + ";" : name + ": " + value;
     curl_slist* longer = m_api.curl_slist_append(m_header_list, line.c_str());
     if (longer == nullptr) return fail(ErrorKind::internal, "out of memory for a header");

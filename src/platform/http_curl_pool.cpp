@@ -20,7 +20,7 @@ namespace gdnctl::http {
 
 namespace {
 
-// At most this long passes between a timeout and its notice.
+// A timeout is noticed within this time.
 constexpr std::chrono::milliseconds k_longest_poll{50};
 
 }  // namespace
@@ -66,7 +66,7 @@ void CurlPool::cancel(HttpReceiver& receiver) {
     m_running.erase(found);
 }
 
-// The exchange is out of the table when its receiver hears of the end, so that it may start the next one.
+// Removes the exchange from the table before its receiver hears of the end, so that the receiver can start another.
 void CurlPool::end(Running::iterator running, std::optional<CURLcode> code) {
     m_api.curl_multi_remove_handle(m_multi, running->first);
     const std::unique_ptr<Exchange> exchange = std::move(running->second);
@@ -81,7 +81,7 @@ bool CurlPool::collect() {
     while (const CURLMsg* message = m_api.curl_multi_info_read(m_multi, &queued)) {
         if (message->msg != CURLMSG_DONE) continue;
         const auto running = m_running.find(message->easy_handle);
-        const CURLcode code = message->data.result;  // gone once the handle is removed
+        const CURLcode code = message->data.result;  // invalid once the handle is removed
         if (running == m_running.end()) continue;
         end(running, code);
         any = true;

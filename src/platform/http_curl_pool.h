@@ -25,7 +25,7 @@ public:
     Status step(std::chrono::milliseconds wait) override;
 
 private:
-    // What a transfer refers to stays where it is as long as the transfer lives.
+    // A transfer refers to these members, so they must not move while it lives.
     struct Exchange {
         HttpRequest request;
         Hop hop;

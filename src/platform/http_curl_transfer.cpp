@@ -17,7 +17,7 @@ namespace gdnctl::http {
 
 namespace {
 
-// At most this long passes between a stop request, or a timeout, and its notice.
+// A stop request or timeout is noticed within this time.
 constexpr int k_poll_ms = 50;
 
 Trouble trouble_of(CURLcode code) {
@@ -82,7 +82,7 @@ TransferError Transfer::broken(CURLcode code) const {
     const Trouble trouble = trouble_of(code);
     std::string reason = m_reason[0] != '\0' ? &m_reason[0] : m_api.curl_easy_strerror(code);
     const long error_number = info<long>(CURLINFO_OS_ERRNO, 0);
-    // libcurl's own words name the address that was tried; where that is not the host's, it is a proxy's.
+    // libcurl's message names the address that it tried; if that is not the host's, it is a proxy's.
     const bool by_proxy = reason.find(m_hop.parsed.origin.host) == std::string::npos;
     if (where == Phase::connecting && trouble == Trouble::cut && error_number > 0 && !by_proxy) {
         reason = std::generic_category().message(static_cast<int>(error_number));
@@ -102,7 +102,7 @@ Error Transfer::stopped() const {
         {}};
 }
 
-// Looks at the limits that are ours; sets m_error when one is passed.
+// Checks our own limits; sets m_error if one is exceeded.
 bool Transfer::overdue() {
     const Clock::Monotonic now = m_clock.monotonic();
     const auto late = [this](std::string_view reason) {
@@ -115,7 +115,7 @@ bool Transfer::overdue() {
         m_error->kind = ErrorKind::timeout;
         return true;
     }
-    if (!m_connected) return false;  // libcurl's connect timeout
+    if (!m_connected) return false;  // until then, libcurl's connect timeout applies
     if (phase() == Phase::waiting) {
         if (now - m_last_sent < m_request.first_byte_timeout) return false;
         return late(fmt::format("nothing came in {:g} s", seconds(m_request.first_byte_timeout)));
@@ -130,7 +130,7 @@ bool Transfer::overdue() {
     return false;
 }
 
-// libcurl's result; nullopt: given up by us, and m_error says why.
+// libcurl's result; nullopt: we gave up, and m_error says why.
 std::optional<CURLcode> Transfer::drive(CURLM* multi) {
     while (true) {
         int running = 0;
@@ -167,7 +167,7 @@ tl::expected<Answer, TransferError> Transfer::run(CURLM* multi) {
         const bool silence = !code && m_error->kind == ErrorKind::infrastructure && !m_sink.called_back();
         return tl::unexpected(TransferError{*m_error, silence});
     }
-    // The sink stops a transfer without an error when it has what is wanted.
+    // The sink stops a transfer without an error once it has all it wants.
     const bool enough = code == CURLE_WRITE_ERROR && m_head.status() != 0;
     if (code != CURLE_OK && !enough) return tl::unexpected(broken(*code));
 

@@ -1,4 +1,4 @@
-// One request and its answer over libcurl: no redirects, no second try.
+// One request and its answer over libcurl, without redirects or retries.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace gdnctl::http {
 
-// What does not change from request to request.
+// Settings that are the same for all requests.
 struct CurlSettings {
     std::string user_agent;
     std::string no_proxy;  // CURLOPT_NOPROXY
@@ -25,14 +25,14 @@ struct CurlSettings {
 
 struct Url {
     Origin origin;
-    std::string host;   // host[:port], the port where it is not the scheme's own
+    std::string host;   // host[:port], without the scheme's default port
     std::string place;  // scheme://host[:port]/path, without query
 };
 
-// Errors: usage. A URL with a user name or password in it is refused: it would end up in logs and process lists.
+// Errors: usage. A URL with a user name or password is refused, since it would end up in logs and process lists.
 Result<Url> parse_url(const CurlApi& api, const std::string& url);
 
-// One step of a request: the original one, or what a redirect asks for.
+// One step of a request: the original request, or the one that a redirect asks for.
 struct Hop {
     std::string method;
     std::string url;
@@ -63,11 +63,11 @@ public:
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
 
-    // Runs on `multi`, which must be used by this thread alone until the return.
+    // Runs on `multi`, which only this thread may use until the return.
     tl::expected<Answer, TransferError> run(CURLM* multi);
 
-    // The same in steps, for one of many on a multi handle: the answer goes to `receiver`. After begin(), handle() is
-    // for the multi handle; end() says how it ended, with libcurl's result or, when overdue() was true, without one.
+    // The same in steps, for one of many transfers on a multi handle; the answer goes to `receiver`. After begin(), add
+    // handle() to the multi handle. Then call end() with libcurl's result or, if overdue() returned true, without one.
     Status begin(HttpReceiver& receiver);
     CURL* handle() const { return m_easy; }
     bool overdue();
@@ -105,7 +105,7 @@ private:
     const Clock& m_clock;
     std::optional<Clock::Monotonic> m_deadline;
     BodySink m_sink;
-    HttpReceiver* m_receiver = nullptr;  // instead of the sink
+    HttpReceiver* m_receiver = nullptr;  // replaces the sink
     bool m_head_delivered = false;
     bool m_unwanted = false;
     HeaderBlock m_head;
@@ -114,7 +114,7 @@ private:
     CURL* m_easy = nullptr;
     curl_slist* m_header_list = nullptr;
     Status m_option_status;        // the first option that libcurl refused
-    std::optional<Error> m_error;  // ours; wins over libcurl's
+    std::optional<Error> m_error;  // our own error; takes precedence over libcurl's
     char m_reason[CURL_ERROR_SIZE] = {};
 
     UniqueFd m_body_fd;
@@ -123,7 +123,7 @@ private:
     bool m_tls_begun = false;
     bool m_connected = false;  // TLS included
     bool m_head_begun = false;
-    Clock::Monotonic m_last_sent{};     // when the connection stood, or the last byte of the body was handed over
+    Clock::Monotonic m_last_sent{};     // when the connection was made, or the last byte of the body was handed over
     Clock::Monotonic m_window_start{};  // low-speed limit: start of the current window
     std::int64_t m_window_bytes = 0;
 };

@@ -1,4 +1,4 @@
-// The words for what goes wrong on the wire. Pure.
+// Messages for network failures. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ enum class Phase { resolving, connecting, tls, sending, waiting, receiving };
 
 std::string_view phase_name(Phase phase);  // "waiting for the answer"
 
-// What a request is about, as messages name it: method, host and path. The query stays out, it may hold a signature.
+// The request as messages name it: method, host and path. Without the query, which may hold a signature.
 struct Subject {
     std::string method;
     std::string place;  // scheme://host[:port]/path
@@ -21,9 +21,9 @@ struct Subject {
 
 enum class Trouble {
     cut,        // refused, reset, closed early
-    timed_out,  // nothing happened for too long
+    timed_out,  // no progress for too long
     bad_peer,   // certificate not trusted
-    not_http,   // the answer makes no sense
+    not_http,   // the answer is not valid HTTP
     other,
 };
 

@@ -31,7 +31,7 @@ std::optional<int> status_of(std::string_view line) {
 constexpr std::array<std::string_view, 12> k_months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 
-// "Sun", "Sun,", "Sunday,": which day it is follows from the date, only nonsense is kept out.
+// "Sun", "Sun,", "Sunday,". The weekday itself follows from the date; this only rejects nonsense.
 bool is_weekday(std::string_view word) {
     if (word.ends_with(',')) word.remove_suffix(1);
     constexpr std::string_view k_days = "Mon Tue Wed Thu Fri Sat Sun ";
@@ -134,7 +134,8 @@ std::optional<std::string> HeaderBlock::find(std::string_view lower_case_name) c
 
 std::optional<WallTime> parse_http_date(std::string_view value, WallTime now) {
     value = text::trim(value);
-    constexpr std::size_t k_longest = 40;  // the longest form has 33 characters; longer is zeros and spaces without end
+    constexpr std::size_t k_longest = 40;  // the longest form has 33 characters; longer values only have more zeros or
+                                           // blanks
     if (value.size() > k_longest) return std::nullopt;
     const std::vector<std::string_view> words = words_of(value);
     if (words.empty() || !is_weekday(words[0])) return std::nullopt;
@@ -160,7 +161,7 @@ std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view valu
     const bool digits =
         !value.empty() && std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (digits) {
-        const auto seconds = text::parse_int(value);  // nullopt: more than 64 bits hold
+        const auto seconds = text::parse_int(value);  // nullopt: does not fit in 64 bits
         if (!seconds || *seconds >= std::chrono::duration_cast<std::chrono::seconds>(k_longest_wait).count()) {
             return k_longest_wait;
         }

@@ -15,8 +15,8 @@ namespace gdnctl::http {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
-// Collects the header lines of one answer. A status line starts over, so that interim answers (100, 103) and the
-// CONNECT answer of a proxy leave nothing behind.
+// Collects the header lines of one answer. A status line starts over, which drops interim answers (100, 103) and a
+// proxy's CONNECT answer.
 class HeaderBlock {
 public:
     static constexpr std::size_t k_limit = 256u << 10;  // bytes of all lines of one answer
@@ -55,7 +55,7 @@ bool is_redirect(int status);
 // 302 turn POST into GET, 307 and 308 keep it.
 std::string redirected_method(int status, std::string_view method);
 
-// Header names that carry credentials: never sent to another origin than the first.
+// Header names that carry credentials; never sent to an origin other than the first.
 bool is_credential_header(std::string_view name);
 
 // "GET", "PUT": letters only. Anything else could smuggle a second request into the connection.

@@ -11,7 +11,7 @@
 
 namespace gdnctl::http {
 
-// Only the body of a 2xx answer goes to the request's file or callback; that of any other answer is kept in memory
+// Only the body of a 2xx answer goes to the request's file or callback. The body of any other answer is kept in memory
 // for the error text, cut at k_error_body bytes.
 class BodySink {
 public:
@@ -22,13 +22,13 @@ public:
     BodySink(const BodySink&) = delete;
     BodySink& operator=(const BodySink&) = delete;
 
-    // False: stop the transfer. error() then says why; no error: the body is as long as anyone wants it.
+    // False: stop the transfer. error() says why; without an error, the reader has all it wants.
     bool write(int status, std::string_view data);
-    // After the last byte: an empty 2xx body leaves an empty file.
+    // Call after the last byte: an empty 2xx body leaves an empty file.
     void finish(int status);
 
     const std::optional<Error>& error() const { return m_error; }
-    bool called_back() const { return m_called_back; }  // bytes reached the callback: no second try is possible
+    bool called_back() const { return m_called_back; }  // bytes reached the callback, so the request cannot be retried
     std::int64_t received() const { return m_received; }
     std::string take_body() { return std::move(m_body); }
 

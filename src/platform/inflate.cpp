@@ -75,7 +75,7 @@ Status Inflater::feed_once(std::string_view& input) {
                             fmt::format("checksum of the {} data does not match", name_of(m_format)));
             case InflateEngine::State::more: break;
         }
-        // A full buffer may hide output that needs no further input.
+        // A full buffer may mean that more output is ready without further input.
         if (input.empty() && step.produced < k_buffer_bytes) return {};
         if (step.consumed == 0 && step.produced == 0) {
             return fail(ErrorKind::bad_input,

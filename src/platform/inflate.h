@@ -1,5 +1,5 @@
-// Streaming decompression of gzip, zlib and raw deflate (RFC 1952, 1950, 1951). isa-l does the work where it is
-// installed (opened on first use), zlib otherwise; both give the same bytes and the same errors.
+// Streaming decompression of gzip, zlib and raw deflate (RFC 1952, 1950, 1951). Uses isa-l where it is installed
+// (opened on first use), else zlib. Both give the same bytes and the same errors.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Inflater {
 public:
     static constexpr std::uint64_t k_no_limit = std::numeric_limits<std::uint64_t>::max();
 
-    // Gets the output in order; false stops with the error nothing_done.
+    // Receives the output in order; false stops with the error nothing_done.
     using Output = std::function<bool(std::string_view)>;
 
     Inflater(DeflateFormat format, Output output, std::uint64_t output_limit = k_no_limit,
@@ -34,10 +34,10 @@ public:
     Inflater(const Inflater&) = delete;
     Inflater& operator=(const Inflater&) = delete;
 
-    // Errors, all bad_input: not such a stream, damaged, checksum wrong, bytes after the end, more output than the
-    // limit. After an error every further call gives it again.
+    // Errors, all bad_input: not such a stream, damaged, wrong checksum, bytes after the end, more output than the
+    // limit. After an error, every further call returns it again.
     Status feed(std::string_view input);
-    // Call after the last piece. Error: bad_input, the stream is cut.
+    // Call after the last piece. Error: bad_input, the stream is truncated.
     Status finish();
 
     std::uint64_t produced() const { return m_produced; }
@@ -50,14 +50,14 @@ private:
     Output m_output;
     const std::uint64_t m_limit;
     std::uint64_t m_produced = 0;
-    bool m_begun = false;   // the first byte has come
-    bool m_at_end = false;  // behind a complete stream or member
+    bool m_begun = false;   // the first byte has arrived
+    bool m_at_end = false;  // after a complete stream or member
     std::unique_ptr<InflateEngine> m_engine;
     std::unique_ptr<char[]> m_buffer;
     Status m_status;
 };
 
-// The backend that `fastest` means on this machine: "isa-l" or "zlib".
+// The backend that `fastest` selects on this machine: "isa-l" or "zlib".
 std::string_view inflate_backend_name();
 
 }  // namespace gdnctl

@@ -1,4 +1,4 @@
-// One decompressor for one stream or gzip member; two libraries do the same work behind it.
+// Decompresses one stream or gzip member. Implemented by isa-l and by zlib.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace gdnctl {
 class InflateEngine {
 public:
     enum class State {
-        more,      // wants more input, or more room
+        more,      // needs more input or more room
         end,       // stream complete, checksum right
         wrapper,   // header is not of this format
-        damaged,   // the compressed data makes no sense
+        damaged,   // the compressed data is invalid
         checksum,  // length or checksum differs
     };
     struct Step {

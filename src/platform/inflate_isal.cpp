@@ -41,9 +41,9 @@ public:
         const int rc = m_api.isal_inflate(&m_state);
         const State state = state_of(rc);
         const std::size_t produced = room - std::min<std::size_t>(room, m_state.avail_out);
-        // After an error the input counter may have run below zero.
+        // After an error, the input counter may be negative.
         if (state != State::more && state != State::end) return {0, produced, state};
-        // It counts whole bytes that were read ahead behind the end of the stream; they belong to the caller.
+        // isa-l counts whole bytes that it read beyond the end of the stream; they belong to the caller.
         const std::size_t ahead =
             state == State::end ? static_cast<std::size_t>(std::max(0, m_state.read_in_length) / 8) : 0;
         const std::size_t consumed = given - std::min<std::size_t>(given, m_state.avail_in + ahead);

@@ -18,7 +18,7 @@ JournalContents parse_journal(std::string_view text) {
     while (start < text.size()) {
         const std::size_t end = text.find('\n', start);
         const std::string_view line = text.substr(start, end == std::string_view::npos ? end : end - start);
-        // No proper prefix of an object is an object, so a whole one was not torn.
+        // A proper prefix of a JSON object is never an object, so a whole one was not torn.
         if (end == std::string_view::npos && !(line.front() == '{' && nlohmann::json::accept(line))) {
             contents.torn = line;
             break;
@@ -37,7 +37,7 @@ Result<JournalContents> read_journal(const std::filesystem::path& path, std::siz
 
 namespace {
 
-// Only the end of a journal can be torn: reads as much of it as one record may measure.
+// Only the end of a journal can be torn, so this reads at most one record's length from it.
 Result<std::string> read_last_line(int fd, const std::filesystem::path& path, off_t size) {
     constexpr off_t k_step = off_t{64} << 10;
     std::string tail;
@@ -99,7 +99,7 @@ Status Journal::append(std::string_view record) {
         n = write(m_fd.get(), line.data(), line.size());
     } while (n < 0 && errno == EINTR);
     int problem = n < 0 ? errno : 0;
-    // A short write is how a full disk begins.
+    // A short write is usually the first sign of a full disk.
     if (n >= 0 && n < static_cast<ssize_t>(line.size())) {
         problem = write_fully(m_fd.get(), std::string_view(line).substr(static_cast<std::size_t>(n)));
     }

@@ -1,4 +1,4 @@
-// Append-only JSONL: what was acknowledged is there after any crash.
+// Append-only JSONL. A record that append() has acknowledged survives any crash.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@
 namespace gdnctl {
 
 struct JournalContents {
-    std::vector<std::string> records;  // lines without newline; empty lines are left out
-    std::string torn;                  // the unfinished last line that a crash left; empty: none
+    std::vector<std::string> records;  // lines without newline; empty lines are dropped
+    std::string torn;                  // an unfinished last line, left by a crash; empty: none
     std::uint64_t whole_bytes = 0;     // size of the file without `torn`
 };
 
-// A last line without newline counts when it is a whole JSON object (an editor may have dropped the newline), and is
-// torn otherwise. Pure.
+// A last line without newline counts if it is a whole JSON object (an editor may have dropped the newline); otherwise
+// it is torn. Pure.
 JournalContents parse_journal(std::string_view text);
 
-// A file that does not exist is an empty journal. Takes no lock: a record being appended is torn or whole.
+// A missing file is an empty journal. Takes no lock: a record that is being appended is either torn or whole.
 Result<JournalContents> read_journal(const std::filesystem::path& path, std::size_t limit = std::size_t{256} << 20);
 
-// The one writer. Holds PATH.lock as long as it lives.
+// The only writer. Holds PATH.lock for its lifetime.
 class Journal {
 public:
-    // Creates the file (0600) or mends it: a torn last line is cut off. Errors: conflict (another writer: its process
-    // id is in the message), local_io.
+    // Creates the file (0600), or repairs it by cutting off a torn last line. Errors: conflict (another writer; the
+    // message has its process id), local_io.
     static Result<Journal> open(const std::filesystem::path& path, const LockWait& wait = {});
 
     // Appends one record (a JSON object on one line; a newline inside is an internal error) with a single write, and
-    // returns when it is on the disk. Errors: local_io, with nothing of the record left in the file; conflict, the file
-    // was removed meanwhile.
+    // returns once it is on disk. Errors: local_io, with nothing of the record left in the file; conflict, the file was
+    // removed in the meantime.
     Status append(std::string_view record);
 
     // What open() cut off; empty: nothing.

@@ -12,7 +12,7 @@ namespace gdnctl {
 
 namespace {
 
-// What the loader says, without the name that it repeats: "No such file or directory", or the version that is missing.
+// The loader's message without the name that it repeats: "No such file or directory", or the missing version.
 std::string dl_reason(std::string_view soname) {
     const char* said = dlerror();
     if (said == nullptr) return "unknown reason";
@@ -49,7 +49,7 @@ Status open_late_library(const LateLibrary& library, std::span<const LateSymbol>
         found.push_back(address);
     }
     for (std::size_t i = 0; i < symbols.size(); ++i) {
-        // POSIX lets a void* hold a function's address; C++ has no cast for it through an untyped slot.
+        // POSIX lets a void* hold a function's address, but C++ has no cast for an untyped slot.
         std::memcpy(symbols[i].slot, &found[i], sizeof(void*));
     }
     return {};

@@ -1,5 +1,5 @@
-// Shared libraries that are opened on first use, so that a command which needs none of them starts in a millisecond
-// and the one file runs on a host that has none of them.
+// Shared libraries opened on first use. A command that needs none of them starts in a millisecond, and the binary runs
+// on a host without them.
 //
 //     #include <curl/curl.h>
 //     #define GDNCTL_CURL_API(X) X(curl_easy_init) X(curl_easy_setopt)
@@ -8,9 +8,9 @@
 //     GDNCTL_TRY_ASSIGN(const CurlApi* curl, late_api<CurlApi>());
 //     CURL* handle = curl->curl_easy_init();
 //
-// Members have the types of the real header's functions, so they cannot drift. A name that the header also defines as
-// a function-like macro is called as (api->name)(...). Without GDNCTL_LAZY_LIBS the members are the linked functions.
-// A library is never closed again: its thread-local data and exit handlers outlive any use of ours.
+// Members take their types from the real header's functions, so the two cannot differ. If the header also defines a
+// name as a function-like macro, call it as (api->name)(...). Without GDNCTL_LAZY_LIBS the members are the linked
+// functions. Libraries are never closed, because their thread-local data and exit handlers may still be needed.
 #pragma once
 
 #include <mutex>
@@ -23,19 +23,19 @@ namespace gdnctl {
 
 struct LateLibrary {
     const char* name;            // "libcurl"
-    const char* soname;          // exactly that of the headers: "libcurl.so.4"
+    const char* soname;          // exactly as the headers require: "libcurl.so.4"
     const char* debian_package;  // "libcurl4"
 };
 
 struct LateSymbol {
     const char* name;
-    void* slot;  // address of a function pointer, filled with the symbol's address
+    void* slot;  // points to a function pointer, which receives the symbol's address
 };
 
-// Opens `library` and fills every slot, or none. Error: infrastructure, naming library, symbol and package.
+// Opens `library` and fills all slots or none. Error: infrastructure, naming library, symbol and package.
 Status open_late_library(const LateLibrary& library, std::span<const LateSymbol> symbols);
 
-// The filled table of functions; the first call opens the library. Thread-safe. A failure is not remembered.
+// The table of functions; the first call opens the library. Thread-safe. Failures are not cached.
 template <class Api>
 Result<const Api*> late_api() {
     static std::mutex mutex;
@@ -68,8 +68,8 @@ Result<const Api*> late_api() {
     }
 #endif
 
-// Defines struct API with one member per function of LIST. Use it in a .cpp file or a private header, after the
-// library's own header.
+// Defines struct API with one member per function of LIST. Use it in a .cpp file or a private header, after including
+// the library's own header.
 #define GDNCTL_LATE_API(API, LIST, NAME, SONAME, PACKAGE)                        \
     struct API {                                                                 \
         static constexpr ::gdnctl::LateLibrary k_library{NAME, SONAME, PACKAGE}; \

@@ -18,7 +18,7 @@ namespace gdnctl {
 
 namespace {
 
-// The process id that the holder wrote; empty when it has not come to it yet.
+// The process id that the holder wrote; empty if it has not done so yet.
 std::string holder_of(int fd) {
     std::array<char, 24> buffer{};
     const ssize_t n = pread(fd, buffer.data(), buffer.size(), 0);
@@ -39,7 +39,7 @@ Error held_error(const std::filesystem::path& path, int fd) {
 
 void write_holder(int fd) {
     const std::string text = fmt::format("{}\n", getpid());
-    // For messages only: a full disk must not keep anyone from locking.
+    // For messages only: a full disk must not prevent locking.
     [[maybe_unused]] const int cut = ftruncate(fd, 0);
     [[maybe_unused]] const ssize_t n = pwrite(fd, text.data(), text.size(), 0);
 }
@@ -63,7 +63,7 @@ Result<FileLock> FileLock::acquire_folder(const std::filesystem::path& folder, c
 Result<FileLock> FileLock::wait_for(UniqueFd fd, const std::filesystem::path& path, const LockWait& wait) {
     Clock& clock = wait.clock != nullptr ? *wait.clock : system_clock();
     const auto deadline = clock.monotonic() + wait.limit;
-    // Polling, since a blocking flock() knows neither time limits nor stop tokens.
+    // Polls, because a blocking flock() has no time limit and cannot be stopped by a token.
     std::chrono::milliseconds pause{5};
     constexpr std::chrono::milliseconds k_longest_pause{100};
     for (;;) {
@@ -78,13 +78,13 @@ Result<FileLock> FileLock::wait_for(UniqueFd fd, const std::filesystem::path& pa
 }
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {
-    FileLock previous(std::move(m_fd));  // lets go of what this one held
+    FileLock previous(std::move(m_fd));  // releases the lock that this object held
     m_fd = std::move(other.m_fd);
     return *this;
 }
 
 FileLock::~FileLock() {
-    // Remove the name first, so that no one reads the id of a process that has left.
+    // Remove the name first, so that nobody reads the id of a process that no longer holds the lock.
     if (m_fd.valid()) [[maybe_unused]]
         const int cut = ftruncate(m_fd.get(), 0);
 }

@@ -1,4 +1,4 @@
-// One holder at a time, between processes.
+// A lock between processes.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,19 @@
 namespace gdnctl {
 
 struct LockWait {
-    std::chrono::milliseconds limit{0};  // 0: one try
+    std::chrono::milliseconds limit{0};  // 0: try once
     Clock* clock = nullptr;              // nullptr: system_clock()
     std::stop_token stop = {};
 };
 
-// flock() on a file of its own (created with mode 0600), which says who holds it and is never removed. The system lets
-// go of it when the holder dies, however it dies. A child made by fork() without exec shares it.
+// flock() on a separate file (created with mode 0600) that names the holder and is never removed. The system releases
+// the lock when the holder ends for any reason. A child made by fork() without exec shares it.
 class FileLock {
 public:
     // Errors: conflict ("... is held by process 123"), local_io, interrupted or terminated.
     static Result<FileLock> acquire(const std::filesystem::path& path, const LockWait& wait = {});
-    // The same on a folder that exists: leaves no file behind, so it suits folders that people keep under git. The
-    // holder's process id is not known to others.
+    // The same on an existing folder. Leaves no file behind, so it suits folders under version control. Others cannot
+    // see the holder's process id.
     static Result<FileLock> acquire_folder(const std::filesystem::path& folder, const LockWait& wait = {});
 
     FileLock(FileLock&&) = default;

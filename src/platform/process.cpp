@@ -31,14 +31,14 @@ namespace {
 using std::chrono::milliseconds;
 using End = ProcessResult::End;
 
-// Longest time without a look around: limits follow the injected clock, which need not run like poll()'s.
+// Longest time between checks: limits follow the injected clock, which need not agree with poll()'s.
 constexpr milliseconds k_look_around{1000};
-// How often the descendants are counted while they are being ended, or the child where the kernel has no pidfd.
+// Interval for counting descendants while they are being ended, and for polling the child on kernels without pidfd.
 constexpr milliseconds k_look_closely{20};
-// How often ProcessSpec::watch is asked, and how often whose descendant is whose is written down.
+// Interval for calling ProcessSpec::watch, and for recording the ancestry of descendants.
 constexpr milliseconds k_watch{250};
 constexpr milliseconds k_note{1000};
-// What SIGKILL does not end in this time hangs in the kernel.
+// A process that survives SIGKILL this long hangs in the kernel.
 constexpr milliseconds k_patience{5000};
 
 std::string new_mark_word() {
@@ -47,7 +47,7 @@ std::string new_mark_word() {
     return fmt::format("{}-{}-{}", getpid(), self ? self->id.start_ticks : 0, ++runs);
 }
 
-// One child from start to end. All of it happens in the calling thread.
+// One child from start to end, all in the calling thread.
 class Run {
 public:
     Run(const ProcessSpec& spec, Clock& clock, Started started)
@@ -104,7 +104,7 @@ private:
     int poll_timeout() const {
         if (m_phase != Phase::running || (m_leader_alive && !m_pidfd.valid())) return int{k_look_closely.count()};
         milliseconds wait = m_spec.watch ? k_watch : k_look_around;
-        // One more than what is left, so that the limit has passed when poll() returns.
+        // One more than the remainder, so that the limit has passed when poll() returns.
         const auto until = [&](milliseconds limit, Clock::Monotonic start) {
             if (limit.count() > 0) wait = std::min(wait, limit - elapsed_since(start) + milliseconds(1));
         };
@@ -125,7 +125,7 @@ private:
         if (fds[2].revents != 0) feed();
     }
 
-    // Reads what is there, but not forever: a child that writes without pause must still reach its limits.
+    // Reads what is available, but not forever: a child that writes without pause must still reach its limits.
     void drain(UniqueFd& fd, OutputStream& stream) {
         constexpr int k_most_reads = 16;
         std::array<char, std::size_t{64} << 10> buffer;
@@ -147,7 +147,7 @@ private:
         const ssize_t n = write(m_in.get(), rest.data(), rest.size());
         if (n > 0) m_fed += static_cast<std::size_t>(n);
         const bool failed = n < 0 && errno != EAGAIN && errno != EINTR;
-        // A child that does not want all of its input is no error.
+        // It is not an error if the child does not read all of its input.
         if (failed || m_fed == m_spec.stdin_bytes.size()) m_in.reset();
     }
 
@@ -155,7 +155,7 @@ private:
         if (!m_leader_alive) return;
         const pid_t ended = waitpid(m_leader, &m_status, WNOHANG);
         if (ended == 0 || (ended < 0 && errno == EINTR)) return;
-        if (ended < 0) m_status = W_EXITCODE(127, 0);  // someone else collected it; never mistaken for success
+        if (ended < 0) m_status = W_EXITCODE(127, 0);  // something else reaped it; do not report success
         m_leader_alive = false;
         m_in.reset();
         if (m_phase != Phase::running) return;
@@ -226,7 +226,7 @@ private:
         m_ending_since = m_clock.monotonic();
         if (!m_leader_alive) return;
         kill(-m_leader, SIGTERM);
-        kill(-m_leader, SIGCONT);  // a stopped one cannot hear SIGTERM
+        kill(-m_leader, SIGCONT);  // a stopped process does not react to SIGTERM
     }
 
     void end_members() {
@@ -267,7 +267,7 @@ private:
         m_err.finish();
         Family::instance().reap_adopted();
         ProcessResult result;
-        if (m_leader_alive) m_status = SIGKILL;  // sent, and still to be obeyed
+        if (m_leader_alive) m_status = SIGKILL;  // sent, but not yet effective
         result.exit_code = WIFSIGNALED(m_status) ? -WTERMSIG(m_status) : WEXITSTATUS(m_status);
         result.end = m_reason.value_or(WIFSIGNALED(m_status) ? End::signalled : End::exited);
         result.out_truncated = m_out.truncated();
@@ -289,15 +289,15 @@ private:
     OutputStream m_out, m_err;
     UniqueFd m_pidfd, m_wake;
     Clock::Monotonic m_started, m_last_output, m_ending_since;
-    Clock::Monotonic m_noted{};  // when descendants were last written down
+    Clock::Monotonic m_noted{};  // when descendants were last recorded
     Phase m_phase = Phase::running;
     std::optional<End> m_reason;  // why we ended it; empty: it ended by itself
     bool m_leader_alive = true;
     int m_status = 0;
     std::size_t m_fed = 0;
     off_t m_file_size = 0;
-    int m_kills = 0;                  // rounds of KILL
-    std::set<ProcessId> m_asked;      // have been sent TERM
+    int m_kills = 0;                  // rounds of KILL so far
+    std::set<ProcessId> m_asked;      // processes that were sent TERM
     std::set<ProcessId> m_survivors;  // seen alive after the leader's end
     std::vector<ProcessResult::Survivor> m_survivor_facts;
 };
@@ -307,7 +307,7 @@ public:
     explicit SystemProcess(Clock& clock) : m_clock(clock) {}
 
     Result<ProcessResult> run(const ProcessSpec& spec) override {
-        std::signal(SIGPIPE, SIG_IGN);  // a child that closes its stdin is no reason to die
+        std::signal(SIGPIPE, SIG_IGN);  // a child that closes its stdin must not end us
         log::debug("run: {}{}", text::shell_join(spec.argv),
                    spec.cwd.empty() ? "" : "  (in " + spec.cwd.string() + ")");
         if (spec.stop.stop_requested()) {

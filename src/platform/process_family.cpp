@@ -14,7 +14,7 @@ namespace gdnctl {
 
 namespace {
 
-// In the middle of an exec a process shows no environment: nothing is believed before the second look.
+// In the middle of an exec, a process shows no environment, so an empty result is read up to three more times.
 std::string settled_mark(pid_t pid) {
     constexpr int k_most_looks = 4;
     std::string mark = process_mark(pid);
@@ -33,9 +33,9 @@ Family& Family::instance() {
 }
 
 Family::Family() {
-    // Descendants whose parent ends become children of this program instead of init's, whatever session they went to.
+    // Descendants whose parent ends become children of this program, not of init, whatever session they are in.
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // Ignored by whoever started us, children would vanish without a status.
+    // If SIGCHLD was ignored when we were started, children would vanish without a status.
     struct sigaction plain{};
     plain.sa_handler = SIG_DFL;
     sigaction(SIGCHLD, &plain, nullptr);
@@ -52,7 +52,7 @@ bool Family::has_children() {
 
 pid_t Family::start_leader(const Leader& facts, void (*child)(void*), void* argument) {
     const std::lock_guard lock(m_mutex);
-    // A copy of our memory's tables, made only to be thrown away, takes longer than most programs that we run.
+    // fork() would copy our page tables only to discard them, which takes longer than most programs run.
     const pid_t pid = vfork();  // NOLINT(bugprone-unsafe-functions): see the header
     if (pid == 0) {
         child(argument);
@@ -74,10 +74,10 @@ void Family::keep(const ProcessId& id) {
     m_kept.insert(id);
 }
 
-// Whether an adopted descendant comes from this run: by group, session or mark; one that shed all three belongs to the
-// run below which it was seen, to the one that takes strays or to the only one there is, and waits for the last one
-// otherwise. It cannot be older than its leader. Marks are
-// only ever added to, so whoever carries another one without ours has put it there to be on its own.
+// Whether an adopted descendant comes from this run, by group, session or mark. One that shed all three belongs to the
+// run below which it was seen; else to the only active run, or to the one that takes strays; else it stays unassigned
+// until only one run is left. It cannot be older than its leader. Words are only ever added to a mark, so a mark
+// without any of ours was set on purpose, by a process that wants to be left alone.
 bool Family::belongs(const ProcessInfo& child, const ProcessId& leader) const {
     if (child.id.start_ticks < leader.start_ticks) return false;
     if (child.group == leader.pid || child.session == leader.pid) return true;
@@ -140,7 +140,7 @@ void Family::reap_adopted() {
         siginfo_t info{};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
         const auto dead = process_info(info.si_pid);
-        // Leaders are collected by their run, kept ones by whoever asked for it.
+        // Each run reaps its leader; kept processes are reaped by whoever asked to keep them.
         if (m_leaders.contains(info.si_pid) || (dead && m_kept.contains(dead->id))) return;
         waitpid(info.si_pid, nullptr, WNOHANG);
     }

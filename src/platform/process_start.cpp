@@ -1,5 +1,5 @@
-// vfork and exec, not posix_spawn: that one can neither have the child die with us (PR_SET_PDEATHSIG) nor start a
-// session and a working folder in all glibc versions that we run on.
+// Uses vfork and exec, not posix_spawn, which cannot make the child die with us (PR_SET_PDEATHSIG) and, in some of the
+// glibc versions that we support, cannot start a session or change the working folder.
 #include "platform/process_start.h"
 
 #include <array>
@@ -46,7 +46,7 @@ bool is_program(const std::string& path) {
     return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// The file that `name` means, looked up as a shell in the child's place would.
+// The file that `name` refers to, looked up as a shell would do it for the child.
 Result<std::string> find_program(const ProcessSpec& spec, const std::map<std::string, std::string>& variables) {
     const std::string& name = spec.argv.front();
     if (name.find('/') != std::string::npos) return name;
@@ -65,7 +65,7 @@ struct ChildEnds {
     UniqueFd in, out, err;
 };
 
-// Standard streams of the child are moved to 0..2 one after the other, so none may sit there already.
+// The child's standard streams are moved to 0..2 one by one, so none of them may already be there.
 Status put_above_standard(UniqueFd& fd) {
     if (!fd.valid() || fd.get() > 2) return {};
     UniqueFd moved(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
@@ -126,12 +126,12 @@ struct Failure {
     int error_number;
 };
 
-// All that the child needs, made before it: until it is another program it runs on our memory.
+// Everything that the child needs, prepared before vfork: until its exec, it runs in our memory.
 struct ChildPlan {
     const char* program;
     char* const* argv;
     char* const* environment;
-    const char* folder;  // nullptr: ours
+    const char* folder;  // nullptr: same as ours
     int in, out, err, report;
     int death_signal;
     bool new_session;
@@ -139,7 +139,7 @@ struct ChildPlan {
     pid_t parent;
 };
 
-// The frames that AddressSanitizer would allot to the child stay allotted: it never returns.
+// The child never returns, so the stack frames that AddressSanitizer would allocate for it would never be released.
 #define GDNCTL_IN_CHILD __attribute__((no_sanitize("address")))
 
 [[noreturn]] GDNCTL_IN_CHILD void give_up(const ChildPlan& plan, Step step) {
@@ -156,7 +156,7 @@ GDNCTL_IN_CHILD void become_program(void* argument) {
         setpgid(0, 0);
     }
     prctl(PR_SET_PDEATHSIG, plan.death_signal, 0, 0, 0);
-    if (getppid() != plan.parent) _exit(127);  // we died before the line above
+    if (getppid() != plan.parent) _exit(127);  // gdnctl died before the line above
     struct sigaction plain{};
     plain.sa_handler = SIG_DFL;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) sigaction(signal, &plain, nullptr);
@@ -186,7 +186,7 @@ Error start_error(const ProcessSpec& spec, const Failure& failure) {
         ErrorKind::local_io, fmt::format("cannot run '{}': {}", name, std::strerror(failure.error_number)), hint, {}};
 }
 
-// Signals wait while the child is being made: our handlers must not run in it.
+// Blocks signals while the child is being made: our handlers must not run in it.
 pid_t start_with_signals_blocked(ChildPlan& plan, const std::string& mark_word, bool takes_strays) {
     sigset_t all;
     sigset_t before;
@@ -235,7 +235,7 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
         return fail(ErrorKind::local_io, fmt::format("cannot run '{}': {}", spec.argv.front(), std::strerror(errno)),
                     "too many processes or too little memory");
     }
-    // Whoever comes first; without this line a signal to the group could come before there is one.
+    // Both sides do this. Without it, a signal to the group could arrive before the group exists.
     if (!spec.new_session) setpgid(started.pid, started.pid);
     report_write.reset();
     Failure failure{};

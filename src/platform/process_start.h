@@ -1,4 +1,4 @@
-// Starting a program: everything up to the moment when it runs.
+// Starts a program, up to the moment when it runs.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace gdnctl {
 
 struct Started {
     pid_t pid = 0;
-    UniqueFd in;        // to write to; not valid: nothing to feed
-    UniqueFd out, err;  // to read from; not valid: goes to a file or to the other one
+    UniqueFd in;        // for writing; not valid: no input
+    UniqueFd out, err;  // for reading; not valid: the stream goes to a file or to the other one
 };
 
 // `mark_word` is added to GDNCTL_PROCESS_MARK. Errors as Process::run.

@@ -15,7 +15,7 @@ public:
         : m_on_bytes(on_bytes), m_on_line(on_line), m_limit(limit) {}
 
     void feed(std::string_view bytes);
-    void finish();  // hands out a last line without newline
+    void finish();  // passes on a last line without newline
 
     bool truncated() const { return m_truncated; }
     std::string take() { return std::move(m_kept); }
@@ -26,7 +26,7 @@ private:
     const Callback& m_on_bytes;
     const Callback& m_on_line;
     std::size_t m_limit;
-    std::string m_kept;  // captured bytes, or the line so far
+    std::string m_kept;  // captured bytes, or the current line so far
     bool m_truncated = false;
 };
 

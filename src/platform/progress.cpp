@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view k_erase_line = "\r\x1b[K";
 
-// The one whose bar is on the terminal.
+// The instance whose bar is on the terminal.
 Progress* g_shown = nullptr;
 
 std::string scaled(double bytes) {
@@ -87,7 +87,7 @@ std::string Progress::amounts() const {
     return fmt::format("{} of {}", done, counted(static_cast<double>(m_options.total), m_options.unit));
 }
 
-// ", 3.4 MB/s, 4.2 s left"; empty as long as there is nothing to judge by.
+// ", 3.4 MB/s, 4.2 s left"; empty until a rate is known.
 std::string Progress::speed() const {
     const double seconds = std::chrono::duration<double>(m_clock.monotonic() - m_started).count();
     if (seconds <= 0 || m_done <= *m_first) return {};
@@ -95,7 +95,7 @@ std::string Progress::speed() const {
     std::string text = fmt::format(", {}/s", counted(rate, m_options.unit));
     if (m_options.total > m_done) {
         const double left = static_cast<double>(m_options.total - m_done) / rate;
-        // A whole number of seconds: more would dance before the eyes.
+        // Whole seconds only: decimals would flicker.
         constexpr double k_year = 366.0 * 24 * 3600;
         const auto rounded = std::chrono::seconds(static_cast<std::int64_t>(std::ceil(std::min(left, k_year))));
         text += fmt::format(", {} left", format_duration(rounded));
@@ -106,7 +106,7 @@ std::string Progress::speed() const {
 void Progress::draw() {
     std::string line = fmt::format("[gdnctl] {}: ", m_options.label);
     const std::string facts = amounts() + speed();
-    const auto width = static_cast<std::size_t>(m_terminal.columns() - 1);  // the last column would wrap
+    const auto width = static_cast<std::size_t>(m_terminal.columns() - 1);  // writing to the last column would wrap
     constexpr std::size_t k_bar = 20;
     if (m_options.total > 0 && line.size() + k_bar + facts.size() + 8 <= width) {
         const double share = std::min(1.0, static_cast<double>(m_done) / static_cast<double>(m_options.total));

@@ -1,4 +1,4 @@
-// Rewriting a file that is written often.
+// Replaces a file that is rewritten often.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace gdnctl {
 
-// As atomic_replace(), without the fsync of the folder: after a crash of the machine the old bytes may be back, whole.
-// For what can be made again.
+// Like atomic_replace(), without the fsync of the folder: after a crash of the machine, the complete old content may be
+// back. For files that can be made again.
 Status replace_whole(const std::filesystem::path& path, std::string_view bytes, mode_t mode = 0666);
 
 }  // namespace gdnctl

@@ -15,7 +15,7 @@ namespace gdnctl {
 
 namespace {
 
-// What the terminal sends goes to the whole group: here it is ignored for as long as this lives.
+// Signals from the terminal go to the whole process group; this ignores them while it lives.
 class IgnoreSignals {
 public:
     IgnoreSignals() {

@@ -1,4 +1,4 @@
-// A child that has our terminal to itself: a remote shell, an editor.
+// Runs a child that takes over our terminal: a remote shell, an editor.
 #pragma once
 
 #include <stop_token>

@@ -59,7 +59,7 @@ bool enter_empty_network() {
     const uid_t user = geteuid();
     const gid_t group = getegid();
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
-    // Without a map we would be nobody, which confuses programs that look up their user; files open either way.
+    // Without a map we would have no user id, which confuses programs that look up their user; files open either way.
     write_text("/proc/self/setgroups", "deny");
     write_text("/proc/self/uid_map", fmt::format("{} {} 1\n", user, user));
     write_text("/proc/self/gid_map", fmt::format("{} {} 1\n", group, group));
@@ -71,7 +71,7 @@ bool refuse_sockets() {
     constexpr auto k_arch = static_cast<std::uint32_t>(offsetof(struct seccomp_data, arch));
     constexpr auto k_number = static_cast<std::uint32_t>(offsetof(struct seccomp_data, nr));
     constexpr auto k_family = static_cast<std::uint32_t>(offsetof(struct seccomp_data, args));  // low half first
-    // Jumps count instructions from the next one on. io_uring could open sockets past the filter.
+    // Jump offsets count from the next instruction. io_uring is blocked because it could open sockets past the filter.
     std::array<sock_filter, 12> program = {{
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, k_arch),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k_architecture, 1, 0),

@@ -1,4 +1,4 @@
-// Memory that two processes share, and arrays between pages that nobody may touch.
+// Memory shared between two processes, and arrays between guard pages.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace gdnctl {
 
-// Memory without a name that another process maps by opening `path()` while this object lives. Error: local_io.
+// Anonymous memory that another process maps by opening `path()` while this object lives. Error: local_io.
 class SharedMemory {
 public:
     static Result<SharedMemory> create();
 
-    // Makes it `size` bytes long, all zero where it grows, and maps it anew.
+    // Resizes it to `size` bytes, zero where it grows, and maps it again.
     Status resize(std::size_t size);
     std::byte* data() const { return m_data; }
     std::size_t size() const { return m_size; }
@@ -36,16 +36,16 @@ private:
     std::size_t m_size = 0;
 };
 
-// Some whole pages, with GuardedMapping::k_guard bytes before and as many behind that trap every access.
+// Whole pages, with GuardedMapping::k_guard bytes before and after them that trap every access.
 struct GuardedPiece {
-    std::int64_t offset = 0;  // in the file; -1: memory of this process alone, zero
+    std::int64_t offset = 0;  // in the file; -1: private to this process, zeroed
     std::size_t bytes = 0;    // a multiple of the page size
     bool writable = false;
 };
 
 class GuardedMapping {
 public:
-    // Wide enough for an index that is wrong by many rows. It costs addresses, no memory.
+    // Wide enough to catch an index that is off by many rows. It takes address space, not memory.
     static constexpr std::size_t k_guard = std::size_t{16} << 20U;
 
     // Maps the pieces of `file`, all pages present. Error: local_io.

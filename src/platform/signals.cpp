@@ -22,10 +22,10 @@ namespace {
 std::atomic<int> g_first_signal{0};
 std::atomic<int> g_wake_fd{-1};
 std::atomic<std::int64_t> g_first_ms{0};
-std::array<std::atomic<std::int64_t>, 64> g_groups{};  // pid, and above it the signal that it gets; 0: free
+std::array<std::atomic<std::int64_t>, 64> g_groups{};  // pid, with the signal to send in the upper bits; 0: free
 
 constexpr int k_signal_shift = 32;
-// Someone who ends a whole process group, and a wrapper in it that forwards signals, send two at once but mean one.
+// When a process group is signalled and a wrapper in it forwards the signal, two arrive but one is meant.
 constexpr std::int64_t k_one_signal_ms = 1000;
 
 std::int64_t milliseconds_now() {
@@ -58,12 +58,12 @@ extern "C" void handle_signal(int signal) {
     const bool later = milliseconds_now() - g_first_ms.load() >= k_one_signal_ms;
     if (!first && (signal == SIGINT || (signal == SIGTERM && later))) die_at_once(signal);
     const std::uint64_t one = 1;
-    // A full counter means that the watcher has been woken already.
+    // A full counter means that the watcher has already been woken.
     [[maybe_unused]] const ssize_t n = write(g_wake_fd.load(), &one, sizeof one);
     errno = saved_errno;
 }
 
-// One per installation; never destroyed, since the watcher uses it until the process ends.
+// Never destroyed, since the watcher uses it until the process ends.
 struct Watch {
     std::stop_source source;
     int fd = -1;
@@ -82,7 +82,7 @@ void start_watcher(Watch& watch) {
     watch.fd = eventfd(0, EFD_CLOEXEC);
     if (watch.fd < 0) return;  // no descriptor left: signals end the process as they do by default
     g_wake_fd.store(watch.fd);
-    // Signals are for the main thread, whose blocking calls they should interrupt.
+    // Signals must go to the main thread, to interrupt its blocking calls.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -93,7 +93,7 @@ void start_watcher(Watch& watch) {
     pthread_attr_setstacksize(&attributes, std::size_t{256} << 10);
     pthread_t thread{};
     if (pthread_create(&thread, &attributes, watch_signals, &watch) != 0) {
-        // Without the watcher the plain behaviour (death by the signal) is better than deafness.
+        // Without the watcher, restore the default (death by the signal) rather than ignore signals.
         g_wake_fd.store(-1);
     }
     pthread_attr_destroy(&attributes);
@@ -117,7 +117,7 @@ void handle_unless_ignored(int signal) {
 
 std::stop_token stop_on_signals() {
     static const std::stop_token token = [] {
-        static Watch* const watch = new Watch;  // stays reachable when its thread has done its work and ended
+        static Watch* const watch = new Watch;  // stays reachable after its thread has ended
         start_watcher(*watch);
         set_disposition(SIGPIPE, SIG_IGN);
         if (g_wake_fd.load() >= 0) {

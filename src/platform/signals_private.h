@@ -1,4 +1,4 @@
-// What the signal handler and process.cpp share: groups that a second signal takes along.
+// Shared by the signal handler and process.cpp: the process groups that a second signal kills with us.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace gdnctl {
 
-// Registers the process group, and what it gets then, for the duration of the object. Any number may be tried, 64 at a
-// time are kept.
+// Registers a process group, and the signal for it, while the object lives. At most 64 are kept at a time; any more are
+// not registered.
 class KilledWithUs {
 public:
     KilledWithUs(pid_t group, int signal);

@@ -1,4 +1,4 @@
-// A folder of our own that goes away with its owner.
+// A private folder that is removed with its owner.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace gdnctl {
 
 class TempFolder {
 public:
-    // <base>/<name>.XXXXXX, for us alone. Error: local_io.
+    // Creates <base>/<name>.XXXXXX with access for us alone. Error: local_io.
     static Result<TempFolder> make(const std::filesystem::path& base, std::string_view name);
 
     const std::filesystem::path& path() const { return m_path; }

@@ -27,7 +27,7 @@ int write_all(int fd, std::string_view bytes) {
         const ssize_t n = write(fd, bytes.data(), bytes.size());
         if (n >= 0) {
             bytes.remove_prefix(static_cast<std::size_t>(n));
-        } else if (errno == EAGAIN) {  // a pipe that someone else made non-blocking
+        } else if (errno == EAGAIN) {  // another process made the pipe non-blocking
             pollfd ready{fd, POLLOUT, 0};
             poll(&ready, 1, -1);
         } else if (errno != EINTR) {
@@ -37,11 +37,11 @@ int write_all(int fd, std::string_view bytes) {
     return 0;
 }
 
-// A closed standard stream becomes /dev/null opened the wrong way round: reads and writes fail as on a closed one.
+// Opens a closed standard stream as /dev/null in the wrong direction, so that reads and writes fail as before.
 void reserve_standard_streams() {
     for (const int fd : {0, 1, 2}) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-        // open() returns the lowest free number, which is this one: the lower ones were seen to before.
+        // open() returns the lowest free number, which is `fd`: the lower ones are already taken.
         [[maybe_unused]] const int taken = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
     }
 }
@@ -73,7 +73,7 @@ public:
     }
 
     void err(std::string_view bytes) override {
-        if (m_out_tty) drain();  // both are looked at together
+        if (m_out_tty) drain();  // keeps the two streams in order on a terminal
         write_all(m_err_fd, bytes);
     }
 
@@ -123,7 +123,7 @@ private:
     int m_out_fd, m_err_fd;
     bool m_out_tty, m_err_tty;
     std::string m_buffer;
-    int m_out_errno = 0;  // of the first write that failed; nothing is written after it
+    int m_out_errno = 0;  // of the first failed write; nothing is written after it
     bool m_reported = false;
 };
 

@@ -50,7 +50,7 @@ Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& 
     ConfigTable result;
     for (const auto& [key, node] : table) {
         GDNCTL_TRY_ASSIGN(auto converted, convert(node, file));
-        // A table that is only implied by [a.b] has no place of its own: the key's is as good.
+        // A table that is only implied by [a.b] has no position of its own; use the key's.
         if (converted.origin.line == 0) converted.origin.line = static_cast<int>(key.source().begin.line);
         result.insert_or_assign(std::string(key.str()), std::move(converted));
     }

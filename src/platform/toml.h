@@ -1,4 +1,4 @@
-// TOML text -> configuration tree. The only door to toml++.
+// Turns TOML text into a configuration tree. Only this header and its source know toml++.
 #pragma once
 
 #include <string_view>

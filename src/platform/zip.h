@@ -1,4 +1,4 @@
-// ZIP archives: what is read is never trusted, what is written is the same for the same input.
+// ZIP archives. Input is never trusted; output is the same for the same input.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace gdnctl {
 
 struct ZipMember {
-    std::string name;  // as stored, not made safe: it may be absolute or climb with ".."
+    std::string name;  // as stored and not sanitised: may be absolute or contain ".."
     std::uint64_t size = 0;
     std::uint64_t compressed_size = 0;
     std::uint32_t crc32 = 0;
     std::uint16_t method = 0;     // 0 stored, 8 deflate; others are listed but cannot be read
-    std::uint32_t unix_mode = 0;  // st_mode of the packer, type bits included; 0: unknown
+    std::uint32_t unix_mode = 0;  // st_mode from the packer, type bits included; 0: unknown
     std::uint64_t header_offset = 0;
 
     bool is_directory() const { return name.ends_with('/') || (unix_mode & 0170000u) == 0040000u; }
@@ -37,10 +37,10 @@ struct ZipLimits {
 class ZipSource;
 
 // Reads an archive by its central directory (sizes in local headers may be placeholders, as NumPy writes them).
-// zip64 is understood. Const functions may be called from several threads.
+// Supports zip64. Const functions may be called from several threads.
 class ZipReader {
 public:
-    // Errors: local_io; bad_input (no archive, cut, inconsistent, members that overlap or have the same name, more than
+    // Errors: local_io; bad_input (not an archive, truncated, inconsistent, members that overlap or share a name, over
     // the limits).
     static Result<ZipReader> open(const std::filesystem::path& path, const ZipLimits& limits = {});
     // `bytes` must outlive the reader. `name` is for messages.
@@ -52,10 +52,10 @@ public:
     const std::vector<ZipMember>& members() const { return m_members; }  // in the directory's order
     const ZipMember* find(std::string_view name) const;
 
-    // Hands over the member's bytes in order; false from `out` stops with the error nothing_done. Size and CRC-32 are
-    // checked at the end: what came before an error must not be used. Errors: local_io, bad_input.
+    // Passes the member's bytes on in order; if `out` returns false, stops with the error nothing_done. Size and CRC-32
+    // are checked at the end: do not use what came before an error. Errors: local_io, bad_input.
     Status read(const ZipMember& member, const std::function<bool(std::string_view)>& out) const;
-    // The whole member. Error bad_input also when it is larger than `limit` bytes.
+    // The whole member. Error: also bad_input if it is larger than `limit` bytes.
     Result<std::string> read(const ZipMember& member, std::uint64_t limit) const;
 
 private:
@@ -66,13 +66,13 @@ private:
     std::uint64_t m_directory_offset = 0;
 };
 
-// Writes an archive without zip64: the same members in the same order give the same bytes, whatever their dates and
-// owners. Names must be relative UTF-8 paths; modes become 0755 or 0644. Members are deflated, or stored where that is
-// smaller or, with large ones, where their beginning does not shrink.
+// Writes an archive without zip64. The same members in the same order give the same bytes, whatever their dates and
+// owners. Names must be relative UTF-8 paths; modes become 0755 or 0644. Members are deflated. They are stored if that
+// is smaller, or if they are large and their first piece does not shrink.
 class ZipWriter {
 public:
-    // Asked while a member is packed, at least every 256 KiB that are read, with the size of the archive so far; its
-    // error ends the packing.
+    // Called while a member is packed, at least every 256 KiB of input, with the archive's size so far; its error ends
+    // the packing.
     using Watch = std::function<Status(std::uint64_t archive_bytes)>;
 
     // Overwrites `path`, which is complete only after finish(). Error: local_io.
@@ -83,9 +83,9 @@ public:
 
     // Errors: usage (bad or repeated name); bad_input (4 GiB or 65535 members reached); local_io.
     Status add(std::string_view name, std::string_view content, bool executable);
-    // Error local_io also when the file changes while it is packed. Memory use does not depend on its size.
+    // Error: also local_io if the file changes while it is packed. Memory use does not depend on its size.
     Status add_file(std::string_view name, const std::filesystem::path& file, bool executable);
-    // Writes the directory; returns the size of the archive in bytes. Nothing may be added after it.
+    // Writes the directory; returns the archive's size in bytes. Nothing may be added afterwards.
     Result<std::uint64_t> finish();
     std::uint64_t bytes_so_far() const;
 

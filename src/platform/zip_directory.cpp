@@ -14,7 +14,7 @@ namespace gdnctl::zip {
 
 namespace {
 
-// What the end record says, zip64 taken into account.
+// The contents of the end record, with zip64 taken into account.
 struct End {
     std::uint64_t members = 0;
     std::uint64_t directory_bytes = 0;
@@ -46,7 +46,7 @@ Result<End> read_end(const ZipSource& source) {
     std::optional<std::size_t> found;
     for (std::size_t at = tail.size(); !found && at-- > 0;) {
         if (tail.size() - at < k_end_bytes || u32_at(tail, at) != k_end_signature) continue;
-        // The comment must reach exactly to the end of the file, else this is data that looks like the record.
+        // The comment must reach exactly to the end of the file; otherwise this is data that looks like the record.
         if (u16_at(tail, at + 20) == tail.size() - at - k_end_bytes) found = at;
     }
     if (!found) return source.bad("not a ZIP archive, or cut");
@@ -63,7 +63,7 @@ Result<End> read_end(const ZipSource& source) {
     return end;
 }
 
-// Replaces the placeholders in `member` by the values of the zip64 extra field; false: they are not there.
+// Replaces the placeholders in `member` by the values of the zip64 extra field; false: the values are missing.
 bool apply_zip64(std::string_view extra, ZipMember& member) {
     while (extra.size() >= 4) {
         const std::uint16_t id = u16_at(extra, 0);
@@ -90,7 +90,7 @@ Status check_member(const ZipSource& source, const ZipMember& member, std::uint1
     if (member.name.empty() || member.name.find('\0') != std::string::npos) return bad("impossible name");
     if ((flags & k_flag_encrypted) != 0) return bad("encrypted");
     if (member.method == k_stored && member.size != member.compressed_size) return bad("stored with two sizes");
-    // Deflate's best is 258 bytes for two bits.
+    // Deflate's limit: 258 bytes from two bits.
     constexpr std::uint64_t k_best_ratio = 1032;
     if (member.method == k_deflate && member.size / k_best_ratio > member.compressed_size) {
         return bad(fmt::format("{} bytes cannot come from {}", member.size, member.compressed_size));
@@ -101,7 +101,7 @@ Status check_member(const ZipSource& source, const ZipMember& member, std::uint1
     return {};
 }
 
-// Takes the next member off the front of `directory`.
+// Removes the next member from the front of `directory`.
 Result<ZipMember> take_member(const ZipSource& source, std::string_view& directory, const ZipLimits& limits) {
     if (directory.size() < k_central_bytes || u32_at(directory, 0) != k_central_signature) {
         return source.bad("damaged central directory");
@@ -129,7 +129,7 @@ Result<ZipMember> take_member(const ZipSource& source, std::string_view& directo
     return member;
 }
 
-// Members that share bytes are how a small archive claims to hold petabytes.
+// Overlapping members let a small archive claim to hold petabytes.
 Status check_layout(const ZipSource& source, const Directory& directory) {
     std::vector<std::size_t> order(directory.members.size());
     std::iota(order.begin(), order.end(), std::size_t{0});

@@ -1,4 +1,4 @@
-// The central directory of an archive: found, read and checked against the rest of the file.
+// Finds and reads the central directory of an archive, and checks it against the rest of the file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace gdnctl::zip {
 
 struct Directory {
     std::vector<ZipMember> members;
-    std::uint64_t offset = 0;  // of the directory in the file: members' data end before it
+    std::uint64_t offset = 0;  // of the directory in the file; the members' data end before it
 };
 
 Result<Directory> read_directory(const ZipSource& source, const ZipLimits& limits);

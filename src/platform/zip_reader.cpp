@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t k_read_piece = 256u << 10;
 
-// Where the member's bytes begin. Only the lengths of name and extra field are taken from the local header.
+// Where the member's bytes begin. Only the lengths of the name and extra field come from the local header.
 Result<std::uint64_t> data_offset(const ZipSource& source, const ZipMember& member, std::uint64_t directory_offset) {
     const std::uint64_t header_bytes = zip::k_local_bytes + member.name.size();
     GDNCTL_TRY_ASSIGN(const std::string header, source.text_at(member.header_offset, header_bytes));
@@ -31,7 +31,7 @@ Result<std::uint64_t> data_offset(const ZipSource& source, const ZipMember& memb
     return offset;
 }
 
-// Counts and sums what passes through to the caller.
+// Counts the bytes and updates the checksum as they pass to the caller.
 struct Checked {
     const std::function<bool(std::string_view)>& out;
     std::uint64_t bytes = 0;
@@ -112,7 +112,7 @@ Status ZipReader::read(const ZipMember& member, const std::function<bool(std::st
     Checked checked{out};
     if (Status status = read_bytes(*m_source, member, *offset, checked); !status) {
         Error error = std::move(status).error();
-        // The inflater knows no file.
+        // The inflater does not know the file's name.
         if (error.kind == ErrorKind::bad_input && !error.message.starts_with(m_source->name())) {
             error.message = m_source->name() + ": " + error.message;
         }

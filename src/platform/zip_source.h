@@ -20,11 +20,10 @@ public:
 
     const std::string& name() const { return m_name; }
     virtual std::uint64_t size() const = 0;
-    // Fills `into`. Errors: local_io, or bad_input when the bytes are not there. Thread-safe.
+    // Fills `into`. Errors: local_io, or bad_input if the file is too short. Thread-safe.
     virtual Status read_at(std::uint64_t offset, std::span<char> into) const = 0;
 
     tl::unexpected<Error> bad(const std::string& what) const;
-    // The text of `bytes` bytes at `offset`.
     Result<std::string> text_at(std::uint64_t offset, std::uint64_t bytes) const;
 
 private:

@@ -1,4 +1,4 @@
-// A page that a browser opens without asking anybody for anything.
+// An HTML page that loads nothing from the network.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace gdnctl::html {
 
-// For text and for attributes in double quotes.
+// Escapes text, also for attributes in double quotes.
 std::string escaped(std::string_view text);
 
-// A whole document without scripts; its policy keeps a browser from loading anything, whatever the page shows. `title`
-// is escaped here, `style` (CSS) and `body` are not.
+// A complete document without scripts. Its content policy keeps a browser from loading anything, whatever the page
+// contains. `title` is escaped here; `style` (CSS) and `body` are not.
 std::string document(std::string_view title, std::string_view style, std::string_view body);
 
 }  // namespace gdnctl::html

@@ -38,7 +38,7 @@ Target cpu_gdn() {
     t.name = "cpu-gdn";
     t.log = "gdn-log.md";
     t.protected_paths = {"gdnctl.toml"};
-    // Elsewhere kernels of this binary, which need no file and no compiler.
+    // In other places, the kernels of this binary, which need no file and no compiler.
     TargetJob test;
     test.argv = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "builtin:chunk"};
     test.argv_here = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "src:{files}/kernel.c"};

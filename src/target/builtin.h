@@ -1,4 +1,4 @@
-// Private to target/: the targets that need no configuration, and how a table is laid over one.
+// Private to target/: the targets that need no configuration, and how a table overrides one.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace gdnctl::detail {
 
-// In the order in which a checkout is tried against their root markers; the last one is the embedded default.
+// In the order in which a checkout is compared with their root markers; the last one is the embedded default.
 const std::vector<Target>& builtin_targets();
 
 // Reads [targets.NAME] over `base`. Errors: config.

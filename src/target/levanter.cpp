@@ -1,4 +1,4 @@
-// Commands and environment of a checkout that carries levanter: its pytest suites and its short profiled training run.
+// Commands and environment for a checkout that contains levanter: its pytest suites and a short profiled training run.
 #include <string_view>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace gdnctl::detail {
 
 namespace {
 
-// Parity with the reference implementation drifts with newer torch, so the version is pinned.
+// Parity with the reference implementation drifts with newer torch versions, so the version is pinned.
 constexpr std::string_view k_torch = "torch==2.9.0+cpu";
 
 constexpr std::string_view k_device_check =
@@ -19,7 +19,7 @@ constexpr std::string_view k_device_check =
     "print(\"GDNCTL_DEVICE \" + json.dumps({\"backend\": b, \"count\": jax.device_count()}, separators=(\",\", "
     "\":\")), "
     "flush=True); ";
-// Without a TPU the suites would pass on the CPU and prove nothing.
+// Without a TPU, the suites would pass on the CPU and prove nothing.
 constexpr std::string_view k_require_tpu =
     "b == \"tpu\" or sys.exit(\"gdnctl: JAX runs on \" + b + \", not on a TPU (--allow-cpu accepts that)\")";
 
@@ -41,8 +41,8 @@ std::string script(const std::string& before, const std::vector<Step>& steps) {
     return "bash -lc " + text::shell_quote(remote);
 }
 
-// After this, `uv run` in the script or in a child process leaves the environment as it is: another sync would replace
-// the pinned torch with the locked one.
+// After this, `uv run` in the script and its children leaves the environment unchanged: another sync would replace the
+// pinned torch by the locked one.
 constexpr std::string_view k_no_more_sync = "; export UV_NO_SYNC=1";
 
 Step torch_install(const Target& target, std::string_view python) {
@@ -81,7 +81,7 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     std::string device(k_device_check);
     if (!selection.allow_cpu) device += k_require_tpu;
 
-    // Every step uses one environment: the active one, or the project's, which uv creates on a fresh worker.
+    // All steps use one environment: the active one, or the project's, which uv creates on a fresh worker.
     const std::string workdir = text::shell_quote(target.test->workdir);
     const std::string before =
         "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; "
@@ -139,7 +139,7 @@ Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings&
     return command;
 }
 
-// The packages of the checkout, as its own launcher puts them on the path.
+// Adds the packages of the checkout to the path, as its own launcher does.
 EnvList levanter_cluster_env() {
     return {{"FRAY_CLUSTER_SPEC", "ray"},
             {"PYTHONPATH",

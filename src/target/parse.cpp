@@ -112,7 +112,7 @@ Status read_resources(const Place& place, const ConfigTable& table, std::map<std
     return {};
 }
 
-// A job runs in a copy of the repository: a folder outside of it is not there.
+// A job runs in a copy of the repository, so a folder outside of it does not exist there.
 Status read_workdir(const Place& place, const ConfigTable& table, std::string& into) {
     GDNCTL_TRY(read_string(place, table, "workdir", into));
     const auto path = std::filesystem::path(into).lexically_normal();
@@ -130,7 +130,7 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
     if (value == nullptr) return {};
     const Place place = outer.at(key);
     const ConfigTable* table = value->as_table();
-    // With a command of its own nothing of the built-in job is left.
+    // A command of its own replaces the built-in job completely.
     const bool replaced = table == nullptr || find(*table, "argv") != nullptr;
     TargetJob job = replaced ? TargetJob{} : into.value_or(TargetJob{});
     if (table == nullptr) {
@@ -207,7 +207,7 @@ Result<Target> parse_target(Target base, const ConfigTable& table) {
     GDNCTL_TRY_ASSIGN(const ConfigTable* gates, table_at(place, table, "gates"));
     if (gates != nullptr) base.gates = *gates;
 
-    // A command of its own replaces the assembled ones: then all jobs of the target run as they are written.
+    // A command of its own replaces the generated ones; all jobs of the target then run as written.
     bool own_argv = false;
     GDNCTL_TRY(read_job(place, table, "test", base.test, own_argv));
     GDNCTL_TRY(read_job(place, table, "profile", base.profile, own_argv));

@@ -1,4 +1,4 @@
-// What is being optimised: a table [targets.NAME] of gdnctl.toml, laid over the built-in target of that name. Only
+// What is being optimised: a table [targets.NAME] of gdnctl.toml, merged over the built-in target of that name. Only
 // target/*.cpp knows which targets are built in.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace gdnctl {
 
 using EnvList = std::vector<std::pair<std::string, std::string>>;
 
-// What a log entry must show of a test run for it to count; absent: any count will do.
+// What a log entry must show of a test run for it to count; absent: any test counts are enough.
 struct TargetEvidence {
     std::optional<std::int64_t> passed_min;
     std::optional<std::int64_t> skipped_max;
@@ -28,7 +28,7 @@ struct TargetEvidence {
 // `test` or `profile`. argv[0] == "gdnctl" means this binary.
 struct TargetJob {
     std::vector<std::string> argv;
-    // Instead of `argv` where the job stays on this machine: "{files}" stands for the folder of Target::files.
+    // Replaces `argv` if the job stays on this machine: "{files}" stands for the folder of Target::files.
     std::vector<std::string> argv_here;
     EnvList env;
     std::string workdir;                      // relative to the repository root; empty: the root
@@ -41,44 +41,44 @@ struct TargetMetric {
     std::string name;  // "throughput/mfu"
     std::string unit;  // may be empty
     bool lower_is_better = false;
-    std::string from;  // "json:/pointer" into the last whole JSON object of the job's log, or "regex:..."
+    std::string from;  // "json:/pointer" into the last complete JSON object of the job's log, or "regex:..."
 };
 
-// How a target's jobs are put together: `argv` runs them as they stand in the table; `levanter` understands the test
-// selection and profile settings below and prints pytest counts and a device line.
+// How a target's jobs are built. `argv` runs the commands of the table unchanged. `levanter` supports the test
+// selection and profile settings below, and prints pytest counts and a device line.
 enum class TargetStyle { argv, levanter };
 
 struct Target {
     std::string name;
     TargetStyle style = TargetStyle::argv;
     std::string root_marker;                   // a file whose presence marks a checkout of this target
-    std::vector<std::string> kernel;           // globs: what an iteration is about
-    std::vector<std::string> protected_paths;  // globs: what an iteration may not change
+    std::vector<std::string> kernel;           // globs: files that an iteration works on
+    std::vector<std::string> protected_paths;  // globs: files that an iteration must not change
     std::string log;                           // running log, relative to the repository root; empty: none
-    std::string prompt;                        // iteration prompt; empty: looked up in the usual places
-    std::vector<std::string> presets;          // directive presets that every session gets
+    std::string prompt;                        // iteration prompt; empty: searched for in the default locations
+    std::vector<std::string> presets;          // directive presets added to every session
     std::optional<TargetJob> test;
     std::optional<TargetJob> profile;
     std::optional<TargetMetric> metric;
     std::vector<std::string> validate;  // shell commands that must succeed before a candidate is measured
     ConfigTable gates;                  // gate policy, read by the loop
     std::string torch_index;            // wheel index of style `levanter`
-    // Of a built-in target: files that it is about, by their names, which the binary carries.
+    // Only for built-in targets: their files, by name. The binary embeds them.
     std::vector<std::pair<std::string, std::string_view>> files;
 };
 
 // Names of all targets, built in and configured, sorted.
 std::vector<std::string> target_names(const Config& config);
 
-// The target that `target` in `config` names (set by --target, the environment or gdnctl.toml); else the first built-in
-// one whose root_marker exists under `root`; else the embedded default. Errors: config (unknown name, unknown key,
-// wrong type; with file, line and a suggestion).
+// The target named by `target` in `config` (from --target, the environment or gdnctl.toml); else the first built-in one
+// whose root_marker exists under `root`; else the embedded default. Errors: config (unknown name, unknown key, wrong
+// type; with file, line and a suggestion).
 Result<Target> select_target(const Config& config, const std::filesystem::path& root);
 
-// Reads every [targets.NAME], selected or not; the first error is returned.
+// Reads every [targets.NAME], selected or not, and returns the first error.
 Status check_configured_targets(const Config& config);
 
-// ---- from a target to what a job runs
+// ---- from a target to the commands of a job
 
 struct TestSelection {
     enum class Suite { kernels, layer, both };
@@ -87,9 +87,9 @@ struct TestSelection {
     bool allow_cpu = false;   // do not fail when JAX finds no TPU
 };
 
-// Options of ray-profile; names and defaults are the recipe's.
+// Options of ray-profile. Names and defaults follow the recipe.
 struct ProfileSettings {
-    std::string tpu = "v5p-8";  // resolved: never "auto"; empty: the run is told none
+    std::string tpu = "v5p-8";  // never "auto", already resolved; empty: the run gets no TPU type
     std::string size = "130m";
     std::int64_t num_steps = 20;
     std::int64_t profile_start_step = 2;
@@ -106,31 +106,31 @@ struct ProfileSettings {
     std::string ce_bwd_mode = "pallas";
     EnvList extra_env;  // --profile-env
     bool dry_run = false;
-    bool on_dev_tpu = false;  // on the host of a held TPU, whose environment dev-tpu-allocate has set up
+    bool on_dev_tpu = false;  // on the host of a held TPU, whose environment dev-tpu-allocate has prepared
 
     bool operator==(const ProfileSettings&) const = default;
 };
 
-// What to hand to a backend: one /bin/sh command line, run in the root of the working directory.
+// The input of a backend: one /bin/sh command line, run in the root of the working directory.
 struct JobCommand {
     std::string entrypoint;
-    std::string workdir;  // the folder below that root that the command line goes to first; empty: none
-    EnvList env;          // in a fixed order; later entries win
+    std::string workdir;  // folder below that root in which the command line runs; empty: none
+    EnvList env;          // in a fixed order; later entries override earlier ones
     std::map<std::string, double> resources;
     std::optional<std::int64_t> timeout_s;
 };
 
-// `self`: path of this binary, put for "gdnctl" as argv's first word. Errors: usage (no such job in this target,
-// pytest arguments that do not parse or that the target does not take).
+// `self`: path of this binary, which replaces "gdnctl" as the first word of argv. Errors: usage (no such job in this
+// target, pytest arguments that do not parse or that the target does not accept).
 Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self);
 Result<JobCommand> profile_command(const Target& target, const ProfileSettings& settings, std::string_view self);
 
-// Whether a job of the target speaks of its files.
+// Whether a job of the target refers to its files.
 bool uses_files(const Target& target);
 // The target with its files in `folder`, for jobs that stay on this machine.
 Target with_files_in(Target target, const std::filesystem::path& folder);
 
-// What the target's jobs need in their environment on a cluster, where nothing of the submitter's is at hand.
+// The environment that the target's jobs need on a cluster, where nothing of the submitter's is available.
 EnvList cluster_env(const Target& target);
 
 }  // namespace gdnctl

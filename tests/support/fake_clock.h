@@ -1,4 +1,4 @@
-// A clock that moves only when told to, or when someone sleeps on it.
+// A clock that only moves when told to, or when someone sleeps on it.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ public:
 
     WallTime wall() const override;
     Monotonic monotonic() const override;
-    // Returns at once; the clock is `d` later. False, and no time passes, once stop is requested.
+    // Returns at once, with the clock `d` later. False, and no time passes, once stop is requested.
     bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) override;
 
     void advance(std::chrono::nanoseconds d);
-    void jump_wall(std::chrono::milliseconds d);  // someone sets the date; monotonic time is not touched
-    // Every look at monotonic() makes it this much later: time passes while code polls.
+    void jump_wall(std::chrono::milliseconds d);  // changes the date; monotonic time stays
+    // Every call of monotonic() advances it by this much: time passes while code polls.
     void tick_per_look(std::chrono::milliseconds d);
-    // Called first in every sleep_for: what happens while the code under test believes itself asleep.
+    // Called first in every sleep_for: simulates what happens while the code under test sleeps.
     void when_asleep(std::function<void()> action);
     std::vector<std::chrono::milliseconds> sleeps() const;
 

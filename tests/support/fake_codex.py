@@ -100,7 +100,7 @@ class Play:
             self.out('{"type":"turn.started"}')
         elif word == "event":
             self.out(rest)
-        elif word == "raw":  # with Python's escapes; no newline of its own
+        elif word == "raw":  # with Python escapes; adds no newline
             self.out(rest.encode().decode("unicode_escape").encode("latin-1"))
         elif word == "long":  # an event of N bytes
             self.out(json.dumps({"type": "item.completed", "item": {"id": "item_9", "type": "agent_message", "text": "x" * int(rest)}}))
@@ -113,13 +113,13 @@ class Play:
         elif word == "usage":  # input cached output reasoning: one model response
             numbers = dict(zip(("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens"), map(int, rest.split())))
             self.rollout({"type": "token_usage_record", "payload": {"response_id": "r", "usage": numbers}})
-        elif word == "answers":  # N responses, each with a tool call and its output, of a server that says nothing of usage
+        elif word == "answers":  # N responses, each with a tool call and its output, from a server that does not report usage
             for _ in range(int(rest)):
                 for kind in ("reasoning", "function_call", "function_call_output"):
                     self.rollout({"type": "response_item", "payload": {"type": kind, "call_id": "c"}})
         elif word == "rollout":
             self.rollout(json.loads(rest))
-        elif word == "failed":  # MESSAGE [|| codex_error_info as JSON]: how a turn fails
+        elif word == "failed":  # MESSAGE [|| codex_error_info as JSON]: fails the turn
             message, _, info = rest.partition(" || ")
             if info:
                 self.rollout({"type": "event_msg", "payload": {"type": "task_complete", "last_agent_message": None, "error": {
@@ -138,14 +138,14 @@ class Play:
             name, _, text = rest.partition(" ")
             with open(os.path.join(cwd, name), "w") as f:
                 f.write(text + "\n")
-        elif word == "git":  # a shell line in the tree
+        elif word == "git":  # a shell command in the tree
             subprocess.run(["/bin/sh", "-c", f"git {rest}"], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
         elif word == "commit":
             subprocess.run(["git", "add", "-A"], cwd=cwd, check=True)
             subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", rest], cwd=cwd, check=True)
-        elif word == "command":  # a tool command: session of its own, ended with us by SIGINT and by nothing else
+        elif word == "command":  # a tool command in its own session, which only SIGINT to us ends
             self.commands.append(subprocess.Popen(["/bin/sh", "-c", rest], start_new_session=True, cwd=cwd, stdout=subprocess.DEVNULL))
-        elif word == "survivor":  # session | double | bare | holds: what outlives us
+        elif word == "survivor":  # session | double | bare | holds: a process that outlives us
             self.survivor(rest)
         elif word == "ignore":
             signal.signal(getattr(signal, rest), signal.SIG_IGN)
@@ -175,7 +175,7 @@ class Play:
         if path and code == 0:
             with open(path, "w") as f:
                 f.write(self.message or "")
-        for child in self.commands:  # what is open when the turn ends is killed
+        for child in self.commands:  # kill commands that are still open at the end of the turn
             if code == 0:
                 try:
                     os.killpg(child.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
-// An Http that knows its script: requests come in this order, each exactly once. A request that is not next in the
-// script, and one that never came, both fail the test.
+// An Http with a script: requests must come in its order, each exactly once. An unexpected request and a missing one
+// both fail the test.
 #pragma once
 
 #include <deque>
@@ -14,16 +14,16 @@ namespace gdnctl::test {
 
 class FakeHttp final : public Http {
 public:
-    // What to do with a complaint. Default: fail the running test.
+    // How to report a problem. Default: fails the running test.
     using Complain = std::function<void(const std::string&)>;
 
     class Expected {
     public:
-        // The answer; without one it is 200 with an empty body.
+        // The answer; by default 200 with an empty body.
         Expected& reply(int status, std::string body = {},
                         std::vector<std::pair<std::string, std::string>> headers = {});
         Expected& fail(Error error);
-        // Looks at the request before it is answered; makes its own CHECKs.
+        // Inspects the request before it is answered; makes its own CHECKs.
         Expected& look(std::function<void(const HttpRequest&)> look);
 
     private:
@@ -42,9 +42,9 @@ public:
     FakeHttp& operator=(const FakeHttp&) = delete;
 
     Expected& expect(std::string method, std::string url);
-    // Delivers a 2xx body where the request wants it, as the real client does.
+    // Delivers a 2xx body to where the request wants it, like the real client.
     Result<HttpResponse> send(const HttpRequest& request) override;
-    // Complains about what was not asked for, once. The destructor does it too.
+    // Reports missing requests, once. The destructor calls it too.
     void verify();
 
 private:

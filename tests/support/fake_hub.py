@@ -130,7 +130,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.cdn()
         if path.startswith("/api/resolve-cache/"):
             return self.cache()
-        if path == "/api/agent-harnesses":  # huggingface_hub asks for it, without a token, before anything else
+        if path == "/api/agent-harnesses":  # the first request of huggingface_hub, without a token
             return self.reply(200, '{"standardEnvVars": [], "harnesses": {}}', {"Content-Type": "application/json"})
         if path.startswith("/api/"):
             return self.api(path)

@@ -1,5 +1,5 @@
-// Programs by script: a test says which calls come, in which order, and how each ends. A call that was not announced
-// fails the test, and so does an announced one that never came.
+// Scripted programs: a test defines which calls come, in which order, and how each ends. An unexpected call and a
+// missing one both fail the test.
 #pragma once
 
 #include <deque>
@@ -14,9 +14,9 @@ namespace gdnctl::test {
 class FakeProcess final : public Process {
 public:
     struct Call {
-        std::vector<std::string> argv;                 // expected, word for word; "*" stands for any one word
+        std::vector<std::string> argv;                 // expected, word by word; "*" matches any one word
         Result<ProcessResult> result;                  // `out` and `err` also reach the line callbacks
-        std::function<void(const ProcessSpec&)> also;  // checks of the spec, effects on the world
+        std::function<void(const ProcessSpec&)> also;  // checks of the spec, side effects
     };
 
     FakeProcess() = default;
@@ -31,7 +31,7 @@ public:
 
     Result<ProcessResult> run(const ProcessSpec& spec) override;
 
-    std::vector<ProcessSpec> calls;  // as they came
+    std::vector<ProcessSpec> calls;  // in order
 
 private:
     std::deque<Call> m_expected;

@@ -1,4 +1,4 @@
-// A terminal that remembers what was written to it.
+// A terminal that records what is written to it.
 #pragma once
 
 #include <string>

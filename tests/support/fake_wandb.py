@@ -108,7 +108,7 @@ def matching(runs, variables):
 
 
 def answer_to(query, variables):
-    if "__type(" in query:  # which fields the server knows
+    if "__type(" in query:  # query for the server's fields
         known = {"Project": ["internalId"], "Run": ["projectId"]}
         return {f"{name}Type": {"fields": [{"name": field} for field in fields]} for name, fields in known.items()}
     if "viewer" in query:
@@ -155,7 +155,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.path.startswith("/artifactsV2/"):
             return artifacts.give(self, "fallback")
         elif self.path != "/graphql" or self.command != "POST":
-            if not self.path.startswith("/sdk/"):  # what the official client tells of itself
+            if not self.path.startswith("/sdk/"):  # telemetry of the official client
                 note("complaints", f"{self.command} {self.path}")
             status, answer = 404, {"error": "not found"}
         else:

@@ -21,7 +21,7 @@ class Artifacts:
 
         class Bucket(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # a head and a body in two packets wait for each other otherwise
+            disable_nagle_algorithm = True  # otherwise the body waits for the acknowledgement of the head
 
             def do_GET(self):
                 outer.give(self, "bucket")

@@ -33,7 +33,7 @@ struct Forked {
 Forked fork_with_output(const std::function<int()>& body) {
     std::array<int, 2> ends{};
     REQUIRE(pipe(ends.data()) == 0);
-    std::cout.flush();  // or the child writes it a second time
+    std::cout.flush();  // otherwise the child writes it again
     std::fflush(nullptr);
     const pid_t pid = fork();
     REQUIRE(pid >= 0);
@@ -57,7 +57,7 @@ std::string read_to_end(int fd) {
     return text;
 }
 
-// Lets the traced child run up to its `step`-th system call (entry and exit count each). True: it ended before.
+// Lets the traced child run up to its `step`-th system call (entry and exit each count). True: it ended before that.
 bool run_steps(pid_t child, int step) {
     int status = 0;
     for (int i = 0; i <= step; ++i) {

@@ -1,4 +1,4 @@
-// Worlds in which things go wrong.
+// Environments in which things fail.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace gdnctl::test {
 
-// No file may grow beyond `bytes` while it lives: writes fail with EFBIG, as on a full disk they do with ENOSPC.
+// While it lives, no file may grow beyond `bytes`: writes fail with EFBIG, like ENOSPC on a full disk.
 class FileSizeLimit {
 public:
     explicit FileSizeLimit(std::size_t bytes);
@@ -22,18 +22,18 @@ private:
 };
 
 struct ChildEnd {
-    int exit_code = 0;  // -N: died of signal N
+    int exit_code = 0;  // -N: killed by signal N
     std::string output;
 };
-// Calls `body` in a forked child and returns what it returned as exit code (doctest's checks do not work in there);
-// `output` is what it wrote to its stdout.
+// Calls `body` in a forked child and returns its result as exit code (doctest's checks do not work there); `output` is
+// what it wrote to stdout.
 ChildEnd in_child(const std::function<int()>& body);
-// The same as user 65534 with no rights over other people's files; as in_child() where the test is not run by root.
+// The same as user 65534, without rights on other users' files. Like in_child() if the test does not run as root.
 ChildEnd as_nobody(const std::function<int()>& body);
 
-// Runs `body` in a forked child again and again, and kills it (SIGKILL) at its first system call, at its second and so
-// on, until it comes to its end; `after` looks at what is left, each time with what the child had written to its
-// stdout. Returns how often it was killed; 0 where the system does not allow tracing (say so with a MESSAGE and leave).
+// Runs `body` in a forked child repeatedly, and kills it (SIGKILL) at its first system call, then at its second and so
+// on, until it finishes. `after` checks what is left each time, and gets the child's stdout. Returns the number of
+// kills; 0 if the system does not allow tracing (report that with a MESSAGE and return).
 int kill_at_each_step(const std::function<void()>& body, const std::function<void(std::string_view output)>& after);
 
 }  // namespace gdnctl::test

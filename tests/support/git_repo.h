@@ -1,4 +1,4 @@
-// A repository of its own for one test, driven by the git program in a pinned environment.
+// A repository for one test, driven by the git program in a pinned environment.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace gdnctl::test {
 
-// Pins the environment of every git that this process starts, ours included, while it lives.
+// Pins the environment of every git that this process starts, including ours, while it lives.
 class GitWorld {
 public:
     GitWorld() {
@@ -36,8 +36,8 @@ public:
            " . && git config user.name T && git config user.email t@example.org");
     }
 
-    // `sh -c COMMAND` in the repository, or in `in`, a minute after the last one by git's clock; must succeed. What it
-    // printed, less the last newlines.
+    // Runs `sh -c COMMAND` in the repository, or in `in`, a minute after the last one by git's clock; it must succeed.
+    // Returns its output without trailing newlines.
     std::string sh(const std::string& command, const std::filesystem::path& in = {}) const {
         ProcessSpec spec;
         spec.argv = {"sh", "-c", command};
@@ -56,7 +56,7 @@ public:
         write_text(m_path / name, text);
     }
     std::string read(const std::string& name) const { return read_text(m_path / name); }
-    // Everything that is there, as one commit; its id.
+    // Commits everything; returns the id.
     std::string commit(const std::string& message, const std::filesystem::path& in = {}) const {
         write_text(outside("message"), message);
         sh("git add -A . && git commit -q --allow-empty -F '" + outside("message").string() + "'", in);

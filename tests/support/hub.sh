@@ -1,4 +1,4 @@
-# What the tests of downloads share: a fake Hub (fake_hub.py) in $HUB, whose repository o/r is the folder $R.
+# Shared by the tests of downloads: a fake Hub (fake_hub.py) in $HUB, whose repository o/r is the folder $R.
 HUB=$WORK/hub R=$WORK/hub/repos/datasets/o/r
 COMMIT=c0ffee0000000000000000000000000000000000
 TOKEN=hf_SecretSecretSecretSecretSecretSecr
@@ -13,7 +13,7 @@ hub_up() {  # [--tls CERT KEY]
   [ -s "$HUB/port" ] || fail 'the fake hub does not come up'
   export HF_ENDPOINT=http://127.0.0.1:$(cat "$HUB/port")
 }
-# A traces repository as profilers leave it: run1 with two sessions, run10 beside it.
+# A repository of traces as written by profilers: run1 with two sessions, and run10.
 traces() {
   local at
   for at in run1/plugins/profile/2026_03_09_08_00_00 run1/$S run10/$S; do
@@ -28,7 +28,7 @@ traces() {
 random_file() { mkdir -p "$(dirname "$R/$1")" && head -c "$2" /dev/urandom >"$R/$1"; }
 setup() { printf '%s' "$1" >"$HUB/setup.json.new" && mv "$HUB/setup.json.new" "$HUB/setup.json"; }
 fetch() { "$GDNCTL" hf-download-trace --repo-id o/r "$@"; }
-# requests JQ-FILTER: how many requests it selects
+# requests JQ-FILTER: number of requests that it selects
 requests() { jq -s "[.[] | select($1)] | length" "$HUB/requests.jsonl" 2>/dev/null || echo 0; }
 asked() { local got; got=$(requests "$1"); [ "$got" = "$2" ] || fail "$got requests with $1, expected $2: $(cat "$HUB/requests.jsonl")"; }
 forget() { : >"$HUB/requests.jsonl"; }

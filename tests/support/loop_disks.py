@@ -101,7 +101,7 @@ def undisturbed():
 def sweep():
     need, met = undisturbed(), 0
     for step in range(SIZES):
-        # Small sizes, where each write is met by itself, are the closer ones. An agent may leave nothing at all.
+        # Small sizes are closer together, so that each write is hit separately. An agent may leave nothing at all.
         size = int(need * (step / SIZES if FULL == "agent" else (step + 1) / (SIZES + 1)) ** 1.5)
         disk = Disk(f"disk-{step}")
         status, words = broken_off(disk, size)

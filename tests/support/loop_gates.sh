@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# For tests of codex-loop with gates: a target whose jobs say what files say, and an agent that writes these.
-world() { # a target whose test says what state.txt asks for, and whose profile prints the number in speed.txt as ms
+# For tests of codex-loop with gates: a target whose jobs report what files contain, and an agent that writes them.
+world() { # a target whose test gives the result in state.txt, and whose profile prints the number in speed.txt as ms
   unset GIT_AUTHOR_DATE GIT_COMMITTER_DATE  # the log's dates are compared with the commits'
   git init -q . && mkdir -p scripts/gdn
   cat >gdnctl.toml <<'TOML'
@@ -30,7 +30,7 @@ SH
   git add . && git commit -qm base
   base=$(git rev-parse HEAD)
 }
-agent() { # SPEED:STATE of each iteration; `-`: it changes nothing
+agent() { # SPEED:STATE per iteration; `-`: no change
   { printf '#!/bin/bash\nset -e\ncase $(cat) in\n'
     local n=0 one
     for one in "$@"; do
@@ -49,7 +49,7 @@ loop() { # CODE OPTION...
 }
 kept() { [ "$(git rev-list --count "$base"..HEAD -- speed.txt)" = "$1" ] || fail "$1 candidates should be on the branch"; }
 entries() { [ "$(grep -c '^### Iteration ' log.md)" = "$1" ] || fail "$(grep -c '^### Iteration ' log.md) entries in the log, not $1"; }
-clean_log() { # the linter has nothing to say
+clean_log() { # the linter reports nothing
   expect 0 "$GDNCTL" lint-log --scope all --strict --json
   out_lacks '"rule"'
 }

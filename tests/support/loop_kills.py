@@ -36,13 +36,13 @@ class Killed(World):
         """Whether a loop was killed that had just written this record."""
         def written():
             return record in [(r.get("iteration", 0), r["type"]) for r in self.journal()]
-        if written():  # by the loop before: its kill came too late
+        if written():  # by the previous loop: its kill came too late
             return False
         child = self.start()
         while child.poll() is None and not written():
             time.sleep(0.001)
         if record[1] == "merge_intent":
-            time.sleep(random.uniform(0.01, 0.05))  # what it announces takes this long
+            time.sleep(random.uniform(0.01, 0.05))  # the announced step takes about this long
         if child.poll() not in (None, 0):
             self.fail(f"exit code {child.returncode}")
         return self.kill(child)

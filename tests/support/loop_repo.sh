@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# For tests of codex-loop: a repository, an agent by script, the loop with it.
-repo() {  # a repository with a kernel, and a script that is the agent
+# For tests of codex-loop: a repository, a scripted agent, and the loop that runs it.
+repo() {  # a repository with a kernel, and a script as the agent
   git init -q . && printf 'int speed = 1;\n' >kernel.c && mkdir -p scripts/gdn/session_directives
   printf 'It {{ITERATION}}/{{TOTAL_ITERATIONS}} @ {{HEAD_SHA}}\n\n\n' >scripts/gdn/codex_iteration_prompt.md
   printf 'ours\n' >scripts/gdn/session_directives/ours.md

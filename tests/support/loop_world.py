@@ -87,7 +87,7 @@ class World:
             sh(UPSTREAM, self.repo)
         self.env = dict(os.environ, GDNCTL_STATE_DIR=os.path.join(root, "state"))
 
-    def set_agent(self, leave):  # KB of the disk; "": all that is free
+    def set_agent(self, leave):  # size of the disk in KB; "": all free space
         write(os.path.join(self.root, "agent"), AGENT.replace("FILLER", self.filler).replace("LEAVE", str(leave)))
 
     def words(self):

@@ -27,7 +27,7 @@ bool wait_readable(int fd, int wake_fd) {
     return fds[1].revents == 0;
 }
 
-// Appends what comes; false at the end of the stream, on an error or on teardown.
+// Appends what arrives; false at the end of the stream, on an error or on teardown.
 bool receive(int fd, int wake_fd, std::string& into) {
     if (!wait_readable(fd, wake_fd)) return false;
     std::array<char, 65536> buffer{};

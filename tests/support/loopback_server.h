@@ -1,4 +1,4 @@
-// An HTTP server on 127.0.0.1 that misbehaves exactly as its script says.
+// An HTTP server on 127.0.0.1 that misbehaves exactly as scripted.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ struct SeenRequest {
     std::string header(const std::string& lower_case_name) const;
 };
 
-// One connection, as the script sees it.
+// One connection, as seen by the script.
 class Peer {
 public:
     Peer(int fd, int wake_fd, SeenRequest request) : m_fd(fd), m_wake_fd(wake_fd), m_request(std::move(request)) {}
@@ -31,11 +31,11 @@ public:
     const SeenRequest& request() const { return m_request; }
     // False: the client is gone.
     bool send(std::string_view bytes);
-    bool drip(std::string_view bytes, std::size_t piece);  // one piece a packet
+    bool drip(std::string_view bytes, std::size_t piece);  // one piece per packet
     void close();
-    void half_close();  // no more bytes from us; the client may go on sending
+    void half_close();  // sends nothing more; the client may continue to send
     void reset();       // RST instead of FIN
-    // Until the client closes its side or the server is torn down. Keeps a silent server silent.
+    // Waits until the client closes its side or the server is torn down. Keeps a silent server silent.
     void wait_until_gone();
     bool closed() const { return m_closed; }
 
@@ -60,9 +60,9 @@ public:
     LoopbackServer(const LoopbackServer&) = delete;
     LoopbackServer& operator=(const LoopbackServer&) = delete;
 
-    // The answer to the next request that has none yet; requests beyond the script get 500 and a complaint.
+    // The answer to the next request without one. Requests beyond the script get 500 and a complaint.
     LoopbackServer& then(Script script);
-    // Answers every request beyond the script.
+    // Answers all requests beyond the script.
     LoopbackServer& always(Script script);
 
     // Runs for a new connection before anything is read from it, with an empty request.

@@ -1,9 +1,9 @@
-# For the black-box tests that talk to a scripted dashboard (ray_server.py). Source it, then:
-#   serve [OPTIONS...]   starts one; $RAY holds the options that name it, $PORT its port
-#   ctl JSON             plans faults, puts jobs there (see ray_server.py)
-#   job ID STATUS [KEY=JSON...]   puts a job there as it is, with the log that stands on stdin
-#   asked PATTERN        how many requests match this (egrep on "TO METHOD PATH")
-#   no_complaints        fails when the server saw something that a client must not do
+# For black-box tests with a scripted dashboard (ray_server.py). Source it, then:
+#   serve [OPTIONS...]   starts one; $RAY has the options to reach it, $PORT its port
+#   ctl JSON             plans faults, adds jobs (see ray_server.py)
+#   job ID STATUS [KEY=JSON...]   adds a job in this state, with its log from stdin
+#   asked PATTERN        number of matching requests (egrep on "TO METHOD PATH")
+#   no_complaints        fails if a client did something that it must not do
 SRV=$WORK/srv
 serve() {
   rm -rf "$SRV"

@@ -93,7 +93,7 @@ class World:
                     os.chmod(path, (member.external_attr >> 16) & 0o777 or 0o644)
         env = dict(os.environ, PYTHONUNBUFFERED="1")
         for name, value in sorted((runtime_env.get("env_vars") or {}).items()):
-            # The node expands $NAME and ${NAME} with what is set so far, and drops what is left of ${UPPER}.
+            # The node expands $NAME and ${NAME} with the variables set so far, and drops any ${UPPER} that is left.
             known = lambda m: env.get(m.group(1) or m.group(2), m.group(0))
             value = re.sub(r"\$(\w+)|\$\{([^}]*)\}", known, value)
             env[name] = re.sub(r"\$\{[A-Z0-9_]+\}", "", value)

@@ -2,9 +2,9 @@
 # run_cli_test.sh SCRIPT FUNCTION GDNCTL: runs one black-box test in a fresh folder with a pinned environment.
 # Inside a test: $GDNCTL is the binary, $WORK the folder (also the working directory), $FIXTURES the fixtures;
 # expect CODE COMMAND... runs a command, checks its exit code and leaves $WORK/out and $WORK/err;
-# launch COMMAND... starts one in the background, as $pid, with SIGINT as a terminal gives it, into the same two files;
-# powerless leaves in $as what makes "${as[@]}" COMMAND obey permissions (root obeys none), with $WORK readable to it;
-# out_has / err_has / out_lacks / err_lacks TEXT look into them; fail TEXT ends the test; skip REASON skips it visibly.
+# launch COMMAND... starts one in the background as $pid, with SIGINT enabled as in a terminal, writing to the same files;
+# powerless sets $as such that "${as[@]}" COMMAND is subject to permissions (root is not) and can read $WORK;
+# out_has / err_has / out_lacks / err_lacks TEXT check them; fail TEXT ends the test; skip REASON skips it visibly.
 set -u
 exec </dev/null
 script=$1 function=$2 GDNCTL=$3
@@ -13,7 +13,7 @@ FIXTURES=$(cd "$here/../fixtures" && pwd)
 REPO=$(cd "$here/../.." && pwd)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/gdnctl-cli.XXXXXX")
 export GDNCTL FIXTURES WORK REPO
-export GDNCTL_MACHINE_FILES=$WORK/machine  # whatever else this machine does while it tests
+export GDNCTL_MACHINE_FILES=$WORK/machine  # independent of the machine's load during the tests
 export HOME=$WORK/home XDG_STATE_HOME=$WORK/state XDG_CONFIG_HOME=$WORK/config TMPDIR=$WORK/tmp COLUMNS=100 LC_ALL=C.UTF-8 TZ=UTC
 export GIT_CONFIG_GLOBAL=$WORK/gitconfig GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='2026-03-10T12:00:00Z' GIT_COMMITTER_DATE='2026-03-10T12:00:00Z'
 unset NO_COLOR GITHUB_ACTIONS GITHUB_STEP_SUMMARY RAY_ADDRESS RAY_API_SERVER_ADDRESS GDNCTL_STATE_DIR HF_TOKEN WANDB_API_KEY RAY_AUTH_TOKEN 2>/dev/null
@@ -35,11 +35,11 @@ expect() {
   [ "$got" = "$want" ] || fail "exit code $got, expected $want, of: $*"
 }
 launch() {
-  # What the last command said must not be taken for this one's: a signal sent on the strength of it comes too early.
+  # Output of the last command must not be mistaken for this one's: a test would send its signal too early.
   : >"$WORK/out" >"$WORK/err"
   env --default-signal=INT "$@" >"$WORK/out" 2>"$WORK/err" &
   pid=$!
-  # Until it is another program it is a copy of this shell, which catches signals and would clean up $WORK on one.
+  # Until its exec, it is a copy of this shell, which on a signal would clean up $WORK.
   while [ "/proc/$pid/exe" -ef "/proc/$$/exe" ]; do :; done
 }
 powerless() {
@@ -49,7 +49,7 @@ powerless() {
   as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
   chmod -R a+rX "$WORK"
   "${as[@]}" test -x "$GDNCTL" && return 0
-  cp "$GDNCTL" "$WORK/gdnctl" && GDNCTL=$WORK/gdnctl  # the tree lies in a home that is closed to others
+  cp "$GDNCTL" "$WORK/gdnctl" && GDNCTL=$WORK/gdnctl  # the tree is in a home directory that others cannot read
 }
 out_has() { grep -qF -- "$1" "$WORK/out" || fail "stdout lacks: $1"; }
 err_has() { grep -qF -- "$1" "$WORK/err" || fail "stderr lacks: $1"; }

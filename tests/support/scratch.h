@@ -1,4 +1,4 @@
-// A folder of its own for one test, removed at its end.
+// A folder for one test, removed at its end.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ public:
 
     const std::filesystem::path& path() const { return m_path; }
     std::filesystem::path operator/(std::string_view name) const { return m_path / name; }
-    // Writes a file, with the folders on its way; returns its path.
+    // Writes a file and creates its parent folders; returns its path.
     std::filesystem::path file(std::string_view name, std::string_view content) const;
 
 private:

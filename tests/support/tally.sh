@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tally.sh CTEST_LOG: prints "PASSED FAILED SKIPPED" of one ctest run; a run without a summary counts as one failure.
-# tally.sh --sum FILE: adds such lines up, prints the closing line "N passed, M failed[, K skipped]"; 1 if any failed.
+# tally.sh --sum FILE: adds up such lines and prints "N passed, M failed[, K skipped]"; exits with 1 if any failed.
 set -u
 if [ "${1:-}" = --sum ]; then
     awk '{ p += $1; f += $2; s += $3 }

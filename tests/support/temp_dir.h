@@ -1,4 +1,4 @@
-// A folder of its own for one test.
+// A folder for one test.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ private:
 };
 
 void write_text(const std::filesystem::path& path, std::string_view bytes);  // creates parents
-std::string read_text(const std::filesystem::path& path);                    // "" when it does not exist
+std::string read_text(const std::filesystem::path& path);                    // "" if it does not exist
 // Names in the folder, sorted, separated by blanks.
 std::string list_names(const std::filesystem::path& folder);
 

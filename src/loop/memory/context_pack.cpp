@@ -18,7 +18,7 @@ constexpr std::size_t k_recent_for_trouble = 5;
 constexpr std::size_t k_longest_line = 400;
 constexpr std::string_view k_title = "What this run knows so far (measured and recorded by the loop):\n";
 
-// Lines up to a number of bytes, a heading with the first line below it, and a word on what did not fit.
+// Collects lines up to a number of bytes. Keeps a heading together with its first line, and notes what did not fit.
 class Pack {
 public:
     explicit Pack(std::size_t bytes) : m_bytes(bytes) {}

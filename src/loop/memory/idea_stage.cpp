@@ -18,7 +18,7 @@ public:
     Policy policy() const override { return Policy::count_failure; }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
 
-    // What is not known of earlier ideas refuses none.
+    // If nothing is known about earlier ideas, none is refused.
     Result<StageResult> run(const StageContext& context) override {
         auto judged = judge(context);
         if (judged || judged.error().kind == ErrorKind::interrupted || judged.error().kind == ErrorKind::terminated) {

@@ -1,4 +1,4 @@
-// A candidate whose idea was refused before, as a stage of an iteration.
+// A stage of an iteration that catches a candidate whose idea was refused before.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace gdnctl::loop {
 
-// Warns of, or refuses, what check_idea() speaks against, before any time is spent on it. Earlier tries are those of
-// <log-dir>/ledger.jsonl, of earlier runs too. `repository` must outlive it.
+// Applies check_idea() before any time is spent on the candidate: warns, or refuses it. Earlier attempts come from
+// <log-dir>/ledger.jsonl, including those of earlier runs. `repository` must outlive it.
 std::unique_ptr<Stage> make_idea_stage(IdeaPolicy policy, const GitCheckout& repository);
 
 }  // namespace gdnctl::loop

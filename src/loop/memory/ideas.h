@@ -1,11 +1,11 @@
-// What was tried before, and whether it is tried again. Pure, but for read_coverage().
+// What was tried before, and whether it is tried again. Pure, except for read_coverage().
 //
-// Two tries are the same idea when they make the same patch; or have the same move (slot where none is named) and a
-// file in common; or titles of the same words. A try has failed when it was judged and refused; what infrastructure,
-// the agent or nobody brought to an end says nothing about an idea.
+// Two attempts are the same idea if they make the same patch; or have the same move (the slot if no move is named) and
+// a file in common; or have titles with the same words. An attempt failed if it was judged and refused. One that
+// infrastructure or the agent cut short, or that nobody finished, says nothing about the idea.
 //
-// Who calls what, and when: check_idea() once the candidate is collected, before it is tested; coverage() and
-// dead_ideas() for prompts and reports.
+// Called by: check_idea() once the candidate is collected, before it is tested; coverage() and dead_ideas() for prompts
+// and reports.
 #pragma once
 
 #include <filesystem>
@@ -23,23 +23,23 @@ namespace gdnctl::loop {
 
 struct Idea {
     std::string title, slot, move, patch_id;
-    std::string new_argument;        // why it should work now
-    std::vector<std::string> files;  // that it touches
+    std::string new_argument;        // why it should work this time
+    std::vector<std::string> files;  // the files that it changes
 };
 Idea idea_of(const LedgerFacts& facts);
 
-// Words of a title without case, order, punctuation and small words: "Batch the K matmuls" and "k-matmuls, batched"
-// differ, "batch K matmuls" and "Matmuls: batch k" do not.
+// Words of a title without case, order, punctuation and small words: "batch K matmuls" and "Matmuls: batch k" are
+// equal, "Batch the K matmuls" and "k-matmuls, batched" are not.
 std::string normalised_title(std::string_view title);
 bool same_idea(const Idea& a, const Idea& b);
-// "move:H", "slot:G", "title:batch k matmuls", "patch:0f1e2d3c4b5a6978"; empty: nothing is known of it.
+// "move:H", "slot:G", "title:batch k matmuls", "patch:0f1e2d3c4b5a6978"; empty: unknown.
 std::string idea_id(const Idea& idea);
 
 struct PastIdea {
     Idea idea;
     int iteration = 0;
     std::string run, outcome, reason;
-    std::optional<double> gain_pct = std::nullopt;  // where pairs were measured
+    std::optional<double> gain_pct = std::nullopt;  // if pairs were measured
 
     bool failed() const;
     bool won() const;
@@ -48,14 +48,15 @@ std::vector<PastIdea> past_ideas(std::span<const Json> ledger);
 
 enum class IdeaPolicy { off, warn, block };
 struct IdeaVerdict {
-    IdeaPolicy action = IdeaPolicy::off;  // off: nothing speaks against it
-    int failed = 0;                       // earlier tries that were refused
-    std::string reason;                   // of warn and block
+    IdeaPolicy action = IdeaPolicy::off;  // off: no objection
+    int failed = 0;                       // earlier refused attempts
+    std::string reason;                   // for warn and block
 };
-// Warns of, or blocks, an idea that was refused at least twice since it last won, unless it says what is different now.
+// Warns about, or blocks, an idea that was refused at least twice since it last won, unless it says what is different
+// now.
 IdeaVerdict check_idea(const Idea& idea, std::span<const PastIdea> past, IdeaPolicy policy);
 
-// Ideas that were refused at least twice and have not won since, the latest first.
+// Ideas that were refused at least twice and have not won since, latest first.
 struct DeadIdea {
     Idea idea;
     int failed = 0;
@@ -64,13 +65,13 @@ struct DeadIdea {
 };
 std::vector<DeadIdea> dead_ideas(std::span<const PastIdea> past);
 
-// A place where something may be found: "G", "decay ratios".
+// A place to look for improvements: "G", "decay ratios".
 struct CoverageSlot {
     std::string slot, title;
 };
-// {"slots": [{"slot": "G", "title": "decay ratios"}, ...]}. Error bad_input.
+// {"slots": [{"slot": "G", "title": "decay ratios"}, ...]}. Error: bad_input.
 Result<std::vector<CoverageSlot>> parse_coverage(std::string_view text, std::string_view name);
-// <log-dir>/coverage.json; none: `usual`. Errors: bad_input, local_io.
+// <log-dir>/coverage.json; `usual` if the file is missing. Errors: bad_input, local_io.
 Result<std::vector<CoverageSlot>> read_coverage(const std::filesystem::path& log_dir,
                                                 std::vector<CoverageSlot> usual = {});
 
@@ -80,7 +81,7 @@ struct SlotView {
     std::vector<int> iterations;
     bool open() const { return won == 0 && failed < 2; }
 };
-// Every slot in order, then those that only the ledger knows.
+// Every slot in order, then those that only the ledger has.
 std::vector<SlotView> coverage(std::span<const CoverageSlot> slots, std::span<const PastIdea> past);
 
 }  // namespace gdnctl::loop

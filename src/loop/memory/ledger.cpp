@@ -77,7 +77,7 @@ Status append_ledger(const fs::path& log_dir, const Json& record) {
     GDNCTL_TRY(runlog::check_record(record, "ledger"));
     GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(ledger_path(log_dir)));
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(ledger_path(log_dir), k_ledger_limit));
-    // Only an append that was repeated after a kill meets its own record, and that is the last one.
+    // Only an append that is repeated after a kill can find its own record, and then it is the last one.
     const auto lines = parse_journal(text ? std::string_view(*text) : std::string_view()).records;
     if (!lines.empty()) {
         const Json last = Json::parse(lines.back(), nullptr, false);
@@ -99,7 +99,7 @@ Result<std::vector<Json>> read_ledger(const fs::path& log_dir) {
 
 namespace {
 
-// The hash of what a patch changes, of its lines one after the other.
+// Hashes the changes of a patch line by line.
 class PatchHash {
 public:
     static Result<PatchHash> create() {

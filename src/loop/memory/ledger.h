@@ -1,10 +1,10 @@
-// The ledger of a loop: one record of the schema gdnctl.iteration/1 for each iteration, with what it cost, in
-// <log-dir>/ledger.jsonl. It outlives runs, and from it comes what is known of ideas.
+// The ledger of a loop: one record (schema gdnctl.iteration/1) per iteration, with its cost, in <log-dir>/ledger.jsonl.
+// It outlives runs and is the source of all knowledge about ideas.
 //
-// Who calls what, and when:
-//   iteration_record()  when the iteration is settled and its log entry is to be written: the record is the entry's;
+// Called by:
+//   iteration_record()  once the iteration is settled, before its log entry is written from the record;
 //                       `runlog::append_entry` gives it its number in the running log
-//   append_ledger()     right after; again after a kill, at no harm
+//   append_ledger()     right after that; repeating it after a kill is harmless
 //   read_ledger()       before an iteration is judged (check_idea) and for its prompt (context_pack)
 #pragma once
 
@@ -27,43 +27,43 @@ namespace gdnctl::loop {
 
 struct Record;
 
-// What an agent may hand in as <log-dir>/iteration-NNN-report.json: what it calls its idea, and why. Nothing is decided
-// by free text; the loop fills in what it has seen itself.
+// What an agent may submit as <log-dir>/iteration-NNN-report.json: the name of its idea, and why. Free text decides
+// nothing; the loop adds what it has observed itself.
 struct AgentReport {
     std::string title, slot, move, hypothesis, change_class;
-    std::string new_argument;  // what is different now, of an idea that failed before
+    std::string new_argument;  // for an idea that failed before: what is different now
     std::string next_hypothesis;
     std::vector<std::string> changes, reject_if;
 };
-// Fields that are missing or of another type stay empty. Error bad_input: no JSON object.
+// Fields that are missing or of another type stay empty. Error: bad_input, not a JSON object.
 Result<AgentReport> parse_agent_report(std::string_view text, std::string_view name);
-// Of an iteration; an empty one where there is none. Errors: bad_input (also: more than 64 KiB), local_io.
+// The report of an iteration; empty if there is none. Errors: bad_input (also over 64 KiB), local_io.
 Result<AgentReport> read_agent_report(const std::filesystem::path& log_dir, int iteration);
 
-// What the journal does not say.
+// Facts that the journal does not contain.
 struct LedgerFacts {
     std::string run;
     int total = 0;                     // iterations of the run
     std::vector<std::string> commits;  // of the candidate, oldest first
-    std::vector<std::string> files;    // that it changes
+    std::vector<std::string> files;    // files that the candidate changes
     std::string patch_id;              // see patch_id()
     AgentReport report;
     const MeasuredRun* measured = nullptr;  // perf_state.json; nullptr: nothing was measured
 };
-// `records`: of one iteration, from its `iteration` record on. Secrets and home directories are masked.
+// `records`: of one iteration, starting with its `iteration` record. Masks secrets and home directories.
 Json iteration_record(std::span<const Record> records, const LedgerFacts& facts);
 
-// Appends the record, unless the ledger has this iteration of this run already. Errors: local_io, conflict (another
+// Appends the record, unless the ledger already has this iteration of this run. Errors: local_io, conflict (another
 // writer), bad_input.
 Status append_ledger(const std::filesystem::path& log_dir, const Json& record);
-// In the order in which they were written; no ledger: none. A torn last line is left out. Errors: bad_input (a line
-// that is no record), local_io.
+// In the order written; a missing ledger is empty. A torn last line is dropped. Errors: bad_input (a line that is not a
+// record), local_io.
 Result<std::vector<Json>> read_ledger(const std::filesystem::path& log_dir);
 
-// A name for what a patch does: its added and removed lines with the files that they are in, without white space and
-// line numbers. Sixteen hexadecimal digits; "" for an empty patch. `patch`: as git prints it.
+// Identifies what a patch does: hashes its added and removed lines and their files, without white space and line
+// numbers. Sixteen hexadecimal digits; "" for an empty patch. `patch`: as printed by git.
 Result<std::string> patch_id(std::string_view patch);
-// Of the changes between two commits, however large they are.
+// Of the changes between two commits, whatever their size.
 Result<std::string> patch_id(const GitCheckout& repository, std::string_view from, std::string_view to);
 
 }  // namespace gdnctl::loop

@@ -17,7 +17,7 @@ std::span<const Record> records_of_iteration(std::span<const Record> records, in
     const auto first = std::find_if(records.begin(), records.end(), of_it);
     const auto last = std::find_if(records.rbegin(), records.rend(), of_it);
     if (first == records.end()) return {};
-    // A `resume` in between belongs to it: time without work is not part of it.
+    // A `resume` in between belongs to the iteration, so that the time without work is not counted.
     return {first, last.base()};
 }
 

@@ -1,4 +1,4 @@
-// What is known of an iteration for its record, and the ledger that an iteration which has ended goes into.
+// Collects the facts of an iteration for its record, and adds a finished iteration to the ledger.
 #pragma once
 
 #include <filesystem>
@@ -15,20 +15,20 @@
 namespace gdnctl::loop {
 
 struct KnownIteration {
-    std::span<const Record> own;  // records of the iteration, in the run's
-    IterationView view;           // its base is that of the candidate: a branch that had moved is followed
+    std::span<const Record> own;  // the iteration's records among the run's
+    IterationView view;           // its base is the candidate's, even if the loop followed a branch that had moved
     LedgerFacts facts;
-    std::shared_ptr<const MeasuredRun> measured;  // that `facts` points to
+    std::shared_ptr<const MeasuredRun> measured;  // `facts` points into it
 };
-// Commits, files and the patch are those between its base and its head in `repository`; the agent's report and what was
-// measured come from the log directory. `records`: of the run. nullopt: no such iteration. Errors: those of git; what
-// the agent handed in is never one.
+// Takes commits, files and the patch from the range between base and head in `repository`, and the agent's report and
+// the measurements from the log directory. `records`: of the run. nullopt: no such iteration. Errors: those of git; an
+// unusable report is not an error.
 Result<std::optional<KnownIteration>> known_iteration(const std::filesystem::path& log_dir,
                                                       const GitCheckout& repository, std::span<const Record> records,
                                                       int iteration);
 
-// To be called once the iteration has its `iteration_end`; again after a kill, at no harm. Errors: those of
-// append_ledger() and of known_iteration().
+// Call this once the iteration has its `iteration_end`; repeating it after a kill is harmless. Errors: those of
+// append_ledger() and known_iteration().
 Status keep_in_ledger(const std::filesystem::path& log_dir, const GitCheckout& repository,
                       std::span<const Record> records, int iteration);
 

@@ -1,4 +1,4 @@
-// From what the journal and the measurements say of an iteration to its record.
+// Turns the journal and the measurements of an iteration into its record.
 #include <algorithm>
 #include <cmath>
 
@@ -122,7 +122,7 @@ void put_measured(Json& record, const IterationView& view, const LedgerFacts& fa
         if (gain.pairs > 0) metric["pairs"] = gain.pairs;
         record["gain"] = runlog::gain_json(gain);
     }
-    // Names that no unit is known of stand among the others, as an import would put them.
+    // Metrics of unknown unit are stored with the others, as an import would do.
     const bool known = measured->metric.starts_with("throughput/") || measured->metric.ends_with("_ms");
     record[known ? "metrics" : "extra_metrics"][measured->metric] = std::move(metric);
     record["comparison"]["kind"] = "champion";

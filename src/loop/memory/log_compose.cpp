@@ -23,7 +23,7 @@ using runlog::text_at;
 
 std::string with_record(const std::string& lines, const Json& record) {
     std::string out = lines;
-    // What is behind the last newline was never acknowledged.
+    // Text after the last newline was never acknowledged.
     if (!out.empty() && out.back() != '\n') out.resize(out.rfind('\n') + 1);
     return out + gdnctl::to_text(record) + "\n";
 }
@@ -38,7 +38,7 @@ bool has_heading(const Document& document, std::string_view heading) {
                        [&](const EntryHead& one) { return one.heading == heading; });
 }
 
-// The last entry of `head` that `base` does not have: its heading tells, or its number, where only the title changed.
+// The last entry of `head` that `base` does not have. Compares headings, or numbers if only the title changed.
 std::optional<EntryHead> brought_entry(const Document& base, const Document& head) {
     for (auto entry = head.entries.rbegin(); entry != head.entries.rend(); ++entry) {
         const bool old = std::any_of(base.entries.begin(), base.entries.end(), [&](const EntryHead& known) {
@@ -50,7 +50,7 @@ std::optional<EntryHead> brought_entry(const Document& base, const Document& hea
     return std::nullopt;
 }
 
-// Id of the record that an entry is rendered from; empty: somebody wrote it.
+// Id of the record from which an entry is rendered; empty: it is hand-written.
 std::string record_behind(const Document& document, const EntryHead& entry) {
     for (const auto& block : runlog::find_blocks(document.text)) {
         const char* at = entry.heading.data();
@@ -59,7 +59,7 @@ std::string record_behind(const Document& document, const EntryHead& entry) {
     return {};
 }
 
-// The record that stands for `id` today.
+// The current record in the chain of `id`.
 const Json* standing_record(const std::vector<Json>& current, const std::vector<Json>& all, std::string id) {
     for (const Json& record : all) {
         if (runlog::replaced_id(record) == id) id = runlog::id_of(record);
@@ -79,7 +79,7 @@ bool has_any(const Json& record, const char* field) {
     return at != record.end() && at->is_structured() && !at->empty();
 }
 
-// The agent's record with what the loop has seen itself; what the agent says of its idea stays.
+// The agent's record plus what the loop observed; what the agent says about its idea stays.
 Json with_measured(const Json& agents, const Json& ours, WallTime at) {
     Json record = runlog::superseding(agents, at, "what the loop saw and measured");
     for (const char* field : {"loop", "base", "commits", "commit_status", "commit_reason", "outcome", "decision",
@@ -101,7 +101,7 @@ Json with_measured(const Json& agents, const Json& ours, WallTime at) {
     return record;
 }
 
-// What the agent wrote of its idea, into fields that nothing else has filled.
+// Copies what the agent wrote about its idea into fields that are still empty.
 void take_words(Json& record, const Json& agents) {
     for (const char* pointer :
          {"/title", "/idea/hypothesis", "/idea/move", "/coverage_slot", "/change_class", "/next_hypothesis"}) {
@@ -134,7 +134,7 @@ Result<std::optional<ComposedLog>> fill_in(const LogSources& sources, const std:
                                      runlog::iteration_of(record).text(), true});
 }
 
-// Written by hand: only the value of its commit line, and only where it waits for one.
+// For a hand-written entry: replaces only the value of its commit line, and only if it is a placeholder.
 std::optional<ComposedLog> stamp(const LogSources& sources, const Document& document, const EntryHead& head,
                                  const Json& ours) {
     const auto entry = runlog::parse_entry(head);
@@ -152,7 +152,7 @@ std::optional<ComposedLog> stamp(const LogSources& sources, const Document& docu
     return out;
 }
 
-// One that an entry can be added to.
+// A document to which an entry can be added.
 Result<Document> open_document(const std::string& text, const std::string& name) {
     GDNCTL_TRY_ASSIGN(Document document, runlog::parse_document(text));
     GDNCTL_TRY(runlog::check_appendable(document, name));
@@ -201,13 +201,13 @@ Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json r
     GDNCTL_TRY_ASSIGN(auto lines, runlog::parse_records(sources.records, sources.name));
     const std::vector<Json>& all = lines.records;
     for (const Json& one : all) {
-        if (is_of_iteration(one, record)) {  // a loop that was killed has written it
+        if (is_of_iteration(one, record)) {  // written before by a loop that was killed
             return std::optional(ComposedLog{sources.text, sources.records, runlog::id_of(one),
                                              runlog::iteration_of(one).text(), false});
         }
     }
     GDNCTL_TRY_ASSIGN(const Document base, runlog::parse_document(sources.base_text));
-    // One that cannot be read did not land, and says nothing.
+    // An unreadable log did not land and contributes nothing.
     const Document head = runlog::parse_document(sources.head_text).value_or(Document{});
     const auto brought = brought_entry(base, head);
     if (!brought) return add_entry(sources, document, all, std::move(record), at);

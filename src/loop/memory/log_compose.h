@@ -1,4 +1,4 @@
-// How a running log becomes one that has an iteration's entry. Pure.
+// Adds an iteration's entry to the text of a running log. Pure.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace gdnctl::loop {
 
-// The log and its records (`<log>.records.jsonl`) as they stand in commits; empty: not there.
+// The log and its records (`<log>.records.jsonl`) in various commits; empty: missing.
 struct LogSources {
     std::string name;                     // for messages
     std::string text, records;            // at the tip of the branch
-    std::string base_text;                // where the candidate began
-    std::string head_text, head_records;  // in the candidate; empty: there is none
+    std::string base_text;                // at the candidate's base
+    std::string head_text, head_records;  // in the candidate; empty: missing
 };
 
 struct ComposedLog {
@@ -25,19 +25,19 @@ struct ComposedLog {
     bool stamped = false;   // the agent's own entry got its commit
 };
 
-// One entry for the iteration that `record` is of, however often it is asked for:
-//  - the agent's own, when `landed` (its commits are on the branch) and they brought one. One that was made by `log
-//    append` gets a record that supersedes its own, with what was measured; one written by hand gets the commit
-//    where it says `this commit` or `(pending)`, and no other change
-//  - else a new one at the end. What the agent wrote of its idea in an entry that did not land is taken over.
-// An older entry is never touched. nullopt: there is nothing to change. Errors: bad_input, usage (a log that cannot be
-// read: its limits, a fence that is not closed, records that are none).
+// Makes one entry for the iteration of `record`, however often it is called:
+//  - If `landed` (the candidate's commits are on the branch) and the commits brought an entry, that one. An entry made
+//    by `log append` gets a record that supersedes its own, with the measurements. In a hand-written one, the commit
+//    replaces `this commit` or `(pending)`, and nothing else changes.
+//  - Otherwise a new one at the end. It takes over what the agent wrote about its idea in an entry that did not land.
+//    An older entry is never changed. nullopt: no change is needed. Errors: bad_input, usage (an unreadable log: over
+//    its limits, an unclosed fence, invalid records).
 Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at);
 
-// The entry of a record as a text of its own, for a note. `number`: of the iteration in its run. Errors: bad_input.
+// The entry of a record as a separate text, for a git note. `number`: of the iteration in its run. Errors: bad_input.
 Result<std::string> compose_note(Json record, int number, WallTime at);
 
-// Whether entries can be added to a log with these records. Errors: those of compose_log(), with what is wrong.
+// Whether entries can be added to a log with these records. Errors: as compose_log(), with the cause.
 Status check_log(const std::string& name, const std::string& text, const std::string& records);
 
 }  // namespace gdnctl::loop

@@ -19,13 +19,13 @@ constexpr std::size_t k_most_messages = 20;
 constexpr std::string_view k_subject = "Log iteration ";
 constexpr std::string_view k_code = "\nGdnctl-Code: ";
 
-// A commit object is headers, an empty line, the message.
+// A commit object consists of headers, an empty line and the message.
 std::string message_of(const std::string& commit) {
     const auto gap = commit.find("\n\n");
     return gap == std::string::npos ? std::string() : commit.substr(gap + 2);
 }
 
-// The commit whose code a commit has: a log commit names it.
+// The commit whose code a commit contains: a log commit names it.
 std::string code_of(const std::string& commit, const std::string& message) {
     const auto at = message.find(k_code);
     if (at == std::string::npos || !message.starts_with(k_subject)) return commit;
@@ -41,7 +41,7 @@ std::string evidence_folder(const std::filesystem::path& log_dir, const std::fil
 
 bool has_landed(const IterationView& view) { return view.kept() && view.head != view.base; }
 
-// `code`: the commit that it stands on, log commits aside.
+// `code`: the commit below it, not counting log commits.
 std::string log_message(const ComposedLog& log, const IterationView& view, const std::string& run,
                         const std::string& code) {
     std::string text =
@@ -62,16 +62,16 @@ void say_why_not(const Error& error) {
 
 }  // namespace
 
-// What git has of the log and of the candidate; `sources` is nullopt where the branch has no log.
+// What git has of the log and the candidate; `sources` is nullopt if the branch has no log.
 struct RunningLog::Read {
     std::optional<LogSources> sources;
     std::vector<std::string> messages;  // of the candidate's commits, oldest first
-    std::string start;                  // the base, log commits aside
-    std::string tip;                    // of the branch, which `sources` is read from
+    std::string start;                  // the base, not counting log commits
+    std::string tip;                    // tip of the branch, from which `sources` is read
     WallTime at{};
 };
 
-// An entry of an earlier iteration's agent, with its commit.
+// An entry by the agent of an earlier iteration, with its commit.
 struct RunningLog::Stamped {
     ComposedLog log;
     IterationView view;
@@ -121,7 +121,7 @@ Result<std::optional<KnownIteration>> RunningLog::judged(std::span<const Record>
     GDNCTL_TRY_ASSIGN(auto known, known_iteration(m_log_dir, m_repository, records, iteration));
     if (!known) return known;
     const IterationView& view = known->view;
-    const bool stuck = view.kept() && view.settled == "blocked";  // accepted, yet it could not land: an error
+    const bool stuck = view.kept() && view.settled == "blocked";  // accepted but could not land: an error
     if (stuck || view.outcome == to_text(Outcome::error)) known.reset();
     return known;
 }
@@ -147,7 +147,7 @@ Result<std::optional<LogEntry>> RunningLog::note(const KnownIteration& known, co
     return std::optional(std::move(entry));
 }
 
-// The last entry of the log in the checkout, as the recipe did it; never another iteration's.
+// Stamps the last entry of the log in the checkout, as the recipe does; never another iteration's.
 Status RunningLog::stamp_in_place(const KnownIteration& known, Read& found) const {
     if (!has_landed(known.view)) return {};
     GDNCTL_TRY_ASSIGN(auto writer, runlog::LogWriter::open(m_repository.root() / m_path, {std::chrono::seconds(30)}));
@@ -168,7 +168,7 @@ Status RunningLog::stamp_in_place(const KnownIteration& known, Read& found) cons
     return {};
 }
 
-// Into `found`: the commits of entries that agents of earlier iterations brought, since the last log commit.
+// Updates `found` with the commits of entries that agents of earlier iterations added since the last log commit.
 Result<std::vector<RunningLog::Stamped>> RunningLog::stamp_earlier(std::span<const Record> records, int iteration,
                                                                    Read& found) const {
     std::vector<int> waiting;
@@ -235,7 +235,8 @@ Result<std::optional<LogEntry>> RunningLog::entry(std::span<const Record> record
         return none;
     }
     if (!*own) log::info("the agent's own entry stays as it is in {}", m_path);
-    if (m_mode == StampMode::next_entry && *own && (*own)->stamped) own->reset();  // its turn is the next iteration's
+    if (m_mode == StampMode::next_entry && *own && (*own)->stamped)
+        own->reset();  // stamped with the next iteration's entry
     if (!*own && earlier.empty()) return none;
     return std::optional(log_commit(*known, found, *own, earlier));
 }

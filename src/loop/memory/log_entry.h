@@ -1,4 +1,4 @@
-// The running log of a loop: what its log commits hold.
+// The running log of a loop, and the contents of its log commits.
 #pragma once
 
 #include <filesystem>
@@ -21,14 +21,14 @@ namespace gdnctl::loop {
 
 class RunningLog {
 public:
-    // `path`: of the log in the repository, "" where the target names none. The repository must outlive it.
+    // `path`: of the log in the repository; "" if the target has none. The repository must outlive it.
     RunningLog(const GitCheckout& repository, std::filesystem::path log_dir, std::string path, StampMode mode)
         : m_repository(repository), m_log_dir(std::move(log_dir)), m_path(std::move(path)), m_mode(mode) {}
 
-    // The entry of an iteration that is settled, and its record, on top of what the branch has now; as a note where
-    // that is the mode. `records`: of the run. nullopt: none is due (an iteration that failed by itself, no log in the
-    // branch, which is said once, a log that cannot be read, one that is stamped in place or with the next entry).
-    // Errors: those of git; local_io, conflict (stamping in place).
+    // The entry of a settled iteration and its record, on top of the branch's current state; a note in note mode.
+    // `records`: of the run. nullopt: no entry is due (the iteration failed by itself; the branch has no log, reported
+    // once; the log cannot be read; it was stamped in place, or will be with the next entry). Errors: those of git;
+    // local_io, conflict (stamping in place).
     Result<std::optional<LogEntry>> entry(std::span<const Record> records, int iteration);
 
 private:

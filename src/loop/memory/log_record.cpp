@@ -23,7 +23,7 @@ std::string subject_of(const std::string& message) {
     return shown(text::trim(std::string_view(message).substr(0, message.find('\n'))), 200);
 }
 
-// The first paragraph below the subject, as one line; a paragraph of trailers is none.
+// The first paragraph after the subject, as one line, unless it consists of trailers.
 std::string body_of(const std::string& message) {
     const auto gap = message.find("\n\n");
     if (gap == std::string::npos) return {};
@@ -55,7 +55,7 @@ void put_missing_words(Json& record, const LogFacts& log) {
     put("/next_hypothesis", std::string(k_not_stated));
 }
 
-// What was measured is in numbers; what was decided without a measurement is said in the words of a log.
+// Measured results are numbers; decisions without a measurement use the words of a log.
 void put_decision(Json& record) {
     const std::string outcome = text_at(record, "/outcome");
     const std::string verdict = text_at(record, "/decision");
@@ -68,17 +68,17 @@ void put_decision(Json& record) {
     } else if (verdict == "reject") {
         record["decision"] = "rejected";
     }
-    // What is parked is no result yet: nobody should read it as a commit of the branch.
+    // Parked work is not a result yet, and must not look like a commit of the branch.
     if (text_at(record, "/commit_status") == "parked") {
         record["commit_status"] = "none";
         record["commits"] = Json::array();
     }
-    // The reason stands behind the decision.
+    // The reason follows the decision.
     if (runlog::texts_at(record, "/decision_reasons").size() == 1 &&
         text_at(record, "/decision_reasons/0") == text_at(record, "/assessment")) {
         record["assessment"] = nullptr;
     }
-    // "regression: 3 % slower" stands behind "regression".
+    // "regression: 3 % slower" follows "regression".
     const std::string said = text_at(record, "/decision") + ": ";
     for (Json& reason : record["decision_reasons"]) {
         if (reason.is_string() && reason.get<std::string>().starts_with(said)) {
@@ -100,7 +100,7 @@ std::string fact_of(const StageView& stage, std::string_view name) {
     return {};
 }
 
-// What a profile measured that no policy has looked at.
+// Metrics of a profile that no policy has judged.
 void put_plain_metrics(Json& record, const StageView& stage) {
     if (!record["metrics"].empty() || !record["extra_metrics"].empty()) return;
     for (const auto& [name, value] : stage.facts) {
@@ -136,7 +136,7 @@ void put_profile(Json& record, const StageView& stage, const LogFacts& log) {
     put_plain_metrics(record, stage);
 }
 
-// A profile is no check, and neither is the performance policy: its gates and numbers have places of their own.
+// Neither a profile nor the performance policy is a check: their gates and numbers have fields of their own.
 void put_checks(Json& record, const IterationView& view, const LogFacts& log) {
     Json checks = Json::array();
     for (Json& check : record["checks"]) {

@@ -1,4 +1,4 @@
-// The record that an iteration's entry in the running log is rendered from.
+// The record from which an iteration's entry in the running log is rendered.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 namespace gdnctl::loop {
 
 struct LogFacts {
-    std::string evidence_folder;        // before the names of files in the log directory; "" or with a slash at its end
+    std::string evidence_folder;        // prefix for names of files in the log directory; "" or ending in a slash
     std::vector<std::string> messages;  // of the candidate's commits, oldest first
 };
 
-// iteration_record() in the words of a log: tests apart from the profile, and a title, hypothesis and changes taken
-// from the commits' messages where the agent reported none. Pure.
+// iteration_record() adapted to the log: tests are separate from the profile; title, hypothesis and changes come from
+// the commit messages if the agent did not report them. Pure.
 Json log_record(std::span<const Record> own, const LedgerFacts& facts, const LogFacts& log);
 
 }  // namespace gdnctl::loop

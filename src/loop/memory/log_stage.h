@@ -1,4 +1,4 @@
-// What a candidate makes of the running log, as a stage of an iteration.
+// A stage of an iteration that checks the candidate's effect on the running log.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace gdnctl::loop {
 
-// Refuses, before any time is spent on it, a candidate after which no entry could be added to the log: it cannot be
-// read any more, or is gone, or its records are. `path`: of the log in the repository, which must outlive it.
+// Refuses a candidate, before any time is spent on it, if no entry could be added to the log afterwards, because the
+// log or its records are missing or unreadable. `path`: of the log in the repository, which must outlive it.
 std::unique_ptr<Stage> make_log_stage(std::string path, const GitCheckout& repository);
 
 }  // namespace gdnctl::loop

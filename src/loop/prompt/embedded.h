@@ -1,4 +1,4 @@
-// What this binary carries of prompts/ and session_directives/: generated when CMake configures.
+// The embedded copies of prompts/ and session_directives/, generated when CMake configures.
 #pragma once
 
 #include <span>

@@ -34,7 +34,7 @@ struct FrontMatter {
     std::string_view body;
 };
 
-// `key: value` lines between two lines `---`, the first of which begins the text. Anything else is body.
+// `key: value` lines between two lines `---`, the first of which starts the text. Anything else belongs to the body.
 FrontMatter front_matter(std::string_view text) {
     FrontMatter result{{}, text};
     constexpr std::string_view k_fence = "---";
@@ -87,13 +87,13 @@ Document read_document(DocumentKind kind, std::string_view name, fs::path file, 
     return document;
 }
 
-// A name is one component of a path and never a hidden file.
+// A name is one path component and never a hidden file.
 bool is_name(std::string_view name) {
     return !name.empty() && name.front() != '.' &&
            name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-// Files that have names, in the order in which a name is looked up.
+// Named files, in lookup order.
 std::vector<std::pair<std::string, fs::path>> files_of(DocumentKind kind, const fs::path& root) {
     std::vector<std::pair<std::string, fs::path>> found;
     if (root.empty()) return found;
@@ -152,7 +152,7 @@ Error unknown_document(DocumentKind kind, std::string_view name, const fs::path&
         {}};
 }
 
-// `source`: how the recipe's messages name where it comes from.
+// `source`: the origin as the recipe's messages name it.
 Result<std::string> directive_from_file(const fs::path& file, std::string_view source) {
     std::error_code problem;
     if (!fs::exists(file, problem) || fs::is_directory(file, problem)) {
@@ -208,7 +208,7 @@ Result<Document> prompt_from_file(const fs::path& file) {
 
 Result<Document> default_prompt(const Target& target, const fs::path& root) {
     std::error_code problem;
-    // A checkout that has nothing in the recipe's place gets the embedded prompt; one that names another file meant it.
+    // A checkout without a prompt in the recipe's place gets the embedded one; a different configured file must exist.
     if (!target.prompt.empty() && target.prompt != k_recipe_prompt) return prompt_from_file(root / target.prompt);
     if (fs::exists(root / k_recipe_prompt, problem)) return prompt_from_file(root / k_recipe_prompt);
     auto document = find_document(DocumentKind::prompt, target.name, root);

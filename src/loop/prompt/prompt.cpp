@@ -19,7 +19,7 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
     }
 }
 
-// Also in another case, or with blanks: a slip that would reach the agent as it is.
+// Also matches other cases and blanks: likely typos that would otherwise reach the agent.
 bool is_placeholder_name(std::string_view name) {
     name = text::trim(name);
     return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {

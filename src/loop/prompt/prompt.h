@@ -1,4 +1,4 @@
-// What the agent is told: template, directives, warnings about what was told. Pure.
+// The agent's instructions: template, directives, and warnings about them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ struct PromptFacts {
     std::string head_sha;
 };
 
-// Placeholders are replaced in the template alone, {{ITERATION}}, {{TOTAL_ITERATIONS}}, {{HEAD_SHA}} in this order; the
-// directives follow as they are. Without directives the rest of the template stays as it is, white space at its end
-// too. Directives must be trimmed and not blank (see trimmed_directives()).
+// Replaces the placeholders {{ITERATION}}, {{TOTAL_ITERATIONS}}, {{HEAD_SHA}} in this order, in the template only, and
+// appends the directives unchanged. Without directives, the rest of the template stays unchanged, including trailing
+// white space. Directives must be trimmed and not blank (see trimmed_directives()).
 std::string assemble_prompt(std::string_view prompt_template, const PromptFacts& facts,
                             std::span<const std::string> directives);
-// `{{NAME}}` that nothing replaces, each once, in order; for one warning.
+// Each `{{NAME}}` that nothing replaces, once, in order, for a warning.
 std::vector<std::string> unknown_placeholders(std::string_view prompt_template);
-// Trimmed, blank ones left out.
+// Trimmed, without blank ones.
 std::vector<std::string> trimmed_directives(std::span<const std::string> given);
 
-// The directive that goes with a held dev TPU. `self`: how this program is called.
+// The directive for a held dev TPU. `self`: the command for this program.
 std::string managed_tpu_directive(std::string_view self, std::string_view cluster, std::string_view name,
                                   std::string_view type);
 // The directive that goes with gates: what the loop does with a commit.
 struct GateFacts {
-    bool tests = false;  // else a profile alone
+    bool tests = false;  // false: only a profile
     std::string metric;  // empty: speed is not judged
     bool higher_is_better = true;
-    std::string ce_implementation, ce_bwd_mode;  // of the profile; empty: it has no such setting
+    std::string ce_implementation, ce_bwd_mode;  // settings of the profile; empty: it has no such setting
 };
 std::string gates_directive(const GateFacts& facts);
-// What is wrong with post-checks while a dev TPU is held, without the prefix "[gdnctl] ".
+// Problems with post-checks while a dev TPU is held, without the prefix "[gdnctl] ".
 std::vector<std::string> post_check_warnings(std::span<const std::string> post_checks, std::string_view cluster,
                                              std::string_view name);
 

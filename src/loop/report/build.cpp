@@ -30,7 +30,7 @@ std::vector<FailureClass> failure_classes(const loop::RunView& view) {
     return list;
 }
 
-// Champions of the conditions under which this run measured, and those alone.
+// Champions under the conditions of this run only.
 std::vector<const loop::MeasuredView*> champions_of(const loop::MeasuredRun& measured) {
     std::vector<const loop::MeasuredView*> list;
     const auto& key = measured.champion ? measured.champion->key : measured.history.back().key;

@@ -24,7 +24,7 @@ constexpr double k_high = 260;
 constexpr std::size_t k_strip_row = 50;
 constexpr std::size_t k_most_bars = 150;
 
-// 1, 2 or 5 times a power of ten, at least `least`.
+// The smallest 1, 2 or 5 times a power of ten that is at least `least`.
 double round_step(double least) {
     if (!(least > 0)) return 1;
     const double decade = std::pow(10, std::floor(std::log10(least)));
@@ -51,7 +51,7 @@ struct Axes {
     bool shows(double value) const { return value >= low && value <= high; }
 };
 
-// Champions and all that is near them: an outlier must not flatten everything else.
+// Scaled to the champions and values near them, so that an outlier does not flatten everything else.
 Axes axes_of(const Report& report) {
     std::vector<double> values;
     for (const auto* one : report.champions) values.push_back(*one->value);
@@ -100,7 +100,8 @@ std::string iteration_numbers(const Axes& axes, double y) {
     return svg;
 }
 
-// A champion reigns from its iteration to that of the next one; those of earlier runs from the left edge on.
+// A champion's line goes from its iteration to that of the next one; a champion of an earlier run starts at the left
+// edge.
 std::string reigns(const Report& report, const Axes& axes) {
     const auto began = parse_iso8601(report.run.view.started);
     const auto since = [&](const loop::MeasuredView& one) {
@@ -137,7 +138,7 @@ std::string point_of(const IterationView& i, const loop::MeasuredView& m, const 
                                                   m.suspect ? "; suspect: the base had moved" : ""));
     const auto colour = colour_of(i);
     std::string mark;
-    if (!axes.shows(*m.value)) {  // beyond the picture: an arrow at its edge
+    if (!axes.shows(*m.value)) {  // outside the chart: an arrow at its edge
         const double tip = *m.value > axes.high ? -7 : 7;
         mark = fmt::format("<path class=\"{0}\" d=\"M{1:.1f} {2:.1f} l-5 {3} h10 z\"><title>{4}</title></path>", colour,
                            x, y + (tip < 0 ? 1 : -1), -tip, title);
@@ -187,7 +188,7 @@ std::vector<CostBar> cost_bars(const loop::RunView& view) {
 
 std::string hours_text(double hours) { return duration_text(static_cast<std::int64_t>(hours * 3.6e6)); }
 
-// One bar of parts that stand on each other; `scale`: units of the picture for one hour.
+// One stacked bar; `scale`: chart units per hour.
 std::string stacked(const CostBar& bar, double x, double width, double bottom, double scale) {
     const std::string which = bar.first == bar.last ? fmt::format("iteration {}", bar.first)
                                                     : fmt::format("iterations {} to {}", bar.first, bar.last);

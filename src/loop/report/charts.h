@@ -1,4 +1,4 @@
-// The pictures of a run's page, as SVG without scripts. Pure.
+// The charts of a run's page, as SVG without scripts. Pure.
 #pragma once
 
 #include <string>
@@ -7,18 +7,17 @@
 
 namespace gdnctl::loop::report {
 
-// CSS class of an iteration's colour: champion, kept, refused, trouble (of the surroundings), agent, none, open.
+// CSS class of an iteration's colour: champion, kept, refused, trouble (infrastructure or environment), agent, none,
+// open.
 std::string_view colour_of(const loop::IterationView& iteration);
 
-// The metric over the iterations: what was measured, the champion of the time as steps, and around it the band in which
-// equal code falls. "" where nothing was measured.
+// The metric over the iterations: the measured values, the champion at each time as steps, and around it the noise
+// band, in which equal code would fall. "" if nothing was measured.
 std::string metric_chart(const Report& report);
-// A square an iteration, in order, each a link to it.
+// One square per iteration, in order, each linked to it.
 std::string outcome_strip(const Report& report);
-// Time of the agent, of the device and of the rest, and tokens, by iteration; neighbours share a bar when there are
-// more than 150.
+// Time of the agent, the device and the rest, and tokens, per iteration. Above 150 iterations, neighbours share a bar.
 std::string cost_chart(const Report& report);
-// A bar a class.
 std::string failure_bars(const Report& report);
 
 }  // namespace gdnctl::loop::report

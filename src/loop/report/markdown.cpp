@@ -14,7 +14,7 @@ namespace {
 using loop::IterationView;
 using loop::shown;
 
-// A text as it stands in a table cell: nothing of it is markup.
+// Escapes text for a table cell, so that none of it is markup.
 std::string cell(std::string_view text, std::size_t columns = 200) {
     std::string out;
     for (const char c : shown(text, columns)) {
@@ -93,7 +93,7 @@ std::string memory_part(const Report& report) {
     return text;
 }
 
-// "3", or "3 (log 12)" where the running log counts otherwise.
+// "3", or "3 (log 12)" if the running log has another number.
 std::string both_numbers(const IterationView& i) {
     const std::string own = std::to_string(i.number);
     return i.log_number.empty() || i.log_number == own ? own : fmt::format("{} (log {})", own, cell(i.log_number, 20));

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 5> k_stage_words = {"name", "verdict", "r
 constexpr std::string_view k_fact = "fact.";
 constexpr std::string_view k_gate = "gate.";
 
-// The next word of `rest`, and what follows it.
+// Removes the next word from the front of `rest`.
 std::string_view next_word(std::string_view& rest) {
     rest = text::trim(rest);
     const auto end = std::min(rest.find(' '), rest.size());
@@ -68,7 +68,7 @@ void end_attempt(IterationView& iteration, const Record& record) {
 }
 
 void take_candidate(IterationView& iteration, const Record& record) {
-    iteration.stages.clear();  // one that followed a moved branch is judged again
+    iteration.stages.clear();  // after following a moved branch, it is judged again
     iteration.head = record.word("head");
     iteration.diff = record.word("diff");
     iteration.leftovers = record.word("leftovers");
@@ -76,7 +76,7 @@ void take_candidate(IterationView& iteration, const Record& record) {
     iteration.commits = record.count("commits");
     iteration.files = record.count("files");
     iteration.protected_paths = record.word("protected");
-    // One that followed a branch that had moved does not tell it again.
+    // If the loop followed a moved branch, a later record does not repeat this.
     if (const std::string gone = record.word("gone"); !gone.empty()) iteration.gone = gone;
 }
 
@@ -86,7 +86,7 @@ void take_decision(IterationView& iteration, const Record& record) {
     iteration.verdict = record.word("verdict");
     iteration.sign = record.word("sign");
     iteration.reason = record.word("reason");
-    // That of the stage that refused it, where the decision repeats none.
+    // If the decision has no sign, use that of the stage that refused it.
     if (!iteration.sign.empty() || iteration.stages.empty()) return;
     if (iteration.stages.back().verdict == "fail") iteration.sign = iteration.stages.back().sign;
 }
@@ -172,7 +172,7 @@ std::optional<std::chrono::milliseconds> between(std::string_view earlier, std::
     const auto from = parse_iso8601(earlier);
     const auto to = parse_iso8601(later);
     if (!from || !to) return std::nullopt;
-    return std::max(*to - *from, std::chrono::milliseconds(0));  // somebody may have set the clock back
+    return std::max(*to - *from, std::chrono::milliseconds(0));  // the clock may have been set back
 }
 
 RunState state_of(std::span<const Record> records) {
@@ -191,7 +191,7 @@ RunView view_of(std::span<const Record> records) {
     take_numbers(view, state_of(records));
     std::string_view before;
     for (const Record& record : records) {
-        // A resumed run does not count the time in between.
+        // For a resumed run, the time in between does not count.
         const auto spent =
             record.type == RecordType::resume || before.empty() ? std::nullopt : between(before, record.time);
         before = record.time;

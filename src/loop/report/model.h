@@ -1,4 +1,4 @@
-// How what the views show follows from records. Pure.
+// Derives the contents of the views from records. Pure.
 #pragma once
 
 #include <chrono>
@@ -12,22 +12,22 @@
 
 namespace gdnctl::loop {
 
-// nullopt: the fact is no gate.
+// nullopt: the fact is not a gate.
 std::optional<GateView> parse_gate(std::string_view id, std::string_view fact);
 
 RunView view_of(std::span<const Record> records);
 
-// The arguments of summarise() that a journal implies.
+// The arguments of summarise() that follow from a journal.
 RunState state_of(std::span<const Record> records);
 
-// What a record says to somebody who watches; empty: nothing.
+// Describes a record for someone who watches; empty: nothing to say.
 std::string event_text(const Record& record);
 
-// Two times as the journal has them; nullopt: one of them is none. Never below 0.
+// The time between two timestamps of the journal, never below 0; nullopt: one of them is not a time.
 std::optional<std::chrono::milliseconds> between(std::string_view earlier, std::string_view later);
 
-// The text of a perf_state.json, versions 1 and 2; what is of another type is as if it were not there. Error config: no
-// JSON object.
+// Parses a perf_state.json, version 1 or 2. Fields of the wrong type count as missing. Error: config, not a JSON
+// object.
 Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name);
 
 }  // namespace gdnctl::loop

@@ -1,4 +1,4 @@
-// What a log directory holds.
+// Reads the files of a log directory.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ std::vector<RunEvent> events(const LoadedRun& run, std::size_t from) {
 Result<LoadedRun> load_run(const fs::path& log_dir) {
     LoadedRun run;
     run.log_dir = log_dir;
-    // Asked first: what ends in between has its last record then.
+    // Asked first: if the loop ends in between, its last record is then included.
     run.holder = running(log_dir);
     const fs::path journal = log_dir / "journal.jsonl";
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(journal, std::size_t{256} << 20));

@@ -1,4 +1,4 @@
-// What perf_state.json says, as far as people want to see it.
+// Reads the parts of perf_state.json that people want to see.
 #include <algorithm>
 #include <cmath>
 
@@ -49,8 +49,9 @@ std::optional<PairsView> pairs_at(const Value& record) {
     return pairs;
 }
 
-// A state of an earlier version has the difference of the values, and what the pairs told. Which way is better was not
-// written down: a gain that goes with a smaller value tells, else the name does, as only times have a unit in it.
+// A state of an earlier version has the difference of the values, and the result of the pairs. It did not record which
+// direction is better. A gain with a smaller value shows it; otherwise the name decides, since only times have a unit
+// in it.
 std::optional<runlog::Gain> gain_at(const Value& record, const MeasuredView& view) {
     if (const auto own = record.find("gain"); own != record.end() && own->is_object()) {
         return runlog::parse_gain(Json(*own));
@@ -84,7 +85,7 @@ void read_gate_list(const Value& record, MeasuredView& view) {
         }
         return;
     }
-    // The recipe's program keeps the reasons of those that fired, and nothing of the others.
+    // The recipe's program stores the reasons of gates that fired, and nothing about the others.
     if (const Value* reasons = list_at(record, "control_gate_reasons")) {
         for (const Value& reason : *reasons) {
             if (!reason.is_string()) continue;
@@ -147,7 +148,7 @@ const MeasuredView* MeasuredRun::of(const IterationView& iteration) const {
         if (whole && iteration.head.starts_with(at->commit.substr(0, 40))) return &*at;
         const WallTime time{std::chrono::seconds(at->timestamp_unix)};
         const bool own = began && time >= *began && (!ended || time <= *ended + std::chrono::seconds(1));
-        // Measured in it, but not of its candidate: the base, unchanged.
+        // Measured in the iteration, but not its candidate: the unchanged base.
         const bool other = whole && !at->decision.empty() && (at->decision == "aa_ok" || at->became_champion());
         if (in_time == nullptr && own && !other) in_time = &*at;
     }
@@ -169,7 +170,7 @@ std::optional<double> MeasuredRun::noise_pct() const {
     std::vector<double> distances;
     distances.reserve(champion->points.size());
     for (const double point : champion->points) distances.push_back(std::abs(point - median));
-    constexpr double k_deviation_of_mad = 1.4826;  // of a normal distribution
+    constexpr double k_deviation_of_mad = 1.4826;  // for a normal distribution
     return 100 * k_deviation_of_mad * middle(std::move(distances)) / std::abs(median);
 }
 

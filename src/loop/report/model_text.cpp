@@ -1,4 +1,4 @@
-// What is shown of texts that others wrote, and who holds a log directory.
+// How untrusted text is shown, and who holds a log directory.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-// Bytes of the code point that begins with `lead`, in valid UTF-8.
+// Bytes of the code point that starts with `lead`, in valid UTF-8.
 std::size_t length_of(char lead) {
     const auto byte = static_cast<unsigned char>(lead);
     if (byte < 0x80U) return 1;
@@ -82,7 +82,8 @@ std::string grouped(std::int64_t number) {
 std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
     const auto lock = log_dir / "codex-loop.lock";
     const auto holder = read_file_if_exists(lock, 64);
-    if (!holder || !*holder || text::trim(**holder).empty()) return std::nullopt;  // none, or it let go
+    if (!holder || !*holder || text::trim(**holder).empty())
+        return std::nullopt;  // no holder, or it has released the lock
     RunningLoop loop;
     loop.pid = text::parse_int(text::trim(**holder)).value_or(0);
     const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
@@ -95,8 +96,8 @@ std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
         const ProcessId id{static_cast<pid_t>(loop.pid), static_cast<std::uint64_t>(number("start_ticks"))};
         if (is_running(id)) return loop;
     }
-    // The holder died without letting go, or lives where its process cannot be seen (a container): the lock itself
-    // knows. A loop that dies leaves its name, so this is asked for dead ones, and not while one starts.
+    // Either the holder died without releasing the lock, or its process is not visible from here (a container); only
+    // the lock itself can tell. A loop that died leaves its name, so this is not asked while one starts.
     const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
     if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return std::nullopt;
     return loop;

@@ -124,7 +124,7 @@ std::string why_text(const IterationView& i) {
 
 std::string kept_at_text(const Explained& e) {
     const IterationView& i = e.iteration;
-    // Attempts that were broken off or repeated: what they left, if anything.
+    // Attempts that were aborted or repeated: whatever they left.
     if (i.head.empty() && !i.attempts.empty()) return ref_of(e, "attempt-*");
     if (i.head.empty() || i.head == i.base) return {};
     if (i.kept() && i.settled != "blocked" && !i.settled.empty()) return or_dash(shown(i.branch));

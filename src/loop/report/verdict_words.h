@@ -1,4 +1,4 @@
-// What became of an iteration and why, as loop-explain and the reports put it.
+// The outcome of an iteration and its reason, as shown by loop-explain and the reports.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,8 @@ struct Explained {
     const loop::IterationView& iteration;
     std::string run;
     std::filesystem::path log_dir;
-    const loop::MeasuredView* measured = nullptr;     // nullptr: it was not
-    const loop::MeasuredRun* all_measured = nullptr;  // of the whole state
+    const loop::MeasuredView* measured = nullptr;     // nullptr: not measured
+    const loop::MeasuredRun* all_measured = nullptr;  // the whole state
     std::vector<std::string> files;                   // names of its artefacts
 };
 
@@ -23,12 +23,12 @@ std::string verdict_text(const loop::IterationView& iteration);
 std::string why_text(const loop::IterationView& iteration);
 // Refs and branches that hold its work.
 std::string kept_at_text(const Explained& explained);
-// What lays work that trouble parked on top of the branch again; empty: it was judged.
+// The command that puts work back on the branch that was parked because of trouble; empty: the work was judged.
 std::string judge_again_text(const Explained& explained);
 std::string gate_text(const loop::GateView& gate);  // "6.25 <= 5, `while_ms` increased by 6.25 ms"
 // "3.6 ms"; empty: nothing was measured.
 std::string value_text(const loop::MeasuredView& measured);
-// "2.26x faster (1.25-4.1x, 3 pairs)"; empty: it was compared with nothing. nullptr: it was not measured.
+// "2.26x faster (1.25-4.1x, 3 pairs)"; empty: not compared. nullptr: not measured.
 std::string gain_text(const loop::MeasuredView* measured);
 
 // Fields of gdnctl.loop-explain/1 from "iteration" on.

@@ -1,4 +1,4 @@
-// How a run and its parts are named for people.
+// Names for a run and its parts.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ LoopStatus status_of(const LoadedRun& run);
 std::string standing(const LoadedRun& run);
 
 std::string duration_text(std::int64_t ms);
-// A commit as people compare them: 12 digits.
+// A commit abbreviated for people: 12 digits.
 std::string short_commit(std::string_view sha);
 // "-" for an empty text.
 std::string or_dash(std::string text);

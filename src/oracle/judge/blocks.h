@@ -1,4 +1,5 @@
-// Long arrays cut for several threads: the same cuts for any number of them, so that sums do not depend on it.
+// Splits long arrays into blocks for several threads. The blocks are the same for any number of threads, so that sums
+// do not depend on it.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace gdnctl::oracle {
 struct Blocks {
     std::size_t items = 0, size = 1, count = 0;
 
-    // `width`: elements of an item. No more than 16 blocks, and none so small that a thread is not worth its start.
+    // `width`: elements per item. At most 16 blocks, and none too small to be worth starting a thread.
     explicit Blocks(std::size_t all, std::size_t width = 1) : items(all) {
         constexpr std::size_t k_elements = 65536;
         constexpr std::size_t k_most = 16;

@@ -1,6 +1,6 @@
-// Rows one at a time, each the best of some candidates that are built greedily, as AETG does (Cohen, Dalal, Fredman and
-// Patton 1997): a candidate starts from a combination that is still wanted, and each further factor gets the value that
-// meets most of what is wanted with the values before it.
+// Builds rows one at a time. Each is the best of several greedily built candidates, as in AETG (Cohen, Dalal, Fredman
+// and Patton 1997): a candidate starts from a combination that is still required, and each further factor gets the
+// value that completes the most requirements together with the values before it.
 #include "oracle/judge/covering.h"
 
 #include <algorithm>
@@ -85,10 +85,10 @@ bool Covering::fits(std::size_t id, const std::vector<std::size_t>& chosen) cons
     });
 }
 
-// How much of what is wanted `id` meets together with what is chosen.
+// How many requirements `id` completes together with the chosen levels.
 std::size_t Covering::gain(std::size_t id, const std::vector<std::size_t>& chosen) const {
     std::size_t sum = 0;
-    // The first of the chosen is no level: with it alone, pairs are counted.
+    // The first chosen id is not a level; using only that one counts pairs.
     for (std::size_t i = 0; i < (m_triples ? chosen.size() : std::min<std::size_t>(chosen.size(), 1)); ++i) {
         for (std::size_t j = i + 1; j < chosen.size(); ++j) {
             sum += m_wanted[place({id, chosen[i], chosen[j]})] != 0 ? 1 : 0;
@@ -104,7 +104,7 @@ std::vector<std::size_t> Covering::candidate(const Ids& start, const std::vector
         std::size_t best = k_no_level;
         std::size_t most = 0;
         for (std::size_t v = 0; v < m_values[factor]; ++v) {
-            // The first value to look at differs from factor to factor, so that ties do not favour one.
+            // Each factor starts at another value, so that ties do not favour one.
             const std::size_t now = id({factor, (v + m_rows.size()) % m_values[factor]});
             if (!fits(now, chosen)) continue;
             const std::size_t sum = gain(now, chosen) + 1;
@@ -140,7 +140,7 @@ void Covering::note(const Row& row) {
 void Covering::add_rows(std::span<const std::size_t> free, const std::function<void(Row&)>& fixed) {
     Random random(1, m_rows.size());
     for (const Ids& start : m_open) {
-        // What is wanted may be met only by rows whose other values are fixed so that they meet something else.
+        // Some requirements are only met by rows whose fixed values make them meet something else.
         if (m_wanted[place(start)] == 0) continue;
         std::vector<std::size_t> best;
         std::size_t most = 0;

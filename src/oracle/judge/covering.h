@@ -1,4 +1,4 @@
-// Covering arrays: few rows in which every allowed combination of 2 or 3 values of different factors is met.
+// Covering arrays: few rows that contain every allowed combination of 2 or 3 values of different factors.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace gdnctl::oracle {
 
-// The value of each factor, by its index.
+// The value of each factor, by index.
 using Row = std::vector<std::size_t>;
 
 // A value of a factor.
@@ -25,16 +25,15 @@ using Exclusion = std::array<Level, 2>;
 
 class Covering {
 public:
-    // `values[f]`: how many values factor f has. Exclusions must be closed: whatever set of levels holds no excluded
-    // pair can be completed to a row.
+    // `values[f]`: number of values of factor f. Exclusions must be closed: any set of levels without an excluded pair
+    // can be completed to a row.
     Covering(std::vector<std::size_t> values, std::span<const Exclusion> exclusions);
 
-    // From now on every allowed pair or triple of levels of these factors is wanted, unless a row has met it already.
+    // From now on, requires every allowed pair or triple of levels of these factors that no row contains yet.
     void want_pairs(std::span<const std::size_t> factors);
     void want_triples(std::span<const std::size_t> factors);
 
-    // Adds rows until all that is wanted is met. Factors that are not `free` have the value that `fixed` says for the
-    // others. Deterministic.
+    // Adds rows until all requirements are met. `fixed` sets the factors that are not `free`. Deterministic.
     void add_rows(std::span<const std::size_t> free, const std::function<void(Row&)>& fixed);
 
     bool allowed(Level a, Level b) const { return !m_excluded[id(a) * m_levels.size() + id(b)]; }
@@ -52,12 +51,12 @@ private:
     std::size_t met(const std::vector<std::size_t>& ids) const;
     void note(const Row& row);
 
-    std::vector<Level> m_levels;       // by id; id 0 is no level: a pair is a triple with it
+    std::vector<Level> m_levels;       // by id; id 0 is not a level: a pair is a triple with it
     std::vector<std::size_t> m_first;  // id of each factor's first value
     std::vector<std::size_t> m_values;
     std::vector<char> m_excluded;
     std::vector<char> m_wanted;
-    std::vector<Ids> m_open;  // in the order in which they were wanted; some are met
+    std::vector<Ids> m_open;  // in the order in which they were required; some are already met
     bool m_triples = false;   // some of m_open are triples
     std::vector<Row> m_rows;
 };

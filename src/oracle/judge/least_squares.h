@@ -1,15 +1,15 @@
-// A vector as a sum of multiples of others.
+// Approximates a vector by a linear combination of others.
 #pragma once
 
 #include <vector>
 
 namespace gdnctl::oracle {
 
-// The factors x for which the sum of x[i] * terms[i] is nearest to target, all of one length. Terms that are 0 keep the
-// factor 1.
+// The factors x that bring the sum of x[i] * terms[i] closest to target; all have the same length. A term that is all 0
+// gets the factor 1.
 std::vector<double> least_squares(const std::vector<std::vector<double>>& terms, const std::vector<double>& target);
 
-// That sum.
+// The sum for these factors.
 std::vector<double> combined(const std::vector<std::vector<double>>& terms, const std::vector<double>& factors);
 
 }  // namespace gdnctl::oracle

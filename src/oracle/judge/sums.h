@@ -1,12 +1,12 @@
-// The inner loops of what acts mistakes out. Sanitizers check every element that a loop touches, which makes these take
-// five times as long; here the ranges are checked once, by assert, and the loop itself is compiled without.
+// The inner loops of the code that simulates mistakes. Sanitizers check every element that a loop touches, which makes
+// these loops five times slower. So ranges are checked once by assert, and the loops are compiled without sanitizers.
 #pragma once
 
 #include <cassert>
 #include <cstddef>
 #include <span>
 
-// clang does not say in a macro that it checks.
+// clang has no macro that shows whether its sanitizers are on.
 #if defined(__clang__) || defined(__SANITIZE_ADDRESS__)
 #define GDNCTL_RANGES_CHECKED __attribute__((no_sanitize("address", "undefined")))
 #else
@@ -28,7 +28,7 @@ GDNCTL_RANGES_CHECKED void add_rows(Real* to, std::size_t width, Real sign, cons
 }
 
 inline GDNCTL_RANGES_CHECKED double sum_of_products(const double* a, const double* b, std::size_t count) {
-    // Four sums at once: they need not wait for each other.
+    // Four independent sums, so that none waits for another.
     double sums[4] = {0, 0, 0, 0};
     std::size_t i = 0;
     for (; i + 4 <= count; i += 4) {
@@ -58,8 +58,8 @@ inline void scale_difference(std::span<double> a, std::span<const double> b, dou
     sums_detail::scaled_difference(a.data(), b.data(), factor, a.size());
 }
 
-// to += sign * sum_i factors_i rows_i, in this order; `rows` has as many values as `to` for each factor. A factor of 0
-// leaves its row out, NaN or not.
+// to += sign * sum_i factors_i rows_i, in this order; `rows` has to.size() values per factor. A factor of 0 skips its
+// row, even if it contains NaN.
 template <class Real>
 void add_rows(std::span<Real> to, Real sign, std::span<const double> factors, std::span<const Real> rows) {
     assert(rows.size() == factors.size() * to.size());

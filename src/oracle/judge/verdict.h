@@ -1,4 +1,4 @@
-// What every operator's verdict is made of.
+// Common parts of every operator's verdict.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class Verdict { ok, suspect, wrong, unstable_input, no_data };
 
 std::string_view name_of(Verdict verdict);  // "OK", "UNSTABLE_INPUT"
 
-// The element that is furthest off.
+// The element with the largest error.
 struct Worst {
     std::string tensor;
     std::string axes;                 // "b,t,h,v"
@@ -25,11 +25,11 @@ struct NotCompared {
     std::string reason;
 };
 
-// A known mistake under which the dump becomes right.
+// A known mistake that would explain the dump.
 struct Hint {
     std::string stage;       // one word of docs/oracle.md, "Stages"
     std::string text;        // "matches if the scale is missing"
-    double improvement = 1;  // how many times smaller the error is under it
+    double improvement = 1;  // how many times smaller the error is if this mistake is assumed
 };
 
 }  // namespace gdnctl::oracle

@@ -1,4 +1,4 @@
-// Memory that begins at a cache line, for scratch and for outputs that are written past the caches.
+// Memory aligned to cache lines, for scratch and for outputs that are written with streaming stores.
 #pragma once
 
 #include <cstddef>

@@ -17,11 +17,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a thread looks out before it sleeps. Being woken takes 0.05 ms on a virtual machine.
+// How long a thread polls before it sleeps. Waking takes 0.05 ms on a virtual machine.
 constexpr auto k_helper_looks = std::chrono::milliseconds(1);
 constexpr auto k_caller_looks = std::chrono::microseconds(200);
 constexpr auto k_selfish = std::chrono::microseconds(50);
-// Of a process, whatever its callers ask for.
+// Per process, whatever its callers ask for.
 constexpr std::size_t k_most_helpers = 256;
 
 thread_local std::size_t t_number = 0;
@@ -32,7 +32,7 @@ void pause() {
 #endif
 }
 
-// How this thread rounds, and whether it takes denormals for 0.
+// This thread's rounding mode, and whether it treats denormals as 0.
 unsigned arithmetic() {
 #if defined(__x86_64__)
     return __builtin_ia32_stmxcsr();
@@ -47,8 +47,8 @@ void set_arithmetic([[maybe_unused]] unsigned state) {
 #endif
 }
 
-// Waits until there(), until `longest` is over, or while `worthwhile`() only; whether it was there. What lasts longer
-// than others would notice lets them have the processor in between.
+// Waits until there() is true, `longest` is over, or `worthwhile`() is false; returns whether it was true. A longer
+// wait yields the processor in between.
 template <class There, class Worthwhile>
 bool look_out(std::chrono::nanoseconds longest, const There& there, const Worthwhile& worthwhile) {
     const Clock::time_point begin = Clock::now();
@@ -68,7 +68,7 @@ bool look_out(std::chrono::nanoseconds longest, const There& there) {
     return look_out(longest, there, [] { return true; });
 }
 
-// Locks what is not held for long, but while threads start: to sleep until it is free, and be woken, would take longer.
+// Spins for a lock that is only held briefly, except while threads start; sleeping and being woken would take longer.
 void lock_soon(std::unique_lock<std::mutex>& lock) {
     if (!look_out(k_selfish, [&lock] { return lock.try_lock(); })) lock.lock();
 }
@@ -92,11 +92,11 @@ private:
 
     std::mutex m_mutex;
     std::condition_variable m_called, m_ended;
-    std::vector<Helpers*> m_calls;          // with at least one wanted
-    std::atomic<std::size_t> m_wanted = 0;  // of all calls
+    std::vector<Helpers*> m_calls;          // those that still want helpers
+    std::atomic<std::size_t> m_wanted = 0;  // over all calls
     std::atomic<int> m_processor = -1;      // of the last caller
     std::size_t m_free = 0;                 // threads without work
-    std::size_t m_asleep = 0;               // of them
+    std::size_t m_asleep = 0;               // of the free ones
     std::size_t m_started = 0;
 };
 
@@ -124,7 +124,7 @@ void HelperPool::call(Helpers& helpers) {
     for (std::size_t awake = m_free - m_asleep; awake < m_wanted && awake < m_free; ++awake) m_called.notify_one();
 }
 
-// False: there is no thread, or no memory for one.
+// False: no thread, or no memory for one.
 bool HelperPool::start() {
     sigset_t others, before;
     sigfillset(&others);
@@ -155,12 +155,12 @@ void HelperPool::run() {
         call->m_help(call->m_context);
         lock_soon(lock);
         ++m_free;
-        if (--call->m_busy == 0) m_ended.notify_all();  // who called may be gone now
+        if (--call->m_busy == 0) m_ended.notify_all();  // the caller may be gone by now
     }
 }
 
-// The oldest call. Looks out for one without the lock, and then sleeps; at once where the last caller's processor is
-// its own: it would only be in the way there, and is woken on another.
+// Takes the oldest call. Polls for one without the lock, then sleeps; at once if this thread is on the last caller's
+// processor, where it would only be in the way. It is then woken on another one.
 Helpers* HelperPool::take(std::unique_lock<std::mutex>& lock) {
     while (m_calls.empty()) {
         lock.unlock();
@@ -200,7 +200,7 @@ Helpers::Helpers(std::size_t count, void (*help)(void*), void* context)
         m_pool = &HelperPool::get();
         m_pool->call(*this);
     } catch (...) {
-        m_pool = nullptr;  // no memory for the call, so no helper knows of it: the caller does everything
+        m_pool = nullptr;  // no memory for the call, so no helper knows of it and the caller does all the work
     }
 }
 

@@ -1,5 +1,5 @@
-// Threads that help a caller with its tasks and stay for the next call, because starting or waking a thread takes
-// longer than some of our kernels.
+// Threads that help a caller with its tasks and stay alive for the next call, because starting or waking a thread takes
+// longer than some kernels.
 #pragma once
 
 #include <atomic>
@@ -9,17 +9,17 @@ namespace gdnctl::oracle {
 
 class HelperPool;
 
-// Asks at most `count` other threads to call help(context) once each, beside the caller. The destructor waits only for
-// helpers that have already started, so help() must return once nothing is left to do. help() must not throw. Several
-// threads may call at once, and helpers may call too.
+// Asks at most `count` other threads to call help(context) once each, while the caller works too. The destructor waits
+// only for helpers that have already started, so help() must return once nothing is left to do. help() must not throw.
+// Several threads may call at once, and helpers may call too.
 //
 // A helper without work polls for a millisecond, yielding its processor, and then sleeps (at once if it shares the
 // caller's processor). It computes with the caller's rounding and denormal modes, and inherits processors and priority
-// from the thread whose call started it. Signals are blocked in helpers, except those of a fault of their own. A forked
+// from the thread whose call started it. Signals are blocked in helpers, except those of their own faults. A forked
 // child starts without helpers.
 class Helpers {
 public:
-    // The number of this thread among all helpers, from 1 on, as long as it lives; 0: it is none.
+    // The number of this thread among all helpers, 1-based, constant for its life; 0: not a helper.
     static std::size_t number();
 
     Helpers(std::size_t count, void (*help)(void*), void* context);
@@ -36,10 +36,10 @@ private:
 
     void (*m_help)(void*);
     void* m_context;
-    unsigned m_arithmetic;                // the caller's rounding and denormals
-    HelperPool* m_pool = nullptr;         // that was called, if any was
-    std::size_t m_wanted;                 // how many more may begin
-    std::atomic<std::size_t> m_busy = 0;  // how many have begun and not ended
+    unsigned m_arithmetic;                // the caller's rounding and denormal modes
+    HelperPool* m_pool = nullptr;         // the pool that was called, if any
+    std::size_t m_wanted;                 // how many more may start
+    std::atomic<std::size_t> m_busy = 0;  // how many have started and not ended
 };
 
 }  // namespace gdnctl::oracle

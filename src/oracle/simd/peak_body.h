@@ -9,18 +9,18 @@ namespace {
 template <int Bytes>
 double multiply_adds(std::size_t steps) {
     using Vector = typename VectorOf<float, Bytes>::type;
-    // Latency times ports: 4 * 2 is enough on every processor of the last ten years; 12 leaves room.
+    // Needs latency times ports: 4 * 2 is enough on every processor of the last ten years; 12 leaves room.
     constexpr std::size_t k_chains = 12;
     const Vector factor = 0.5F - Vector{};
     const Vector addend = 1.0F - Vector{};
-    // Different values, or the compiler would see that all chains are one.
+    // Different values; otherwise the compiler would merge the chains.
     Vector x[k_chains];
     for (std::size_t c = 0; c < k_chains; ++c) x[c] = static_cast<float>(c) - Vector{};
     for (std::size_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 12
         for (std::size_t c = 0; c < k_chains; ++c) x[c] = x[c] * factor + addend;
     }
-    // All converge to 2: the result is used, so that nothing is left out, and no value is denormal.
+    // All converge to 2. The result is used, so that nothing is optimised away, and no value is denormal.
     for (std::size_t c = 0; c < k_chains; ++c) {
         if (steps > 0 && x[c][0] < 1) return 0;
     }

@@ -1,5 +1,5 @@
-// Times the phases of a task where somebody asked for them: else one comparison where a phase ends, never inside a
-// loop over elements.
+// Times the phases of a task on request. Otherwise it costs one comparison at the end of a phase, and nothing inside
+// loops over elements.
 #pragma once
 
 #include "oracle/simd/phases.h"
@@ -14,8 +14,8 @@ public:
         if (m_times != nullptr) m_last = phase_ticks();
     }
 
-    // All that was done since the phase before ended, with these floating-point operations and floats of the caller's
-    // arrays.
+    // Ends a phase: everything since the end of the previous one, with its floating-point operations and the floats of
+    // the caller's arrays that it moved.
     void end(Phase phase, std::size_t flop, std::size_t floats) {
         if (m_times == nullptr) return;
         const std::uint64_t now = phase_ticks();

@@ -1,4 +1,4 @@
-// Memory that is wanted soon, fetched a few lines at a time while something else is computed.
+// Prefetches memory a few lines at a time during other computations.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@ class Prefetch {
 public:
     void clear() { m_count = m_at = m_column = m_lines = 0; }
 
-    // Rows of `width` elements of `element` bytes, `stride` elements apart.
+    // Rows of `width` elements of `element` bytes each, `stride` elements apart.
     void add(const void* from, std::size_t element, std::size_t stride, std::size_t rows, std::size_t width) {
         if (m_count == k_most || rows * width == 0) return;
         m_blocks[m_count++] = {static_cast<const char*>(from), stride * element, rows, width * element};
         m_lines += rows * ((width * element + k_line - 1) / k_line);
     }
 
-    // Everything added is to be fetched in `calls` calls.
+    // Spreads the prefetches over `calls` calls.
     void spread(std::size_t calls) { m_a_call = (m_lines + calls - 1) / calls; }
 
     void fetch() {

@@ -1,4 +1,5 @@
-// Loads and stores of tensors that the caller keeps as fp32 or bf16. A branch a vector, always the same way.
+// Loads and stores of tensors that the caller keeps as fp32 or bf16. Costs one branch per vector, which always goes the
+// same way.
 #pragma once
 
 #include "oracle/simd/values.h"
@@ -53,7 +54,7 @@ inline void store(const Values& x, std::size_t at, typename VectorOf<float, Byte
     }
 }
 
-// Past the caches; aligned to the vector as it is stored.
+// A streaming store; `to` is aligned to the vector as stored.
 template <int Bytes>
 inline void stream(const Values& x, std::size_t at, typename VectorOf<float, Bytes>::type value) {
     if (x.storage == Storage::f32) return stream<Bytes>(static_cast<float*>(x.data) + at, value);
@@ -88,7 +89,7 @@ inline void set_value(const Values& x, std::size_t at, float value) {
     static_cast<Bf16*>(x.data)[at] = static_cast<Bf16>(rounded);
 }
 
-// Not inlined: where rows are fp32, the loops around it shall look as if there were nothing else.
+// Not inlined, so that loops for fp32 rows are compiled as if this case did not exist.
 template <int Bytes>
 __attribute__((noinline)) const float* widened_row(const ConstValues& x, std::size_t at, std::size_t count,
                                                    float* room) {
@@ -99,7 +100,7 @@ __attribute__((noinline)) const float* widened_row(const ConstValues& x, std::si
     return room;
 }
 
-// Elements [at, at + count) of a row as fp32: where they lie, or in `room`.
+// Elements [at, at + count) of a row as fp32: in place, or in `room`.
 template <int Bytes>
 inline const float* row_of(const ConstValues& x, std::size_t at, std::size_t count, float* room) {
     if (x.storage == Storage::f32) return static_cast<const float*>(x.data) + at;

@@ -1,4 +1,4 @@
-// Independent tasks on a few threads. Which thread runs which task is left to chance; results must not depend on it.
+// Runs independent tasks on a few threads. Which thread runs which task is random, and results must not depend on it.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,15 @@
 
 namespace gdnctl::oracle {
 
-// Calls make_worker() once per thread, then worker(task) for every task in [0, count). Where a thread cannot be
-// started, comes late or has no memory for its worker, the others do all there is. What else is thrown reaches the
-// caller.
+// Calls make_worker() once per thread, then worker(task) for every task in [0, count). If a thread cannot be started,
+// comes late or has no memory for its worker, the others do all the work. Other exceptions reach the caller.
 template <class MakeWorker>
 void run_tasks(std::size_t count, int threads, const MakeWorker& make_worker) {
     std::atomic<std::size_t> next = 0;
     const auto work = [&](auto& worker) {
         for (std::size_t task = next++; task < count; task = next++) worker(task);
     };
-    std::exception_ptr failure;  // the first of another thread
+    std::exception_ptr failure;  // the first one of another thread
     std::atomic_flag failed;
     const auto help = [&] {
         std::optional<std::invoke_result_t<const MakeWorker&>> worker;

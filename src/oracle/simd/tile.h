@@ -1,5 +1,4 @@
-// Tiles of Rows x Vectors whose sums stay in registers, and what else works on whole vectors: transposing, sums of
-// rows.
+// Tiles of Rows x Vectors whose sums stay in registers, and other operations on whole vectors: transposes, row sums.
 #pragma once
 
 #include "oracle/simd/vector.h"
@@ -24,13 +23,13 @@ struct LanesOf<16> {
     using type = LaneList<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
 };
 
-// Where a factor of a tile lies: row y of step x is at x * step + y * row.
+// Where a factor of a tile is: row y of step x is at x * step + y * row.
 struct Factors {
     const float* at;
     std::size_t step, row;
 };
 
-// The vectors that the factors meet: those of step x begin at x * step.
+// The vectors that the factors multiply: those of step x start at x * step.
 struct Rows {
     const float* at;
     std::size_t step;
@@ -108,7 +107,7 @@ struct Tile {
     }
 };
 
-// Of the blocks of Step x Step elements that make up two rows, the one off the diagonal of each is exchanged.
+// Of the Step x Step blocks that make up two rows, exchanges the off-diagonal one of each.
 template <std::size_t Step, class Vector, std::size_t... I>
 inline void exchange(Vector& a, Vector& b, LaneList<I...>) {
     constexpr std::size_t n = sizeof...(I);
@@ -139,7 +138,7 @@ inline void transpose_block(const float* from, std::size_t from_stride, float* t
     for (std::size_t i = 0; i < k_lanes; ++i) store<float, Bytes>(to + i * to_stride, x[i]);
 }
 
-// The same for rows x columns, multiples of the lanes.
+// The same for rows x columns, both multiples of the lanes.
 template <int Bytes>
 inline void transpose(const float* from, std::size_t from_stride, float* to, std::size_t to_stride, std::size_t rows,
                       std::size_t columns) {
@@ -151,7 +150,7 @@ inline void transpose(const float* from, std::size_t from_stride, float* to, std
     }
 }
 
-// to[i] = the sum of the lanes of row i, for `rows` rows of one vector each, a multiple of the lanes.
+// to[i] = the sum of the lanes of row i, for `rows` rows of one vector each; `rows` is a multiple of the lanes.
 template <int Bytes>
 inline void sum_rows(const float* from, float* to, std::size_t rows) {
     constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;

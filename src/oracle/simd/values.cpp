@@ -30,7 +30,7 @@ float widened(Bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x
 
 Bf16 narrowed(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
-    // A NaN whose upper half has no bit of its payload would become infinity.
+    // A NaN whose payload is only in the lower half would become infinity.
     if (std::isnan(x)) return static_cast<Bf16>(bits >> k_half | 0x40U);
     return static_cast<Bf16>((bits + 0x7fffU + (bits >> k_half & 1U)) >> k_half);
 }

@@ -1,5 +1,5 @@
-// Tensors where the caller keeps them: fp32, or bf16. Kernels compute in fp32 either way: bf16 is widened where it is
-// loaded and rounded to nearest even where it is stored, without a copy of the tensor in between.
+// Tensors in the caller's memory: fp32 or bf16. Kernels compute in fp32 either way: bf16 is widened on load and rounded
+// to nearest even on store, without copying the tensor.
 //
 // The kernels of each instruction set read these structs, but must not call their functions (see simd/vector.h).
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace gdnctl::oracle {
 
-// The upper half of a fp32.
+// The upper half of an fp32.
 enum class Bf16 : std::uint16_t {};
 
 enum class Storage : std::uint8_t { f32, bf16 };
 
-// Read only.
+// Read-only.
 struct ConstValues {
     const void* data = nullptr;
     Storage storage = Storage::f32;

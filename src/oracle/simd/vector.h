@@ -1,7 +1,7 @@
-// Vectors as the compiler knows them. Only files of this folder include it: each is compiled for one instruction set,
-// so nothing here or in the bodies may be an inline function with a name that another file could share (the linker
-// keeps one copy of such a function, perhaps the one with the wrong instructions). Hence the unnamed namespaces, and no
-// standard library.
+// Vectors in the compiler's own types. Only files of this folder include it. Each is compiled for one instruction set,
+// so neither this header nor the kernel bodies may have an inline function whose name another file could share: the
+// linker keeps one copy of such a function, perhaps the one with the wrong instructions. Hence the unnamed namespaces,
+// and no standard library.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct VectorOf {
     static constexpr std::size_t k_lanes = Bytes / sizeof(Real);
 };
 
-// Any address; aligned ones cost nothing extra.
+// Works at any address; aligned loads cost nothing extra.
 template <class Real, int Bytes>
 inline typename VectorOf<Real, Bytes>::type load(const Real* from) {
     return *reinterpret_cast<const typename VectorOf<Real, Bytes>::unaligned*>(from);
@@ -31,7 +31,7 @@ inline void store(Real* to, typename VectorOf<Real, Bytes>::type x) {
     *reinterpret_cast<typename VectorOf<Real, Bytes>::unaligned*>(to) = x;
 }
 
-// One value in all lanes, by the load itself: left to the compiler, it may become a shuffle, which competes with the
+// Broadcasts one value as part of the load. The compiler might use a shuffle instead, which competes with the
 // multiply-adds for their ports.
 template <int Bytes>
 inline typename VectorOf<float, Bytes>::type broadcast(const float* from) {
@@ -48,7 +48,7 @@ inline typename VectorOf<float, Bytes>::type broadcast(const float* from) {
     return *from - typename VectorOf<float, Bytes>::type{};
 }
 
-// A store that leaves the caches alone; `to` is aligned to the vector.
+// A streaming store, which bypasses the caches; `to` is aligned to the vector.
 template <int Bytes>
 inline void stream(float* to, typename VectorOf<float, Bytes>::type x) {
 #if defined(__AVX512F__)
@@ -81,7 +81,7 @@ inline typename VectorOf<float, Bytes>::type exponential(typename VectorOf<float
     p = p * r + 1.66666667e-1F;
     p = p * r + 0.5F;
     p = p * r * r + r + 1.0F;
-    // 2^n in two factors, because n may lie beyond what one exponent holds.
+    // 2^n in two factors, because n may exceed the range of one exponent.
     const Integers whole = __builtin_convertvector(n, Integers);
     const Integers half = whole / 2;
     const Integers low = (half + 127) << 23;
@@ -89,7 +89,7 @@ inline typename VectorOf<float, Bytes>::type exponential(typename VectorOf<float
     return p * (Vector)low * (Vector)high;
 }
 
-// Streamed stores become visible to other threads no later than this.
+// Makes streaming stores visible to other threads.
 inline void end_of_stream() {
 #if defined(__SSE2__)
     _mm_sfence();

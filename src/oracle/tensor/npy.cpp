@@ -14,7 +14,7 @@ constexpr std::size_t k_alignment = 64;
 constexpr std::size_t k_max_dimensions = 32;
 constexpr std::string_view k_structured = "structured";
 
-// What the header's Python dict literal says.
+// The contents of the header's Python dict literal.
 struct Description {
     std::string descr;
     bool fortran_order = false;
@@ -22,7 +22,7 @@ struct Description {
     bool has_descr = false, has_order = false, has_shape = false;
 };
 
-// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and nothing else of Python.
+// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and no other Python.
 class HeaderParser {
 public:
     explicit HeaderParser(std::string_view text) : m_text(text) {}
@@ -100,7 +100,7 @@ private:
         }
         return stop(fmt::format("has an unexpected key '{}'", key)), false;
     }
-    // A structured dtype: lists and tuples of strings and numbers, in one another.
+    // A structured dtype: nested lists and tuples of strings and numbers.
     bool skip_list() {
         std::string open;
         do {
@@ -138,7 +138,7 @@ private:
             ++m_at;
         }
         if (digits == 0) return std::nullopt;
-        if (m_at < m_text.size() && m_text[m_at] == 'L') ++m_at;  // Python 2 wrote long integers so
+        if (m_at < m_text.size() && m_text[m_at] == 'L') ++m_at;  // Python 2 wrote long integers like this
         return n;
     }
 
@@ -167,7 +167,7 @@ struct ElementType {
     bool bf16_assumed = false;
 };
 
-// nullopt: no tensor can be made of it.
+// nullopt: not supported.
 std::optional<ElementType> element_type(std::string_view descr, const NpyOptions& options) {
     if (descr.size() < 3 || std::string_view("<>|=").find(descr.front()) == std::string_view::npos) return std::nullopt;
     const bool big_endian = descr.front() == '>';

@@ -15,7 +15,7 @@ public:
     // [0, 1), a multiple of 2^-24: exact in fp32.
     double uniform() { return static_cast<double>(bits() >> 40U) * 0x1p-24; }
     double uniform(double low, double high) { return low + (high - low) * uniform(); }
-    // Nearly N(0, 1): 12 uniforms less 6, in integers, so that no rounding depends on the machine. |x| < 6.
+    // Nearly N(0, 1): 12 uniforms minus 6, in integers, so that rounding does not depend on the machine. |x| < 6.
     double normal() {
         std::int64_t sum = 0;
         for (int i = 0; i < 6; ++i) {

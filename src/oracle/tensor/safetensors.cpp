@@ -28,13 +28,13 @@ constexpr DTypeTag k_tags[] = {
     {"U16", DType::u16}, {"U8", DType::u8},   {"BOOL", DType::boolean},
 };
 
-// Unordered lookups in a header with very many tensors must not cost a scan each, hence not gdnctl::Json.
+// Headers with very many tensors need fast lookups, hence not gdnctl::Json, which scans.
 using Header = nlohmann::json;
 
 struct Entry {
     std::string name;
-    std::string tag;                          // of the dtype, as the file has it
-    std::optional<DType> dtype = DType::f32;  // nullopt: it cannot be read
+    std::string tag;                          // of the dtype, as in the file
+    std::optional<DType> dtype = DType::f32;  // nullopt: unsupported
     Shape shape;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
@@ -130,7 +130,7 @@ Status check_cover(const std::vector<Entry>& entries, std::uint64_t start, std::
     }
     const std::uint64_t available = file_size - start;
     if (position > available) {
-        // Offsets may be absurd: the sum is only printed when it fits.
+        // Offsets may be absurd, so the sum is only printed if it fits.
         const std::uint64_t needed = position > ~start ? position : start + position;
         return bad_safetensors(what, fmt::format("truncated: header says {} bytes, file has {}", needed, file_size));
     }

@@ -37,7 +37,7 @@ struct SmallFormat {
 constexpr SmallFormat k_f16{5, 10};
 constexpr SmallFormat k_bf16{8, 7};
 
-// Rounds to nearest even straight from fp64, so that no value is rounded twice.
+// Rounds to nearest even directly from fp64, so that no value is rounded twice.
 std::uint16_t encode_small(double x, SmallFormat f) {
     const int bias = (1 << (f.exponent_bits - 1)) - 1;
     const std::uint32_t infinity = ((1U << f.exponent_bits) - 1U) << f.fraction_bits;
@@ -54,7 +54,7 @@ std::uint16_t encode_small(double x, SmallFormat f) {
     const bool subnormal = exponent < lowest;
     const double in_units = std::ldexp(magnitude, f.fraction_bits - (subnormal ? lowest : exponent));
     auto bits = static_cast<std::uint32_t>(std::nearbyint(in_units));
-    // A carry out of the fraction runs into the exponent field, up to infinity: that is the wanted value.
+    // A carry out of the fraction increments the exponent, up to infinity, which is the correct result.
     if (!subnormal) bits += static_cast<std::uint32_t>(exponent + bias - 1) << f.fraction_bits;
     return static_cast<std::uint16_t>(sign | bits);
 }
@@ -78,8 +78,7 @@ double decode_small(std::uint16_t bits, SmallFormat f) {
     return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-// Where the format is normal, rounding is dropping bits of the double; the carry may reach the exponent, which is what
-// it should do.
+// For normal values, rounding means dropping bits of the double. A carry into the exponent is correct.
 double rounded_small(double x, SmallFormat f) {
     const auto bits = std::bit_cast<std::uint64_t>(x);
     const int exponent = static_cast<int>((bits >> 52U) & 0x7FFU) - 1023;
@@ -128,7 +127,7 @@ void store_element(std::uint8_t* at, DType dtype, double x) {
     }
 }
 
-// Finite values of a format in their order as integers: neighbours differ by one, -0 and +0 are both 0.
+// Maps the finite values of a format to consecutive integers; -0 and +0 are both 0.
 std::int64_t position(double x, DType dtype) {
     std::int64_t magnitude = 0;
     switch (dtype) {

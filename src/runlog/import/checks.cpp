@@ -1,4 +1,4 @@
-// The command that each line of test results belongs to.
+// Finds the command that each line of test results belongs to.
 #include <algorithm>
 #include <array>
 
@@ -52,7 +52,7 @@ std::string code_before_colon(std::string_view content) {
     return std::string(content.substr(begin, end - begin));
 }
 
-// "pytest a.py -> 14 passed": a command that is not marked as code has to begin like one.
+// "pytest a.py -> 14 passed": a command that is not marked as code must start like one.
 std::string words_before_arrow(std::string_view content) {
     constexpr std::array<std::string_view, 8> k_programs = {"uv", "pytest", "python", "python3",
                                                             "sh", "bash",   "gdnctl", "ray"};
@@ -76,7 +76,7 @@ std::string command_on_line(std::string_view line) {
     return words_before_arrow(bullet->content);
 }
 
-// The text below a bullet, up to the first bullet in it: a wrapped command, or one in a fence.
+// The text below a bullet, up to its first nested bullet: a wrapped command, or one in a fence.
 std::string command_below(const Field& field) {
     std::string text;
     BlockTracker tracker;
@@ -105,7 +105,7 @@ bool heads_commands(const Field& field) {
     return label_is(field.label, "command") || label_is(field.label, "commands");
 }
 
-// The command that a bullet gives; empty: none.
+// The command in a bullet; empty: none.
 std::string command_of(const Entry& entry, const Field& field) {
     if (heads_commands(field)) {
         if (field.value.empty()) return without_code_marks(command_below(field));
@@ -150,7 +150,7 @@ CheckCommands::CheckCommands(const Entry& entry) : m_entry(entry) {
     add_counts_before(static_cast<std::uint32_t>(-1));
 }
 
-// A command counts for the bullets below it, and for those that stand behind it in the same group or below that.
+// A command applies to the bullets below it, and to later bullets in the same group or nested in it.
 bool CheckCommands::counts_for(const Event& command, std::int32_t result) const {
     const std::int32_t group = m_entry.field(command.field)->parent;
     for (std::int32_t at = result; at >= 0; at = m_entry.field(at)->parent) {
@@ -169,9 +169,9 @@ std::string CheckCommands::of(const TestCounts& counts) const {
         std::find_if(m_events.begin(), m_events.end(), [&](const Event& event) { return event.line == counts.number; });
     if (result < 0 || own == m_events.end()) return {};
 
-    // The last run of commands before it.
+    // The last run of commands before the result.
     std::vector<const Event*> commands;
-    std::size_t number = 0;  // of this result among those behind that run
+    std::size_t number = 0;  // position of this result among those after that run
     const auto at = static_cast<std::size_t>(own - m_events.begin());
     for (std::size_t i = at; i > 0 && at - i < k_most_events_back; --i) {
         const Event& event = m_events[i - 1];

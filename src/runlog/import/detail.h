@@ -1,4 +1,4 @@
-// What an import reads between the lines of a hand-written entry.
+// What an import infers from a hand-written entry beyond its fields.
 #pragma once
 
 #include <optional>
@@ -10,45 +10,47 @@
 
 namespace gdnctl::runlog::detail {
 
-// How sure a reading is.
+// Confidence of a reading.
 inline constexpr double k_exact = 1.0;
 inline constexpr double k_by_wording = 0.8;
 inline constexpr double k_guess = 0.5;
 
-// Words of real logs -> decision and outcome of a record.
+// Maps the wording of real logs to decision and outcome of a record.
 struct Ruling {
     std::string_view decision, outcome;
     double confidence = k_guess;
 };
-// By the words of the decision field, else of the assessment, of the parenthesis in the title, of the whole entry.
+// Looks at the words of the decision field, else of the assessment, of the parenthesis in the title, of the whole
+// entry.
 std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision);
 
-// The commands of an entry's test results: on the line of a result, in the bullet that it stands below, or in a bullet
-// before it in its group or in a group around that. As many results as commands before them are theirs in order.
+// Finds the command of each test result in an entry: on the result's line, in an enclosing bullet, or in an earlier
+// bullet of the same or an enclosing group. If a run of commands is followed by equally many results, they match in
+// order.
 class CheckCommands {
 public:
-    explicit CheckCommands(const Entry& entry);      // the entry outlives it
-    std::string of(const TestCounts& counts) const;  // empty: none is given
+    explicit CheckCommands(const Entry& entry);      // `entry` must outlive this
+    std::string of(const TestCounts& counts) const;  // empty: no command is given
 
 private:
     struct Event {
         std::uint32_t line;
-        std::int32_t field;  // of a command: the bullet that it stands for; -1: a result
+        std::int32_t field;  // of a command: index of its bullet; -1: a result
         std::string command;
-        bool complete;  // a result with its command on one line
+        bool complete;  // a result with its command on the same line
     };
     bool counts_for(const Event& command, std::int32_t result) const;
 
     const Entry& m_entry;
-    std::vector<Event> m_events;  // in the order of the lines
+    std::vector<Event> m_events;  // in line order
 };
 
-// Items behind one another: each ends with a mark of its own, or gets one.
+// Appends an item; each item ends with punctuation of its own, or else with `mark`.
 void add_item(std::string& text, std::string_view item, std::string_view mark);
-// The text of a bullet with everything below it, on one line: items of a list are set apart by "; ".
+// The text of a bullet with everything below it, on one line; "; " separates list items.
 std::string text_of(const Entry& entry, std::int32_t index);
 
-// The text below a heading (an index into `verbatim`), up to the next heading or a bullet whose label is known.
+// The text below a heading (an index into `verbatim`), up to the next heading or a bullet with a known label.
 std::string text_below(const Entry& entry, std::size_t heading, bool (*is_known)(std::string_view));
 
 }  // namespace gdnctl::runlog::detail

@@ -1,4 +1,4 @@
-// One hand-written entry -> one record.
+// Turns one hand-written entry into one record.
 #include <algorithm>
 #include <array>
 
@@ -19,12 +19,12 @@ using detail::k_by_wording;
 using detail::k_exact;
 using detail::k_guess;
 
-// Labels whose value is one text of the record.
+// Labels whose value is a single text of the record.
 struct TextLabel {
     std::string_view label;  // normalised
     std::string_view pointer;
     double confidence;
-    bool prose = false;  // may go on below the bullet
+    bool prose = false;  // may continue below the bullet
 };
 constexpr std::array<TextLabel, 16> k_texts = {{{"hypothesis", "/idea/hypothesis", k_exact, true},
                                                 {"selected hypothesis", "/idea/hypothesis", k_exact, true},
@@ -117,7 +117,7 @@ private:
         sure("commit_status", value.kind == CommitKind::other ? k_guess : k_exact);
     }
 
-    // Every line of the field is taken: nothing nested that the record has no place for.
+    // Every line of the field can be stored: nothing is nested that the record has no field for.
     bool plain(const Field& field) const { return !detail::has_text(field.body); }
 
     void top_level(const Field& field, std::int32_t index) {
@@ -145,17 +145,17 @@ private:
         const std::string text = detail::text_of(m_entry, index);
         const std::string value = inside_marks(text);
         const Json::json_pointer at{std::string(known.pointer)};
-        if (value.empty() || !m_record[at].is_null()) return false;  // the first one counts
+        if (value.empty() || !m_record[at].is_null()) return false;  // the first occurrence counts
         if ((known.pointer == "/started_at" || known.pointer == "/finished_at") && !parse_iso8601(value)) return false;
         m_record[at] = known.prose ? text : value;
         sure(known.pointer.substr(1), known.confidence);
         if (plain(field)) return true;
         const std::string name(known.pointer.substr(known.pointer.rfind('/') + 1));
-        m_record["raw"][name + "_in_fields"] = true;  // the lines stay as they are
+        m_record["raw"][name + "_in_fields"] = true;  // the lines are kept as they are
         return false;
     }
 
-    // "#### Next bold hypothesis" above bullets or a paragraph, which stay where they are as well.
+    // "#### Next bold hypothesis" above bullets or a paragraph. The lines are also kept as they are.
     void headed_texts() {
         for (std::size_t i = 0; i < m_entry.verbatim.size(); ++i) {
             const Line& heading = m_entry.verbatim[i];
@@ -202,7 +202,7 @@ private:
         return true;
     }
 
-    // A text, or one level of bullets without labels' own bullets, and nothing else.
+    // A text, or one level of bullets without nested bullets, and nothing else.
     bool take_list(const char* name, const Field& field, std::int32_t index) {
         if (!m_record[name].empty()) return false;
         Json items = Json::array();
@@ -254,7 +254,7 @@ private:
         }
     }
 
-    // "Correctness" of an acceptance checklist, in an entry that has no field of its own for it.
+    // "Correctness" in an acceptance checklist, for an entry without a field of its own for it.
     void nested_checks() {
         for (const Field& field : m_entry.fields) {
             const bool nested = field.parent >= 0 && detail::label_is(field.label, "correctness", true);
@@ -299,7 +299,7 @@ private:
         sure("profiles", k_by_wording);
     }
 
-    // Headings and prose between the bullets that are no bullet's continuation.
+    // Headings and prose between bullets that do not continue a bullet.
     void lines() {
         Json kept = Json::array();
         for (const Line& line : m_entry.verbatim) {
@@ -315,7 +315,7 @@ private:
         if (!comments.empty()) m_record["raw"]["comments"] = std::move(comments);
     }
 
-    // Values of several arms of which none is the candidate's: each by its arm, none of them the iteration's own.
+    // Values of several arms, none of them the candidate's: stored by arm, and not as the iteration's own.
     void arm_values(const Metric& metric) {
         for (const Reading& reading : m_entry.readings) {
             const auto& value = reading.after ? reading.after : reading.before;

@@ -1,4 +1,4 @@
-// From entries that people and agents wrote to records.
+// Turns entries that people and agents wrote into records.
 #pragma once
 
 #include <optional>
@@ -15,25 +15,25 @@
 
 namespace gdnctl::runlog {
 
-// The record of one entry: everything that the parser reads in its field, the rest verbatim under `raw`. "confidence"
-// says by field how sure the reading is: 1 exact, 0.8 by its place or wording, 0.5 a guess.
+// The record of one entry. What the parser reads goes to its field; the rest goes to `raw` verbatim. "confidence" says
+// for each field how sure the reading is: 1 exact, 0.8 by place or wording, 0.5 a guess.
 Json import_entry(const EntryHead& head);
-// The same for the `index`th entry of an experiment log (kind "experiment", sections by name).
+// The same for entry number `index` of an experiment log (kind "experiment", sections by name).
 Json import_experiment(const ExperimentEntry& entry, std::size_t index);
 
 struct Imported {
-    std::vector<Json> records;  // new ones, and ones that replace an earlier import of an entry that changed
-    std::size_t unchanged = 0;  // entries whose import is up to date
-    std::size_t generated = 0;  // entries inside markers: they come from records
+    std::vector<Json> records;  // new records, and those that replace an earlier import because the entry changed
+    std::size_t unchanged = 0;  // entries whose import is current
+    std::size_t generated = 0;  // entries inside markers, which were rendered from records
 };
 
 struct ImportOptions {
-    bool brief = false;  // without absent fields and verbatim lines: little memory, and enough for a summary
-    std::optional<IterationNumber> only;  // this iteration's entries
+    bool brief = false;  // omits absent fields and verbatim lines: saves memory, and is enough for a summary
+    std::optional<IterationNumber> only;  // only the entries of this iteration
 };
 
-// Records for the hand-written entries of a log, in their order. `existing`: the records that there are. Errors: usage
-// (file over its limits).
+// Records for the hand-written entries of a log, in file order. `existing`: the current records. Errors: usage (file
+// over its limits).
 Result<Imported> import_log(std::string_view log, std::span<const Json> existing, WallTime now,
                             const ImportOptions& options = {});
 

@@ -53,7 +53,7 @@ bool in_block(const std::vector<GeneratedBlock>& blocks, std::string_view headin
     return false;
 }
 
-// What is left when absent fields go, in a copy that takes no more room than it needs.
+// A copy without absent fields, in memory of exactly the size needed.
 Json without_absent(const Json& value) {
     if (!value.is_object()) return value;
     Json kept = Json::object();
@@ -84,7 +84,7 @@ public:
                 return;
             }
         }
-        if (first != last) {  // the entry changed since
+        if (first != last) {  // the entry changed since its import
             Json newer = superseding(first->second, m_now, "the entry changed and was imported again");
             for (const auto& [key, value] : record.items()) {
                 if (key != "id" && key != "notes") newer[key] = value;

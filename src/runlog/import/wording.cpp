@@ -14,7 +14,7 @@ struct Word {
     std::string_view word, decision, outcome;
 };
 
-// The first that occurs wins: an entry that was "validated, rejected, and reverted" was rejected.
+// The first one that occurs wins: an entry that was "validated, rejected, and reverted" was rejected.
 constexpr std::array<Word, 18> k_assessments = {{{"infra-blocked", "infra-blocked", "infra"},
                                                  {"profile-blocked", "profile-blocked", "infra"},
                                                  {"compile-blocked", "compile-blocked", "compile"},
@@ -34,7 +34,7 @@ constexpr std::array<Word, 18> k_assessments = {{{"infra-blocked", "infra-blocke
                                                  {"improved", "accepted", "accepted"},
                                                  {"within threshold", "within_threshold", "accepted"}}};
 
-// In running text many a word is about another iteration: only these say enough.
+// In running text, many words may refer to another iteration; only these are clear enough.
 constexpr std::array<Word, 8> k_anywhere = {{{"infra-blocked", "infra-blocked", "infra"},
                                              {"profile-blocked", "profile-blocked", "infra"},
                                              {"compile-blocked", "compile-blocked", "compile"},
@@ -44,7 +44,7 @@ constexpr std::array<Word, 8> k_anywhere = {{{"infra-blocked", "infra-blocked", 
                                              {"low-impact", "low-impact", "rejected"},
                                              {"regressed", "regression", "rejected"}}};
 
-// Whether a word occurs without a "not" in front of it.
+// Whether a word occurs without "not" before it.
 bool says(std::string_view text, std::string_view word) {
     for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
         const std::string_view before = text.substr(0, at);
@@ -82,7 +82,7 @@ std::string lead_of(std::string_view text) {
     }
     for (const std::string_view end : {". ", "; ", ": ", " - ", "\xE2\x80\x94", "\n"})
         text = text.substr(0, text.find(end));
-    // "**validated**, rejected": the bold words are only the beginning of what it says.
+    // "**validated**, rejected": the bold words are only the beginning of the phrase.
     if (bold.empty()) return std::string(text);
     const bool goes_on = text.starts_with(",") || text.starts_with(" ");
     return goes_on && !text::to_lower(text).starts_with(", not ") ? bold + std::string(text) : bold;
@@ -103,14 +103,14 @@ std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision) {
         if (const auto ruling = ruling_in(last, k_assessments, k_guess)) return ruling;
     }
     auto ruling = ruling_in(entry.head.text, k_anywhere, k_guess);
-    // Without a commit nothing was accepted: the word is about the champion at that time.
+    // Nothing was accepted without a commit: the word refers to the champion at that time.
     if (ruling && ruling->outcome == "accepted" && entry.commit_value.kind == CommitKind::none) ruling.reset();
     return ruling;
 }
 
 namespace {
 
-// What stands behind the marker of "1. text" or "2) text"; empty: the line is no such item.
+// The text after the number in "1. text" or "2) text"; empty: not such an item.
 std::string_view numbered_item(std::string_view words) {
     std::size_t digits = 0;
     while (digits < words.size() && digits < 3 && is_digit(words[digits])) ++digits;
@@ -133,7 +133,7 @@ void add_item(std::string& text, std::string_view item, std::string_view mark) {
 std::string text_of(const Entry& entry, std::int32_t index) {
     const Field& field = *entry.field(index);
     std::string text(field.value);
-    std::string_view mark = ": ";  // between a text and the list below it
+    std::string_view mark = ": ";  // separates a text from the list below it
     bool gap = false;
     BlockTracker tracker;
     Line line;
@@ -153,7 +153,7 @@ std::string text_of(const Entry& entry, std::int32_t index) {
         } else if (words.starts_with("```")) {
             continue;
         } else if (gap && !is_blank(line.text[0])) {
-            break;  // a paragraph of the entry
+            break;  // a paragraph of the entry, not of the field
         } else {
             add_item(text, words, " ");
         }

@@ -10,9 +10,9 @@ FixResult apply_fixes(std::string_view bytes, std::span<const Finding> findings,
     for (const Finding& finding : findings) {
         if (finding.fix && (finding.fix->safe || unsafe)) chosen.push_back(&finding);
     }
-    // A finding's edits are made together or, where one overlaps another finding's, in the next round.
+    // All edits of a finding are applied together, or in the next round if one overlaps another finding's edit.
     std::vector<Edit> edits;
-    std::map<std::size_t, std::size_t> taken;  // where the bytes of each edit begin -> where they end
+    std::map<std::size_t, std::size_t> taken;  // start of the bytes of each edit -> their end
     FixResult result;
     for (const Finding* finding : chosen) {
         const auto overlaps = [&](const Edit& edit) {
@@ -31,7 +31,7 @@ FixResult apply_fixes(std::string_view bytes, std::span<const Finding> findings,
     std::stable_sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) { return a.offset < b.offset; });
     std::size_t copied = 0;
     for (const Edit& edit : edits) {
-        if (edit.offset < copied) continue;  // a fix that is at odds with itself
+        if (edit.offset < copied) continue;  // a fix whose own edits overlap
         result.bytes += bytes.substr(copied, edit.offset - copied);
         result.bytes += edit.text;
         copied = edit.offset + edit.length;

@@ -1,4 +1,4 @@
-// Workflow commands that GitHub shows as annotations, and the table of the step summary.
+// Workflow commands, which GitHub shows as annotations, and the table of the step summary.
 #include <array>
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@ namespace gdnctl::runlog {
 
 namespace {
 
-constexpr std::size_t k_shown_per_kind = 10;       // more are not displayed
-constexpr std::size_t k_summary_limit = 1u << 20;  // bytes a step may write
+constexpr std::size_t k_shown_per_kind = 10;       // GitHub does not display more
+constexpr std::size_t k_summary_limit = 1u << 20;  // bytes that a step may write
 
 std::string_view command_of(Severity severity) {
     return severity == Severity::error ? "error" : severity == Severity::warning ? "warning" : "notice";

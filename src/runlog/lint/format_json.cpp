@@ -56,7 +56,7 @@ Json sarif_rules() {
     return rules;
 }
 
-// Bytes that may stand in a relative URI as they are.
+// Percent-encodes what a relative URI may not contain.
 std::string uri_of(std::string_view path) {
     std::string out;
     for (const char c : path) {
@@ -71,7 +71,7 @@ std::string uri_of(std::string_view path) {
     return out;
 }
 
-// The same finding keeps it when lines move: rule, iteration and the words of the line.
+// Stays the same when lines move: made of the rule, the iteration and the text of the line.
 std::string fingerprint(const Finding& finding) {
     std::string words;
     for (const char c : finding.source) {
@@ -85,7 +85,7 @@ std::string fingerprint(const Finding& finding) {
     return sha256_hex(fmt::format("{}\n{}\n{}", finding.rule->id, finding.iteration, text::trim(words))).substr(0, 16);
 }
 
-// Places of edits as SARIF counts them.
+// Converts positions of edits to SARIF's.
 class Places {
 public:
     explicit Places(const Document& document) : m_document(document) {
@@ -121,7 +121,7 @@ private:
     std::vector<Line> m_lines;
 };
 
-// A fix whose text has a secret is left to --fix: masked, it would change what the log says.
+// Whether a fix shows no secret. One that does is left to --fix, since masking its text would change the log.
 bool shows_no_secret(const Fix& fix) {
     return std::none_of(fix.edits.begin(), fix.edits.end(),
                         [](const Edit& edit) { return !find_secret_shapes(edit.text).empty(); });

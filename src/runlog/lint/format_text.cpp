@@ -1,4 +1,4 @@
-// Findings for people, and the lines that scripts of the original look for.
+// Findings for people, and the texts that scripts written for the original look for.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,11 +10,11 @@ namespace gdnctl::runlog {
 
 namespace {
 
-// Rules whose errors come as a block on stderr, with texts that scripts match.
+// Rules whose errors are printed as a block on stderr, with texts that scripts match.
 struct Block {
     std::string_view rule;
     std::string_view title;
-    bool with_message;  // else the line number
+    bool with_message;  // false: with the line number
 };
 constexpr Block k_blocks[] = {{"L001", "unresolved `Commit: (pending)` entries in", false},
                               {"L002", "unresolved `Commit: this commit` entries in", false},

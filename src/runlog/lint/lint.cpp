@@ -17,7 +17,7 @@ namespace gdnctl::runlog {
 
 namespace {
 
-// Code points of a text; an invalid byte counts as one.
+// Number of code points; an invalid byte counts as one.
 std::uint32_t code_points(std::string_view s) {
     std::uint32_t n = 0;
     for (const char c : s) n += (static_cast<unsigned char>(c) & 0xC0u) != 0x80u ? 1 : 0;
@@ -30,7 +30,7 @@ std::string_view ink_of(std::string_view line) {
     return line.substr(first, line.find_last_not_of(" \t") - first + 1);
 }
 
-// Entries whose heading and text are not word for word in the base.
+// Entries whose heading and text are not identical in the base.
 std::vector<bool> changed_entries(const Document& document, const Document& base) {
     std::unordered_map<std::string_view, std::string_view> known;
     for (const EntryHead& head : base.entries) known.emplace(head.heading, text::trim(head.text));
@@ -162,7 +162,7 @@ std::span<const Reading> readings_of_line(const Entry& entry, std::uint32_t line
 
 bool has_content(const Field* field) {
     if (field == nullptr) return false;
-    const bool masked = field->value.find("***") != std::string_view::npos;  // a secret that --fix-unsafe took out
+    const bool masked = field->value.find("***") != std::string_view::npos;  // a secret that --fix-unsafe masked
     return masked || !strip_marks(field->value).empty() || detail::has_text(field->body);
 }
 

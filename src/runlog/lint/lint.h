@@ -1,4 +1,4 @@
-// Checks of a running log. Pure: bytes, facts and options in, findings out. Rules and formats:
+// Checks of a running log. Pure: takes bytes, facts and options, and returns findings. Rules and formats:
 // docs/reference/lint-rules.md.
 #pragma once
 
@@ -30,8 +30,8 @@ struct RuleInfo {
     std::string_view id;    // "L001"
     std::string_view name;  // "pending-commit"
     Severity severity;
-    std::string_view summary;  // what is wrong, one sentence without period
-    std::string_view help;     // what to do
+    std::string_view summary;  // what is wrong, one sentence without a period
+    std::string_view help;     // how to fix it
 };
 std::span<const RuleInfo> lint_rules();
 const RuleInfo* find_lint_rule(std::string_view id);  // nullptr: no such rule
@@ -42,11 +42,11 @@ struct Edit {
     std::string text;
 };
 struct Fix {
-    bool safe = false;  // unsafe ones change what the log says
+    bool safe = false;  // unsafe edits change what the log says
     std::vector<Edit> edits;
 };
 
-// Lines and columns count from 1, columns in code points; the end is behind the last character.
+// Lines and columns are 1-based; columns count code points; the end is one past the last character.
 struct Finding {
     const RuleInfo* rule = nullptr;
     Severity severity = Severity::note;
@@ -54,16 +54,16 @@ struct Finding {
     std::string iteration;  // "12a"; empty outside an entry
     std::string message;
     std::optional<Fix> fix;
-    std::string_view source;  // the line, for fingerprints that survive moving
+    std::string_view source;  // the line, for fingerprints that do not change when it moves
 };
 
-// What a log entry must show of a test run. Nothing given: a verdict line is enough.
+// What a log entry must show of a test run. If nothing is set, a verdict line is enough.
 struct EvidencePolicy {
     std::optional<std::int64_t> passed_min, skipped_max;
     bool counts() const { return passed_min || skipped_max; }
 };
 
-// The little that rules need of an iteration's record.
+// The part of an iteration's record that rules need.
 struct RecordFacts {
     struct Value {
         std::string key;
@@ -73,24 +73,25 @@ struct RecordFacts {
     std::int64_t number = 0;
     std::string suffix;
     std::string outcome;  // "accepted", "rejected", ...
-    std::string move;     // of the idea
+    std::string move;     // the idea's move
     std::string fingerprint;
     bool champion = false;  // promoted, or a baseline
     std::vector<std::string> files;
     std::vector<Value> metrics;
-    bool measured_anew =
-        false;               // what it was compared with was measured beside it, not taken from the champion's record
-    std::string gain_fault;  // of gain_fault(); empty: none
+    bool measured_anew = false;  // the baseline was measured together with the candidate, not taken from the champion's
+                                 // record
+    std::string gain_fault;      // result of gain_fault(); empty: no fault
 };
 
 struct LintOptions {
-    bool all_entries = false;  // else the last entry, and what concerns the whole file
+    bool all_entries = false;  // false: only the last entry, and what concerns the whole file
     bool allow_pending = false;
     bool allow_this_commit = false;
     bool allow_non_monotonic = false;
-    bool strict = false;                                       // warnings are errors
-    std::vector<std::pair<std::string, Severity>> severities;  // by rule id; later ones win; strict leaves them alone
-    std::vector<std::string> change_classes;                   // allowed besides the built-in ones
+    bool strict = false;                                       // treat warnings as errors
+    std::vector<std::pair<std::string, Severity>> severities;  // by rule id; later ones override earlier ones; strict
+                                                               // does not change them
+    std::vector<std::string> change_classes;                   // allowed in addition to the built-in ones
     EvidencePolicy evidence;
     std::int64_t window_points_min = 5;
     WallTime now{};
@@ -98,20 +99,20 @@ struct LintOptions {
 
 struct LintInput {
     const Document* document = nullptr;
-    std::string repository_path;  // of the log, for questions to history
-    // Called at most once, when a rule has a question that only history answers; may return nullptr.
+    std::string repository_path;  // of the log, for history queries
+    // Called at most once, when a rule first needs the git history; may return nullptr.
     std::function<CommitFacts*()> open_facts;
-    const std::vector<RecordFacts>* records = nullptr;  // nullptr: not known
-    bool records_kept = true;                           // false: there is no records file; `records` is empty
-    const Document* base = nullptr;                     // only entries that are new or different from these
+    const std::vector<RecordFacts>* records = nullptr;  // nullptr: unknown
+    bool records_kept = true;                           // false: there is no records file, and `records` is empty
+    const Document* base = nullptr;                     // check only entries that are new or different from these
 };
 
 struct LintReport {
     std::vector<Finding> findings;  // by line, then rule
     std::size_t entries = 0;
-    std::size_t checked = 0;              // entries whose content is in scope
-    std::array<std::size_t, 4> counts{};  // by severity, those included that `findings` leaves out
-    std::size_t left_out = 0;             // findings over k_max_findings_per_rule
+    std::size_t checked = 0;              // entries whose content was checked
+    std::array<std::size_t, 4> counts{};  // by severity, including those that `findings` omits
+    std::size_t left_out = 0;             // findings beyond k_max_findings_per_rule
     std::size_t fixed = 0;
 
     std::size_t count(Severity severity) const { return counts[static_cast<std::size_t>(severity)]; }
@@ -121,37 +122,37 @@ inline constexpr std::size_t k_max_findings_per_rule = 10'000;
 
 LintReport lint(const LintInput& input, const LintOptions& options);
 
-// "L502=off" or "L502 = off". Errors: usage (shape, unknown rule or severity, with a suggestion).
+// "L502=off" or "L502 = off". Errors: usage (syntax, unknown rule or severity, with a suggestion).
 Status add_rule_option(LintOptions& options, std::string_view text);
-// Lines of that shape, `change-class = NAME`, `window-points = N`, comments with '#'. `name` is for errors.
+// Lines such as "L502 = off", `change-class = NAME`, `window-points = N`; '#' starts a comment. `name` is for errors.
 Status add_rules_file(LintOptions& options, std::string_view content, std::string_view name);
 
-// Applies the fixes of `findings` (unsafe ones only when `unsafe`), leaving out those that overlap an earlier one.
+// Applies the fixes of `findings` (unsafe ones only if `unsafe`), except those that overlap an earlier one.
 struct FixResult {
     std::string bytes;
     std::size_t fixed = 0;
 };
 FixResult apply_fixes(std::string_view bytes, std::span<const Finding> findings, bool unsafe);
 
-// Unified diff with three lines of context; empty when equal. Paths get the prefixes a/ and b/. Of a secret only the
-// first characters are shown: a diff with one can be read, not applied.
+// Unified diff with three lines of context; empty when equal. Paths get the prefixes a/ and b/. Secrets are cut to
+// their first characters, so a diff that contains one cannot be applied.
 std::string unified_diff(std::string_view before, std::string_view after, std::string_view path);
 
 // ---- output
 
 struct LintOutput {
-    std::string_view path;  // relative to the repository, or as text output shows it
+    std::string_view path;  // relative to the repository, or as the text output shows it
     std::string_view scope;
     std::string_view version;
     int exit_code = 0;
 };
 struct LintText {
     std::string blocks;    // texts that scripts match
-    std::string findings;  // one a line, then how many there are; empty: none
-    std::string verdict;   // passed, or nothing was checked; empty: neither
+    std::string findings;  // one per line, then the count; empty: none
+    std::string verdict;   // "passed" or "nothing was checked"; empty: neither
 };
 struct LintTextOptions {
-    bool complete = true;    // everything that was asked for was checked, so that the log may be said to have passed
+    bool complete = true;    // everything requested was checked, so the log may be reported as passed
     std::string_view since;  // revision that the entries were compared with; empty: none
 };
 LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options = {});

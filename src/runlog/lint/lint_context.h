@@ -1,4 +1,4 @@
-// What a rule sees, and how it reports.
+// What a rule can read, and how it reports.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace gdnctl::runlog {
 
-// One run of the linter: the whole file, and what is known from elsewhere.
+// One run of the linter: the whole file and the facts from elsewhere.
 struct LintRun {
     LintRun(const LintInput& lint_input, const LintOptions& lint_options)
         : input(lint_input), options(lint_options), document(*lint_input.document) {}
@@ -23,10 +23,10 @@ struct LintRun {
     const LintInput& input;
     const LintOptions& options;
     const Document& document;
-    std::vector<bool> selected;                // by entry: whether its content is in scope
-    std::vector<ExperimentEntry> experiments;  // of an experiment log; `selected` is by experiment then
+    std::vector<bool> selected;                // by entry: whether to check its content
+    std::vector<ExperimentEntry> experiments;  // of an experiment log; `selected` is then by experiment
 
-    // History, opened on the first question; nullptr: none.
+    // History, opened on the first query; nullptr: none.
     CommitFacts* facts() const {
         if (!m_asked) {
             m_asked = true;
@@ -43,7 +43,7 @@ private:
     mutable std::unordered_map<std::string, const RecordFacts*> m_records;  // by iteration
 };
 
-// What an entry says happened to its change, from its decision words.
+// What an entry says happened to its change, judging by its decision words.
 struct Verdict {
     bool promoted = false, rejected = false, reverted = false, blocked = false;
     bool committed = false;  // a sha, or this commit
@@ -57,19 +57,19 @@ struct EntryDate {
 };
 std::optional<EntryDate> date_of(const Entry& entry);
 
-// What later entries need of an earlier one.
+// What later entries need to know of an earlier one.
 struct EntryBrief {
     EntryHead head;
-    std::optional<EntryDate> date;  // its own, else that of the nearest entry before it that has one ...
-    std::string dated_iteration;    // ... and whose that is
-    std::string_view left_head;     // sha of the head that it left; empty: unknown
+    std::optional<EntryDate> date;  // its own date, else that of the nearest earlier entry that has one ...
+    std::string dated_iteration;    // ... and the iteration of that entry
+    std::string_view left_head;     // sha of the head after the entry; empty: unknown
 };
 EntryBrief brief_of(const Entry& entry);
 
 struct EntryFacts {
     const LintRun& run;
     const Entry& entry;
-    const EntryBrief* previous;  // nullptr: the first
+    const EntryBrief* previous;  // nullptr: none before it
     bool is_last;
     Verdict verdict;
 };
@@ -81,7 +81,7 @@ struct ExperimentFacts {
     const ExperimentEntry& entry() const { return entries[index]; }
 };
 
-// Where a finding points: a part of a line, or the line from its first to its last character.
+// Where a finding points: part of a line, or the whole line.
 struct Where {
     Line line;
     std::string_view part = {};
@@ -93,19 +93,19 @@ class Reporter {
 public:
     Reporter(LintReport& report, const LintRun& run) : m_report(report), m_run(run) {}
 
-    // Whether the rule is on; sets it for the following reports.
+    // Whether the rule is on; if so, makes it the rule of the following reports.
     bool enter(const Rule& rule);
     void set_iteration(const EntryHead* head);
     void set_iteration(std::string_view name) { m_iteration = name; }
 
-    // Secrets that the message quotes are masked.
+    // Masks secrets that the message quotes.
     void add(const Where& where, const std::string& message, std::optional<Fix> fix = {},
              Severity at_most = Severity::error);
     // The same as a note, whatever the rule's own severity.
     void note(const Where& where, const std::string& message, std::optional<Fix> fix = {}) {
         add(where, message, std::move(fix), Severity::note);
     }
-    // An edit that puts `text` in the place of a part of the file.
+    // An edit that replaces `part` of the file by `text`.
     Edit replace(std::string_view part, std::string text) const {
         return {m_run.document.offset(part), part.size(), std::move(text)};
     }
@@ -117,7 +117,7 @@ private:
     const LintRun& m_run;
     const RuleInfo* m_rule = nullptr;
     Severity m_severity = Severity::off;
-    bool m_explicit = false;  // set by the user: strict leaves it alone
+    bool m_explicit = false;  // severity set by the user: strict does not change it
     std::string m_iteration;
     std::map<const RuleInfo*, std::size_t> m_kept;  // by rule
 };
@@ -134,21 +134,21 @@ struct Rule {
 };
 
 std::string iteration_text(const EntryHead& head);
-// For people: at most five significant digits, without an exponent where whole digits do.
+// At most five significant digits, without an exponent where whole digits suffice.
 std::string five_digits(double value);
 // The same with the unit of the metric.
 std::string shown_value(std::string_view key, double value);
 Where at(const Field& field);        // the whole line
 Where value_of(const Field& field);  // its value
-Where at(const Reading& reading);    // the text that was read
+Where at(const Reading& reading);    // the text that was parsed
 Where heading_of(const Entry& entry);
-// The readings of one line; they are in file order.
+// The readings of one line. An entry's readings are in file order.
 std::span<const Reading> readings_of_line(const Entry& entry, std::uint32_t line);
-// Whether an entry has nothing but its identity lines and claims nothing yet: it is only begun.
+// Whether an entry has only its identity lines and claims nothing yet.
 bool is_begun(const Entry& entry);
-// Whether a field says something, on its line or below.
+// Whether a field has content, on its line or below.
 bool has_content(const Field* field);
-// A stretch of the file that is in scope: an entry, or what lies between entries when the whole file is checked.
+// A part of the file that is checked: an entry or, if the whole file is checked, the text between entries.
 struct Region {
     std::string_view text;
     std::uint32_t first_line = 1;

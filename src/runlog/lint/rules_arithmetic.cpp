@@ -27,7 +27,7 @@ std::optional<Number> stated(const Entry& entry, std::string_view key, bool afte
     return Number{*value, after ? metric->half_digit_after : metric->half_digit_before};
 }
 
-// The reading whose value counts for a key, and its printed number on one side.
+// The reading that determines a key's value, and its number on one side as written.
 struct Printed {
     const Reading* reading;
     const Quantity* quantity;
@@ -95,7 +95,7 @@ void check_share(const EntryFacts& facts, const GapShare& share, bool after, Rep
                              after ? "after" : "before", stated_share->value * 100, expected * 100));
 }
 
-// A product that stays the same within one model and batch, with its relative rounding.
+// A product that is constant for one model and batch, with its relative rounding error.
 struct Product {
     double value;
     double tolerance;
@@ -109,7 +109,7 @@ std::optional<Product> product(const Entry& entry, std::string_view key, bool af
 
 bool near(const Product& p, double reference) { return std::abs(p.value / reference - 1) <= p.tolerance; }
 
-// Of the usual profile: tokens per step (8 x 4096), and MFU x duration of the 130m hybrid and of its attention-only
+// From the common profile: tokens per step (8 x 4096), and MFU x duration of the 130m hybrid and of its attention-only
 // control.
 constexpr std::array k_tokens_per_step = {32768.0};
 constexpr std::array k_mfu_seconds = {1.012927, 1.220065};

@@ -23,14 +23,14 @@ std::string_view sha_in(const Field* field) {
     return value.kind == CommitKind::committed ? value.sha : std::string_view{};
 }
 
-// The value of a commit field without the marks around it: what a fix replaces.
+// The value of a commit field without the marks around it, which a fix replaces.
 std::string_view bare_value(const Field& field) {
     std::string_view s = strip_marks(field.value);
     while (!s.empty() && (s.back() == '.' || s.back() == '`' || s.back() == '*')) s.remove_suffix(1);
     return s;
 }
 
-// A field's text in lower case, words parted by blanks.
+// A field's text in lower case, words separated by blanks.
 void add_words(std::string& words, const Field& field) {
     const std::size_t first = words.size();
     words += text::to_lower(field.value.substr(0, 2000)) + '\n' + text::to_lower(field.body.substr(0, 4000)) + '\n';
@@ -39,7 +39,7 @@ void add_words(std::string& words, const Field& field) {
         ' ');
 }
 
-// Whether `words` has the word, and says it of this entry ("not promoted" does not).
+// Whether `words` contains the word without a negation ("not promoted" does not count).
 bool says_word(std::string_view words, std::string_view word) {
     for (std::size_t found = words.find(word); found != std::string::npos; found = words.find(word, found + 1)) {
         const std::string_view before = words.substr(0, found);
@@ -54,9 +54,9 @@ bool says_word(std::string_view words, std::string_view word) {
 }
 
 struct Introduced {
-    bool known = false;  // history could be asked
+    bool known = false;  // history is available
     std::optional<CommitInfo> commit;
-    std::string problem;  // why history does not know
+    std::string problem;  // why the commit was not found
 };
 
 Introduced introduced_by(const EntryFacts& facts) {
@@ -70,9 +70,8 @@ Introduced introduced_by(const EntryFacts& facts) {
     return {true, std::move(*commit), {}};
 }
 
-// Commit bullets of one kind outside every entry: all of them when the whole file is checked, else those behind the
-// last entry, since older scripts search from its heading to the end of the file. An underlined heading begins another
-// text.
+// Commit bullets of one kind outside all entries. If not the whole file is checked, only those after the last entry and
+// before an underlined heading, because older scripts search from that entry to the end of the file.
 void for_commits_outside_entries(const LintRun& run, CommitKind kind, const std::function<void(const Line&)>& visit) {
     if (run.input.base != nullptr) return;
     const auto scan = [&](std::string_view text, std::uint32_t first_line) {
@@ -114,7 +113,7 @@ Verdict verdict_of(const Entry& entry) {
     verdict.promoted = says("promoted") || says("promote corrupt champion");
     verdict.reverted = says("reverted");
     verdict.rejected = says("regressed") || says("rejected") || says("regression") || says("control flow regression");
-    // An attempt without a commit tells in other places, too, that it never got to run.
+    // An attempt without a commit may say in other fields that it never ran.
     for (const Field& field : entry.fields) {
         if (verdict.committed) break;
         for (const std::string_view label : {"commit", "interpretation", "result"}) {

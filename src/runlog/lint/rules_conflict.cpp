@@ -1,4 +1,4 @@
-// L108: what an unresolved merge leaves behind. A log that grows at its end conflicts whenever two branches add an
+// L108: conflict markers of an unresolved merge. A log that grows at its end conflicts whenever two branches add an
 // entry.
 #include <algorithm>
 #include <optional>
@@ -13,16 +13,17 @@ namespace gdnctl::runlog {
 
 namespace {
 
-constexpr std::size_t k_mark_length = 7;  // of git's marks, unless the attribute conflict-marker-size makes them longer
+constexpr std::size_t k_mark_length = 7;  // the length of git's markers, unless the attribute conflict-marker-size
+                                          // changes it
 
-// '<', '|', '=' or '>' of a line that is such a mark; 0: it is none.
+// '<', '|', '=' or '>' if the line is a conflict marker; 0: it is not.
 char conflict_mark(std::string_view line) {
     if (line.size() < k_mark_length || std::string_view("<|=>").find(line[0]) == std::string_view::npos) return 0;
     const std::size_t run = std::min(line.find_first_not_of(line[0]), line.size());
     if (run < k_mark_length) return 0;
     const std::string_view label = text::trim(line.substr(run));
     if (label.empty()) return line[0];
-    // The marks in front of a side name it behind a blank; the one between the sides has no name.
+    // The markers of a side have its name after a blank; the one between the sides has no name.
     return detail::is_blank(line[run]) && line[0] != '=' ? line[0] : '\0';
 }
 
@@ -80,7 +81,7 @@ void conflict_marks(const LintRun& run, Reporter& reporter) {
     for (LineCursor cursor(run.document.text); cursor.next(line);) {
         const bool inside = tracker.inside(line.text);
         const char mark = conflict_mark(line.text);
-        // Seven empty cells of a table are no mark, nor is the underline of a heading, nor a rule in quoted output.
+        // Not a marker: seven empty cells of a table, the underline of a heading, or a rule in quoted output.
         const bool row = mark == '|' && line.text.find_first_not_of('|') == std::string_view::npos && in_table;
         const bool heading = !tracker.underlined().first.empty();
         if (mark != 0 && !row) conflicts.add(line, mark, !inside && !heading && line.text.size() == k_mark_length);

@@ -1,4 +1,4 @@
-// L301-L303: dates are ISO 8601 in UTC, in order, and near the commit's own.
+// L301-L303: dates are ISO 8601 in UTC, in order, and close to the commit's date.
 #include <fmt/format.h>
 
 #include "core/text.h"
@@ -85,7 +85,7 @@ void date_plausible(const EntryFacts& facts, Reporter& reporter) {
     if (!date) return;
     const Field& field = *facts.entry.field(facts.entry.date);
     const LintOptions& options = facts.run.options;
-    const hours slack{1};  // between the clocks of two machines
+    const hours slack{1};  // for clock differences between two machines
     if (options.now != WallTime{} && date->time > options.now + slack) {
         reporter.add(value_of(field), "the date is in the future");
         return;

@@ -1,4 +1,4 @@
-// L501-L506: what stands behind an entry's claims.
+// L501-L506: the evidence for an entry's claims.
 #include <algorithm>
 #include <array>
 
@@ -19,7 +19,7 @@ const Field* correctness_of(const Entry& entry) {
     return nullptr;
 }
 
-// A line that says how a run ended, without counts: "OK", "verdict: OK", "all cases passed".
+// A line without counts that says how a run ended: "OK", "verdict: OK", "all cases passed".
 bool has_verdict_line(const Entry& entry) {
     const Field* field = correctness_of(entry);
     if (field == nullptr) return false;
@@ -62,7 +62,7 @@ bool is_ray_run(std::string_view id) {
            time[9] == '-' && digits(time.substr(10), 6);
 }
 
-// gdnctl-<kind>-<user>-YYYYMMDDTHHMMSS-<8 hex digits>, as the job commands name their jobs
+// gdnctl-<kind>-<user>-YYYYMMDDTHHMMSS-<8 hex digits>, the names that job commands give
 bool is_own_job(std::string_view id) {
     if (!id.starts_with("gdnctl-") || id.size() < 7 + 3 + 25) return false;
     const std::string_view tail = id.substr(id.size() - 25);
@@ -72,7 +72,7 @@ bool is_own_job(std::string_view id) {
            });
 }
 
-// Whether a job field names a job at all, and not, in words, why there is none.
+// Whether a job field names a job, and does not explain why there is none.
 bool names_job(const Field& field, std::string_view word) {
     const std::string_view value = strip_marks(field.value);
     const std::string_view rest = strip_marks(value.substr(std::min(value.find(word) + word.size(), value.size())));

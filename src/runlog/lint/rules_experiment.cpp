@@ -12,7 +12,7 @@ namespace gdnctl::runlog::rule {
 
 namespace {
 
-// The first word of the shape 22.4212 or speedup=28.5 in an outcome; empty: none.
+// The first word such as 22.4212 or speedup=28.5 in an outcome; empty: none.
 std::string_view claimed_score(std::string_view text) {
     for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1)) {
         std::size_t begin = at, end = at + 1;
@@ -88,7 +88,7 @@ void experiment_date_order(const ExperimentFacts& facts, Reporter& reporter) {
     }
 }
 
-// Numbers run on over the whole file.
+// Numbers continue through the whole file.
 void experiment_numbers(const LintRun& run, Reporter& reporter) {
     std::map<std::int64_t, std::uint32_t> seen;
     std::int64_t last = -1;

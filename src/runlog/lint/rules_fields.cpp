@@ -121,7 +121,7 @@ constexpr std::array<std::string_view, 34> k_decisions = {"baseline",
                                                           "reverted",
                                                           "none"};
 
-// Letters that occur, as bits: a cheap bound that spares most edit distances.
+// The letters that occur, as bits: a cheap bound that avoids most edit distances.
 constexpr std::uint32_t letters(std::string_view s) {
     std::uint32_t bits = 0;
     for (const char c : s) {
@@ -142,7 +142,7 @@ bool same_label(std::string_view a, std::string_view b) {
                                               [](char x, char y) { return detail::lower(x) == detail::lower(y); });
 }
 
-// The known label that `label` misspells: one or two edits away, and itself unknown.
+// The known label that an unknown `label` misspells: one or two edits away.
 std::string_view misspelt(std::string_view label) {
     label = strip_marks(label.substr(0, label.find('(')));
     if (label.size() < 5 || label.size() > 60) return {};
@@ -167,7 +167,7 @@ std::string_view misspelt(std::string_view label) {
 
 bool equal_words(std::string_view a, std::string_view b) { return normalise_label(a) == normalise_label(b); }
 
-// A value with the marks off and without what stands in a parenthesis.
+// A value without marks and without text in parentheses.
 std::string_view word_of(const Field& field) {
     const std::string_view s = strip_marks(field.value);
     return strip_marks(s.substr(0, s.find_first_of("(;.,")));
@@ -199,7 +199,7 @@ void check_change_class(const EntryFacts& facts, Reporter& reporter) {
     const std::vector<std::string>& more = facts.run.options.change_classes;
     if (std::any_of(k_change_classes.begin(), k_change_classes.end(), same)) return;
     if (std::any_of(more.begin(), more.end(), same)) return;
-    // The words are the author's: only a known class that is misspelt is a finding.
+    // Authors may use their own words: only a misspelling of a known class is a finding.
     const std::string_view meant = nearest_of(word, k_change_classes);
     if (!meant.empty()) report_unknown(reporter, *field, "change class", meant);
 }
@@ -221,8 +221,8 @@ const Field* first_of(const Entry& entry, std::initializer_list<std::string_view
     return nullptr;
 }
 
-// Of a whole run: buckets of a step have plain names, what a target is judged by has a namespace (throughput/mfu,
-// gdn/forward_ms).
+// Whether an entry has a metric of the whole run. Those have a namespace (throughput/mfu, gdn/forward_ms); buckets of a
+// step have plain names.
 bool has_throughput(const Entry& entry) {
     if (entry.metric("step_duration_ms") != nullptr) return true;
     return std::any_of(entry.metrics.begin(), entry.metrics.end(),
@@ -234,7 +234,7 @@ bool has_fence(const Entry& entry) {
            entry.head.text.find("~~~") != std::string_view::npos;
 }
 
-// What an entry with this commit value and verdict still needs.
+// The fields that an entry with this commit value and verdict still needs.
 std::vector<std::string> missing_fields(const EntryFacts& facts) {
     const Entry& entry = facts.entry;
     std::vector<std::string> missing;

@@ -1,4 +1,4 @@
-// L601-L604, L607: what must not stand in a public, long-lived file.
+// L601-L604, L607: what a public, long-lived file must not contain.
 #include <algorithm>
 #include <unordered_map>
 
@@ -14,9 +14,9 @@ namespace gdnctl::runlog::rule {
 
 namespace {
 
-constexpr std::size_t k_max_edits = 200'000;  // of one finding; the next round of fixing sees to the rest
+constexpr std::size_t k_max_edits = 200'000;  // per finding; the next round of fixing handles the rest
 
-// Finds the line of a place in a region; places must come in order.
+// Finds the line of a position in a region; positions must come in order.
 class Locator {
 public:
     explicit Locator(const Region& region) : m_cursor(region.text, region.first_line) { m_cursor.next(m_line); }
@@ -31,7 +31,7 @@ private:
     Line m_line;
 };
 
-// Numbers with a fraction and at least five digits: those that are copied from a profile.
+// Counts numbers with a fraction and at least five digits, which are copied from a profile.
 void count_numbers(std::string_view text, std::unordered_map<std::string_view, std::size_t>& counts) {
     for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1)) {
         std::size_t begin = at, end = at + 1;
@@ -88,7 +88,7 @@ void check_trailing(const Region& region, Reporter& reporter) {
     reporter.add({first, trailing_blanks(first.text)}, "blanks at the end of the line" + more, std::move(fix));
 }
 
-// Each line's ending as most lines have it.
+// Every line must end as most lines do.
 void check_endings(const LintRun& run, Reporter& reporter) {
     std::size_t counts[3] = {};
     const auto kind = [](std::string_view ending) { return ending.size() == 2 ? 1 : ending == "\r" ? 2 : 0; };
@@ -115,10 +115,10 @@ void check_endings(const LintRun& run, Reporter& reporter) {
                  std::move(fix));
 }
 
-// The first byte that is not part of valid UTF-8, or npos; plain ASCII is skipped in big steps.
+// The first byte that is not part of valid UTF-8, or npos. Skips plain ASCII in big steps.
 std::size_t first_invalid(std::string_view s) {
     if (text::is_valid_utf8(s)) return std::string_view::npos;
-    // Halve: valid up to `low`, the fault lies before `high`.
+    // Bisect: valid up to `low`, the fault is before `high`.
     LineCursor cursor(s);
     Line line;
     while (cursor.next(line)) {
@@ -151,7 +151,7 @@ void home_paths(const LintRun& run, Reporter& reporter) {
     });
 }
 
-// A leak is one wherever it stands: the whole file is searched at every scope.
+// Searches the whole file whatever the scope: a leaked secret matters anywhere.
 void secrets(const LintRun& run, Reporter& reporter) {
     const std::string_view text = run.document.text;
     const std::vector<SecretShape> shapes = find_secret_shapes(text);
@@ -166,7 +166,7 @@ void secrets(const LintRun& run, Reporter& reporter) {
             next != entries.begin() && secret.data() < std::prev(next)->text.data() + std::prev(next)->text.size();
         reporter.set_iteration(in_entry ? &*std::prev(next) : nullptr);
         const Line& line = locator.line_of(secret.data());
-        // A key of several lines is shown by its first.
+        // A key of several lines is shown by its first line.
         const auto room = static_cast<std::size_t>(line.text.data() + line.text.size() - secret.data());
         const std::string shown = text::repair_utf8(secret.substr(0, 4));
         reporter.add(

@@ -1,4 +1,4 @@
-// L401, L402, L404, L408-L411: metrics as they are written.
+// L401, L402, L404, L408-L411: how metrics are written.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 bool has_reading(const Entry& entry, std::uint32_t line) { return !readings_of_line(entry, line).empty(); }
 
-// A digit and a unit behind it ("about 9 ms", "9.1%"), or a unit that stands alone ("-> ms", "?? ms", "?%").
+// A digit followed by a unit ("about 9 ms", "9.1%"), or a unit without a number ("-> ms", "?? ms", "?%").
 bool mentions_unit(std::string_view s) {
     for (std::size_t i = 1; i < s.size(); ++i) {
         if (s[i] == '%' && !detail::is_alpha(s[i - 1])) return true;
@@ -28,7 +28,7 @@ bool mentions_unit(std::string_view s) {
     return false;
 }
 
-// What an entry plans or runs, not what it measured.
+// Whether a field says what an entry plans or runs, not what it measured.
 bool is_prediction(const Entry& entry, const Field& field) {
     for (const Field* f = &field; f != nullptr; f = entry.field(f->parent)) {
         for (const std::string_view label :
@@ -48,7 +48,7 @@ bool in_plain_ms(const Reading& r) {
     return r.form == Reading::Form::arrow && r.unit == Unit::ms && !r.unit_in_name && plain(r.before) && plain(r.after);
 }
 
-// The line with its values in one pair of backticks and the label outside; empty: the line says more than that.
+// The line with its values in one pair of backticks and the label outside; empty: the line contains more than that.
 std::optional<Fix> canonical_spelling(const Reading& r, const Reporter& reporter) {
     const auto bullet = detail::match_bullet(r.line);
     if (!bullet || !in_plain_ms(r)) return std::nullopt;
@@ -78,7 +78,7 @@ bool is_bucket(std::string_view key) {
     return key.ends_with("_ms") && key != "step_duration_ms" && !key.starts_with("upper_bound");
 }
 
-// Sums of other buckets: they follow their parts.
+// Sums of other buckets, which follow from their parts.
 bool is_sum(std::string_view key) {
     for (const std::string_view sum : {"kernel_budget_ms", "control_budget_ms", "train_path_budget_ms",
                                        "remainder_budget_ms", "interaction_remainder_ms", "ce_control_budget_ms"}) {
@@ -102,7 +102,7 @@ std::optional<std::int64_t> first_integer(std::string_view s) {
     return text::parse_int(detail::strip_zeros(s.substr(begin, end - begin)));
 }
 
-// Whether the words around "2 points" are those of a window; others are percentage points, or points of a list.
+// Whether the words around "2 points" are about a window of samples, not about percentage points or points of a list.
 bool counts_samples(std::string_view before, std::string_view behind) {
     for (const std::string_view kind : {"median", "mean", "average", "window"}) {
         if (behind.starts_with(' ') && behind.substr(1).starts_with(kind)) return true;
@@ -120,7 +120,7 @@ bool counts_samples(std::string_view before, std::string_view behind) {
     return alone && (before.ends_with("(") || before.ends_with(", "));
 }
 
-// How many points a value rests on: `Points: 3`, "median of 2 points", "(2 points)", "3-point median".
+// How many points a value is based on: `Points: 3`, "median of 2 points", "(2 points)", "3-point median".
 std::optional<std::int64_t> points_of(const Field& field, std::string_view line) {
     const std::string label = normalise_label(field.label.substr(0, 40));
     if (label == "points" || label == "window points" || label == "metric points" || label == "measured points") {
@@ -138,7 +138,7 @@ std::optional<std::int64_t> points_of(const Field& field, std::string_view line)
     return std::nullopt;
 }
 
-// Whether a line says that its number is the run's last one: "(last step)", "last-step value", a run's summary.
+// Whether a line says that its number is from the run's last step: "(last step)", "last-step value", a run's summary.
 bool is_last_step(const Field& field, std::string_view line) {
     const std::string label = normalise_label(field.label.substr(0, 40));
     const bool names_source = label == "metric source" || label == "metrics source";
@@ -249,7 +249,7 @@ void gain_without_step(const EntryFacts& facts, Reporter& reporter) {
 
 void few_points(const EntryFacts& facts, Reporter& reporter) {
     for (const Field& field : facts.entry.fields) {
-        // Without their first letters, which may be large: most lines have none of the words.
+        // Searches without the first letters, which may be upper case: most lines contain none of the words.
         const bool points_named = field.line.find("oint") != std::string_view::npos;
         const bool source_named =
             field.line.find("ast") != std::string_view::npos || field.line.find("ummary") != std::string_view::npos;

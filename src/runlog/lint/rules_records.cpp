@@ -1,4 +1,4 @@
-// L605, L606, L701: generated parts, and what the records say.
+// L605, L606, L701: generated parts, and consistency with the records.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view k_trace_marker = "<!-- gdnctl.trace/1 sha256:";
 
-// Whether the entry that a generated block holds is in scope.
+// Whether the entry in a generated block is to be checked.
 bool in_scope(const LintRun& run, const GeneratedBlock& block) {
     const std::vector<EntryHead>& heads = run.document.entries;
     const auto inside = std::lower_bound(heads.begin(), heads.end(), block.whole.data(),
@@ -36,7 +36,7 @@ void check_blocks(const LintRun& run, Reporter& reporter) {
     }
 }
 
-// Blocks are in file order.
+// Expects blocks in file order.
 bool is_generated(const std::vector<GeneratedBlock>& blocks, const EntryHead& head) {
     const auto after = std::upper_bound(blocks.begin(), blocks.end(), head.heading.data(),
                                         [](const char* p, const GeneratedBlock& b) { return p < b.whole.data(); });
@@ -45,7 +45,8 @@ bool is_generated(const std::vector<GeneratedBlock>& blocks, const EntryHead& he
     return head.heading.data() < whole.data() + whole.size();
 }
 
-// Records and entries must match one to one; where no records are kept, only generated entries must have come from one.
+// Records and entries must match one to one. Without a records file, only generated entries are reported, since each
+// was rendered from a record.
 void check_pairs(const LintRun& run, Reporter& reporter) {
     if (run.input.records == nullptr || run.document.kind == Template::experiment) return;
     const std::vector<GeneratedBlock> blocks = find_blocks(run.document.text);

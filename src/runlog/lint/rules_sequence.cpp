@@ -14,7 +14,7 @@ namespace {
 
 IterationNumber number_of(const EntryHead& head) { return {head.number, std::string(head.suffix)}; }
 
-// Why `next` may not follow `previous`; empty: it may.
+// Why `next` must not follow `previous`; empty: it may.
 std::string_view order_fault(const EntryHead& previous, const EntryHead& next) {
     if (next.number < previous.number) return "iteration number decreased";
     if (next.number > previous.number) return {};
@@ -24,7 +24,7 @@ std::string_view order_fault(const EntryHead& previous, const EntryHead& next) {
     return {};
 }
 
-// Where a lone closing fence would make later entries visible again: before the first hidden entry heading.
+// Where a single closing fence would make later entries visible again: before the first hidden entry heading.
 const char* obvious_fence_end(std::string_view rest) {
     LineCursor cursor(rest);
     Line line;
@@ -41,7 +41,7 @@ const char* obvious_fence_end(std::string_view rest) {
     return nullptr;
 }
 
-// "###  Iteration 12 – Title" -> "### Iteration 12 - Title"; empty: not that simple.
+// "###  Iteration 12 – Title" -> "### Iteration 12 - Title"; empty: there is no simple fix.
 std::string mended_heading(std::string_view line) {
     std::string_view rest = text::trim(line.substr(3));
     constexpr std::size_t word = std::string_view("iteration").size();

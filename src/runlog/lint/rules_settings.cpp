@@ -1,4 +1,4 @@
-// L507: a setting that took effect other than it was asked for.
+// L507: a setting that took effect with a value other than the requested one.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,7 +18,7 @@ enum class Role { requested, effective };
 
 struct Setting {
     Role role;
-    std::string name;  // normalised; empty: that of the bullet
+    std::string name;  // normalised; empty: the bullet's name
     std::string_view value;
 };
 
@@ -47,7 +47,7 @@ std::optional<Setting> setting_of_label(std::string_view label) {
     return std::nullopt;
 }
 
-// What follows a role word up to the next separator: `=auto`, ` 96`, ` chunk: 96`; nothing where it is prose.
+// The value after a role word up to the next separator: `=auto`, ` 96`, ` chunk: 96`; nullopt for prose.
 std::optional<Setting> setting_behind(Role role, std::string_view rest) {
     rest = rest.substr(0, std::min(rest.find_first_of(",;()|"), rest.find("->")));
     const std::size_t ink = std::min(rest.find_first_not_of(" `*"), rest.size());
@@ -63,7 +63,7 @@ std::optional<Setting> setting_behind(Role role, std::string_view rest) {
     return setting.value.empty() ? std::nullopt : std::optional(setting);
 }
 
-// Every setting that a text names: "requested=auto, effective=xla".
+// Every setting in a text: "requested=auto, effective=xla".
 std::vector<Setting> settings_in(std::string_view text) {
     std::vector<Setting> found;
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -84,7 +84,7 @@ bool same_setting(std::string_view a, std::string_view b) {
     return x && y && *x == *y;
 }
 
-// `auto` chose `xla`; auto -> xla behind a selection: what was taken, if that is something else.
+// The value that was chosen instead, from "`auto` chose `xla`" or, after a selection, "auto -> xla".
 std::string_view chosen_by_auto(const Field& field) {
     const std::string_view line = field.line;
     for (std::size_t at = line.find("auto"); at != std::string_view::npos; at = line.find("auto", at + 1)) {
@@ -114,10 +114,10 @@ bool runs_as_another(std::string_view line) {
     return !asked.empty() && !taken.empty() && detail::is_digit(taken[0]) && !same_setting(asked, taken);
 }
 
-// The settings of one entry by name, until both sides are known.
+// The settings of one entry by name, until requested and effective values are both known.
 class Settings {
 public:
-    // The value that was asked for, if this is the other one.
+    // Returns the pair once both values are known and differ.
     std::optional<std::pair<std::string_view, std::string_view>> add(const std::string& name, const Setting& setting) {
         Pair& pair = m_pairs[name];
         if (setting.role == Role::requested) {
@@ -137,7 +137,8 @@ private:
     std::map<std::string, Pair> m_pairs;
 };
 
-// All that a bullet says, each with its name; a name that it lacks is its label's, or that of the bullet around it.
+// All settings in a bullet, with their names. A name that is missing is taken from its label or from the enclosing
+// bullet.
 std::vector<Setting> settings_of(const Field& field) {
     std::vector<Setting> all = settings_in(field.value);
     const auto labelled = setting_of_label(field.label);
@@ -158,7 +159,7 @@ std::vector<Setting> settings_of(const Field& field) {
 }  // namespace
 
 void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
-    // Most entries have none of the words: one look at the whole instead of several at each line.
+    // Most entries contain none of the words: search the whole entry once instead of each line several times.
     const std::string_view whole = facts.entry.head.text;
     const bool paired = has_text(whole, "requested") || has_text(whole, "effective");
     if (!paired && !has_text(whole, " run as ") && !has_text(whole, "auto")) return;

@@ -11,9 +11,9 @@ namespace gdnctl::runlog {
 namespace {
 
 constexpr std::size_t k_context = 3;
-constexpr std::size_t k_resync = 200;  // lines looked ahead for the next common one
+constexpr std::size_t k_resync = 200;  // lines to search ahead for the next common one
 
-// Lines with their endings, so that a changed ending is a changed line.
+// Lines with their endings, so that a changed ending counts as a change.
 std::vector<std::string_view> lines_of(std::string_view text) {
     std::vector<std::string_view> lines;
     LineCursor cursor(text);
@@ -24,7 +24,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
-// Each secret by its first four characters and as many line ends as it has; never equal to a masked one (`***`).
+// Replaces each secret by its first four characters and as many line ends as it has; never equal to a masked one
+// (`***`).
 std::string without_secrets(std::string_view text) {
     std::string shown;
     std::size_t done = 0;
@@ -45,7 +46,7 @@ struct Replacement {
     std::size_t a, a_end, b, b_end;
 };
 
-// The nearest place at which both go on alike.
+// The nearest position from which both texts continue alike.
 Replacement next_change(const std::vector<std::string_view>& old_lines, const std::vector<std::string_view>& new_lines,
                         std::size_t a, std::size_t b) {
     for (std::size_t sum = 1; sum <= 2 * k_resync; ++sum) {

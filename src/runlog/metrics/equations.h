@@ -1,4 +1,4 @@
-// What follows from what among the known metrics: the parser derives what is not given, the linter checks what is.
+// Relations between the known metrics. The parser uses them to derive missing values, the linter to check given ones.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ struct Equation {
     std::string_view sum;
     std::array<EquationTerm, 3> terms;
     std::string_view text;
-    bool any_term = false;  // derived from any of its terms: a missing one counts 0
+    bool any_term = false;  // derived if any term is known; a missing term counts as 0
 };
 
-// Each needs only sums of those before it.
+// Each equation uses only sums of earlier ones.
 constexpr std::array k_equations = {
     Equation{"kernel_budget_ms",
              {{{"forward_closed_call_ms", 1}, {"backward_closed_call_ms", 1}, {}}},
@@ -34,7 +34,7 @@ constexpr std::array k_equations = {
              "gap - train-path - hybrid generic"},
 };
 
-// key = budget / upper_bound_gap_ms, where the gap is positive.
+// key = budget / upper_bound_gap_ms, if the gap is positive.
 struct GapShare {
     std::string_view key, budget;
 };

@@ -14,7 +14,7 @@ struct LabelRule {
     Match match = Match::prefix;
 };
 
-// The first that matches wins.
+// The first match wins.
 constexpr std::array k_labels = {
     LabelRule{"ce attributed while", "ce_attributed_while_ms"},
     LabelRule{"ce control budget", "ce_control_budget_ms"},
@@ -116,7 +116,7 @@ std::string normalise_label(std::string_view label) {
 std::optional<std::string> metric_key(std::string_view label) {
     if (label.size() > 300) return std::nullopt;
     const std::string name = normalise_label(label);
-    // Snake-case keys as they are ("dispatch_shard_shell_delta_ms").
+    // Snake-case keys are used as they are ("dispatch_shard_shell_delta_ms").
     if (name.ends_with(" ms")) {
         const std::string key = snake(name);
         for (const LabelRule& rule : k_labels) {

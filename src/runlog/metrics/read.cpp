@@ -1,4 +1,4 @@
-// Reads the metrics that a bullet line spells, whatever marks surround them.
+// Reads the metrics on a bullet line, whatever marks surround them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace gdnctl::runlog::detail {
 
 namespace {
 
-// "gated_deltanet.py", "kernel.cpp:12": a place in a source file, never a metric.
+// "gated_deltanet.py", "kernel.cpp:12": a position in a source file, never a metric.
 bool is_source_position(std::string_view label) {
     while (!label.empty() && (is_digit(label.back()) || label.back() == ':')) label.remove_suffix(1);
     const std::size_t dot = label.rfind('.');
@@ -54,7 +54,7 @@ public:
         }
     }
 
-    // Labels exactly as the key's, each with its value right behind: in front of a number prose may stand, too.
+    // Labels exactly as the key's, each directly followed by its value, since prose too may precede a number.
     void read_bare() {
         for (std::size_t begin = skip_separators(0); begin < m_content.size(); begin = skip_separators(begin)) {
             std::size_t at = begin;
@@ -99,7 +99,7 @@ private:
         if (label.empty() || label.size() > 200 || label.starts_with("--") || is_source_position(label)) return false;
         auto key = metric_key(label);
         if (!key && !equals) {
-            // "Throughput: throughput/mfu: 6.1 -> 6.2": the last of several labels.
+            // "Throughput: throughput/mfu: 6.1 -> 6.2": use the last of several labels.
             const std::size_t colon = label.rfind(": ");
             if (colon != std::string_view::npos) {
                 const std::string_view tail = strip_marks(label.substr(colon + 1));
@@ -118,7 +118,7 @@ private:
         return name.ends_with(" ms");
     }
 
-    // What may follow a lone value; prose may not.
+    // What may follow a single value; prose may not.
     bool is_complete(std::size_t end) const {
         end = skip_soft(m_content, end);
         if (end >= m_content.size()) return true;
@@ -152,17 +152,17 @@ private:
         double first = values.first.scale.factor;
         double second = values.second ? values.second->scale.factor : first;
         reading.unit = values.first.scale.unit;
-        if (reading.key == "throughput/duration") {  // W&B has it in seconds
+        if (reading.key == "throughput/duration") {  // W&B logs it in seconds
             first = has_unit ? first * 1e-3 : 1;
             second = has_unit ? second * 1e-3 : 1;
             reading.unit = Unit::seconds;
         } else if (reading.key == "throughput/mfu" && reading.unit == Unit::fraction) {
-            first = second = 1;  // W&B has it in percent
+            first = second = 1;  // W&B logs it in percent
             reading.unit = Unit::none;
         } else if (!has_unit && reading.key.ends_with("_ms")) {
             reading.unit = Unit::ms;
         } else if (!has_unit && reading.key.starts_with("gap_explained_by_")) {
-            // 39.72 and 0.3972 both occur; a share of a gap above 1.5 is a percentage.
+            // Both 39.72 and 0.3972 occur; a share of a gap above 1.5 is a percentage.
             const bool percent =
                 std::max(std::abs(values.first.value), values.second ? std::abs(values.second->value) : 0) > 1.5;
             first = second = percent ? 1e-2 : 1;
@@ -178,7 +178,7 @@ private:
         }
     }
 
-    // label: `N ms -> N ms` behind a `-`, the label bare or in backticks of its own.
+    // label: `N ms -> N ms` after a `-`, with the label bare or in its own backticks.
     bool is_canonical(const Values& values, std::size_t sign) const {
         if (m_bullet.marker != '-' || m_content[sign] != ':') return false;
         const std::string_view head = m_content.substr(0, sign);
@@ -233,7 +233,7 @@ private:
         m_readings.push_back(std::move(reading));
     }
 
-    // (`+1.34%`) behind the values.
+    // (`+1.34%`) after the values.
     std::size_t read_percent(std::size_t at) {
         const std::size_t open = skip_soft(m_content, at);
         if (open >= m_content.size() || m_content[open] != '(') return at;
@@ -289,7 +289,7 @@ namespace {
 
 std::optional<TopK::Item> read_topk_item(std::string_view text) {
     text = strip_marks(text);
-    // A share behind the time: `5.21 ms` (`3.1%`).
+    // A share after the time: `5.21 ms` (`3.1%`).
     if (text.ends_with(')')) text = strip_marks(text.substr(0, text.rfind('(')));
     if (text.ends_with('.')) text = strip_marks(text.substr(0, text.size() - 1));
     const std::size_t unit = text.find_last_not_of("\xC2\xB5\xCE\xBCmus") + 1;
@@ -333,7 +333,7 @@ std::vector<TopK::Item> read_topk_items(std::string_view text) {
     std::vector<TopK::Item> items;
     for (const std::string_view whole : text::split(text, ';')) {
         const auto parts = parts_of(whole, ',');
-        // The comma of "a, b: 5 ms" is part of a name.
+        // The comma of "a, b: 5 ms" belongs to the name.
         const bool several = parts.size() > 1 && read_topk_item(parts.front());
         for (const std::string_view part : several ? parts : std::vector{whole}) {
             if (const auto item = read_topk_item(part)) items.push_back(*item);

@@ -1,4 +1,4 @@
-// Merges what an entry says about each key, and adds what follows from it.
+// Merges what an entry says about each key, and adds derived values.
 #include <algorithm>
 #include <array>
 
@@ -33,7 +33,7 @@ void take(Metric& metric, const Reading& reading) {
     metric.number = reading.number;
 }
 
-// Several arms: the candidate's value is `after`, a baseline's or champion's is `before`.
+// With several arms, the candidate's value is `after`, and a baseline's or champion's is `before`.
 void merge_arms(Metric& metric, const Readings& readings) {
     const auto is_candidate = [](const Reading* r) { return names(r->arm, "candidate"); };
     if (std::none_of(readings.begin(), readings.end(), is_candidate)) {
@@ -76,7 +76,7 @@ Metric merge(const Readings& readings) {
         merge_arms(metric, readings);
         return metric;
     }
-    for (const Reading* r : readings) {  // arrows beat single values
+    for (const Reading* r : readings) {  // arrows take precedence over single values
         if (r->form == Reading::Form::single) take(metric, *r);
     }
     for (const Reading* r : readings) {
@@ -99,7 +99,7 @@ public:
     void add(std::string_view key, std::optional<double> value, std::string_view operand, Unit unit = Unit::ms) {
         if (!value || get(key)) return;
         Metric* metric = find(key);
-        if (metric != nullptr && (!metric->derived || metric->ambiguous_arm)) return;  // given, if only in part
+        if (metric != nullptr && (!metric->derived || metric->ambiguous_arm)) return;  // given, at least in part
         if (metric == nullptr) {
             Metric fresh;
             fresh.key = std::string(key);

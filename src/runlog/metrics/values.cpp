@@ -17,7 +17,7 @@ constexpr std::string_view k_em_dash = "\xE2\x80\x94";
 
 bool ends_word(std::string_view s, std::size_t at) { return at >= s.size() || !is_word(s[at]); }
 
-// Digits after `at`, appended to `plain`; groups of three behind commas belong to them.
+// Appends the digits after `at` to `plain`, including groups of three after commas.
 std::size_t take_digits(std::string_view s, std::size_t at, bool groups, std::string& plain) {
     const auto digit = [&](std::size_t i) { return i < s.size() && is_digit(s[i]); };
     while (digit(at)) plain += s[at++];
@@ -29,7 +29,7 @@ std::size_t take_digits(std::string_view s, std::size_t at, bool groups, std::st
     return at;
 }
 
-// e[+-]digits at a place; nullopt: there is none.
+// e[+-]digits at this position; nullopt: none.
 struct Exponent {
     int value;
     std::size_t end;
@@ -154,7 +154,7 @@ std::optional<Values> read_values(std::string_view s, std::size_t at) {
         auto second = read_value(s, skip_soft(s, arrow + length));
         if (!second) return std::nullopt;
         values.end = second->end;
-        // One unit for both.
+        // One unit applies to both.
         if (second->scale.unit == Unit::none) second->scale = first->scale;
         if (values.first.scale.unit == Unit::none) values.first.scale = second->scale;
         values.second = *second;

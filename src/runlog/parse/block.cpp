@@ -43,7 +43,7 @@ std::vector<GeneratedBlock> find_blocks(std::string_view text, std::uint32_t fir
             block.closed = true;
             continue;
         }
-        // A marker inside fenced code is an example, but the end of an open block counts wherever it stands.
+        // A marker inside fenced code is an example, but the end of an open block counts everywhere.
         const bool fenced = tracker.inside(line.text);
         GeneratedBlock block;
         if (fenced || !read_begin(line.text, block)) continue;

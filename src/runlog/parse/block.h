@@ -1,4 +1,4 @@
-// Generated parts of a running log: text between markers, guarded by a digest.
+// Generated parts of a running log: text between markers, protected by a digest.
 //
 //   <!-- gdnctl:begin <record id> sha256=<hex> -->
 //   ...
@@ -19,16 +19,16 @@ struct GeneratedBlock {
     std::string_view whole;   // begin line to end line, without the end line's newline
     std::uint32_t line = 0;   // of the begin marker
     bool closed = false;      // the end marker was found
-    bool intact() const;      // the digest is block_digest(body)
+    bool intact() const;      // whether the digest is block_digest(body)
 };
 
 std::vector<GeneratedBlock> find_blocks(std::string_view text, std::uint32_t first_line = 1);
 
-// First 16 hex digits of the SHA-256 of the text with every line ending as \n: a checkout with other line endings
-// leaves a block intact.
+// First 16 hex digits of the SHA-256 of the text with all line endings as \n, so that a checkout
+// with other line endings does not invalidate the block.
 std::string block_digest(std::string_view body);
 
-// Lower-case hex SHA-256. Pure and self-contained: the linter must not open a crypto library.
+// Lower-case hex SHA-256. Pure and self-contained, so that the linter need not open a crypto library.
 std::string sha256_hex(std::string_view bytes);
 
 }  // namespace gdnctl::runlog

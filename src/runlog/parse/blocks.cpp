@@ -1,5 +1,5 @@
-// Blocks of Markdown that hide lines or end entries. The rules are those of CommonMark 0.31, chapters 4 and 5; what
-// they say of tabs, block quotes and indented code is simplified, since no entry depends on it.
+// Markdown blocks that hide lines or end entries, by the rules of CommonMark 0.31, chapters 4 and 5. Tabs, block quotes
+// and indented code are simplified, since no entry depends on them.
 #include <algorithm>
 #include <array>
 
@@ -53,7 +53,7 @@ bool is_heading(std::string_view ink) {
     return level >= 1 && level <= 6 && (level == ink.size() || detail::is_blank(ink[level]));
 }
 
-// Length of a list marker, `-` or `12.`; 0: there is none.
+// Length of a list marker, `-` or `12.`; 0: none.
 std::size_t list_marker(std::string_view ink) {
     std::size_t length = 0;
     if (ink[0] == '-' || ink[0] == '*' || ink[0] == '+') {
@@ -85,7 +85,7 @@ bool BlockTracker::goes_on(std::string_view ink) {
     return false;
 }
 
-// The block that a line opens and does not close itself.
+// The block that a line opens without closing it.
 BlockTracker::Block BlockTracker::opened_by(std::string_view ink) {
     if (ink.starts_with("<!--")) {
         m_commented = true;
@@ -168,7 +168,7 @@ bool BlockTracker::inside(std::string_view line) {
         m_paragraph = {};
         return false;
     }
-    // Only a list that starts at 1 can begin in the middle of a paragraph.
+    // Only a list that starts at 1 can interrupt a paragraph.
     const std::size_t marker = list_marker(ink);
     const bool number = marker > 1 && !m_paragraph.first.empty() && (marker != 2 || ink[0] != '1');
     if (marker != 0 && !number) {
@@ -177,7 +177,7 @@ bool BlockTracker::inside(std::string_view line) {
     }
     if (const Block block = opened_by(ink); block != Block::none) {
         leave_lists(indent);
-        // Code is often pasted with less indentation than its fence: only the closing fence ends it.
+        // Code is often pasted with less indentation than its fence, so only the closing fence ends it.
         open_block(block, block == Block::fence || m_list.empty() ? 0 : m_list.back());
         return true;
     }

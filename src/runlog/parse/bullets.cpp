@@ -11,7 +11,8 @@ namespace detail {
 
 namespace {
 
-// "value <!-- note -->" -> "value": Markdown does not show the note. A comment in backticks is shown, as code.
+// "value <!-- note -->" -> "value": Markdown does not show the note. A comment in backticks is shown as code, and
+// stays.
 std::string_view without_trailing_comments(std::string_view content) {
     while (content.ends_with("-->")) {
         const std::size_t begin = content.rfind("<!--");
@@ -53,7 +54,7 @@ std::optional<Bullet> match_bullet(std::string_view line) {
 
 namespace {
 
-// A colon that ends a label is followed by a blank, by a mark or by nothing ("12:55" and "a.py:7" are none).
+// A colon that ends a label is followed by a blank, a mark or nothing (those in "12:55" and "a.py:7" do not end one).
 bool ends_label(std::string_view s, std::size_t colon) {
     if (colon + 1 >= s.size()) return true;
     const char next = s[colon + 1];
@@ -72,7 +73,7 @@ std::size_t find_label_colon(std::string_view s, bool inside_code) {
 }  // namespace
 
 std::optional<Labelled> split_label(std::string_view content) {
-    // `label: value` wholly in backticks.
+    // `label: value` entirely in backticks.
     if (content.size() > 2 && content.front() == '`' && content.find('`', 1) == content.size() - 1) {
         content = content.substr(1, content.size() - 2);
     }

@@ -1,4 +1,4 @@
-// Pieces that the parser's files share.
+// Declarations that the parser's files share.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ inline bool is_word(char c) { return is_digit(c) || is_alpha(c) || c == '_'; }
 inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 
-// Ten characters of the shape 2026-02-13.
+// Ten characters of the form 2026-02-13.
 inline bool is_date(std::string_view s) {
     if (s.size() != 10 || s[4] != '-' || s[7] != '-') return false;
     for (const std::size_t i : {0u, 1u, 2u, 3u, 5u, 6u, 8u, 9u}) {
@@ -29,7 +29,7 @@ inline std::string_view strip_zeros(std::string_view digits) {
     return digits;
 }
 
-// The entry that a line starts, without its extent.
+// The entry that starts at this line; its extent is not set yet.
 std::optional<EntryHead> match_heading(const Line& line);
 
 // A bullet's label and value.
@@ -40,39 +40,39 @@ std::optional<Labelled> split_label(std::string_view content);
 
 struct Bullet {
     std::uint32_t indent = 0;
-    std::string_view content;  // behind the marker, trimmed, without an HTML comment at its end
+    std::string_view content;  // text after the bullet, trimmed, without a trailing HTML comment
     char marker = '-';
 };
 std::optional<Bullet> match_bullet(std::string_view line);
 
-// Whether there is text in a part of an entry: more than blanks, bullets and HTML comments.
+// Whether part of an entry contains text: more than blanks, bullets and HTML comments.
 bool has_text(std::string_view part);
 
-// Compares a label without case, backticks, asterisks; `prefix`: more may follow after a word boundary.
+// Compares a label without case, backticks and asterisks; `prefix`: more may follow after a word boundary.
 bool label_is(std::string_view label, std::string_view lower_case_name, bool prefix = false);
 bool contains_word(std::string_view lower_case_text, std::string_view needle);
 
-// What the place of a bullet tells about its numbers.
+// What a bullet's position says about its numbers.
 struct MetricContext {
     Comparison comparison = Comparison::unknown;
     std::string_view heading;
     std::string_view arm;
     bool is_baseline = false;
-    bool skip = false;  // predictions, commands
+    bool skip = false;  // inside predictions or commands
 };
-// Appends every metric spelled on a bullet line.
+// Appends every metric on a bullet line.
 void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
                   std::vector<Reading>& readings);
-// Those of an arm on one line, without a colon of their own: `Hybrid: while 2.0 ms, step duration 167 ms`.
+// Metrics of an arm on one line, without colons of their own: `Hybrid: while 2.0 ms, step duration 167 ms`.
 void read_arm_metrics(std::string_view line, std::string_view value, std::uint32_t number, const MetricContext& context,
                       std::vector<Reading>& readings);
-// A heading of a list of the biggest buckets: `remainder_topk`, `Remainder top-k (ms)`; empty: another label.
+// The key of a heading of a top-k list: `remainder_topk`, `Remainder top-k (ms)`; empty: another label.
 std::string_view topk_key(std::string_view label);
 std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number);
 // `path: 5.21 ms; path 2.70 ms`, "`path` -> `+5.21 ms`, `path` -> `+2.7 ms`"
 std::vector<TopK::Item> read_topk_items(std::string_view text);
 
-// A line that begins or ends a side of an unresolved merge, outside of code and comments; nullopt: none.
+// A line that begins or ends a side of an unresolved merge, outside code and comments; nullopt: none.
 std::optional<Line> first_conflict(std::string_view text);
 
 // Merges readings by key and adds derived values.

@@ -12,9 +12,9 @@ namespace gdnctl::runlog {
 namespace {
 
 constexpr std::string_view k_heading = "### Iteration ";
-constexpr std::size_t k_max_digits = 18;  // more do not fit the number
+constexpr std::size_t k_max_digits = 18;  // more do not fit the integer
 
-// Counts how lines end, to tell what new lines must use.
+// Counts line endings, to choose one for new lines.
 class EndingCounter {
 public:
     void add(std::string_view ending) {
@@ -31,7 +31,7 @@ private:
     LineEnding m_kind = LineEnding::none;
 };
 
-// The heading of level 1 or 2 that a line is, up to three blanks in front of it aside; empty: it is none.
+// The line's text if it is a heading of level 1 or 2 (up to three leading blanks are allowed); empty: it is not.
 std::string_view section_heading(std::string_view line, const BlockTracker& tracker) {
     const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
     if (indent > 3 || (indent > 0 && tracker.in_list())) return {};
@@ -41,7 +41,7 @@ std::string_view section_heading(std::string_view line, const BlockTracker& trac
     return section ? line : std::string_view();
 }
 
-// Level 3, the word "Iteration" in any case, blanks where they do not belong: meant as an entry.
+// Level 3, the word "Iteration" in any case, misplaced blanks: meant as an entry.
 bool looks_like_entry(std::string_view line) {
     if (!line.starts_with("###") || line.starts_with("####")) return false;
     const std::string_view rest = text::trim(line.substr(3));

@@ -83,7 +83,7 @@ private:
         std::uint32_t indent;
         const char* body;
         std::string_view heading;
-        std::optional<MetricContext> below;  // worked out when the first bullet inside needs it
+        std::optional<MetricContext> below;  // computed when the first nested bullet needs it
     };
 
     const MetricContext& context_at(std::size_t depth) {
@@ -101,7 +101,7 @@ private:
         m_open.resize(std::min(m_open.size(), depth));
     }
 
-    // One that is indented is part of the bullet that it stands in.
+    // An indented comment is part of the bullet that contains it.
     void add_comment(const Line& line) {
         if (line.text.starts_with('<')) close_from(0, line.text.data());
         if (m_entry.comments.size() < k_max_fields) m_entry.comments.push_back(line);
@@ -115,7 +115,7 @@ private:
             const std::size_t words = std::min(trimmed.find_first_not_of("# "), trimmed.size());
             m_topk_above = add_topk(detail::topk_key(trimmed.substr(words)), line.number);
         }
-        // A short line that ends in a colon, or a sub-heading, speaks for the bullets after it.
+        // A short line that ends in a colon, or a sub-heading, applies to the bullets after it.
         if (first == '#' || (m_open.empty() && trimmed.size() < 120 && trimmed.ends_with(":"))) {
             m_root = below({}, trimmed);
         }
@@ -158,7 +158,7 @@ private:
             }
             return;
         }
-        // What the bullet's own label says counts for the values on its line too.
+        // The bullet's own label also applies to the values on its line.
         const MetricContext own = context_at(depth + 1);
         if (own.skip) m_entry.readings.resize(first);
         for (std::size_t i = first; i < m_entry.readings.size(); ++i) {
@@ -168,7 +168,7 @@ private:
         }
     }
 
-    // A list of the biggest buckets on one line, its heading, or one of the bullets below such a heading.
+    // A top-k list on one line, its heading, or one of the bullets below such a heading.
     bool read_topk(const detail::Bullet& bullet, const Field& field) {
         const bool has_label = !field.label.empty();
         if (auto topk =
@@ -184,7 +184,7 @@ private:
         return !items.empty();
     }
 
-    // The line of a heading above bullets; 0: the line is none.
+    // The line of a heading above bullets; 0: not such a line.
     std::uint32_t add_topk(std::string_view key, std::uint32_t number) {
         if (key.empty()) return 0;
         m_entry.topk.push_back({key, {}, number});
@@ -208,7 +208,7 @@ private:
         if (const Field* commit = m_entry.field(m_entry.commit)) {
             m_entry.commit_value = classify_commit(commit->value);
         }
-        const char* done = nullptr;  // end of the last block that was read: nested blocks are read once
+        const char* done = nullptr;  // end of the last block that was read: nested blocks are read only once
         for (const Field& field : m_entry.fields) {
             if (!label_is(field.label, "correctness", true) || (done != nullptr && field.line.data() < done)) continue;
             read_tests(field);
@@ -236,7 +236,7 @@ private:
     Entry m_entry;
     std::vector<Open> m_open;
     MetricContext m_root;
-    std::uint32_t m_topk_above = 0;  // line of the text that heads the bullets which are in none
+    std::uint32_t m_topk_above = 0;  // line of the heading of top-level bullets
 };
 
 }  // namespace

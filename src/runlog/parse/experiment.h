@@ -24,18 +24,18 @@ struct NumberedExperiment {
 };
 
 struct ExperimentEntry {
-    std::string_view date;  // ten characters of the shape YYYY-MM-DD
+    std::string_view date;  // ten characters of the form YYYY-MM-DD
     std::string_view name;
-    std::string_view text;  // heading to the end of the entry
+    std::string_view text;  // from the heading to the end of the entry
     Line heading;
     std::vector<ExperimentSection> sections;
     std::vector<NumberedExperiment> numbered;
 
-    // "Breakthrough" and "Breakthrough / Insight" are the same section; compared without case.
+    // Treats "Breakthrough" and "Breakthrough / Insight" as the same section; ignores case.
     const ExperimentSection* section(std::string_view wanted_name) const;
 };
 
-// In file order. Linear, never fails; views into the document's text.
+// In file order. Linear and never fails. The result points into the document's text.
 std::vector<ExperimentEntry> parse_experiments(const Document& document);
 
 }  // namespace gdnctl::runlog

@@ -12,7 +12,7 @@ constexpr std::string_view k_file_url = "file://";
 
 bool is_name_char(char c) { return detail::is_word(c) || c == '.' || c == '-'; }
 
-// Where the path of a root begins; npos: the root is a part of another path.
+// Where the path that contains a root begins; npos: the root is in the middle of another path.
 std::size_t path_begin(std::string_view text, std::size_t root, bool windows) {
     if (windows) {
         const bool drive = root > 0 && detail::is_alpha(text[root - 1]);

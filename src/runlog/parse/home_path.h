@@ -1,4 +1,4 @@
-// Paths that tell who worked where.
+// Paths that reveal a user's name.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace gdnctl::runlog {
 
-// What `~` stands for: "/home/x", "/Users/x", "C:\Users\x", with a "file://" in front; without the slash behind it.
+// What `~` stands for: "/home/x", "/Users/x", "C:\Users\x", also after "file://"; without a trailing slash.
 struct HomePath {
     std::size_t offset, length;
 };
 
-// Every home directory of a text where a path may begin, in order.
+// Every home directory in a text, in order; only where a path may begin.
 std::vector<HomePath> find_home_paths(std::string_view text);
 
 }  // namespace gdnctl::runlog

@@ -1,4 +1,4 @@
-// SHA-256 as FIPS 180-4 defines it. The linter hashes a few kilobytes: opening a crypto library would cost more.
+// SHA-256 as in FIPS 180-4. The linter hashes a few kilobytes, and opening a crypto library would cost more.
 #include <array>
 #include <bit>
 #include <cstring>

@@ -1,4 +1,4 @@
-// What a line says of a test run: counts and a verdict.
+// What a line says about a test run: counts and a verdict.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -11,7 +11,7 @@ namespace gdnctl::runlog {
 
 namespace {
 
-// The verdict that is all of a line's value: "OK", "verdict: WRONG", "FAILED (exit 1)", "`run` -> `OK`".
+// The verdict, if it is the line's whole value: "OK", "verdict: WRONG", "FAILED (exit 1)", "`run` -> `OK`".
 std::string_view read_verdict(std::string_view line) {
     constexpr std::array<std::string_view, 7> words = {"OK",     "WRONG", "SUSPECT",       "NO_DATA",
                                                        "FAILED", "FAIL",  "UNSTABLE_INPUT"};

@@ -40,7 +40,7 @@ bool is_log(const Document& document) {
              {"## Iterations", "## Loop Contract", "## Entry Template", "## Ongoing Template"}) {
             if (words == head) return true;
         }
-        // A title alone: "# Hill-climb log"
+        // A title alone is enough: "# Hill-climb log"
         const std::string lower_case = text::to_lower(words);
         if (first && lower_case.starts_with("# ") && lower_case.ends_with(" log")) return true;
         first = false;

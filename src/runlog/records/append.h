@@ -1,4 +1,4 @@
-// A new entry: numbered, recorded, rendered.
+// Adds a new entry: numbers it, records it and renders it.
 #pragma once
 
 #include <functional>
@@ -15,20 +15,20 @@
 
 namespace gdnctl::runlog {
 
-// The style of a log, also of one that has no entry yet.
+// The template of a log, even if it has no entry yet.
 Template template_of(const Document& document);
 
-// Whether entries belong into a file: it has some, or the head of a log, or nothing at all.
+// Whether the file may take entries: it has some, or the head of a log, or is empty.
 bool is_log(const Document& document);
 
-// The number after the last one of the log and the records; 0 for the first. An experiment log counts its entries.
+// The number after the last one in log and records; 0 for the first. In an experiment log, the count of entries.
 IterationNumber next_iteration(const Document& document, const std::vector<Json>& records);
 
-// The same, leaving out numbers that a draft beside the log has taken.
+// The same, skipping numbers that a draft next to the log already uses.
 IterationNumber next_free_iteration(const LogWriter& writer, const Document& document);
 
-// Takes what a job command printed with --json (`gdnctl ray-test --json`) into the record: a check, or a profile run
-// with its metrics; an infrastructure failure; the outcome where none is given. Errors: bad_input (not such an object),
+// Adds the output of a job command with --json (`gdnctl ray-test --json`) to the record: a check, or a profile run with
+// its metrics; an infrastructure failure; and the outcome if none is given. Errors: bad_input (not such an object),
 // usage (the job has not ended).
 Status add_job(Json& record, const Json& job);
 
@@ -36,23 +36,23 @@ Status add_job(Json& record, const Json& job);
 void fill_sections(Json& record);
 
 struct Appended {
-    std::vector<std::string> repaired;  // what an interrupted writer had left out and is there now
-    std::vector<std::string> warnings;  // what only a person can decide
+    std::vector<std::string> repaired;  // what an interrupted writer had omitted and this call added
+    std::vector<std::string> warnings;  // problems that a person must resolve
 };
 
 struct AppendOptions {
     WallTime now;
-    bool keep_number = false;  // the record has its number and id: a draft that was filled in
+    bool keep_number = false;  // the record already has a number and id, because it is a completed draft
     std::function<void(LogWriter::Step)> on_step;
 };
 
-// Whether an entry at the log's end would be seen. Errors, with `name` in front unless it is empty: conflict (a mark of
-// an unresolved merge), bad_input (an unclosed code fence or comment).
+// Whether an entry appended to the log would be visible. Errors, prefixed with `name` unless it is empty: conflict
+// (unresolved merge), bad_input (unclosed code fence or comment).
 Status check_appendable(const Document& document, const std::string& name);
 
-// Gives the record its number, id and times, makes it public (no secrets, no home directories) and writes it and its
-// entry. Errors: usage (the file is no log), conflict (the number is taken; an unresolved merge), bad_input (the log
-// hides its end in an unclosed code fence; the record is no record), local_io with nothing changed.
+// Gives the record its number, id and times, removes secrets and home directories, and writes it and its entry. Errors:
+// usage (the file is not a log), conflict (the number is taken; an unresolved merge), bad_input (an unclosed code fence
+// hides the end of the log; the record is invalid), local_io with nothing changed.
 Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptions& options);
 
 }  // namespace gdnctl::runlog

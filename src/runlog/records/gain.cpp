@@ -35,7 +35,7 @@ double middle(std::vector<double> values) {
     return values.size() % 2 == 1 ? values[at] : (values[at - 1] + values[at]) / 2;
 }
 
-// A factor and its bounds with as many digits as it takes to tell them from one another, and the factor from 1.
+// A factor and its bounds, with enough digits to tell them apart, and the factor from 1.
 std::vector<std::string> factor_texts(double factor, const std::vector<double>& bounds) {
     int digits = 3;
     for (double limit = 0.1; digits < 5 && std::abs(factor - 1.0) < limit; limit /= 10) ++digits;
@@ -48,7 +48,7 @@ std::vector<std::string> factor_texts(double factor, const std::vector<double>& 
     }
 }
 
-// Less of something that is no time is not faster.
+// A smaller value of something other than a time is not "faster".
 bool is_speed(const Gain& gain) {
     constexpr std::array<std::string_view, 6> k_times = {"ns", "us", "µs", "ms", "s", "min"};
     return !gain.lower_is_better || gain.unit.empty() ||
@@ -67,7 +67,7 @@ const Json* value_of(const Json& record, const std::string& metric) {
 
 bool differ(double a, double b) { return std::abs(a - b) > 1e-9 * std::max(std::abs(a), std::abs(b)); }
 
-// A metric's values stand in two places of a record.
+// A metric's values are stored in two places of a record.
 std::string fault_of_values(const Json& record, const Gain& gain) {
     const Json* value = value_of(record, gain.metric);
     if (value == nullptr) return fmt::format("the gain is of {}, which the record has no value of", gain.metric);
@@ -106,7 +106,7 @@ std::string fault_of_runs(const Gain& gain) {
     return fmt::format("recorded is {}, but the runs say {}", gain_text(gain), gain_text(computed));
 }
 
-// Without the runs: the ratio of two medians is near the mean of the pairs, as far as these agree.
+// Without the runs, the ratio of the two medians must be close to the mean of the pairs, as far as the pairs agree.
 std::string fault_of_ratio(const Gain& gain) {
     const auto ratio = speed_factor(gain.before, gain.after, gain.lower_is_better);
     if (!ratio || !gain.factor || *gain.factor <= 0) return {};
@@ -128,7 +128,7 @@ std::string fault_of_ratio(const Gain& gain) {
                        gain_text(unpaired));
 }
 
-// What is of another type than it should be is read as missing, and would never be compared.
+// A field of the wrong type would be read as missing, and so never be compared.
 std::string fault_of_fields(const Json& gain) {
     for (const char* name : {"before", "after", "factor", "low", "high", "lone_baseline", "pairs"}) {
         const auto field = gain.find(name);
@@ -169,7 +169,7 @@ std::string fault_of_bounds(const Gain& gain) {
                        number_for_people(*gain.low), number_for_people(*gain.high));
 }
 
-// `gain_pct`, its bounds, the pairs and the unit stand beside the metric's values too.
+// `gain_pct`, its bounds, the pairs and the unit are also stored with the metric's values.
 std::string fault_of_copies(const Json& record, const Gain& gain) {
     const Json& value = *value_of(record, gain.metric);
     const auto percent = [&](const char* name, const char* pointer,
@@ -352,7 +352,7 @@ std::string gain_fault(const Json& record) {
         for (const auto& [metric, value] : values->items()) {
             const auto percent = number_at(value, "/gain_pct");
             if (!percent) continue;
-            // These records do not say which way is better: by the name, and a time is better when it is shorter.
+            // These records do not say which direction is better, so the name decides: a shorter time is better.
             auto gain = gain_of(record, metric, !unit_of(metric, &value).empty());
             if (!gain || !gain->before || !gain->after) continue;
             if (gain->pairs <= 0) gain->factor = 1 + *percent / 100;

@@ -1,6 +1,5 @@
-// What a candidate was compared with, and how much faster it is. The loop makes one of these of every judgement;
-// records keep it as `gain`, and everything that shows a gain renders it, so that no two places can say different
-// things.
+// What a candidate was compared with, and how much faster it is. The loop makes one of these per judgement, records
+// store it as `gain`, and everything that shows a gain renders it, so that all places agree.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +14,37 @@ namespace gdnctl::runlog {
 
 struct Gain {
     std::string metric;  // "gdn/forward_ms"
-    std::string unit;    // "ms"; empty: none is known
+    std::string unit;    // "ms"; empty: unknown
     bool lower_is_better = false;
-    std::string against = "champion";  // what `before` is of
+    std::string against = "champion";  // what `before` was measured on
 
-    // Medians of the very runs that were compared. Run i of one and run i of the other make pair i.
+    // Medians of the runs that were compared. Run i of one side and run i of the other form pair i.
     std::optional<double> before, after;
     std::vector<double> before_runs, after_runs;
 
-    std::int64_t pairs = 0;           // 0: unpaired, two values that were measured at different times
-    std::optional<double> factor;     // of the speed: above 1 is faster. Of pairs: the geometric mean of theirs
-    std::optional<double> low, high;  // between which the factor of the pairs is believed to be
+    std::int64_t pairs = 0;           // 0: unpaired, two values measured at different times
+    std::optional<double> factor;     // speed factor: above 1 is faster. With pairs: the geometric mean over the pairs
+    std::optional<double> low, high;  // confidence bounds of the pairs' factor
 
-    // What was recorded of the champion when it became one: a run of another time, which nothing is compared with here.
+    // The value recorded when the champion was accepted. It is from an earlier run, and nothing here is compared with
+    // it.
     std::optional<double> lone_baseline;
-    std::string busy;  // what else the machine did while one of these was measured; empty: nothing that is known of
-    // Of a record of an earlier version: the factor is of pairs, `before` and `after` are not.
+    std::string busy;  // other load on the machine during the measurement; empty: none known
+    // Set for records of an earlier version, in which the factor is from pairs but `before` and `after` are not.
     bool values_apart = false;
 
     bool operator==(const Gain&) const = default;
 };
 
-// Of two values that are above 0; nullopt: there is none.
+// From two values above 0; nullopt: cannot be computed.
 std::optional<double> speed_factor(std::optional<double> before, std::optional<double> after, bool lower_is_better);
-// 1.25 -> 25, which `gain_pct` is everywhere: above 0 is better.
+// 1.25 -> 25, the `gain_pct` used everywhere: above 0 is better.
 double factor_percent(double factor);
 
-// "2.26x faster (1.25-4.1x, 3 pairs)", "1.3x slower (1.1-1.5x, 9 pairs)", "4.7x faster (unpaired)"; the bounds are in
-// the direction that the word says. Metrics that are no speed get "better" and "worse". Empty: there is no factor.
+// "2.26x faster (1.25-4.1x, 3 pairs)", "1.3x slower (1.1-1.5x, 9 pairs)", "4.7x faster (unpaired)". The bounds are in
+// the same direction as the word. For metrics other than speed: "better" and "worse". Empty: no factor.
 std::string gain_text(const Gain& gain);
-// "8.2 ms -> 3.6 ms"; one value alone where there is no other; empty: there is none.
+// "8.2 ms -> 3.6 ms"; only one value if the other is missing; empty: neither.
 std::string compared_text(const Gain& gain);
 // Both: "8.2 ms -> 3.6 ms, 2.26x faster (1.25-4.1x, 3 pairs)".
 std::string whole_gain_text(const Gain& gain);
@@ -53,15 +53,15 @@ Json gain_json(const Gain& gain);
 // nullopt: no such object.
 std::optional<Gain> parse_gain(const Json& value);
 
-// What a record says of a metric. `lower_is_better` counts where the record does not tell. Records of earlier versions
-// have no `gain`: two values that were measured at different times, and perhaps what pairs told. nullopt: no value.
+// A record's gain in a metric. `lower_is_better` applies if the record does not say. Records of earlier versions have
+// no `gain`, only two values measured at different times and perhaps the result of pairs. nullopt: no value.
 std::optional<Gain> gain_of(const Json& record, const std::string& metric, bool lower_is_better);
-// The unit that a metric's name or object tells; empty: none.
+// The unit given by a metric's name or object; empty: none.
 std::string unit_of(std::string_view metric, const Json* value);
-// The same for people; throughput metrics have the unit that W&B shows them in ("%", "tokens/s").
+// The same for people; throughput metrics use the units that W&B shows ("%", "tokens/s").
 std::string shown_unit(std::string_view metric, const Json* value);
 
-// What is wrong with a record's gain, set against its values before and after; empty: nothing.
+// What is inconsistent between a record's gain and its values before and after; empty: nothing.
 std::string gain_fault(const Json& record);
 
 }  // namespace gdnctl::runlog

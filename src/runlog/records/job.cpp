@@ -1,4 +1,4 @@
-// What a job command printed -> fields of a record.
+// Turns the output of a job command into fields of a record.
 #include <array>
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ Json copy_at(const Json& object, std::string_view pointer) {
     return found != nullptr ? *found : Json();
 }
 
-// "ray-test" from "gdnctl.ray-test/1", or from what a job that was taken by its id was submitted as.
+// "ray-test" from "gdnctl.ray-test/1"; for a job that was looked up by id, from what it was submitted as.
 std::string command_name(const Json& job) {
     if (const auto kind = text_at(job, "/kind"); kind == "test" || kind == "profile") return "ray-" + kind;
     std::string name = text_at(job, "/schema");
@@ -37,7 +37,7 @@ std::string command_of(const Json& job, const std::string& name) {
     return cluster.empty() ? "gdnctl " + name : fmt::format("gdnctl {} --cluster {}", name, cluster);
 }
 
-// Test counts, wherever the command has put them.
+// Test counts, wherever the command reports them.
 void put_counts(Json& check, const Json& job) {
     for (const char* pointer : {"/tests", "/pytest", "/counts"}) {
         const Json* counts = find_at(job, pointer);
@@ -50,8 +50,8 @@ void put_counts(Json& check, const Json& job) {
     }
 }
 
-// The last word of the oracle; `OK` only if no item was judged worse than that, for a job may call it more than once.
-// Items that the oracle finds unstable may be meant to be.
+// The oracle's last verdict. `OK` only if no item has a worse one, because a job may run the oracle more than once.
+// Items that the oracle finds unstable may be unstable on purpose.
 std::string verdict_of(const Json& job) {
     if (auto verdict = text_at(job, "/verdict"); !verdict.empty()) return verdict;
     const std::string overall = text_at(job, "/verdict/overall");
@@ -66,7 +66,7 @@ std::string verdict_of(const Json& job) {
 Json seconds_between(const Json& job) {
     const auto start = number_at(job, "/start_time");
     const auto end = number_at(job, "/end_time");
-    // A clock that was set back in between tells nothing about the time it took.
+    // If the clock was set back in between, the duration is unknown.
     return start && end && *end >= *start ? Json((*end - *start) / 1000.0) : Json();
 }
 

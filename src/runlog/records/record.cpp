@@ -156,7 +156,7 @@ tl::unexpected<Error> bad(std::string_view what, std::string_view field, std::st
                 "docs/reference/log-records.md describes the record");
 }
 
-// An id stands in an HTML comment and in commit trailers.
+// An id appears in HTML comments and commit trailers.
 bool is_id(std::string_view id) {
     return !id.empty() && id.size() <= 200 && std::all_of(id.begin(), id.end(), [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':' || c == '+';

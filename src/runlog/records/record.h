@@ -1,8 +1,8 @@
-// The record of one iteration (schema gdnctl.iteration/1): the source of truth of a running log. The Markdown entry is
-// rendered from it, gates and summaries read it. docs/reference/log-records.md describes every field.
+// The record of one iteration (schema gdnctl.iteration/1), the source of truth of a running log. The Markdown entry is
+// rendered from it; gates and summaries read it. docs/reference/log-records.md describes every field.
 //
-// A record is a JSON object whose fields are reached by pointer ("/idea/hypothesis"), not a C++ struct: fields that
-// this version does not know are kept as they are. Absent is null or missing, never 0.
+// A record is a JSON object whose fields are reached by pointer ("/idea/hypothesis"), not a C++ struct, so that unknown
+// fields are preserved. Absent is null or missing, never 0.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct IterationNumber {
     std::int64_t number = 0;
     std::string suffix;
     std::string text() const;  // "12a"
-    // By number, then length of the suffix, then the suffix without case: 12 < 12a < 12z < 12aa < 13.
+    // Orders by number, then by length of the suffix, then by suffix without case: 12 < 12a < 12z < 12aa < 13.
     bool before(const IterationNumber& other) const;
     bool operator==(const IterationNumber& other) const = default;
 };
@@ -34,10 +34,10 @@ std::optional<IterationNumber> parse_iteration_number(std::string_view text);
 // `20260310T165307Z-82`: start time and iteration.
 std::string make_record_id(WallTime started, const IterationNumber& iteration);
 
-// All fields of the schema, in its order, absent but for these.
+// All fields of the schema, in its order. All are absent except the arguments.
 Json empty_record(std::string_view id, const IterationNumber& iteration, WallTime started);
 
-// Whether `value` can be kept and rendered as a record: known fields have the right types, the id can stand in a
+// Whether `value` can be stored and rendered as a record: known fields have the right types, and the id may appear in a
 // marker. Error: bad_input, naming `what` and the field.
 Status check_record(const Json& value, std::string_view what);
 
@@ -48,22 +48,22 @@ std::string replaced_id(const Json& record);
 bool is_import(const Json& record);
 bool is_experiment(const Json& record);
 
-// A copy of `old` that replaces it: an id of its own, "supersedes", and a note of when and why. Old lines are never
-// edited.
+// A copy of `old` that replaces it, with an id of its own, "supersedes", and a note of when and why. Old lines are
+// never edited.
 Json superseding(const Json& old, WallTime at, std::string_view why);
 
-// The records that count: later ones in place of those they replace, each where the first of its line stood.
+// The current records. A replacement takes the position of the first record in its chain.
 std::vector<Json> current_records(const std::vector<Json>& all);
 
-// ---- access to fields; "" / nullopt / empty where absent or of another type
+// ---- access to fields; "" / nullopt / empty if absent or of another type
 std::string text_at(const Json& record, std::string_view pointer);
 std::optional<double> number_at(const Json& record, std::string_view pointer);
 std::optional<std::int64_t> integer_at(const Json& record, std::string_view pointer);
 std::vector<std::string> texts_at(const Json& record, std::string_view pointer);
 const Json* find_at(const Json& record, std::string_view pointer);  // nullptr: absent or null
 
-// Blanks secret-shaped strings and puts `~/` for home directories, in every text of the record: what goes into a log
-// is public.
+// Masks secret-shaped strings and replaces home directories by `~/` in every text of the record, because logs are
+// public.
 void make_public(Json& record);
 
 }  // namespace gdnctl::runlog

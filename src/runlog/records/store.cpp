@@ -97,7 +97,7 @@ Result<LogWriter> LogWriter::open(const fs::path& log, const LockWait& wait) {
 
 namespace {
 
-// The records file, open for appending, and how to take back what was appended.
+// The records file, open for appending, with a way to undo the append.
 class Appender {
 public:
     static Result<Appender> open(const fs::path& path) {
@@ -112,7 +112,7 @@ public:
         return appender;
     }
 
-    // One write, on the disk when it returns.
+    // One write, on disk when it returns.
     Status append(std::string_view bytes) {
         GDNCTL_TRY(drop_torn_line());
         if (const int problem = write_fully(m_fd.get(), bytes); problem != 0) {
@@ -142,7 +142,8 @@ private:
         return tl::unexpected(file_error(ErrorKind::local_io, "write", m_path, problem));
     }
 
-    // What a killed writer left behind its last newline was never acknowledged; a whole record only lacks its newline.
+    // Text after the last newline was left by a killed writer and never acknowledged. If it is a whole record, only its
+    // newline is missing.
     Status drop_torn_line() {
         GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(m_path, std::size_t{1} << 30));
         if (!text || text->empty() || text->back() == '\n') return {};

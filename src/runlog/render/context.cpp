@@ -14,9 +14,9 @@ namespace gdnctl::runlog {
 
 namespace {
 
-constexpr std::size_t k_text = 280;   // of one field of a recent entry
-constexpr std::size_t k_recent = 6;   // iterations shown in full; older ones get a line
-constexpr std::size_t k_metrics = 8;  // numbers of one entry
+constexpr std::size_t k_text = 280;   // bytes of one field of a recent entry
+constexpr std::size_t k_recent = 6;   // iterations shown in full; older ones get one line
+constexpr std::size_t k_metrics = 8;  // numbers per entry
 
 std::string change_text(const Json& record, const Objective& objective) {
     const auto gain = gain_of(record, objective);
@@ -33,7 +33,7 @@ std::string tests_text(const Json& check) {
     return text;
 }
 
-// As people know it who watch the loop, where that is another number than the log's.
+// The number shown by the loop, if it differs from the log's.
 std::string number_in_run(const Json& record) {
     const auto index = integer_at(record, "/loop/index");
     if (!index || IterationNumber{*index, {}} == iteration_of(record)) return {};

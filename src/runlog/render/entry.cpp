@@ -25,7 +25,7 @@ constexpr std::size_t k_no_limit = std::size_t(-1);
 constexpr std::array<Limits, 7> k_steps = {
     {{k_no_limit, k_no_limit}, {24, 800}, {12, 400}, {8, 240}, {5, 160}, {3, 100}, {1, 60}}};
 
-// One line of Markdown: white space collapsed, marker comments taken apart.
+// One line of Markdown: white space collapsed, marker comments broken up.
 std::string one_line(std::string_view text, std::size_t limit) {
     std::string line;
     bool blank = false;
@@ -108,7 +108,7 @@ private:
     }
 
     void identity() {
-        const std::string written = text_at(m_record, "/raw/date");  // as it stood in an imported entry
+        const std::string written = text_at(m_record, "/raw/date");  // as written in an imported entry
         bullet(0, "Date", written.empty() ? text_at(m_record, "/started_at") : written);
         const std::string commit = render_commit(m_record);
         if (!commit.empty()) bullet(0, "Commit", commit);
@@ -138,7 +138,7 @@ private:
         list("Reject if", "/idea/reject_if");
     }
 
-    // An imported entry keeps the fields that it was read from as they were; writing them twice would double them.
+    // An imported entry keeps its original fields verbatim, so they must not be written again.
     bool stands_in_raw(std::string_view what) const {
         return find_at(m_record, fmt::format("/raw/{}_in_fields", what)) != nullptr;
     }
@@ -190,7 +190,7 @@ private:
         more(profiles->size() - n, 0);
     }
 
-    // What took effect other than it was asked for; L507 reads it.
+    // Settings that took effect with a value other than the requested one, for L507.
     void other_settings(const Json& profile) {
         const Json* requested = find_at(profile, "/requested");
         const Json* effective = find_at(profile, "/effective");
@@ -234,7 +234,7 @@ private:
         return find_at(value, "/before") != nullptr && find_at(value, "/after") == nullptr;
     }
 
-    // What a loop has measured has more digits than anybody reads; the record keeps them.
+    // Values measured by a loop have too many digits to read; the record keeps them.
     std::string metric_line(const std::string& key, const Json& value) const {
         const auto gain = gain_of(m_record, key, false);
         const bool own = text_at(m_record, "/gain/metric") == key && gain && gain->after;
@@ -302,7 +302,7 @@ private:
         }
     }
 
-    // Gates that judged nothing are in the record.
+    // Gates that judged nothing appear only in the record.
     void gates() {
         const Json* gates = find_at(m_record, "/gates");
         if (gates == nullptr) return;
@@ -333,7 +333,7 @@ private:
         }
     }
 
-    // Lines of an imported entry that have no field of their own, as they stood.
+    // Lines of an imported entry without a field of their own, verbatim.
     void raw() {
         const auto keep = [&](const std::string& text) {
             for (const auto line : text::split(text, '\n')) {

@@ -1,4 +1,4 @@
-// How single values are spelled in an entry.
+// How single values are written in an entry.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -22,7 +22,7 @@ std::string shortest(double value) {
     return end.ec == std::errc() ? std::string(buffer.data(), end.ptr) : fmt::format("{}", value);
 }
 
-// At least `decimals` decimals; more only where fewer would be another number.
+// At least `decimals` decimals, and more only if fewer would change the number.
 std::string with_decimals(double value, int decimals) {
     std::string text = shortest(value);
     if (text.find('e') != std::string::npos) return text;
@@ -33,7 +33,7 @@ std::string with_decimals(double value, int decimals) {
     return text;
 }
 
-// A percentage whose text, divided by 100, is the fraction again.
+// A percentage whose text, divided by 100, gives the same fraction.
 std::string percent(double fraction) {
     for (int decimals = 2; decimals <= 15; ++decimals) {
         const std::string text = fmt::format("{:.{}f}", fraction * 100, decimals);
@@ -69,7 +69,7 @@ std::string side(const Json& value, const char* name, const Number& number_text)
     return found->is_number() ? number_text(found->get<double>()) : std::string("n/a");
 }
 
-// "before -> after", or the one that there is.
+// "before -> after", or the only one that exists.
 template <class Number>
 std::string sides(const Json& value, const Number& number_text) {
     const bool has_before = find_at(value, "/before") != nullptr;
@@ -79,7 +79,7 @@ std::string sides(const Json& value, const Number& number_text) {
     return side(value, "before", number_text) + (has_after ? " -> " + side(value, "after", number_text) : "");
 }
 
-// The spelling that people use, as long as it is read back as the same key.
+// The spelling that people use, if it is read back as the same key.
 std::string label_of(std::string_view key, std::string_view unit) {
     std::string words(key);
     if (words.ends_with("_ms")) words.resize(words.size() - 3);
@@ -119,7 +119,7 @@ std::string metric_for_people(std::string_view key, const Json& value) {
 
 namespace {
 
-// "14 cases, 6 recorded vectors: 18 OK, 2 WRONG": what the oracle judged, and how.
+// "14 cases, 6 recorded vectors: 18 OK, 2 WRONG": what the oracle judged, with its verdicts.
 std::string render_judged(const Json& check) {
     std::string items;
     for (const auto& [pointer, one, many] :

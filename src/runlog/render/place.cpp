@@ -1,4 +1,4 @@
-// Where the entries of records stand in a log.
+// Where the entries of records are placed in a log.
 #include <algorithm>
 #include <map>
 
@@ -62,7 +62,7 @@ public:
     Placer(const Document& document, std::span<const Json> current, std::span<const Json> all,
            const PlaceOptions& options)
         : m_document(document), m_current(current), m_options(options), m_blocks(find_blocks(document.text)) {
-        // Every id of a chain of corrections stands for the record that counts.
+        // Every id of a chain of corrections maps to the current record.
         std::map<std::string, std::string> root;
         for (const Json& record : all) {
             const auto known = root.find(replaced_id(record));
@@ -157,7 +157,7 @@ private:
         return nullptr;
     }
 
-    // Whether an entry outside the markers is this record's: imported, or written by hand beside it.
+    // Whether an entry outside the markers belongs to this record: imported, or also written by hand.
     bool stands_by_hand(const Json& record) {
         if (is_experiment(record)) return experiment_stands_by_hand(record);
         const IterationNumber iteration = iteration_of(record);
@@ -206,7 +206,7 @@ private:
         return block != nullptr ? offset(block->whole) : offset(entry.heading);
     }
 
-    // Where a new entry belongs: behind the last one of a lower number.
+    // Where a new entry belongs: after the last one with a lower number.
     std::size_t position_for(const Json& record) const {
         const auto& entries = m_document.entries;
         if (is_experiment(record) || entries.empty()) return end_of_section();
@@ -236,7 +236,7 @@ private:
     }
 
     void insert(const Json& record) {
-        if (m_document.unclosed) {  // it would be hidden, and missing again next time
+        if (m_document.unclosed) {  // the entry would be hidden, and reported as missing the next time
             differ(Difference::Kind::missing, &record, id_of(record),
                    fmt::format("its entry is missing, and the {} of line {} would hide it", m_document.unclosed->what,
                                m_document.unclosed->line.number),

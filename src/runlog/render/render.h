@@ -1,4 +1,4 @@
-// From records to the Markdown of a running log.
+// Renders records as the Markdown of a running log.
 #pragma once
 
 #include <cstddef>
@@ -14,35 +14,35 @@
 namespace gdnctl::runlog {
 
 struct RenderOptions {
-    std::size_t max_bytes = 4096;  // longer lists and texts are cut, with a pointer to the record; 0: no limit
+    std::size_t max_bytes = 4096;  // longer lists and texts are cut, with a reference to the record; 0: no limit
 };
 
-// The entry of a record, from its heading on, lines ended by \n. Metrics are spelled ``- label: `N ms -> N ms` ``; each
-// number stands in one place.
+// The entry of a record from its heading on, with \n as line ending. Metrics are spelled ``- label: `N ms
+// -> N ms` ``; each number appears once.
 std::string render_entry(const Json& record, const RenderOptions& options = {});
 // The same between `<!-- gdnctl:begin … -->` and `<!-- gdnctl:end -->`, final newline included.
 std::string render_block(const Json& record, const RenderOptions& options = {});
 
-// `  - while: `8.886552 ms -> 8.978471 ms`` without the bullet; `unit` as in extra_metrics ("" by the key).
+// `  - while: `8.886552 ms -> 8.978471 ms`` without the bullet; `unit` as in extra_metrics ("": from the key).
 std::string render_metric(std::string_view key, const Json& value);
-// The same of what a loop has measured alone, whose record has more digits than anybody reads: as many as an entry
-// shows of times, else five. Other values as above.
+// The same for a value that a loop measured alone, with fewer digits than the record: as many as an entry shows of
+// times, else five. Other values as above.
 std::string render_measured(std::string_view key, const Json& value);
-// With at most five digits and the unit, where no record follows from it.
+// With at most five digits and the unit, for text that no record is read back from.
 std::string metric_for_people(std::string_view key, const Json& value);
 // `1 failed, 87 passed, 2 skipped`, `OK`, `FAILED (exit 1)`.
 std::string render_check_result(const Json& check);
 // `none (failed attempt)`, `this commit`, a sha.
 std::string render_commit(const Json& record);
 
-// Where the log is not what its records give.
+// How the log differs from its records.
 struct Difference {
     enum class Kind {
         missing,   // a record without an entry
-        stale,     // a generated entry that differs from its record
-        edited,    // a generated entry that was changed by hand since
+        stale,     // a generated entry that is out of date with its record
+        edited,    // a generated entry that was edited by hand
         orphan,    // a generated entry without a record
-        unmarked,  // an entry written by hand has the number of a record
+        unmarked,  // a hand-written entry with the number of a record
         imported,  // a hand-written entry changed after it was imported
         unclosed,  // a begin marker without its end
     };
@@ -50,30 +50,30 @@ struct Difference {
     std::string id;
     IterationNumber iteration;
     std::string message;   // "iteration 12: the entry was changed by hand"
-    bool settled = false;  // Placement::text no longer has it
+    bool settled = false;  // fixed in Placement::text
 };
 const char* name_of(Difference::Kind kind);
 
 struct Placement {
     std::string text;                     // the log with missing and stale entries written
-    std::vector<Difference> differences;  // of the log as it was
-    // Nothing is left that only a person can decide.
+    std::vector<Difference> differences;  // of the log before the change
+    // No difference is left that a person must resolve.
     bool complete() const;
 };
 
 struct PlaceOptions {
     bool overwrite_edited = false;
-    bool only_missing = false;  // stale entries stay as they are, and are not reported ...
-    std::string rewrite_id;     // ... but for the one of this record
+    bool only_missing = false;  // stale entries are neither changed nor reported ...
+    std::string rewrite_id;     // ... except for the entry of this record
     RenderOptions render;
 };
 
-// Puts the entries of `current` (superseded records already dropped; `all` knows them too) into the log. Text outside
-// the markers is not touched. A missing entry goes where its number belongs. Errors: usage (file over its limits).
+// Writes the entries of `current` into the log. `current` excludes superseded records, `all` includes them. Text
+// outside the markers is not changed. A missing entry is inserted by its number. Errors: usage (file over its limits).
 Result<Placement> place_records(std::string_view log, std::span<const Json> current, std::span<const Json> all,
                                 const PlaceOptions& options = {});
 
-// Digest of a hand-written entry, kept by its imported record to tell whether the entry changed since.
+// Digest of a hand-written entry. Its imported record stores it, to detect later changes of the entry.
 std::string entry_digest(std::string_view entry_text);
 
 }  // namespace gdnctl::runlog

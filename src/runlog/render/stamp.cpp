@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view k_label = "- Commit:";
 
-// The last commit bullet of an entry, fenced code aside.
+// The last commit bullet of an entry, outside fenced code.
 std::optional<Line> last_commit_line(const EntryHead& entry) {
     LineCursor cursor(entry.text, entry.line);
     BlockTracker tracker;

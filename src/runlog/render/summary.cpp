@@ -40,7 +40,7 @@ Result<Json> whole_record(std::string_view log, const std::vector<Json>& records
     for (Json& record : imported.records) {
         if (id_of(record) == id_of(brief)) return std::move(record);
     }
-    return brief;  // it stands in the records, whole
+    return brief;  // the records hold the whole text
 }
 
 namespace {
@@ -206,7 +206,7 @@ namespace {
 std::string entry_line(const Json& entry, const std::string& objective) {
     std::string line =
         fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), short_text(text_at(entry, "/title"), 48));
-    // Another number than the log's: people know both.
+    // The number in the loop differs from the log's, and people know both.
     const auto loop_index = integer_at(entry, "/loop_iteration");
     if (loop_index && std::to_string(*loop_index) != text_at(entry, "/iteration")) {
         line += fmt::format(" (iteration {} of its run)", *loop_index);

@@ -1,4 +1,4 @@
-// A long log in short: what won, what each slot gave, what failed, where to go on.
+// Summary of a long log: what won, what each slot gained, what failed, and where to continue.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,32 @@
 
 namespace gdnctl::runlog {
 
-// The number by which iterations are ranked.
+// The metric that iterations are ranked by.
 struct Objective {
     std::string key;  // "throughput/mfu", "gdn/forward_ms"
     bool lower_is_better = false;
-    std::string unit = {};  // empty: the records tell, or nobody
+    std::string unit = {};  // empty: from the records, if they have one
 };
 
-// Every iteration of a log as a record, in the log's order: recorded ones, and hand-written entries as an import would
-// read them, in brief. Errors: usage (file over its limits).
+// Every iteration of a log as a record, in the log's order. Hand-written entries are included as a brief import would
+// read them. Errors: usage (file over its limits).
 Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records);
 
-// The whole of one record of that history. Errors as above.
+// The complete record for one of that history. Errors as above.
 Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief);
 
-// `wanted` if any record has it, else the metric that the latest recorded gain is of, else the first of throughput/mfu,
-// step_duration_ms that a record has; an empty key: none.
+// `wanted` if any record has it; else the metric of the latest recorded gain; else throughput/mfu or step_duration_ms,
+// if a record has it. An empty key: none.
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted);
 
-// Whether the iteration became, or set, the standing best.
+// Whether the iteration became the champion, or set the first one.
 bool is_champion(const Json& record);
 
-// gdnctl.log-summary/1 without the log's path; docs/reference/json.md describes it.
+// gdnctl.log-summary/1 without the log's path; see docs/reference/json.md.
 Json summarize(const std::vector<Json>& history, const Objective& objective);
 std::string summary_text(const Json& summary);
 
-// Markdown of at most `bytes` bytes for a prompt: champion, counts, then iterations from the newest on, as many as fit.
+// Markdown of at most `bytes` bytes for a prompt: champion, counts, then as many iterations as fit, newest first.
 std::string context_pack(const std::vector<Json>& history, const Objective& objective, std::size_t bytes);
 
 }  // namespace gdnctl::runlog

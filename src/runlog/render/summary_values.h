@@ -1,4 +1,4 @@
-// Single values of records that summary and context share.
+// Values of records that summary and context both use.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace gdnctl::runlog {
 
-// Of the objective, else the gain that the record has of another metric; nullopt: it has neither.
+// The gain in the objective, else in another metric that the record has a gain for; nullopt: neither.
 std::optional<Gain> gain_of(const Json& record, const Objective& objective);
 
-// On one line, at most `limit` bytes and an ellipsis, cut between characters.
+// On one line, cut between characters to at most `limit` bytes plus an ellipsis.
 std::string short_text(std::string_view text, std::size_t limit);
 
 // "accepted 2, rejected 7", or "none".

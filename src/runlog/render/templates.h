@@ -1,4 +1,4 @@
-// What a new log, and a new entry written by hand, start from.
+// Templates for a new log and for a new hand-written entry.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace gdnctl::runlog {
 
-// Title, purpose and sections of a new log, entries excluded.
+// Title, purpose and sections of a new log, without entries.
 std::string log_head(Template kind);
 
-// The template of an entry with what `record` knows filled in; the rest is left empty.
+// The template of an entry, with the known values of `record` filled in.
 std::string entry_skeleton(const Json& record);
 
 }  // namespace gdnctl::runlog

@@ -93,7 +93,7 @@ std::vector<ProcessResult::Survivor> sweep_loop(std::string_view loop_id, Clock&
     const auto find = [&] {
         const auto all = all_processes();
         auto carriers = processes_with_entry(entry, all);
-        // Asked for from within: who asks must live to see the answer.
+        // May be called from inside the loop: the caller must survive to get the result.
         std::set<pid_t> spared = {getpid()};
         for (pid_t at = getpid(); at > 1;) {
             const auto info = process_info(at);

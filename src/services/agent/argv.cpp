@@ -9,7 +9,7 @@ namespace gdnctl {
 
 namespace {
 
-// As JSON, which for these values is TOML too.
+// As JSON, which for these values is also valid TOML.
 std::string setting(std::string_view key, std::string_view value) {
     return std::string(key) + "=" + to_text(Json(std::string(value)));
 }
@@ -21,7 +21,7 @@ std::vector<std::string> codex_argv(const CodexSettings& settings, const std::fi
     std::vector<std::string> words = {settings.program.path.string(), "exec", "-C", worktree.string()};
     const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
     const bool resumes = !resume_thread.empty();
-    // `resume` knows fewer options than `exec`: those stand before it.
+    // `resume` supports fewer options than `exec`, so they go before it.
     if (resumes && !settings.profile.empty()) add({"-p", settings.profile});
     if (resumes) add({"resume", std::string(resume_thread)});
     add({"--dangerously-bypass-approvals-and-sandbox"});

@@ -1,4 +1,4 @@
-// The Codex CLI as an agent: finding it, asking what it can do, refusing what it would refuse, running it.
+// The Codex CLI as an agent: finds it, queries its abilities, checks settings in advance, and runs it.
 #pragma once
 
 #include <filesystem>
@@ -19,81 +19,81 @@ struct CodexModel {
     std::string default_effort;
     std::vector<std::string> efforts;
     bool listed = true;
-    bool patches = true;  // has the patch tool
+    bool patches = true;  // supports the patch tool
 };
 
 struct CodexProgram {
-    std::filesystem::path path;         // of the program itself, not of a wrapper around it
+    std::filesystem::path path;         // of the program itself, not of a wrapper
     std::string version;                // "codex-cli 0.169.0"
-    std::vector<CodexModel> models;     // empty: an older program that cannot say
-    std::vector<std::string> features;  // names that --disable takes
+    std::vector<CodexModel> models;     // empty: an older program that cannot list them
+    std::vector<std::string> features;  // names that --disable accepts
     bool search_flag = false;           // `exec` has --search (older programs)
     bool has_json = true;               // `exec` has --json
 };
 
-// What `debug models --bundled` prints. Error bad_input.
+// Parses the output of `debug models --bundled`. Error: bad_input.
 Result<std::vector<CodexModel>> parse_codex_models(std::string_view text);
-// Every effort that some model takes; empty: unknown.
+// Every effort that some model supports; empty: unknown.
 std::vector<std::string> codex_efforts(const CodexProgram& program);
 
 struct CodexWanted {
-    std::filesystem::path program;                   // --codex-bin; empty: PATH and the places where applications are
-    std::string effort;                              // prefers a program that has it; empty: any
-    std::filesystem::path home;                      // the user's; for the second application folder
-    std::map<std::string, std::string> environment;  // that codex will get; PATH is looked up in it
-    std::filesystem::path nowhere;                   // an empty folder, where it is asked what it can do
+    std::filesystem::path program;                   // --codex-bin; empty: PATH and the common application folders
+    std::string effort;                              // prefers a program that supports it; empty: any
+    std::filesystem::path home;                      // the user's, for the second application folder
+    std::map<std::string, std::string> environment;  // the environment for codex; its PATH is searched
+    std::filesystem::path nowhere;                   // an empty folder in which the program is queried
 };
-// How to install it; for hints.
+// How to install it, for hints.
 inline constexpr std::string_view k_codex_install = "npm install -g @openai/codex, then: codex login";
 
-// The first program that has the wanted effort, else the first that does not say what it has (a warning); --codex-bin
-// comes before PATH. Never starts a session. Errors: usage (no program; none has the effort: lists what each has).
+// The first program that supports the wanted effort, else the first that does not list its efforts (with a warning).
+// --codex-bin comes before PATH. Never starts a session. Errors: usage (no program; or none supports the effort: lists
+// what each supports).
 Result<CodexProgram> find_codex(const CodexWanted& wanted, Process& process);
 
 struct CodexSettings {
     CodexProgram program;
     std::string model;          // empty: the program's own default
-    bool model_given = false;   // by the user; a default of ours that the program does not know is left out
+    bool model_given = false;   // by the user; our own default is omitted if the program does not know it
     bool strict_model = false;  // an unknown model is an error
     std::string effort;
     std::string profile;
     bool search = false;
-    bool json = true;  // false: the human output of old programs
+    bool json = true;  // false: the plain output of old programs
     bool ephemeral = false;
     std::filesystem::path output_schema;
     std::vector<std::string> config;  // further KEY=VALUE for -c
 };
 
-// The words of one attempt; the prompt comes on standard input.
+// The command line of one attempt; the prompt goes to standard input.
 std::vector<std::string> codex_argv(const CodexSettings& settings, const std::filesystem::path& worktree,
                                     const std::filesystem::path& message_file, std::string_view resume_thread);
 
 struct CodexChecked {
-    CodexSettings settings;             // with what was decided
+    CodexSettings settings;             // with the decisions made
     std::vector<std::string> warnings;  // for people
 };
-// Everything that can be known to fail before a request is paid for: effort, model, profile file, schema, flags and
-// configuration (an empty prompt makes codex say so and end; asked in `nowhere`, an empty folder, as it may be another
-// program). Errors: usage, config.
+// Checks everything that can fail before a request is paid for: effort, model, profile file, schema, flags and
+// configuration. For the last two, it runs codex with an empty prompt, which makes codex complain and exit. It does so
+// in the empty folder `nowhere`, since it may be another program. Errors: usage, config.
 Result<CodexChecked> check_codex(CodexSettings settings, const std::filesystem::path& nowhere,
                                  const std::map<std::string, std::string>& environment, Process& process);
 
 std::unique_ptr<Agent> make_codex_agent(CodexSettings settings, Process& process, Clock& clock);
 
-// Where a codex with this environment keeps its state and configuration; an empty CODEX_HOME is none, as for codex
-// itself.
+// Where codex keeps state and configuration in this environment; an empty CODEX_HOME counts as unset, as in codex.
 std::filesystem::path codex_home_of(const std::map<std::string, std::string>& environment);
-// A CODEX_HOME of a run's own in `folder`: log-in, configuration, profiles and instructions are links to those of the
-// user, threads and state are its own. Errors: config (`user_home` does not exist), local_io.
+// Creates a separate CODEX_HOME for a run in `folder`: log-in, configuration, profiles and instructions are links to
+// the user's; threads and state are separate. Errors: config (`user_home` does not exist), local_io.
 Status make_codex_home(const std::filesystem::path& folder, const std::filesystem::path& user_home);
-// The variable that config.toml, or the profile (empty: none), names for the key of the model's provider (`env_key`);
-// empty: none.
+// The variable for the model provider's key (`env_key`), from config.toml or the profile (empty: no profile); empty:
+// none.
 std::string codex_provider_variable(const std::filesystem::path& user_home, const std::string& profile);
-// Whether codex finds the log-in of `user_home` there alone: one in a keyring is filed under the path of its home.
+// Whether codex finds the log-in of `user_home` only there: an entry in a keyring is stored under the path of its home.
 bool codex_login_needs_home(const std::filesystem::path& user_home);
 
-// Whether `message` is JSON that obeys the schema (type, required, properties, additionalProperties, items, enum).
-// Error bad_input: says where it does not.
+// Checks that `message` is JSON that follows the schema (type, required, properties, additionalProperties, items,
+// enum). Error: bad_input, with the place of the violation.
 Status check_against_schema(std::string_view message, std::string_view schema);
 
 }  // namespace gdnctl

@@ -1,4 +1,4 @@
-// One attempt of codex, from its first event to the last of its descendants.
+// One attempt of codex, from its first event to the end of its last descendant.
 #include <algorithm>
 #include <system_error>
 
@@ -64,7 +64,7 @@ private:
     ProcessSpec make_spec() {
         ProcessSpec spec = base_spec(m_request);
         spec.argv = codex_argv(m_settings, m_request.worktree, m_request.files.last_message, m_request.resume_thread);
-        spec.interrupt_grace = m_request.limits.interrupt_grace;  // hearing SIGINT, codex ends its commands itself
+        spec.interrupt_grace = m_request.limits.interrupt_grace;  // on SIGINT, codex ends its commands itself
         spec.on_start = [this](pid_t pid) { m_leader = pid; };
         spec.watch = [this] { return goes_on(); };
         if (m_settings.json) {
@@ -90,7 +90,7 @@ private:
         if (m_request.show) m_request.show(line);
     }
 
-    // Once, where codex works with another model than it was told, or was not told one.
+    // Reports once if codex uses a model other than the requested one, or if none was requested.
     void say_model() {
         const RolloutFacts& facts = m_rollout.facts();
         if (m_said_model || facts.model.empty()) return;
@@ -142,7 +142,7 @@ private:
         return false;
     }
 
-    // Looked at four times a second and after output; false ends the attempt.
+    // Called four times a second and after output; false ends the attempt.
     bool goes_on() {
         const auto now = m_clock.monotonic();
         const std::string& thread = m_stream.thread_id;
@@ -214,7 +214,7 @@ private:
         evidence.first_complaint = m_first_complaint;
         evidence.rate_windows = facts.rate_windows;
         evidence.now = m_clock.wall();
-        // It may have resumed something else and be done before the watch saw it.
+        // codex may have resumed another thread and finished before the watch noticed.
         const std::string& wanted = m_request.resume_thread;
         if (!evidence.our_doing && !wanted.empty() && evidence.thread_started && m_stream.thread_id != wanted) {
             evidence.our_doing = AgentClass::thread_missing;
@@ -255,7 +255,7 @@ private:
         return outcome;
     }
 
-    // codex hands the schema on, and does not look whether the model kept to it.
+    // codex passes the schema on without checking that the model followed it.
     void check_message(AgentOutcome& outcome) const {
         if (!outcome.ok() || m_settings.output_schema.empty()) return;
         const auto schema = read_file(m_settings.output_schema);
@@ -267,7 +267,7 @@ private:
         outcome.reason = kept.error().message;
     }
 
-    // codex makes the file at its start and writes it only on success.
+    // codex creates the file at its start and writes it only on success.
     void settle_message(AgentOutcome& outcome) const {
         const auto& path = m_request.files.last_message;
         if (path.empty()) return;
@@ -289,7 +289,7 @@ private:
     HumanReader m_human;
     OutputFilter m_filter{m_request.show_file_updates};
     pid_t m_leader = 0;
-    Clock::Monotonic m_active;    // the last sign of life
+    Clock::Monotonic m_active;    // the last activity
     Clock::Monotonic m_looked{};  // at the rollout
     std::optional<AgentClass> m_our_doing;
     std::string m_our_reason;

@@ -1,4 +1,4 @@
-// Any program as an agent: the prompt on standard input, its work in the tree, its last words as the message.
+// Any program as an agent: the prompt on standard input, its work in the tree, the end of its output as the message.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -99,7 +99,7 @@ private:
                 describe_end(result, spec) + (m_last_complaint.empty() ? "" : ": " + m_last_complaint);
         }
         evidence.exit_code = result.exit_code;
-        evidence.turn_completed = true;  // the exit code is all that it says
+        evidence.turn_completed = true;  // the exit code is the only result
         evidence.thread_started = true;
         const Verdict verdict = judge(evidence);
         AgentOutcome outcome;
@@ -141,7 +141,7 @@ public:
     }
 
 private:
-    // As shells say that there is no such program, or that it may not be run. Once: the next attempt is no other.
+    // Explains a shell's exit codes for a missing or non-executable program. Only once: later attempts fail alike.
     void tell_of_missing_program(int status) {
         constexpr int k_not_run = 126, k_not_found = 127;
         if (m_told || (status != k_not_run && status != k_not_found)) return;

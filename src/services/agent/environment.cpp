@@ -1,4 +1,4 @@
-// What an agent may see of our environment: a list of what is allowed, never of what is forbidden.
+// The part of our environment that an agent may see: an allow-list, never a deny-list.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -18,11 +18,11 @@ namespace {
 constexpr std::array<std::string_view, 3> k_never = {"HF_TOKEN", "WANDB_API_KEY", "RAY_AUTH_TOKEN"};
 
 constexpr std::array k_names = {
-    // who and where
+    // user and paths
     std::string_view("PATH"), std::string_view("HOME"), std::string_view("USER"), std::string_view("LOGNAME"),
     std::string_view("SHELL"), std::string_view("LANG"), std::string_view("LANGUAGE"), std::string_view("TERM"),
     std::string_view("TMPDIR"), std::string_view("TZ"), std::string_view("HOSTNAME"),
-    // the way to the network
+    // network access
     std::string_view("HTTP_PROXY"), std::string_view("HTTPS_PROXY"), std::string_view("NO_PROXY"),
     std::string_view("ALL_PROXY"), std::string_view("http_proxy"), std::string_view("https_proxy"),
     std::string_view("no_proxy"), std::string_view("all_proxy"), std::string_view("SSL_CERT_FILE"),
@@ -45,7 +45,7 @@ constexpr std::array<std::string_view, 12> k_prefixes = {
     "LC_",     "XDG_",        "GDNCTL_",        "UV_",         "JAX_",      "TPU_",
     "CCACHE_", "GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "CLOUDSDK_", "CARGO_"};
 
-// A name with one of these is no matter of a prefix.
+// A name that contains one of these is not allowed by a prefix.
 bool speaks_of_a_secret(std::string_view any_name) {
     const std::string name = text::to_lower(any_name);
     constexpr std::array<std::string_view, 7> k_words = {"token",  "secret", "passw",     "api_key",
@@ -56,8 +56,8 @@ bool speaks_of_a_secret(std::string_view any_name) {
 
 constexpr std::size_t k_shortest = 8;
 
-// Whether a value is the secret that its name speaks of: MAX_TOKENS, SSH_KEY_FILE and GIT_CONFIG_KEY_0 hold none, nor
-// does the path of a file. A secret may begin with '/' too.
+// Whether a value is the secret that its name suggests. MAX_TOKENS, SSH_KEY_FILE and GIT_CONFIG_KEY_0 hold none, nor
+// does the path of a file. A secret may also begin with '/'.
 bool is_secret(std::string_view any_name, std::string_view value) {
     constexpr std::array<std::string_view, 9> k_ends = {"token",  "secret", "password", "passwd",    "_pass",
                                                         "apikey", "_key",   "_pat",     "credential"};
@@ -69,7 +69,7 @@ bool is_secret(std::string_view any_name, std::string_view value) {
     return value.front() != '/' || !std::filesystem::exists(value, problem);
 }
 
-// Whole, and line by line: what is masked is masked a line at a time.
+// Registers it whole and line by line, because masking works on single lines.
 void register_lines(std::string_view secret) {
     register_secret(secret);
     for (const std::string_view line : text::split(secret, '\n')) {
@@ -83,7 +83,7 @@ bool is_allowed(std::string_view name) {
                                                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// Git settings in variables: those of harmless sections, renumbered. The value of any other may be a password.
+// Passes on git settings in variables, renumbered, but only from harmless sections: any other value may be a password.
 void put_git_settings(const Env& env, std::map<std::string, std::string>& variables) {
     constexpr std::array<std::string_view, 6> k_sections = {"safe.", "user.", "init.", "core.", "commit.", "protocol."};
     constexpr std::int64_t k_most = 1000;
@@ -128,7 +128,7 @@ Result<std::map<std::string, std::string>> agent_environment(const Env& env, con
                                                              std::string_view loop_id) {
     std::map<std::string, std::string> variables;
     for (const auto& [name, value] : env.all()) {
-        // Also those that the agent does not get: its commands may find them in files, and checks have them.
+        // Also secrets that the agent does not get: its commands may find them in files, and checks have them.
         if (is_secret(name, value)) register_lines(value);
         if (is_allowed(name)) variables.emplace(name, value);
     }

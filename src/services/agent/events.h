@@ -13,8 +13,8 @@ namespace gdnctl::codex {
 
 struct Item {
     std::string id;
-    std::string type;    // command_execution, file_change, agent_message, reasoning, web_search, error, or a new one
-    std::string text;    // message, command as it was run, query
+    std::string type;    // command_execution, file_change, agent_message, reasoning, web_search, error, or a newer type
+    std::string text;    // message, executed command, or query
     std::string output;  // of a command
     std::string status;  // in_progress, completed, failed, declined
     std::optional<int> exit_code;
@@ -23,8 +23,8 @@ struct Item {
 
 struct Event {
     enum class Type {
-        text,     // no JSON object: a stray line, or a torn one
-        unknown,  // an object of a type that is not known here
+        text,     // not a JSON object: a stray or torn line
+        unknown,  // an object of an unknown type
         thread_started,
         turn_started,
         turn_completed,
@@ -41,13 +41,13 @@ struct Event {
     Item item;
 };
 
-// Pure, total: any bytes give an event. Invalid UTF-8 is repaired, a missing field is empty.
+// Pure and total: any bytes give an event. Invalid UTF-8 is repaired, and a missing field is empty.
 Event parse_event(std::string_view line);
 
-// `ls` for "/bin/bash -lc 'ls'"; anything else as it is.
+// `ls` for "/bin/bash -lc 'ls'"; anything else unchanged.
 std::string shown_command(std::string_view command);
 
-// Whether the event shows that the agent is getting on: a retry of a lost connection does not.
+// Whether the event shows progress; retrying a lost connection does not.
 bool is_progress(const Event& event);
 
 }  // namespace gdnctl::codex

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a run keeps to itself; everything else of a user's home is configuration, credentials or instructions.
+// The state that a run keeps separate. Everything else in a user's home is configuration, credentials or instructions.
 bool is_state(const std::string& name) {
     constexpr std::array<std::string_view, 9> k_own = {
         "sessions",  "archived_sessions", "history.jsonl", "session_index.jsonl", "log", "tmp",
@@ -33,7 +33,7 @@ std::string plain_key(std::string_view words) {
     return key;
 }
 
-// The string at a key such as "a.b.c" of a TOML file, as far as lines show it; empty: none.
+// The string at a key such as "a.b.c" of a TOML file, read line by line; empty: none found.
 std::string setting_in(const fs::path& file, std::string_view key) {
     const auto toml = read_file_if_exists(file);
     if (!toml || !*toml) return {};
@@ -71,7 +71,7 @@ bool codex_login_needs_home(const fs::path& user_home) {
 }
 
 std::string codex_provider_variable(const fs::path& user_home, const std::string& profile) {
-    std::vector<fs::path> layers = {user_home / "config.toml"};  // later ones win
+    std::vector<fs::path> layers = {user_home / "config.toml"};  // later ones override earlier ones
     if (!profile.empty()) layers.push_back(user_home / (profile + ".config.toml"));
     const auto last = [&](const std::string& key) {
         std::string value;
@@ -98,7 +98,7 @@ Status make_codex_home(const fs::path& folder, const fs::path& user_home) {
         const fs::path link = folder / name;
         std::error_code of_link;
         if (fs::is_symlink(link, of_link) && fs::read_symlink(link, of_link) == it->path()) continue;
-        if (fs::exists(fs::symlink_status(link, of_link))) continue;  // codex has made one of its own
+        if (fs::exists(fs::symlink_status(link, of_link))) continue;  // codex has already created its own
         of_link.clear();
         fs::create_symlink(it->path(), link, of_link);
         if (of_link) return tl::unexpected(file_error(ErrorKind::local_io, "make", link, of_link.value()));

@@ -26,7 +26,7 @@ void HumanReader::take(std::string_view line, Stream& stream) {
     if (m_tokens_follow) {
         std::string digits(text::trim(line));
         std::erase(digits, ',');
-        // Uncached input and output in one: all that it says.
+        // Uncached input and output in one number; it reports nothing else.
         if (const auto count = text::parse_int(digits)) stream.usage = AgentTokens{*count, 0, 0, 0};
     }
     m_tokens_follow = line == "tokens used";

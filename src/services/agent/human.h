@@ -1,4 +1,4 @@
-// What codex says to people, standard error and standard output in one, for programs without events.
+// Parses codex's output for people (standard error and standard output combined), for programs without events.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ private:
     int m_rules = 0;  // "--------" lines so far: the banner is between the first two
 };
 
-// Whether a line of standard error says what went wrong, and not what is only worth a warning.
+// Whether a line of standard error is an error rather than a warning.
 bool is_complaint(std::string_view line);
 
 }  // namespace gdnctl::codex

@@ -26,7 +26,7 @@ std::optional<double> number_field(const Json& object, std::string_view name) {
 }
 
 std::optional<std::int64_t> integer_field(const Json& object, std::string_view name) {
-    constexpr double k_largest = 9e15;  // exact in a double; more of anything is nonsense here
+    constexpr double k_largest = 9e15;  // exact in a double; larger numbers are nonsense here
     const auto number = number_field(object, name);
     if (!number || std::abs(*number) > k_largest) return std::nullopt;
     return static_cast<std::int64_t>(*number);

@@ -1,4 +1,4 @@
-// Reading foreign JSON without believing in it: what is missing or of another type is empty.
+// Reads untrusted JSON: fields that are missing or of another type are empty.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace gdnctl::codex {
 
-const Json& field(const Json& object, std::string_view name);  // null where there is none
+const Json& field(const Json& object, std::string_view name);  // null if missing
 std::string string_field(const Json& object, std::string_view name);
 std::optional<std::int64_t> integer_field(const Json& object, std::string_view name);
 std::optional<double> number_field(const Json& object, std::string_view name);
-// {input_tokens, cached_input_tokens, output_tokens, reasoning_output_tokens}; nullopt: no such object.
+// {input_tokens, cached_input_tokens, output_tokens, reasoning_output_tokens}; nullopt: not such an object.
 std::optional<AgentTokens> tokens_of(const Json& usage);
 
 }  // namespace gdnctl::codex

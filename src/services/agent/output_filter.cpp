@@ -79,7 +79,7 @@ bool OutputFilter::shows(std::string_view line) {
 
 bool OutputFilter::continues_diff(std::string_view line) {
     const char first = line.empty() ? ' ' : line.front();
-    if (m_old > 0 || m_new > 0) {  // within a hunk whose length is known
+    if (m_old > 0 || m_new > 0) {  // within a hunk of known length
         if (first == ' ' || first == '-') --m_old;
         if (first == ' ' || first == '+') --m_new;
         if (first == ' ' || first == '-' || first == '+' || first == '\\') return true;
@@ -98,7 +98,7 @@ bool OutputFilter::continues_diff(std::string_view line) {
         }
     }
     if (line.empty() || is_diff_header(line)) return true;
-    // Prose after the last line of a counted hunk may start with a blank or a dash.
+    // Text after the last line of a counted hunk may start with a blank or a dash.
     return !m_counted && (first == ' ' || first == '+' || first == '-');
 }
 

@@ -1,4 +1,4 @@
-// What can be refused before anybody pays for a request.
+// What can be rejected before a request is paid for.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds k_dry_limit{30};
-// With an empty prompt codex says this, and has by then accepted its words and its configuration.
+// With an empty prompt, codex says this once it has accepted its arguments and configuration.
 constexpr std::string_view k_accepted = "No prompt provided via stdin.";
 
 const CodexModel* find_model(const CodexProgram& program, std::string_view slug) {
@@ -87,8 +87,8 @@ Status check_profile(const CodexSettings& settings, const fs::path& codex_home) 
                 fmt::format("a profile is a file: {}", file.string()));
 }
 
-// What codex complains of, as one line; empty: nothing that is known to be a complaint. It may go on below its first
-// line, which then ends with a colon, and names the setting in a line of its own.
+// codex's complaint as one line; empty: no known complaint. It may continue after a first line that ends with a colon,
+// and name the setting on a line of its own.
 std::string complaint_in(std::string_view err) {
     std::string complaint;
     for (const auto line : text::split(err, '\n')) {
@@ -103,8 +103,8 @@ std::string complaint_in(std::string_view err) {
     return complaint;
 }
 
-// The same words with an empty prompt: no session, no request. It is asked where there is nothing: another program of
-// this name may do anything instead. Only what is known to be a complaint is one.
+// Runs the same command line with an empty prompt: no session, no request. It runs in an empty folder, because another
+// program of this name might do anything. Only known complaints count.
 Status check_words(CodexChecked& checked, const fs::path& nowhere,
                    const std::map<std::string, std::string>& environment, Process& process) {
     ProcessSpec spec;
@@ -116,7 +116,7 @@ Status check_words(CodexChecked& checked, const fs::path& nowhere,
     GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
     if (result.err.find(k_accepted) != std::string::npos) return {};
     std::string complaint = complaint_in(result.err);
-    // A run's own home links to the user's file, and is gone with the run.
+    // A run's own home links to the user's file, and is removed with the run.
     const fs::path config = codex_home_of(environment) / "config.toml";
     std::error_code problem;
     const fs::path own = fs::canonical(config, problem);
@@ -148,7 +148,7 @@ Result<CodexChecked> check_codex(CodexSettings settings, const fs::path& nowhere
         GDNCTL_TRY_ASSIGN(const std::string schema, read_file(checked.settings.output_schema));
         GDNCTL_TRY(parse_json(schema, checked.settings.output_schema.string()));
     }
-    // One that cannot list its models is old, or something else.
+    // A program that cannot list its models is old, or another program.
     if (!checked.settings.program.models.empty()) GDNCTL_TRY(check_words(checked, nowhere, environment, process));
     return checked;
 }

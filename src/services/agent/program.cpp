@@ -1,4 +1,4 @@
-// Which codex there is, and what it can do. Nothing here starts a session.
+// Finds codex programs and what they support. Starts no session.
 #include <algorithm>
 #include <set>
 
@@ -27,14 +27,14 @@ bool is_program(const fs::path& path) {
     return fs::is_regular_file(path, ec) && access(path.c_str(), X_OK) == 0;
 }
 
-// npm puts a script around the program; a signal to the script is not one to the program.
+// npm wraps the program in a script, which does not forward signals.
 fs::path behind_wrapper(const fs::path& path) {
     std::error_code ec;
     const fs::path resolved = fs::canonical(path, ec);
     if (ec) return path;
     if (resolved.filename() != "codex.js") return resolved;
     // …/@openai/codex/bin/codex.js → …/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex, installed
-    // beside it or below it.
+    // next to it or below it.
     const fs::path package = resolved.parent_path().parent_path();
     std::set<fs::path> found;
     for (const fs::path& scope : {package.parent_path(), package / "node_modules" / "@openai"}) {
@@ -79,7 +79,7 @@ std::vector<fs::path> candidates(const CodexWanted& wanted) {
     return found;
 }
 
-// Its standard output, or nullopt where it does not know the question.
+// Its standard output; nullopt if it does not know the command.
 std::optional<std::string> ask(const CodexWanted& wanted, const fs::path& program, std::vector<std::string> words,
                                Process& process) {
     ProcessSpec spec;

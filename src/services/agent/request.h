@@ -1,4 +1,4 @@
-// What the two agents make of a request alike.
+// Handling of requests that both agents share.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace gdnctl::codex {
 // Errors: usage (worktree, prompt or loop id is missing).
 Status check_request(const AgentRequest& request);
 Status remove_stale(const std::filesystem::path& path);
-// The agent may have cleaned its tree, and with it the folder of its files.
+// Creates the folder of its files again, in case the agent deleted it while cleaning its tree.
 Status make_folder_again(const AgentFiles& files);
-// Session, environment, prompt, limits and sweep; the caller adds argv and what it listens to.
+// Session, environment, prompt, limits and sweep; the caller adds argv and callbacks.
 ProcessSpec base_spec(const AgentRequest& request);
 // Whether something that `leader` started runs in a session of its own, as tool commands do.
 bool has_foreign_sessions(pid_t leader);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The word after `key`, near the start of the line; empty: it is not there.
+// The word after `key`, near the start of the line; empty: missing.
 std::string_view word_in_head(std::string_view line, std::string_view key) {
     constexpr std::size_t k_head = 256;
     const std::string_view head = line.substr(0, k_head);
@@ -128,7 +128,7 @@ void RolloutReader::take(std::string_view line) {
         ++m_facts.compactions;
         return;
     }
-    // Most of a rollout is the conversation itself, which does not matter here, except for who is speaking.
+    // Most of a rollout is the conversation itself, of which only the speaker matters here.
     if (type == "response_item") return take_item(line);
     if (m_too_long || (type != "token_usage_record" && type != "turn_context" && type != "event_msg")) return;
     auto parsed = parse_json(line, "rollout");
@@ -148,8 +148,7 @@ void RolloutReader::take(std::string_view line) {
     }
 }
 
-// What tools answered goes to the model with one request, whose response asks for more: calls, and thoughts before
-// them.
+// All tool results go to the model in one request. Its response has the next calls, with reasoning before them.
 void RolloutReader::take_item(std::string_view line) {
     const std::string_view type = word_in_head(line, "\"payload\":{\"type\":\"");
     if (type.ends_with("_output")) {

@@ -1,4 +1,4 @@
-// The rollout: the file in which codex keeps a thread. It is written while the turn runs, so it shows work, tokens and
+// The rollout: the file in which codex stores a thread. It is written during the turn, so it shows work, tokens and
 // causes that the events do not.
 #pragma once
 
@@ -15,16 +15,16 @@
 
 namespace gdnctl::codex {
 
-// Why a turn failed, as codex itself classes it: "usage_limit_exceeded", "http_connection_failed", ...
+// Why a turn failed, as classified by codex: "usage_limit_exceeded", "http_connection_failed", ...
 struct ErrorInfo {
     std::string name;
     std::optional<int> http_status;
 };
 
 struct RolloutFacts {
-    AgentTokens tokens;  // of the records that were read
-    int usages = 0;      // model responses that said what they used
-    int requests = 0;    // model responses, those of a server that says nothing of usage too
+    AgentTokens tokens;  // of the records read so far
+    int usages = 0;      // model responses with usage
+    int requests = 0;    // all model responses, also from servers that do not report usage
     int compactions = 0;
     std::string model, effort;
     std::string error_message;
@@ -32,10 +32,10 @@ struct RolloutFacts {
     std::string last_message;
     bool aborted = false;
     std::vector<AgentRateWindow> rate_windows;
-    std::optional<AgentTokens> thread_total;  // as the last token_count says, for programs that write no usage records
+    std::optional<AgentTokens> thread_total;  // from the last token_count, for programs that write no usage records
 };
 
-// Pure: bytes in any pieces. A line of more than k_longest_line bytes is only looked at for its type.
+// Pure; takes bytes in pieces of any size. For a line of more than k_longest_line bytes, only its type is read.
 class RolloutReader {
 public:
     static constexpr std::size_t k_longest_line = std::size_t{1} << 20;
@@ -49,12 +49,12 @@ private:
     std::string m_line;
     bool m_too_long = false;
     int m_records = 0;    // of usage
-    int m_answers = 0;    // responses that are seen from what the model asked for
-    bool m_asks = false;  // the last item was the model's, not a tool's
+    int m_answers = 0;    // responses inferred from the model's calls
+    bool m_asks = false;  // the last item was from the model, not from a tool
 };
 
-// sessions/YYYY/MM/DD/rollout-<time>-<thread_id>.jsonl below `codex_home`. `newest_only`: only the last three days that
-// have any, for threads that have just begun.
+// sessions/YYYY/MM/DD/rollout-<time>-<thread_id>.jsonl below `codex_home`. `newest_only`: only in the last three
+// existing days, for threads that have just started.
 std::optional<std::filesystem::path> find_rollout(const std::filesystem::path& codex_home, std::string_view thread_id,
                                                   bool newest_only);
 
@@ -62,13 +62,13 @@ std::optional<std::filesystem::path> find_rollout(const std::filesystem::path& c
 class RolloutFollower {
 public:
     explicit RolloutFollower(std::filesystem::path codex_home) : m_home(std::move(codex_home)) {}
-    // What the thread has written so far is not this attempt's.
+    // Ignores what the thread has written so far, before this attempt.
     void skip_existing(std::string_view thread_id);
-    // Reads what is new. True: there was something.
+    // Reads new data. True: there was some.
     bool poll(std::string_view thread_id);
     const RolloutFacts& facts() const { return m_reader.facts(); }
     bool found() const { return m_fd.valid(); }
-    // Line by line with secrets masked. Nothing happens where there is no rollout.
+    // Copies it line by line with secrets masked. Does nothing if there is no rollout.
     Status copy_to(const std::filesystem::path& path) const;
 
 private:

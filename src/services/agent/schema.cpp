@@ -1,4 +1,4 @@
-// The part of JSON Schema that codex's output schemas are written in.
+// The subset of JSON Schema in which codex's output schemas are written.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What the events of one attempt add up to.
+// Accumulates the events of one attempt.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace gdnctl::codex {
 
 class Stream {
 public:
-    // Takes one line at `now`. The happening that it stands for, if people or the loop want to know of it.
+    // Processes one line received at `now`. Returns the event for people or the loop, if there is one.
     std::optional<AgentEvent> take(const Event& event, Clock::Monotonic now);
 
     bool has_open_command() const { return !m_open.empty(); }
@@ -24,7 +24,7 @@ public:
     std::string thread_id;
     bool turn_completed = false;
     bool turn_failed = false;
-    std::string failure;        // of turn.failed, else of the last error event
+    std::string failure;        // from turn.failed, else from the last error event
     std::string final_message;  // the last one
     std::optional<AgentTokens> usage;
     int commands = 0;

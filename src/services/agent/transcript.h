@@ -1,4 +1,4 @@
-// A file that grows line by line while an attempt runs, with secrets masked.
+// A file that grows line by line during an attempt, with secrets masked.
 #pragma once
 
 #include <filesystem>
@@ -12,11 +12,11 @@ namespace gdnctl::codex {
 
 class Transcript {
 public:
-    // Creates the file (0600), replacing an old one; an empty path discards everything. Error local_io.
+    // Creates the file (0600), replacing an old one; an empty path discards everything. Error: local_io.
     Status open(const std::filesystem::path& path);
     void line(std::string_view text);
     bool failed() const { return m_error != 0; }
-    Status close();  // the first error that happened, if any: local_io
+    Status close();  // the first error, if any: local_io
 
 private:
     std::filesystem::path m_path;

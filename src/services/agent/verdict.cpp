@@ -36,7 +36,7 @@ std::optional<int> number_after(std::string_view text, std::string_view lead) {
     return static_cast<int>(*number);
 }
 
-// Apostrophes are typographic or not, or get lost.
+// Apostrophes may be typographic, plain or missing.
 std::string plain(std::string_view message) {
     std::string text;
     for (std::size_t i = 0; i < message.size(); ++i) {
@@ -49,7 +49,7 @@ std::string plain(std::string_view message) {
     return text::to_lower(text);
 }
 
-// A 400 comes through as the body of the answer.
+// For a status of 400, the message is the body of the answer.
 std::optional<AgentClass> class_of_body(std::string_view message) {
     message = text::trim(message);
     if (!message.starts_with('{')) return std::nullopt;
@@ -67,7 +67,7 @@ struct Phrase {
     std::string_view words;
     AgentClass kind;
 };
-// In this order: a message of the server may quote words of a later row.
+// In this order, because a server's message may quote words of a later row.
 constexpr std::array<Phrase, 28> k_phrases = {{
     {"thread/resume failed", AgentClass::thread_missing},
     {"hit your usage limit", AgentClass::usage_limit},
@@ -120,7 +120,7 @@ void explain(Verdict& verdict, AgentClass kind, std::string_view reason) {
     if (kind == AgentClass::quota) verdict.stop_reason = "codex-quota";
 }
 
-// When it makes sense to come again.
+// Sets when a retry makes sense.
 void add_times(Verdict& verdict, const Evidence& evidence) {
     if (verdict.kind == AgentClass::rate_limit || verdict.kind == AgentClass::overloaded) {
         verdict.retry_after = retry_after_in(evidence.failure);
@@ -142,7 +142,8 @@ void judge_end(Verdict& verdict, const Evidence& evidence) {
     const int code = evidence.exit_code;
     const std::string exited = fmt::format("exited with code {}", code);
     const std::string& complaint = evidence.first_complaint.empty() ? exited : evidence.first_complaint;
-    // What codex refuses it says; a program that says nothing is another one, and may have failed at anything.
+    // codex states why it rejects something. A program that says nothing is another one, and may have failed for any
+    // reason.
     const bool said = !evidence.first_complaint.empty();
     if (code == 2 && said) return explain(verdict, AgentClass::configuration, complaint);
     if (said && code > 0 && code != k_panic && !evidence.thread_started && !evidence.turn_failed &&
@@ -184,7 +185,7 @@ AgentClass class_of_failure(std::string_view message, const std::optional<ErrorI
         info->name == "response_stream_connection_failed") {
         return status ? class_of_status(*status) : AgentClass::unreachable;
     }
-    // Three causes share this name; waiting helps with one.
+    // Three causes share this name; waiting helps with only one.
     if (info->name == "usage_limit_exceeded") {
         return by_text == AgentClass::usage_limit ? AgentClass::usage_limit : AgentClass::quota;
     }

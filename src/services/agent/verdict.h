@@ -1,4 +1,4 @@
-// From what an attempt left to what it means.
+// Classifies the result of an attempt.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,15 @@ struct Evidence {
     // Why we ended it; nullopt: it ended by itself.
     std::optional<AgentClass> our_doing;
     std::string our_reason;
-    int exit_code = 0;   // died of signal N: -N
-    bool events = true;  // it spoke JSON
+    int exit_code = 0;   // killed by signal N: -N
+    bool events = true;  // it wrote JSON
     bool thread_started = false;
     bool turn_completed = false;
     bool turn_failed = false;
     bool aborted = false;
-    std::string failure;            // of turn.failed or the last error
-    std::optional<ErrorInfo> info;  // of the rollout
-    std::string first_complaint;    // the first line of standard error that says what is wrong
+    std::string failure;            // from turn.failed or the last error
+    std::optional<ErrorInfo> info;  // from the rollout
+    std::string first_complaint;    // the first line of standard error that is an error
     std::vector<AgentRateWindow> rate_windows;
     WallTime now;
 };
@@ -33,17 +33,17 @@ struct Verdict {
     AgentAction action = AgentAction::count;
     int exit_status = 1;
     std::string reason;
-    bool explained = false;  // `reason` is codex's own account of a failed turn
+    bool explained = false;  // `reason` is codex's own explanation of a failed turn
     std::string stop_reason;
     std::optional<std::chrono::milliseconds> retry_after;
     std::optional<WallTime> not_before;
 };
 
-// Pure but for the time zone.
+// Pure, except for the time zone.
 Verdict judge(const Evidence& evidence);
 
-// The class of a failed turn. `info` decides where it can; the text alone gives the same class for every cause that
-// names itself.
+// The class of a failed turn. `info` decides if it can; the text alone gives the same class for every cause that it
+// names.
 AgentClass class_of_failure(std::string_view message, const std::optional<ErrorInfo>& info);
 
 AgentAction action_of(AgentClass kind);

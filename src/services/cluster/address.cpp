@@ -1,4 +1,4 @@
-// Dashboard addresses, and the way to one that needs no help.
+// Dashboard addresses, and the direct route to one.
 #include <algorithm>
 #include <array>
 
@@ -99,9 +99,10 @@ public:
         const auto agent = cluster::parse_url(address);
         const auto dashboard = cluster::parse_url(m_url);
         if (!agent || !dashboard) return std::nullopt;
-        // Traffic to an address of this machine never leaves it, so a token may travel in the clear.
+        // Traffic to an address of this machine never leaves it, so a token may be sent unencrypted.
         if (cluster::is_own_address(agent->host)) return address;
-        // A dashboard on another port of this machine is at the end of someone's tunnel: the agent is not.
+        // A dashboard on another port of this machine is reached through someone's tunnel, which does not lead to the
+        // agent.
         const bool same_host = agent->host == dashboard->host;
         return same_host && m_clear_text_allowed ? std::optional(address) : std::nullopt;
     }

@@ -1,4 +1,4 @@
-// Which cluster file is meant, and what is read out of it.
+// Finds the cluster file and reads it.
 #include <algorithm>
 #include <array>
 
@@ -21,7 +21,7 @@ constexpr std::string_view k_prefix = "marin-";
 constexpr std::string_view k_other_ways =
     "use `--cluster-config FILE` for a cluster file elsewhere, or `--ray-address URL` for a dashboard";
 
-// A file or something else that can be read; not a folder.
+// A file or anything else that can be read, except a folder.
 bool is_file(const fs::path& path) {
     std::error_code ignored;
     return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
@@ -33,7 +33,7 @@ const Json* member(const Json& value, std::string_view key) {
     return it == value.end() ? nullptr : &*it;
 }
 
-// The scalar at a path of keys; empty where there is none.
+// The scalar at a path of keys; empty if missing.
 std::string scalar(const Json& value, std::initializer_list<std::string_view> path) {
     const Json* at = &value;
     for (const std::string_view key : path) {

@@ -24,7 +24,7 @@ constexpr milliseconds k_grace{1000};
 constexpr int k_tries = 3;
 constexpr std::size_t k_said_limit = 16384;
 
-// A port that is free now. Whoever takes it before ssh does makes ssh end at once.
+// A port that is free now. If another process takes it before ssh does, ssh ends at once.
 Result<int> free_port() {
     const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
@@ -38,7 +38,7 @@ Result<int> free_port() {
     return int{ntohs(address.sin_port)};
 }
 
-// A path as ssh's configuration wants it: `%` is special there, and blanks end a word.
+// Quotes a path for ssh's configuration, where `%` is special and blanks end a word.
 std::string option_path(const std::filesystem::path& path) {
     std::string out;
     for (const char c : path.string()) out.append(c == '%' ? 2 : 1, c);
@@ -117,7 +117,7 @@ std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port) {
 Forward::Forward(const TunnelConfig& config, std::vector<std::string> argv, int port) : m_port(port) {
     ProcessSpec spec;
     spec.argv = std::move(argv);
-    // What ssh has no use for; a SendEnv of the user's must not carry it to the head node.
+    // Secrets that ssh does not need: a SendEnv of the user's must not carry them to the head node.
     for (const char* name : {"RAY_AUTH_TOKEN", "HF_TOKEN", "WANDB_API_KEY"}) spec.env[name] = std::nullopt;
     spec.capture_limit = k_said_limit;
     spec.grace = k_grace;
@@ -137,13 +137,13 @@ const std::string& Forward::end() {
 
 std::string Forward::url() const { return fmt::format("http://127.0.0.1:{}", m_port); }
 
-// True: somebody of ours listens; false: ssh has ended.
+// True: one of our user's processes listens; false: ssh has ended.
 Result<bool> Forward::wait_until_open(const TunnelConfig& config, milliseconds limit) {
     const auto deadline = config.clock->monotonic() + limit;
     while (alive()) {
         GDNCTL_TRY_ASSIGN(const std::string table, read_file("/proc/net/tcp"));
         const auto uid = listener_of(table, m_port);
-        // Another user's listener on our port would get the token: ssh fails for it in a moment.
+        // If another user listens on our port, that process would get the token. ssh will fail in a moment.
         if (uid && *uid == geteuid()) return true;
         if (config.clock->monotonic() >= deadline) {
             return fail(ErrorKind::infrastructure,

@@ -23,17 +23,17 @@ struct ForwardTarget {
     int port = 0;
 };
 
-// The words that ssh is started with: exactly these options, whatever the user's own configuration adds.
+// The command line for ssh, with exactly these options, whatever the user's configuration adds.
 std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode& head, int local_port,
                                       const ForwardTarget& target);
 
-// User id of the process that listens on 127.0.0.1:`port`, out of the text of /proc/net/tcp; nullopt: nobody. Pure.
+// User id of the process that listens on 127.0.0.1:`port`, from the text of /proc/net/tcp; nullopt: none. Pure.
 std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port);
 
 class Forward {
 public:
-    // Returns when the port is listened on. ssh gets another port when it ends at once without a word about the
-    // machine. Errors: authentication (key refused), infrastructure (with what ssh said), interrupted, terminated.
+    // Returns once the port is listened on. If ssh ends at once without a message about the machine, it is retried with
+    // another port. Errors: authentication (key refused), infrastructure (with ssh's message), interrupted, terminated.
     static Result<std::unique_ptr<Forward>> open(const TunnelConfig& config, const HeadNode& head,
                                                  const ForwardTarget& target, std::chrono::milliseconds limit);
     ~Forward() { end(); }
@@ -42,7 +42,7 @@ public:
 
     bool alive() const { return !m_ended; }
     std::string url() const;  // http://127.0.0.1:PORT
-    // Ends ssh and waits for it. Returns what it wrote on stderr.
+    // Ends ssh and waits for it. Returns its stderr.
     const std::string& end();
 
 private:

@@ -18,7 +18,7 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> sign
     return false;
 }
 
-// What went wrong, without the notices before it and the advice behind it.
+// The error itself, without the notices before it and the advice after it.
 std::string reason(std::string_view text) {
     const auto lines = text::split(text::trim(text), '\n');
     for (const std::string_view line : lines) {

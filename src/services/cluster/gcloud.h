@@ -1,4 +1,4 @@
-// What is asked of the gcloud program.
+// Queries through the gcloud program.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace gdnctl::cluster {
 
-// Standard output of `gcloud ARGS...`, which gets 30 s. `what` names the purpose ("find the head node of X"). Errors:
-// authentication (not logged in, no permission), remote_missing (NOT_FOUND), infrastructure, interrupted, terminated.
+// Standard output of `gcloud ARGS...`, with a limit of 30 s. `what` names the purpose ("find the head node of X").
+// Errors: authentication (not logged in, no permission), remote_missing (NOT_FOUND), infrastructure, interrupted,
+// terminated.
 Result<std::string> run_gcloud(const GcloudAccess& gcloud, std::vector<std::string> words, std::string_view what);
 
 struct HeadNode {
     std::string internal_ip;
-    std::string ssh_ip;  // external, or internal where it has no other
+    std::string ssh_ip;  // external, or internal if it has no other
 };
 // Error: infrastructure `No head node found for cluster X`.
 Result<HeadNode> find_head_node(const GcloudAccess& gcloud, const ClusterFile& cluster);
-// "internal<tab>external" as gcloud prints it. Pure.
+// Parses "internal<tab>external" as printed by gcloud. Pure.
 Result<HeadNode> parse_head_node(std::string_view line, std::string_view cluster_name);
 
 }  // namespace gdnctl::cluster

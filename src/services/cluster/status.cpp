@@ -1,4 +1,4 @@
-// What a dashboard says about itself and its cluster.
+// What a dashboard reports about itself and its cluster.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

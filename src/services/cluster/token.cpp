@@ -1,4 +1,4 @@
-// Where the token comes from that opens a dashboard.
+// Finds the token for a dashboard.
 #include <filesystem>
 #include <system_error>
 
@@ -22,7 +22,7 @@ constexpr std::string_view k_ways =
     "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, write it to ~/.ray/auth_token, or `make get_ray_auth_token` in a Marin "
     "checkout";
 
-// What Ray itself trims.
+// Trims what Ray itself trims.
 std::string trimmed(std::string_view text) {
     constexpr std::string_view k_blank = " \t\n\r\f\v";
     const std::size_t first = text.find_first_not_of(k_blank);
@@ -30,7 +30,7 @@ std::string trimmed(std::string_view text) {
     return std::string(text.substr(first, text.find_last_not_of(k_blank) - first + 1));
 }
 
-// A header holds one line of plain characters; anything else is not a token.
+// A token must fit into a header: one line of plain characters.
 Status check_token(const std::string& token, const std::string& origin) {
     for (const char c : token) {
         if (static_cast<unsigned char>(c) <= 0x20 || static_cast<unsigned char>(c) >= 0x7f) {
@@ -63,7 +63,7 @@ Result<std::string> read_named_file(const fs::path& path) {
     return token;
 }
 
-// Only for us, from its first moment on.
+// Readable only by the user, from the moment it is created.
 Status save(const fs::path& path, const std::string& token) {
     std::error_code problem;
     if (!fs::exists(path.parent_path(), problem)) GDNCTL_TRY(make_private_directory(path.parent_path()));

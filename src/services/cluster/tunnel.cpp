@@ -1,4 +1,4 @@
-// The way to a cluster's dashboard through ssh to its head node.
+// The route to a cluster's dashboard through ssh to its head node.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -25,7 +25,7 @@ constexpr milliseconds k_shortest{1000};
 constexpr milliseconds k_gcloud_limit{30'000};
 constexpr milliseconds k_open_limit{30'000};
 constexpr milliseconds k_agent_limit{10'000};
-constexpr milliseconds k_agent_rest{60'000};  // after a failure: the log is followed another way meanwhile
+constexpr milliseconds k_agent_rest{60'000};  // after a failure; meanwhile the log is followed another way
 constexpr milliseconds k_gate_limit{3000};
 constexpr milliseconds k_gate_pause{1000};
 constexpr int k_gate_tries = 3;
@@ -42,7 +42,7 @@ public:
             m_agents.clear();
             m_dashboard.reset();
         }
-        // The machine may be another one by now.
+        // The head node may be a different machine by now.
         GDNCTL_TRY_ASSIGN(m_head, cluster::find_head_node({m_config.process, m_config.stop, within(k_gcloud_limit)},
                                                           m_config.cluster));
         log::info("opening an ssh tunnel to {}@{}, the head node of cluster {}", m_config.cluster.ssh_user,
@@ -93,7 +93,7 @@ private:
         std::optional<Clock::Monotonic> failed;
     };
 
-    // Whether a dashboard is at the other end. Needs no token: a refusal is an answer, too.
+    // Whether a dashboard is at the other end. Works without a token, because a refusal counts as an answer.
     Status gate(Forward& forward) {
         HttpRequest request;
         request.url = forward.url() + "/api/version";

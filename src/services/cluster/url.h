@@ -1,4 +1,4 @@
-// As much of a URL as routes need to know.
+// The parts of a URL that routes need.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@ namespace gdnctl::cluster {
 struct Url {
     std::string scheme;  // lower case
     std::string host;    // without brackets
-    int port = 0;        // the scheme's own where none is given
+    int port = 0;        // the scheme's default if none is given
     std::string path;    // with query and fragment
     bool has_user = false;
 };
 
-// nullopt: no scheme, no host, a port that is none.
+// nullopt: no scheme, no host, or an invalid port.
 std::optional<Url> parse_url(std::string_view text);
 
 // localhost, 127.0.0.0/8, ::1.

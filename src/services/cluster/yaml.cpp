@@ -11,7 +11,7 @@ namespace gdnctl::cluster {
 
 namespace {
 
-// Aliases repeat what they name: a small file could otherwise become a value without end.
+// Aliases repeat what they name, so a small file could otherwise expand without limit.
 constexpr int k_most_values = 100'000;
 constexpr int k_deepest = 64;
 

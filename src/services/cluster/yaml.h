@@ -1,4 +1,4 @@
-// YAML as a JSON value. yaml-cpp is known to yaml.cpp alone.
+// YAML as a JSON value. Only yaml.cpp knows yaml-cpp.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace gdnctl::cluster {
 
-// Scalars are strings as they are written, or null; maps keep their order; merge keys (`<<`) are resolved. An empty
-// text is null. Error: config, naming `what` and the line.
+// Scalars become strings as written, or null; maps keep their order; merge keys (`<<`) are resolved. An empty text is
+// null. Error: config, naming `what` and the line.
 Result<Json> parse_yaml(std::string_view text, std::string_view what);
 
 }  // namespace gdnctl::cluster

@@ -24,8 +24,8 @@ constexpr std::chrono::minutes k_longest_call{10};
 constexpr int k_lock_tries = 3;
 constexpr std::chrono::seconds k_lock_pause{2};
 
-// Said before every subcommand: no hook, monitor, signature, collection in the background, pager; and the plain form
-// of whatever is printed.
+// Settings before every subcommand: no hook, monitor, signature, background collection or pager, and plain output
+// formats.
 constexpr std::array k_settings = {"core.hooksPath=/dev/null",
                                    "core.fsmonitor=false",
                                    "core.quotePath=false",
@@ -59,8 +59,8 @@ bool git_runs_in(const fs::path& root, const fs::path& common) {
         std::error_code problem;
         const fs::path cwd = fs::read_symlink(folder / "cwd", problem);
         if (problem == std::errc::no_such_file_or_directory || problem == std::errc::no_such_process)
-            continue;  // ended
-        // Not ours to look into: it may be here.
+            continue;  // it has ended
+        // We cannot look into this process, so it may be here.
         if (problem || is_inside(root, cwd) || is_inside(common, cwd)) return true;
     }
     return false;
@@ -122,7 +122,7 @@ std::map<std::string, std::string> programs_in(std::string_view list) {
         const std::string key(item.substr(0, end));
         const std::string value = end == std::string_view::npos ? "true" : std::string(item.substr(end + 1));
         if (names_a_program(key)) found[key] = value;
-        // The last of these is the one that our calls are given.
+        // Our calls get the last of these.
         if (is_for_users(key)) found[key] += value + "\n";
     }
     return found;
@@ -186,7 +186,7 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
         }
         if (result.ok()) return result;
         std::string lock = lock_in_the_way(result.err);
-        // `git stash` does not say it.
+        // `git stash` does not report this.
         std::error_code problem;
         if (words.front() == "stash" && fs::exists(git_dir / "index.lock", problem)) lock = git_dir / "index.lock";
         if (lock.empty() || removed.contains(lock)) return result;
@@ -194,13 +194,13 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
             clock.sleep_for(k_lock_pause, {});
             continue;
         }
-        // Whoever made it is gone, killed in the middle of a call.
+        // Its owner was killed in the middle of a call.
         if (!is_inside(common_dir, lock) || git_runs_in(root, common_dir)) return result;
         log::warning("removing {}, which a git that was killed has left behind", lock);
         fs::remove(lock, problem);
         if (problem) return result;
         removed.insert(lock);
-        attempt = -1;  // there may be another
+        attempt = -1;  // there may be another lock
     }
 }
 
@@ -230,7 +230,7 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
                     "the repository must be writable for codex-loop, and all that is in it readable");
     }
-    if (result.err.find("unable to write") != std::string::npos) {  // of files and indexes git does not say why
+    if (result.err.find("unable to write") != std::string::npos) {  // for files and indexes, git does not say why
         return fail(
             ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
             "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "
@@ -245,7 +245,7 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
         return fail(ErrorKind::config, "git does not know who commits in " + root.string(),
                     "git config --global user.name NAME; git config --global user.email ADDRESS");
     }
-    // Not every word of git tells a disk that is full.
+    // Not all messages of git reveal a full disk.
     constexpr std::uintmax_t k_next_to_nothing = std::uintmax_t{256} << 10;
     std::error_code problem;
     if (const auto disk = fs::space(common_dir, problem); !problem && disk.available < k_next_to_nothing) {

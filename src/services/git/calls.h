@@ -1,4 +1,4 @@
-// Calls of the git program that nothing in the repository can turn against us.
+// Runs the git program such that nothing in the repository can exploit it.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,9 @@ inline constexpr std::string_view k_our_name = "gdnctl", k_our_mail = "gdnctl@lo
 
 struct CallOptions {
     std::string input = {};                                      // for stdin
-    std::filesystem::path out_file = {};                         // stdout is appended to it; empty: captured
-    std::function<void(std::string_view)> on_line = {};          // gets stdout line by line instead
-    std::map<std::string, std::optional<std::string>> env = {};  // on top of ours
+    std::filesystem::path out_file = {};                         // stdout is appended to it; empty: stdout is captured
+    std::function<void(std::string_view)> on_line = {};          // receives stdout line by line instead
+    std::map<std::string, std::optional<std::string>> env = {};  // added to our environment
     bool our_name = false;                                       // author and committer are gdnctl
     std::stop_token stop = {};
 };
@@ -34,21 +34,21 @@ struct Calls {
     std::filesystem::path root, git_dir, common_dir;
     Process& process;
     Clock& clock;
-    // Configuration that is not to be believed, with what to say instead.
+    // Configuration keys that are not trusted, with the values to use instead.
     std::map<std::string, std::string> overrides = {};
-    bool includes = true;  // the configuration includes further files, as far as is known
+    bool includes = true;  // whether the configuration includes further files, as far as known
 
-    // What was asked between full ids, the last few.
+    // Cache of the last few ranges between full ids.
     std::map<std::string, GitRange> ranges = {};
     std::map<std::string, std::vector<GitFileChange>> diffs = {};
 
-    // Any exit code. A lock that someone holds is waited for (three times, 2 s); one that nobody can hold any more (a
-    // killed git's) is removed after that. Errors: as Process::run, and local_io on a full disk.
+    // Returns any exit code. Waits for a lock that another process holds (three times, 2 s), then removes it if nobody
+    // can hold it any more (left by a killed git). Errors: as Process::run, and local_io on a full disk.
     Result<ProcessResult> run(Words words, const CallOptions& options = {}) const;
-    // What it printed; any exit code but 0 is an error that names the call.
+    // Its stdout; an exit code other than 0 is an error that names the call.
     Result<std::string> output(const Words& words, const CallOptions& options = {}) const;
     Status done(const Words& words, const CallOptions& options = {}) const;
-    // output() without the newline at its end.
+    // output() without the trailing newline.
     Result<std::string> line(const Words& words, const CallOptions& options = {}) const;
     tl::unexpected<Error> refused(std::string_view what, const ProcessResult& result) const;
 
@@ -56,21 +56,22 @@ private:
     Result<ProcessResult> run_once(const Words& words, const CallOptions& options) const;
 };
 
-// A git that works in this repository right now, whoever started it.
+// Whether a git is working in this repository right now, whoever started it.
 bool git_runs_in(const std::filesystem::path& root, const std::filesystem::path& common);
 
 // ---- pure
 
-// The lock file that git's words say is in the way; empty: they speak of something else.
+// The lock file that a message of git says is in the way; empty: another message.
 std::string lock_in_the_way(std::string_view words);
-// Lines `warning:` and `hint:` left out, the first `fatal:` or `error:` preferred.
+// The message without `warning:` and `hint:` lines; prefers the first `fatal:` or `error:`.
 std::string reason_of(std::string_view words);
-bool names_a_program(std::string_view key);  // of the configuration, lower case
-// Programs that no call of ours runs, and other settings that a user's own git would obey: a change is told.
+bool names_a_program(std::string_view key);  // a configuration key in lower case
+// Keys of programs that none of our calls run, and of other settings that affect the user's own git: changes are
+// reported.
 bool is_for_users(std::string_view key);
-bool has_includes(std::string_view list);  // of `git config --list -z`: include.path, includeif.*
-// Key to last value, of `git config --list -z`, those that names_a_program(); all values of those that
-// is_for_users().
+bool has_includes(std::string_view list);  // input: `git config --list -z`; include.path, includeif.*
+// From `git config --list -z`: keys of names_a_program() with their last value, and keys of is_for_users() with all
+// values.
 std::map<std::string, std::string> programs_in(std::string_view list);
 
 }  // namespace gdnctl::git

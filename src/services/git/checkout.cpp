@@ -1,4 +1,4 @@
-// What is in a checkout: the reads.
+// Reads the content of a checkout.
 #include "services/git/checkout.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ tl::unexpected<Error> unreadable(std::string_view what) {
     return fail(ErrorKind::bad_input, fmt::format("git {} printed something that is not understood", what));
 }
 
-// Empty: not both are full ids, so that the answer may be another one next time.
+// Empty unless both are full ids, because otherwise the answer may change.
 std::string key_of(std::string_view one, std::string_view other) {
     const auto full = [](std::string_view id) {
         return id.size() >= k_no_object.size() && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -40,7 +40,7 @@ T remember(std::map<std::string, T>& known, const std::string& key, T answer) {
     return known[key] = std::move(answer);
 }
 
-// Three answers of git about the place `start`: its root, its own folder and the shared one.
+// Asks git for three places of the checkout at `start`: its root, its git folder and the shared one.
 Result<std::vector<std::string>> ask_places(const fs::path& start, Process& process) {
     ProcessSpec spec;
     spec.argv = {"git", "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"};
@@ -66,7 +66,7 @@ Result<std::vector<std::string>> ask_places(const fs::path& start, Process& proc
         }
         return git::Calls{start, {}, {}, process, system_clock()}.refused("rev-parse", *result);
     }
-    // A root with a newline in its name: the two last lines are the folders, each below or beside it.
+    // The root's name contains a newline: the last two lines are the folders, each below or next to it.
     std::vector<std::string> lines;
     for (const auto line : text::split(std::string_view(result->out).substr(0, result->out.size() - 1), '\n')) {
         lines.emplace_back(line);
@@ -147,7 +147,7 @@ Result<std::vector<std::string>> GitCheckout::trust_as(const GitCheckout& reposi
 
 Result<GitHead> GitCheckout::head() const {
     GitHead head;
-    // Both in one call; what it refuses is looked at more closely.
+    // Both in one call; if git refuses, find out why.
     GDNCTL_TRY_ASSIGN(const ProcessResult both,
                       m_calls->run({"rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"}));
     const auto lines = text::split(text::trim(both.out), '\n');
@@ -195,7 +195,7 @@ Result<GitRange> GitCheckout::range(std::string_view base, std::string_view tip)
         if (line.front() != '-') {
             range.commits.emplace_back(line);
         } else if (line.substr(1) == base) {
-            range.descends = true;  // on a way from tip to base the last commit before it has it as a parent
+            range.descends = true;  // on a way from tip to base, the last commit before base has it as a parent
         }
     }
     return remember(m_calls->ranges, key, std::move(range));
@@ -324,8 +324,8 @@ Result<std::vector<GitWorktree>> GitCheckout::worktrees() const {
     GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"worktree", "list", "--porcelain", "-z"}));
     auto found = git::parse_worktrees(out);
     if (git_dir() != common_dir()) return found;
-    // git names the directory of a repository that lies elsewhere (--separate-git-dir, a submodule), and a checkout
-    // that somebody has declared bare is none.
+    // git reports the git directory if the repository is elsewhere (--separate-git-dir, a submodule), and a checkout
+    // that was declared bare is not listed.
     const auto own = std::find_if(found.begin(), found.end(), [&](const GitWorktree& one) {
         return one.path == root() || one.path == common_dir();
     });

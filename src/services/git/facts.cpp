@@ -106,7 +106,7 @@ Result<const HistoryFacts::History*> HistoryFacts::head_history() {
     if (m_head) return &*m_head;
     History history;
     GDNCTL_TRY_ASSIGN(const auto head, resolve("HEAD"));
-    if (head) {  // else an unborn branch: an empty history
+    if (head) {  // otherwise an unborn branch: an empty history
         GDNCTL_TRY_ASSIGN(history.commits, m_repository->history(std::vector{head->sha}));
     }
     for (std::size_t i = 0; i < history.commits.size(); ++i) {
@@ -177,8 +177,8 @@ Result<HistoryFacts::FileIndex*> HistoryFacts::file_index(std::string_view path)
         GDNCTL_TRY_ASSIGN(file.versions, m_repository->file_versions(head->sha, path));
     }
     std::reverse(file.versions.begin(), file.versions.end());
-    // Headings are what is asked for, so all of them are indexed in one pass over the versions; any other line is
-    // searched for when it comes.
+    // Most queries are for headings, so all headings are indexed in one pass over the versions. Any other line is
+    // searched for on request.
     GDNCTL_TRY(each_version(file, [&](const FileVersion& version, const std::string& now, const Texts& parents) {
         std::unordered_set<std::string_view> before;
         for (const std::string* parent : parents) {
@@ -194,8 +194,8 @@ Result<HistoryFacts::FileIndex*> HistoryFacts::file_index(std::string_view path)
     return &m_files.emplace(std::string(path), std::move(file)).first->second;
 }
 
-// Calls `use(version, its text, its parents' texts)` from the oldest version on, until it returns false. Blobs are
-// fetched a few versions at a time: one child process for several, and little memory.
+// Calls `use(version, its text, its parents' texts)` from the oldest version on, until it returns false. Fetches blobs
+// for a few versions at a time: one child process for several, and little memory.
 template <class F>
 Status HistoryFacts::each_version(const FileIndex& file, F use) {
     static constexpr std::size_t k_group = 4;

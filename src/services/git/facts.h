@@ -1,4 +1,4 @@
-// Answers about history, computed once from raw reads and kept.
+// Answers about history, computed once from raw reads and cached.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ private:
         std::vector<Commit> commits;
         std::unordered_map<std::string, std::size_t> index;  // full sha -> position
     };
-    // Full sha of the introducing commit, by line (headings), for one file.
+    // For one file: full sha of the introducing commit, by heading line.
     struct FileIndex {
         std::vector<FileVersion> versions;                   // parents before children
         std::unordered_map<std::string, std::string> lines;  // heading line -> full sha
@@ -58,7 +58,7 @@ private:
 
 CommitInfo info_of(const Commit& commit);
 
-// Pure parts, for tests.
+// Pure parts, exposed for tests.
 std::vector<std::string> reverted_shas(std::string_view message);
 // Value of the last `key: value` line in the last paragraph of a commit message; empty: none.
 std::string_view trailer(std::string_view message, std::string_view key);

@@ -1,7 +1,7 @@
-// Git as facts: what the history of the repository around a path says. Nothing here writes.
+// Git as facts: the history of the repository around a path. Only reads.
 //
-// libgit2 is opened on first use. Where it is not installed or cannot read the repository correctly (SHA-256 objects,
-// partial and shallow clones), the `git` program answers the same questions.
+// libgit2 is opened on first use. If it is not installed or cannot read the repository correctly (SHA-256 objects,
+// partial and shallow clones), the `git` program answers the same queries.
 #pragma once
 
 #include <filesystem>
@@ -19,16 +19,16 @@ class Process;
 
 enum class GitReader { automatic, libgit2, program };
 
-// Opens the repository that `start` is in. Answers are cached: many look-ups cost one walk of the history, and what
-// is committed after the first look-up is not seen.
-// Errors: usage (not a repository, bare), config (git refuses it: safe.directory, with the command that mends it; or
+// Opens the repository that contains `start`. Answers are cached: many look-ups cost one walk of the history, and
+// commits made after the first look-up are not seen.
+// Errors: usage (not a repository, bare), config (git refuses it: safe.directory, with the command that fixes it; or
 // neither libgit2 nor git is installed), bad_input (the repository is damaged).
-// `reader` other than automatic is for tests that compare the two ways.
+// A `reader` other than automatic is for tests that compare the two.
 Result<std::unique_ptr<CommitFacts>> open_commit_facts(const std::filesystem::path& start, Process& process,
                                                        GitReader reader = GitReader::automatic);
 
-// For every `git` that is started (ProcessSpec::env): what our caller's git was told, inside a hook say, must not lead
-// to another repository; nothing is asked, locked or paged.
+// Environment for every `git` that gdnctl starts (ProcessSpec::env). Settings for our caller's git, for example inside
+// a hook, must not lead to another repository; git does not prompt, take optional locks or start a pager.
 std::map<std::string, std::optional<std::string>> git_environment();
 
 }  // namespace gdnctl

@@ -1,4 +1,4 @@
-// Files that git ignores belong to people: who takes commits back must not take these along.
+// Ignored files belong to users, so removing commits must not delete them.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,8 +15,7 @@ using git::Words;
 
 namespace {
 
-// A folder with the .gitignore files of a commit, and nothing else: whatever rules the checkout has by now, here are
-// those of the commit.
+// A folder with only the .gitignore files of a commit, so that its rules apply, not the checkout's current ones.
 class RulesOf {
 public:
     RulesOf(const git::Calls& calls, std::string_view commit)
@@ -27,7 +26,7 @@ public:
     RulesOf(const RulesOf&) = delete;
     RulesOf& operator=(const RulesOf&) = delete;
 
-    // Those of `paths`, NUL after each, that the rules ignore.
+    // Those of `paths` (each followed by a NUL) that the rules ignore.
     Result<std::string> ignored(std::string paths) const {
         git::CallOptions here;
         here.env = {{"GIT_INDEX_FILE", m_folder.string() + ".index"}, {"GIT_WORK_TREE", m_folder.string()}};
@@ -71,7 +70,7 @@ std::string git::exclude_line(std::string_view path) {
     return line;
 }
 
-// An agent may have committed, by force, what was there and ignored. Out of the index, and ignored again, it stays.
+// An agent may have force-added an ignored file of the user's. Once out of the index and ignored again, it stays.
 Result<ProcessResult> git::reset_beside_ignored(const GitCheckout& checkout, const Calls& calls, std::string_view base,
                                                 std::string_view head) {
     const Words reset = {"reset", "-q", "--keep", std::string(base)};

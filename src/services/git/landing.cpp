@@ -1,4 +1,4 @@
-// Moving a branch to commits that were made elsewhere, and with it the checkout that has it.
+// Moves a branch to commits made elsewhere, together with the checkout that has it.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
@@ -33,7 +33,7 @@ Result<GitLanding> GitCheckout::land(std::string_view branch, std::string_view b
         GDNCTL_TRY_ASSIGN(tip, resolve(branch.empty() ? "HEAD" : branch));
     }
     landing.tip = tip.value_or("");
-    // A killed landing may have moved the files and not the branch, never the other way round.
+    // A killed landing may have moved the files but not the branch, never the other way round.
     if (tip && landing.tip != base) {
         GDNCTL_TRY_ASSIGN(const bool there, is_ancestor(head, landing.tip));
         landing.kind = there ? Kind::already : Kind::moved;
@@ -77,7 +77,7 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
     if (landing.in_the_way.empty()) {
         auto refused = checkout.m_calls->refused("merge", merged);
         const ErrorKind kind = refused.value().kind;
-        // A full disk, a folder that cannot be written to, a branch that is locked: some files have been moved by then.
+        // A full disk, a read-only folder, or a locked branch: some files have already been moved.
         if (kind == ErrorKind::local_io || kind == ErrorKind::conflict) {
             GDNCTL_TRY(checkout.take_back_landing(base, head, refused.value()));
             return refused;
@@ -89,25 +89,26 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
 
 namespace {
 
-// What is in a checkout at the paths of base..head, where git was broken off while it moved the files.
+// What a checkout has at the paths of base..head after git was interrupted while moving the files.
 struct LandingTraces {
     GitSnapshot present;
     std::vector<GitFileChange> wanted;  // base to head
-    std::vector<GitFileChange> ours;    // base to what is there, by git's doing
-    std::vector<std::string> theirs;    // what is there is somebody's work
+    std::vector<GitFileChange> ours;    // base to current state, for files that git changed
+    std::vector<std::string> theirs;    // files that contain users' work
 };
 
-// git leaves some files as they were, some as they shall be, one missing or with the beginning of its new content.
+// An interrupted git leaves some files in the old state, some in the new one, and one missing or with the beginning of
+// its new content.
 Result<bool> is_gits_doing(const git::Calls& calls, const GitFileChange& found, const GitFileChange& want) {
     if (found.status == 'D' || found.new_object == want.new_object) return true;
-    // It takes files away whole, and leaves the files of submodules alone.
+    // git deletes files as a whole, and leaves the files of submodules alone.
     if (want.status == 'D' || want.is_submodule() || found.is_submodule()) return false;
     GDNCTL_TRY_ASSIGN(const std::string here, calls.output({"cat-file", "blob", found.new_object}));
     GDNCTL_TRY_ASSIGN(const std::string full, calls.output({"cat-file", "blob", want.new_object}));
     return full.starts_with(here);
 }
 
-// A file that no snapshot sees, and that git did not write.
+// A file that snapshots do not include, and that git did not write.
 Result<bool> is_ignored_file(const GitCheckout& checkout, const git::Calls& calls, const GitFileChange& want) {
     const std::filesystem::path file = checkout.root() / want.path;
     std::error_code problem;
@@ -159,7 +160,7 @@ std::string few_of(std::vector<std::string> paths) {
 
 }  // namespace
 
-// What is neither as before, nor as it shall be, nor on the way there, is somebody's work.
+// Anything that is neither in the old state, nor in the new one, nor on the way there, is users' work.
 Status GitCheckout::complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const {
     GDNCTL_TRY_ASSIGN(LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
     if (!traces.theirs.empty()) {
@@ -177,12 +178,12 @@ Status GitCheckout::complete_landing(std::string_view base, std::string_view hea
     return {};
 }
 
-// What a landing that failed half-way has moved goes back. Somebody may have edited a file meanwhile, or git may have
-// left one alone that was staged as it shall be and edited after that: such a file stays, and `why` names it.
+// Reverts the files that a failed landing has moved. A file stays, and `why` names it, if someone has edited it since,
+// or if git had not touched it because its staged version was already the new one.
 Status GitCheckout::take_back_landing(std::string_view base, std::string_view head, Error& why) const {
     GDNCTL_TRY_ASSIGN(const LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
     if (!traces.theirs.empty()) {
-        // First of all, so that it is there whatever happens to the files from here on.
+        // Pin first, so that it exists whatever happens to the files from here on.
         const GitRefUpdate pin{"refs/gdnctl/rescued/" + traces.present.commit, traces.present.commit};
         GDNCTL_TRY(update_refs(std::span(&pin, 1)));
         why.message += fmt::format("; left as it is, since it is not what git writes there: {} (also kept at {})",
@@ -198,7 +199,7 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
         std::filesystem::remove(root() / change.path, problem);
         added.input += change.path + '\0';
     }
-    // Where it came as far as the branch, the index has them.
+    // If git reached the branch, the index has them.
     if (!added.input.empty()) {
         GDNCTL_TRY(m_calls->done({"update-index", "-z", "--force-remove", "--stdin"}, added));
     }
@@ -271,7 +272,7 @@ Status GitCheckout::clear_stale_locks() const {
     locks.push_back(common_dir() / "refs/stash.lock");
     std::error_code none;
     for (const char* ours : {"refs/gdnctl", "refs/gdnctl-others"}) {
-        // Refs come and go while it looks: `++` would throw.
+        // Refs appear and vanish during the iteration, and `++` would throw.
         std::filesystem::recursive_directory_iterator at(common_dir() / ours, none);
         for (; at != std::filesystem::recursive_directory_iterator(); at.increment(none)) {
             if (at->path().extension() == ".lock") locks.push_back(at->path());
@@ -291,7 +292,7 @@ Status GitCheckout::undo_to(std::string_view base) const {
     GDNCTL_TRY_ASSIGN(const ProcessResult result, git::reset_beside_ignored(*this, *m_calls, base, tip.sha));
     if (result.ok()) return {};
     if (result.err.find("not uptodate") != std::string::npos || result.err.find("would be") != std::string::npos) {
-        // A git that was killed in the middle of this has left files that are as they shall be.
+        // A git killed in the middle of this has left files in the new state.
         GDNCTL_TRY_ASSIGN(const GitHead now, head());
         GitLanding back;
         back.kind = Kind::blocked;
@@ -305,7 +306,7 @@ Status GitCheckout::undo_to(std::string_view base) const {
     return m_calls->refused("reset", result);
 }
 
-// Each step can be repeated: only the second one touches files, and HEAD is on no branch meanwhile.
+// Every step can be repeated: only the second one changes files, and meanwhile HEAD is on no branch.
 Status GitCheckout::go_back_to(std::string_view branch, std::string_view commit) const {
     GDNCTL_TRY_ASSIGN(const GitHead now, head());
     if (now.branch == branch) return now.sha == commit ? Status() : undo_to(commit);

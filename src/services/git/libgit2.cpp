@@ -1,4 +1,4 @@
-// History through libgit2 1.5. Only reads: nothing here touches index, work tree or refs.
+// History through libgit2 1.5. Only reads: it does not touch index, work tree or refs.
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ Result<const Git2Api*> git2() {
     static const int k_state = [api] {
         const int state = api->git_libgit2_init();
         if (state < 0) return state;
-        // Extensions of the format that reading history can ignore.
+        // Extensions of the format that do not matter for reading history.
         const char* extensions[] = {"worktreeconfig", "partialclone"};
         api->git_libgit2_opts(GIT_OPT_SET_EXTENSIONS, extensions, std::size_t{2});
         return state;
@@ -69,7 +69,7 @@ public:
 
     Result<std::vector<FileVersion>> file_versions(std::string_view tip, std::string_view path) override {
         const std::string file(path);
-        std::unordered_map<std::string, std::string> blob_of;  // commit -> blob, "" where the file is not
+        std::unordered_map<std::string, std::string> blob_of;  // commit -> blob, "" if it lacks the file
         const auto blob = [&](const git_oid& id) -> Result<std::string> {
             const std::string sha = hex(id);
             if (const auto known = blob_of.find(sha); known != blob_of.end()) return known->second;
@@ -126,7 +126,7 @@ private:
         return text.data();
     }
 
-    // Not by git_revparse_single(), which leaks the reference when the object behind it is lost.
+    // Not by git_revparse_single(), which leaks the reference if its object is lost.
     Result<std::optional<Commit>> head() const {
         git_oid id;
         const int found = m_api.git_reference_name_to_id(&id, m_handle.get(), "HEAD");
@@ -135,7 +135,7 @@ private:
         return read_commit(id);
     }
 
-    // The commit that a revision names, or null.
+    // The commit for a revision, or null.
     Result<Owned<git_object>> peeled(std::string_view revision) const {
         git_object* raw = nullptr;
         const int found = m_api.git_revparse_single(&raw, m_handle.get(), std::string(revision).c_str());
@@ -169,7 +169,7 @@ private:
         return commit;
     }
 
-    // Id of the file's contents in a commit; empty: no such file there.
+    // Blob id of the file in a commit; empty: missing.
     Result<std::string> blob_in_commit(const git_oid& id, const std::string& path) const {
         GDNCTL_TRY_ASSIGN(const auto commit, lookup(id));
         git_tree* raw_tree = nullptr;
@@ -195,7 +195,7 @@ private:
                            static_cast<std::size_t>(m_api.git_blob_rawsize(blob.get())));
     }
 
-    // Children before parents; among those that are free to choose, the later one first.
+    // Children before parents; otherwise newest first.
     template <class F>
     Status walk(std::span<const std::string> tips, F use) const {
         git_revwalk* raw = nullptr;
@@ -238,8 +238,8 @@ std::string config_text(const std::filesystem::path& root) {
     return text::to_lower(read(folder / "config"));
 }
 
-// Why libgit2 1.5 must not read this repository; empty: it may. Asked before it opens anything, as it leaks memory
-// when it refuses an extension.
+// Why libgit2 1.5 must not read this repository; empty: it may. Checked before it opens anything, because it leaks
+// memory when it refuses an extension.
 std::string_view unreadable_because(const std::filesystem::path& root) {
     const std::string config = config_text(root);
     const auto has = [&](std::string_view word) { return config.find(word) != std::string::npos; };

@@ -1,4 +1,4 @@
-// The functions of libgit2 that are used here, opened on first use.
+// The functions of libgit2 that gdnctl uses, opened on first use.
 #pragma once
 
 #include <git2.h>
@@ -53,7 +53,8 @@ namespace gdnctl::git {
 
 GDNCTL_LATE_API(Git2Api, GDNCTL_GIT2_API, "libgit2", "libgit2.so.1.5", "libgit2-1.5")
 
-// The filled table after git_libgit2_init (once a process: it takes 5 ms) and the options that every use needs.
+// The table of functions, after git_libgit2_init (once per process: it takes 5 ms) and the options that every use
+// needs.
 Result<const Git2Api*> git2();
 
 }  // namespace gdnctl::git

@@ -1,4 +1,4 @@
-// What a repository's branches, tags, notes and stashes lead to, and one commit that keeps all of that.
+// The objects of a repository's branches, tags, notes and stashes, and one commit that keeps all of them.
 #include <algorithm>
 #include <set>
 
@@ -12,7 +12,7 @@
 namespace gdnctl {
 
 Result<std::vector<GitName>> GitCheckout::names() const {
-    // Without looking at the objects: one ref that leads nowhere would be the end of it.
+    // Without reading the objects: a single broken ref would abort the listing.
     GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"for-each-ref", "--format=%(objectname) %(refname)",
                                                               "refs/heads", "refs/tags", "refs/notes", "refs/stash"}));
     std::vector<GitName> found;
@@ -39,12 +39,12 @@ Result<std::string> GitCheckout::gather(const std::vector<GitName>& names, std::
         GDNCTL_TRY_ASSIGN(const std::string out,
                           m_calls->output({"cat-file", "--batch-check=%(objectname) %(objecttype)"}, asked));
         for (const auto line : text::split(out, '\n')) {
-            // A tag of a file has no commit, and what is missing cannot be kept.
+            // A tag of a file has no commit, and missing objects cannot be kept.
             if (line.ends_with(" commit")) parents.emplace(line.substr(0, line.find(' ')));
         }
     }
     GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"mktree"}));
-    // Not by commit-tree: there may be more parents than a command line holds.
+    // Not by commit-tree: there may be more parents than fit on a command line.
     git::CallOptions commit;
     commit.input = "tree " + tree + "\n";
     for (const auto& parent : parents) commit.input += "parent " + parent + "\n";

@@ -1,5 +1,5 @@
-// Repositories inside a checkout that are none of its submodules. Git shows them badly: as one link to a commit, or,
-// around files that the checkout tracks, not at all; and who cleans the checkout takes their history away.
+// Repositories inside a checkout that are not its submodules. Git shows them as one link to a commit or, around tracked
+// files, not at all; cleaning the checkout deletes their history.
 #include <algorithm>
 #include <set>
 
@@ -23,14 +23,14 @@ bool has_git(const fs::path& folder) {
     return fs::exists(fs::symlink_status(folder / ".git", problem));
 }
 
-// What every bare repository has, before its first commit, too.
+// What every bare repository has, even before its first commit.
 bool is_bare(const fs::path& folder) {
     std::error_code problem;
     return fs::is_regular_file(folder / "HEAD", problem) && fs::is_directory(folder / "objects", problem) &&
            fs::is_directory(folder / "refs", problem);
 }
 
-// To git they are folders of untracked files.
+// Git sees them as folders of untracked files.
 Result<std::vector<std::string>> find_bare(const git::Calls& calls, const std::set<std::string>& tracked) {
     GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "--others", "--exclude-standard", "-z"}));
     std::vector<std::string> found;
@@ -43,13 +43,13 @@ Result<std::vector<std::string>> find_bare(const git::Calls& calls, const std::s
     return found;
 }
 
-// What .gitmodules names, as `tree` has it ("" is the index).
+// Paths named by .gitmodules in `tree` ("" is the index).
 Result<std::set<std::string>> named_modules(const git::Calls& calls, std::string_view tree) {
     GDNCTL_TRY_ASSIGN(const ProcessResult said,
                       calls.run({"config", "-z", "--blob", fmt::format("{}:.gitmodules", tree), "--get-regexp",
                                  R"(^submodule\..*\.path$)"}));
     std::set<std::string> paths;
-    if (!said.ok()) return paths;  // there is no such file, or it names none
+    if (!said.ok()) return paths;  // the file is missing, or names none
     for (const auto item : text::split(said.out, '\0')) {
         const auto at = item.find('\n');
         if (at != std::string_view::npos) paths.emplace(item.substr(at + 1));
@@ -57,7 +57,7 @@ Result<std::set<std::string>> named_modules(const git::Calls& calls, std::string
     return paths;
 }
 
-// The index: paths of links, and folders that hold other files, as deep as they go.
+// From the index: paths of links, and all folders that contain other files.
 Status read_index(const git::Calls& calls, std::set<std::string>& links, std::set<std::string>& folders) {
     GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "--stage", "-z"}));
     std::string_view last;
@@ -76,7 +76,7 @@ Status read_index(const git::Calls& calls, std::set<std::string>& links, std::se
     return {};
 }
 
-// A folder that git ignores is not looked into by git: repositories in it, as deep as they lie.
+// Git does not look into an ignored folder. Finds repositories in it at any depth.
 void find_repositories(const fs::path& root, const fs::path& folder, std::vector<std::string>& found) {
     std::error_code problem;
     if (!fs::is_directory(fs::symlink_status(folder, problem))) return;
@@ -171,7 +171,7 @@ Result<std::vector<std::string>> GitSlot::unpublished() const {
     git::CallOptions elsewhere;
     for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) elsewhere.env[name] = std::nullopt;
     for (const auto& path : all) {
-        // Below one that is kept already?
+        // Is it below one that is already kept?
         if (!found.empty() && (path + "/").starts_with(found.back() + "/")) continue;
         const Words words = {
             "-C", (m_checkout.root() / path).string(), "rev-list", "--max-count=1", "--all", "--not", "--remotes"};

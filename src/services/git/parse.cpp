@@ -6,7 +6,7 @@ namespace gdnctl::git {
 
 namespace {
 
-// The part of `text` before the NUL, which is taken off.
+// Takes the part before the NUL from the front of `text`.
 std::optional<std::string_view> take(std::string_view& text) {
     const auto end = text.find('\0');
     if (end == std::string_view::npos) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text) {
         if (!line || line->size() < 3) return std::nullopt;
         const char type = line->front();
         if (type == '#') continue;
-        // Fields before the path: `1 XY sub mH mI mW hH hI`, a rename adds its score, a conflict has four modes and
+        // Fields before the path: `1 XY sub mH mI mW hH hI`; a rename adds its score; a conflict has four modes and
         // three ids.
         const int words = type == '1' ? 8 : type == '2' ? 9 : type == 'u' ? 10 : type == '?' || type == '!' ? 1 : 0;
         if (words == 0) return std::nullopt;
@@ -51,7 +51,7 @@ std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text) {
             if (line->size() < 9) return std::nullopt;
             entry.submodule = line->substr(5, 4);
         }
-        if (type == '2' && !take(text)) return std::nullopt;  // where it came from
+        if (type == '2' && !take(text)) return std::nullopt;  // its old path
         entries.push_back(std::move(entry));
     }
     return entries;

@@ -1,4 +1,4 @@
-// The same reads through the git program: slower by a process each, but right wherever git is.
+// The same reads through the git program: slower by one process each, but correct wherever git is.
 #include <algorithm>
 #include <fstream>
 
@@ -41,14 +41,14 @@ class ProgramRepository final : public Repository {
 public:
     ProgramRepository(std::filesystem::path root, Process& process) : m_root(std::move(root)), m_process(process) {}
 
-    // nullopt when git exits with a code other than 0 and `may_fail`.
+    // nullopt if git fails and `may_fail` is set.
     Result<std::optional<std::string>> git(std::vector<std::string> words, bool may_fail, std::string input = {}) {
         ProcessSpec spec;
         spec.argv = {"git", "-c", "log.showSignature=false", "-c", "log.showRoot=true", "-c", "core.quotePath=false"};
         spec.argv.insert(spec.argv.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
         spec.cwd = m_root;
         spec.env = git_environment();
-        spec.env["GIT_NO_REPLACE_OBJECTS"] = "1";  // as libgit2 ignores replacement objects
+        spec.env["GIT_NO_REPLACE_OBJECTS"] = "1";  // libgit2 ignores replacement objects, too
         spec.stdin_bytes = std::move(input);
         spec.capture_limit = std::size_t{1} << 30;
         spec.wall_limit = std::chrono::minutes(2);
@@ -91,8 +91,8 @@ public:
     }
 
     Result<std::vector<FileVersion>> file_versions(std::string_view tip, std::string_view path) override {
-        // -m lists a merge once per parent that it differs from; a merge that equals one of its parents is not a
-        // version. %P counts the parents.
+        // -m lists a merge once per parent from which it differs; a merge that equals one of its parents is not a
+        // version. %P gives the number of parents.
         GDNCTL_TRY_ASSIGN(const auto out, git({"log", "--date-order", "--full-history", "-m", "--raw", "--no-abbrev",
                                                "--no-renames", "--no-color", "--format=%x1e%H %P", std::string(tip),
                                                "--", ":(literal)" + std::string(path)},
@@ -169,7 +169,7 @@ private:
         std::vector<Commit> commits;
         for (const auto record : text::split(*out, '\x1e')) {
             if (text::trim(record).empty()) continue;
-            // A message that itself holds the separator is cut there; its tail parses as nothing.
+            // A message that contains the separator is cut there; the rest does not parse.
             if (auto commit = parse_commit(record)) commits.push_back(std::move(*commit));
         }
         return commits;

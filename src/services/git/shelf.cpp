@@ -29,7 +29,7 @@ tl::unexpected<Error> io_error(std::string_view verb, const fs::path& path, int 
 
 bool is_folder(const Shelved& entry) { return entry.kind == Kind::folder || entry.kind == Kind::empty_folder; }
 
-// nullopt: there is nothing.
+// nullopt: nothing is there.
 Result<std::optional<Shelved>> look_at(const fs::path& place) {
     struct stat facts{};
     if (lstat(place.c_str(), &facts) != 0) {
@@ -76,7 +76,7 @@ Status set_time(const fs::path& place, const Shelved& entry) {
     return {};
 }
 
-// A further name of the file, else a copy; nothing is at `to`.
+// A hard link to the file, else a copy; `to` must not exist.
 Status link_or_copy(const fs::path& from, const fs::path& to, const Shelved& entry) {
     if (link(from.c_str(), to.c_str()) == 0) return {};
     const int why = errno;
@@ -93,7 +93,7 @@ Status link_or_copy(const fs::path& from, const fs::path& to, const Shelved& ent
     return set_time(to, entry);
 }
 
-// Folders of files that are tracked, and all folders above them.
+// Folders with tracked files, and their parents.
 Result<std::set<std::string>> tracked_folders(const Calls& calls) {
     GDNCTL_TRY_ASSIGN(const std::string files, calls.output({"ls-files", "-z"}));
     std::set<std::string> folders = {""};
@@ -105,13 +105,13 @@ Result<std::set<std::string>> tracked_folders(const Calls& calls) {
     return folders;
 }
 
-// What no status tells: folders without a tracked file, and in them what is neither file nor link.
+// What status does not report: folders without tracked files, and in them anything that is neither file nor link.
 class FolderWalk {
 public:
     FolderWalk(fs::path root, std::set<std::string> tracked, std::set<std::string> ignored)
         : m_root(std::move(root)), m_tracked(std::move(tracked)), m_ignored(std::move(ignored)) {}
 
-    // Whether there is anything but folders.
+    // Whether it contains anything but folders.
     Result<bool> into(const std::string& relative) {
         const bool tracked = m_tracked.contains(relative);
         const std::size_t own = found.size();
@@ -145,7 +145,7 @@ public:
         return filled;
     }
 
-    std::vector<Shelved> found;  // those above before those in them
+    std::vector<Shelved> found;  // parents before children
 
 private:
     Status add_other(const std::string& path) {
@@ -238,7 +238,7 @@ Status Shelf::fill(const Calls& calls) const {
     return atomic_replace(m_folder / "list", text_of(entries), 0600);
 }
 
-// With the mode that it has in the checkout, so that people can copy all of it back at once; ours to write in.
+// With its mode in the checkout, so that users can copy everything back at once, but writable for us.
 Status Shelf::make_folder(const fs::path& relative) const {
     const fs::path place = relative.empty() ? m_folder / "files" : m_folder / "files" / relative;
     std::error_code problem;
@@ -252,7 +252,7 @@ Status Shelf::make_folder(const fs::path& relative) const {
 }
 
 Status Shelf::put(const Shelved& entry) const {
-    // A file that was taken out of the index alone is in the status twice: as deleted and as untracked.
+    // A file that was only removed from the index occurs twice in the status: as deleted and as untracked.
     std::error_code problem;
     if (fs::exists(fs::symlink_status(place_of(entry), problem))) return {};
     GDNCTL_TRY(make_folder(fs::path(entry.path).parent_path()));
@@ -309,7 +309,7 @@ Status Shelf::restore_file(std::size_t number, const Shelved& entry) const {
     GDNCTL_TRY_ASSIGN(const bool there, is_as_it_was(place, entry));
     if (there) return {};
     GDNCTL_TRY_ASSIGN(const bool good, is_as_it_was(kept, entry));
-    if (!good) return {};  // somebody was at it
+    if (!good) return {};  // someone changed it
     std::error_code problem;
     const fs::path beside = place.parent_path() / fmt::format(".gdnctl-shelf-{}", number);
     fs::remove(beside, problem);
@@ -339,7 +339,7 @@ Result<std::optional<Unshelved>> Shelf::restore(const std::set<std::string>& mer
             GDNCTL_TRY(set_mode(m_root / entry.path, entry));
         }
     }
-    // Those that are in others first: a change in a folder sets its time.
+    // Children first, because a change in a folder sets its time.
     for (auto at = entries->rbegin(); at != entries->rend(); ++at) {
         if (!is_folder(*at) || !fs::is_directory(fs::symlink_status(m_root / at->path, problem))) continue;
         GDNCTL_TRY(set_mode(m_root / at->path, *at));
@@ -365,7 +365,7 @@ Status Shelf::drop() const {
     if (!problem && fs::exists(m_folder, problem)) fs::rename(m_folder, gone, problem);
     if (!problem) fs::remove_all(gone, problem);
     if (problem) return io_error("remove", m_folder, problem.value());
-    fs::remove(m_folder.parent_path(), problem);  // where it was the last one
+    fs::remove(m_folder.parent_path(), problem);  // if it was the last one
     return {};
 }
 

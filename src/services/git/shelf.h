@@ -1,9 +1,9 @@
-// Uncommitted files as they are, beside a stash. A stash holds what git makes of files: line ends as its filters want
-// them, one bit of the mode, no times, no empty folder. The shelf has the files themselves, as further hard links, so
-// that they come back as they were.
+// Exact copies of uncommitted files, in addition to a stash. A stash only holds git's view of files: line ends after
+// its filters, one bit of the mode, no times, no empty folders. The shelf keeps the files themselves as hard links, so
+// that they can be restored exactly.
 //
-//   <git dir>/gdnctl-shelf/<hash of the stash's message>/list          a record for each file and folder
-//   <git dir>/gdnctl-shelf/<hash of the stash's message>/files/<path>  the file, in folders with the modes of theirs
+//   <git dir>/gdnctl-shelf/<hash of the stash's message>/list          one record per file and folder
+//   <git dir>/gdnctl-shelf/<hash of the stash's message>/files/<path>  the file, in folders with the original modes
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct Shelved {
     Kind kind = Kind::file;
     unsigned mode = 0;  // permission bits
     timespec modified{};
-    std::uint64_t inode = 0;  // of an `other`, such as a pipe, all that there is to compare
-    std::string hash;         // SHA-256 of a file's bytes, or of what a link names
+    std::uint64_t inode = 0;  // for an `other`, such as a pipe, nothing else can be compared
+    std::string hash;         // SHA-256 of a file's bytes, or of a link's target
     std::string path;         // relative to the root
 };
 
-// What restore() found: paths of the list.
+// The result of restore(): paths of the list.
 struct Unshelved {
-    std::vector<std::string> different;  // not as they were
-    std::set<std::string> proven;        // exactly as they were
+    std::vector<std::string> different;  // different from before
+    std::set<std::string> proven;        // exactly as before
 };
 
 class Shelf {
@@ -40,19 +40,19 @@ public:
     // Errors: those of hash_hex().
     static Result<Shelf> of(const Calls& calls, std::string_view message);
 
-    // What git is about to stash, and the folders that it will remove. Nothing in the checkout changes.
+    // Saves what git is about to stash, and the folders that it will remove. Changes nothing in the checkout.
     Status fill(const Calls& calls) const;
-    // After the stash: folders that were empty are there again.
+    // After the stash: recreates folders that were empty.
     Status keep_empty_folders() const;
-    // After git brought the stash back: each file and folder is as it was, save the mode alone of those in `merged`,
-    // which hold more by now. nullopt: there is no such shelf.
+    // After git has restored the stash: restores each file and folder exactly. For those in `merged`, which have
+    // further changes, only the mode. nullopt: no such shelf.
     Result<std::optional<Unshelved>> restore(const std::set<std::string>& merged) const;
     Status drop() const;
 
-    // Where the files are, by their own names; nullopt: there is no such shelf.
+    // Where the files are, under their own names; nullopt: no such shelf.
     std::optional<std::filesystem::path> files() const;
-    // Removes the shelves of this checkout that belong to none of these messages: of a stash that was never made, or
-    // that its owner has dropped.
+    // Removes this checkout's shelves that belong to none of these messages: their stash was never made, or its owner
+    // dropped it.
     static Status sweep(const Calls& calls, const std::vector<std::string>& messages);
 
 private:

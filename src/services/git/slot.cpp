@@ -1,4 +1,4 @@
-// The linked worktree that is moved from commit to commit.
+// The linked worktree that moves from commit to commit.
 #include <algorithm>
 #include <array>
 
@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What an operation that was not finished leaves in a worktree's own folder.
+// What an unfinished operation leaves in a worktree's own git folder.
 constexpr std::array k_unfinished = {"MERGE_HEAD", "MERGE_MSG",   "MERGE_MODE",       "MERGE_RR",      "AUTO_MERGE",
                                      "SQUASH_MSG", "REVERT_HEAD", "REBASE_HEAD",      "rebase-merge",  "rebase-apply",
                                      "sequencer",  "BISECT_LOG",  "BISECT_START",     "BISECT_TERMS",  "BISECT_NAMES",
                                      "index.lock", "HEAD.lock",   "CHERRY_PICK_HEAD", "ORIG_HEAD.lock"};
 
-// The worktree's own folder as the repository knows it: the one whose `gitdir` file names SLOT/.git. Empty: none.
+// The worktree's git folder in the repository: the one whose `gitdir` file names SLOT/.git. Empty: none.
 fs::path admin_of(const GitCheckout& repository, const fs::path& folder) {
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(repository.common_dir() / "worktrees", problem)) {
@@ -33,7 +33,7 @@ fs::path admin_of(const GitCheckout& repository, const fs::path& folder) {
     return {};
 }
 
-// Where what is in the way of a slot goes: nothing is there yet.
+// An unused place for what is in the way of a slot.
 fs::path lost_place(const fs::path& slot) {
     std::error_code problem;
     for (int n = 1;; ++n) {
@@ -49,7 +49,7 @@ Status git::move_folder(const fs::path& from, const fs::path& to) {
     fs::create_directories(to.parent_path(), problem);
     fs::rename(from, to, problem);
     if (!problem) return {};
-    // Another file system.
+    // On another file system.
     fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, problem);
     if (!problem) fs::remove_all(from, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "move", from, problem.value()));
@@ -72,22 +72,22 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
                               Clock& clock) {
     GDNCTL_TRY(make_private_directory(folder.parent_path()));
     std::error_code problem;
-    // git keeps the resolved path.
+    // git stores the resolved path.
     const fs::path place = fs::weakly_canonical(folder, problem);
     fs::path admin = admin_of(repository, place);
     const bool known = !admin.empty() && fs::exists(admin / "HEAD", problem) && fs::exists(admin / "index", problem);
-    // Somebody has removed the folder; what was committed there is known.
+    // Someone removed the folder, but the commit is known.
     const bool emptied = known && !fs::exists(place, problem);
     if (emptied) fs::create_directories(place, problem);
     const bool whole = emptied || (known && fs::exists(place / ".git", problem));
     if (!whole) {
-        // Never more than the beginning of a worktree, of a run that was killed, or one whose registration was pruned.
+        // Either an unfinished worktree of a killed run, or one whose registration was pruned.
         if (fs::exists(place, problem)) {
             const fs::path aside = lost_place(place);
             GDNCTL_TRY(git::move_folder(place, aside));
             log::warning("what was in {} is in {} now", place.string(), aside.string());
         }
-        // Forced twice: a git that was killed while it made one leaves it locked.
+        // Forced twice: a git that was killed while creating a worktree leaves it locked.
         GDNCTL_TRY(repository.m_calls->done(
             {"worktree", "add", "-q", "-f", "-f", "--detach", "--no-checkout", place.string(), "HEAD"}));
         admin = admin_of(repository, place);
@@ -140,7 +140,7 @@ Status GitSlot::mend(const GitCheckout& repository) {
     std::error_code problem;
     if (fs::exists(m_admin / "HEAD", problem) && fs::exists(m_admin / "gitdir", problem)) {
         fs::create_directories(root, problem);
-        // A repository of the agent's own is moved aside with the others.
+        // A repository of the agent's own is moved aside together with the others.
         if (fs::is_directory(fs::symlink_status(root / ".git", problem))) return {};
         return mend_link();
     }
@@ -165,7 +165,7 @@ Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const s
         GDNCTL_TRY(git::move_folder(m_checkout.root() / ".git", to));
         places.push_back(std::move(to));
     }
-    // Calls that follow look for the slot's own.
+    // Later calls look for the slot's own.
     GDNCTL_TRY(mend_link());
     GDNCTL_TRY_ASSIGN(auto inside, m_checkout.move_inside(paths, folder));
     places.insert(places.end(), std::make_move_iterator(inside.begin()), std::make_move_iterator(inside.end()));
@@ -174,7 +174,7 @@ Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const s
 
 namespace {
 
-// Folders that even their owner may not empty, files that he may not read: a cache of modules is made like that.
+// Folders that even their owner may not empty, and unreadable files: module caches are made like that.
 void open_up(const fs::path& folder) {
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(folder, problem)) {
@@ -203,7 +203,7 @@ Result<GitSnapshot> GitSlot::snapshot(std::string_view parent, std::string_view 
     open_up(m_checkout.root());
     left = m_checkout.snapshot(parent, message);
     if (!unread()) return left;
-    // Another user's: made in a container, say.
+    // Owned by another user, for example made in a container.
     GDNCTL_TRY(move_aside());
     GDNCTL_TRY(move_to(parent, {}));
     return m_checkout.snapshot(parent, message);
@@ -239,8 +239,8 @@ Status GitSlot::try_move_to(std::string_view commit, std::span<const std::string
     GDNCTL_TRY_ASSIGN(const ProcessResult moved,
                       calls.run({"checkout", "-q", "--force", "--detach", std::string(commit)}));
     if (!moved.ok()) {
-        // Where HEAD is damaged, or what it does not dare. An agent may have switched to a branch: reset would take it
-        // along.
+        // checkout fails if HEAD is damaged, and refuses some changes. HEAD is set first, because reset would otherwise
+        // move a branch that an agent switched to.
         GDNCTL_TRY(calls.done({"update-ref", "--no-deref", "-m", "gdnctl: next", "HEAD", std::string(commit)}));
         GDNCTL_TRY(calls.done({"reset", "-q", "--hard", std::string(commit)}));
     }
@@ -251,7 +251,7 @@ Status GitSlot::try_move_to(std::string_view commit, std::span<const std::string
     }
     GDNCTL_TRY_ASSIGN(const ProcessResult cleaned, calls.run(clean));
     if (cleaned.ok()) return {};
-    // It says so in a warning.
+    // git reports it in a warning.
     const auto denied = cleaned.err.find("Permission denied");
     auto refused = calls.refused("clean", cleaned);
     if (denied != std::string::npos) refused.value().message += " (Permission denied)";

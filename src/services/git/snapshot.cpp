@@ -1,4 +1,4 @@
-// Commits and trees that are made without touching what is checked out.
+// Creates commits and trees without touching the checkout.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ Result<std::vector<std::string>> hidden_files(const Calls& calls) {
         }
     }
     if (!skipped.empty()) {
-        // In a sparse checkout that mark is how it works.
+        // In a sparse checkout, that mark is normal.
         GDNCTL_TRY_ASSIGN(const ProcessResult sparse, calls.run({"config", "--type=bool", "core.sparseCheckout"}));
         if (text::trim(sparse.out) != "true") assumed.insert(assumed.end(), skipped.begin(), skipped.end());
     }
@@ -79,11 +79,11 @@ Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_v
 
 namespace {
 
-// Of a call that makes a commit, with `input`.
+// For a call that makes a commit, with `input`.
 Result<git::CallOptions> options_of_commit(const git::Calls& calls, std::string_view input) {
     git::CallOptions commit;
     commit.input = input;
-    // A user may have set a name for their own commits only; then there is none for ours.
+    // A user may have configured a name for their own commits only; then there is none for ours.
     GDNCTL_TRY_ASSIGN(const ProcessResult identity, calls.run({"var", "GIT_COMMITTER_IDENT"}));
     commit.our_name = !identity.ok();
     return commit;
@@ -108,7 +108,7 @@ Result<std::string> GitCheckout::commit_files(std::string_view parent, const std
     for (const auto& [path, bytes] : files) {
         git::CallOptions content;
         content.input = bytes;
-        // --path: the filters of that path apply, as they would for a commit by hand. An empty file is no input.
+        // --path: applies the filters of that path, as for a manual commit. An empty file cannot be passed as input.
         const Words words = bytes.empty() ? Words{"hash-object", "-w", "/dev/null"}
                                           : Words{"hash-object", "-w", "--stdin", "--path=" + path};
         GDNCTL_TRY_ASSIGN(const std::string blob, m_calls->line(words, content));
@@ -145,7 +145,7 @@ Result<std::optional<std::string>> GitCheckout::merged_tree(std::string_view our
     return m_calls->refused("merge-tree", merged);
 }
 
-// What a tree becomes when the files of another one are laid into it: nullopt, a path is in both with other content.
+// Overlays one tree with the files of another; nullopt: both have a path with different content.
 Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::string_view tree,
                                                       std::string_view files) {
     const git::TemporaryIndex index(calls);
@@ -155,7 +155,7 @@ Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::s
     GDNCTL_TRY(calls.done({"update-index", "-z", "--index-info"}, entries));
     const auto written = calls.line({"write-tree"}, index.options);
     if (!written && written.error().kind == ErrorKind::local_io) return tl::unexpected(written.error());
-    if (!written) return std::optional<std::string>();  // a file where the other has a folder
+    if (!written) return std::optional<std::string>();  // a file where the other tree has a folder
     GDNCTL_TRY_ASSIGN(const std::string changed, calls.output({"diff-tree", "-r", "-z", "--name-status", "--no-renames",
                                                                std::string(tree), *written}));
     for (std::size_t at = 0; at < changed.size();) {

@@ -1,4 +1,4 @@
-// Stash by commit id, brought back with proof.
+// Stashes by commit id, with verified restoring.
 #include <algorithm>
 #include <set>
 
@@ -38,7 +38,7 @@ std::string message_in(std::string_view subject) {
     return std::string(at == std::string_view::npos ? subject : subject.substr(at + 2));
 }
 
-// Shelves of stashes that are in the list, or that a run of the loop has pinned, stay.
+// Keeps shelves of stashes that are in the list, or that a run of the loop has pinned.
 Status sweep_shelves(const git::Calls& calls, const std::vector<GitStash>& stashes) {
     std::error_code problem;
     if (!fs::exists(calls.git_dir / "gdnctl-shelf", problem)) return {};
@@ -50,7 +50,7 @@ Status sweep_shelves(const git::Calls& calls, const std::vector<GitStash>& stash
     return git::Shelf::sweep(calls, messages);
 }
 
-// What git said, with what to do about it.
+// git's message, with a hint.
 Error not_stashed(const git::Calls& calls, Error error) {
     const auto intended = calls.output({"diff", "--name-only", "-z", "--diff-filter=A"});
     if (!intended || intended->empty()) {
@@ -73,7 +73,7 @@ Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) con
     const Status pushed = m_calls->done({"stash", "push", "-q", "--include-untracked", "-m", std::string(message)});
     GDNCTL_TRY_ASSIGN(const auto after, stashes());
     if (!pushed) {
-        // Without a stash the shelf has further names of files that people go on editing.
+        // Without a stash, the shelf only holds further names of files that users keep editing.
         if (after.size() == before.size()) GDNCTL_TRY(shelf.drop());
         return tl::unexpected(not_stashed(*m_calls, pushed.error()));
     }
@@ -101,7 +101,7 @@ Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) con
 
 namespace {
 
-// A file that `tree` lacks, as git ignores it by now, at the path of another one in the stash.
+// A file that `tree` lacks, because git ignores it now, at the path of another file in the stash.
 Result<bool> is_in_the_way(const GitCheckout& checkout, const git::Calls& calls, const std::string& tree,
                            const std::string& untracked) {
     GDNCTL_TRY_ASSIGN(const auto changes, checkout.diff(tree, untracked));
@@ -117,13 +117,13 @@ Result<bool> is_in_the_way(const GitCheckout& checkout, const git::Calls& calls,
     return false;
 }
 
-// Where a stash must lead: nullopt, it does not fit.
+// The tree after applying a stash; nullopt: it conflicts.
 Result<std::optional<std::string>> tree_with_stash(const GitCheckout& checkout, const git::Calls& calls,
                                                    const std::string& stash, const std::string& tree) {
     git::CallOptions ours;
     ours.our_name = true;
     ours.input = "a side of a merge\n";
-    // On top of the commit that the stash was made on, so that this is the merge's base whatever became of the branch.
+    // Based on the commit where the stash was made, so that this is the merge base whatever happened to the branch.
     GDNCTL_TRY_ASSIGN(const std::string side, calls.line({"commit-tree", "-p", stash + "^1", "-F", "-", tree}, ours));
     GDNCTL_TRY_ASSIGN(auto merged, checkout.merged_tree(side, stash));
     GDNCTL_TRY_ASSIGN(const auto untracked, checkout.resolve(stash + "^3"));
@@ -143,7 +143,7 @@ Status remove_files(const GitCheckout& checkout, const std::vector<std::string>&
     return {};
 }
 
-// Whether the file holds the beginning of the blob, and not all of it.
+// Whether the file holds the beginning of the blob, but not all of it.
 Result<bool> is_beginning(const git::Calls& calls, const fs::path& file, const std::string& blob) {
     std::error_code problem;
     if (!fs::is_regular_file(fs::symlink_status(file, problem))) return false;
@@ -155,8 +155,8 @@ Result<bool> is_beginning(const git::Calls& calls, const fs::path& file, const s
     return full.starts_with(here);
 }
 
-// On a disk that was full git has left the beginning of files that a stash holds: nothing that it does not hold is lost
-// with them. false: there are none.
+// On a full disk, git leaves only the beginning of files. The stash holds them completely, so nothing is lost by
+// removing those. false: there are none.
 Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& calls, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(auto changes, checkout.diff(stash + "^1", stash));
     GDNCTL_TRY_ASSIGN(const auto untracked, checkout.resolve(stash + "^3"));
@@ -172,7 +172,7 @@ Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& ca
         GDNCTL_TRY_ASSIGN(const bool begun, is_beginning(calls, checkout.root() / change.path, change.new_object));
         if (!begun) continue;
         GDNCTL_TRY_ASSIGN(const ProcessResult committed, calls.run({"cat-file", "-e", "HEAD:" + change.path}));
-        if (committed.ok() != (change.status != 'A')) continue;  // somebody else's
+        if (committed.ok() != (change.status != 'A')) continue;  // someone else's file
         if (change.status == 'A') {
             added.push_back(change.path);
         } else {
@@ -188,13 +188,13 @@ Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& ca
     return !added.empty() || !changed.input.empty();
 }
 
-// Whatever became of the list of stashes.
+// Independent of the list of stashes.
 Result<git::Shelf> shelf_of(const git::Calls& calls, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(const std::string subject, calls.line({"log", "-1", "--format=%s", stash}));
     return git::Shelf::of(calls, message_in(subject));
 }
 
-// Paths that the stash has and that are others at HEAD than where it was made.
+// Paths changed both by the stash and between its base and HEAD.
 Result<std::vector<std::string>> changed_by_both(const GitCheckout& checkout, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(const GitHead head, checkout.head());
     GDNCTL_TRY_ASSIGN(auto ours, checkout.diff(stash + "^1", stash));
@@ -214,7 +214,7 @@ Result<std::vector<std::string>> changed_by_both(const GitCheckout& checkout, co
     return std::vector<std::string>(both.begin(), both.end());
 }
 
-// A stash that conflicts: what with, and where the files are exactly as they were.
+// Reports a conflicting stash: the paths, and where the exact files are.
 Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(const auto both, changed_by_both(checkout, stash));
     if (!both.empty()) log::warning("changed by you and by the branch: {}", text::join(both, ", "));
@@ -232,7 +232,7 @@ Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const 
 
 }  // namespace
 
-// Git has brought back what it knows of the files: the rest comes from the shelf. `tree` is what they are by git.
+// Git has restored its view of the files; the shelf supplies the rest. `tree` is git's view of the result.
 Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const std::string& tree,
                                                 GitRestore back) const {
     GDNCTL_TRY_ASSIGN(const auto shelf, shelf_of(*m_calls, stash));
@@ -241,7 +241,7 @@ Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const 
     if (untracked) {
         GDNCTL_TRY_ASSIGN(stashed, git::overlaid_tree(*m_calls, stash, *untracked));
     }
-    std::set<std::string> merged;  // what the branch changed, too
+    std::set<std::string> merged;  // also changed by the branch
     if (stashed) {
         GDNCTL_TRY_ASSIGN(const auto changes, diff(*stashed, tree));
         for (const auto& change : changes) merged.insert(change.path);
@@ -253,10 +253,10 @@ Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const 
         return GitRestore::unproven;
     }
     std::set<std::string> different(found->different.begin(), found->different.end());
-    // The files are others than those that the index knows.
+    // The files are now different from those the index knows.
     GDNCTL_TRY(m_calls->run({"update-index", "-q", "--refresh"}));
     if (back == GitRestore::unproven) {
-        // Git sees some not at all: a .gitignore of the branch covers them by now.
+        // Git does not see some files, because a .gitignore of the branch now covers them.
         GDNCTL_TRY_ASSIGN(const GitHead now, head());
         GDNCTL_TRY_ASSIGN(const GitSnapshot after, snapshot(now.sha, "with a stash\n"));
         GDNCTL_TRY_ASSIGN(const auto changes, diff(tree, after.tree));
@@ -296,13 +296,13 @@ Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::s
     if (before.tree == *expected) return GitRestore::was_there;
 
     if (before.commit.empty()) {
-        // The usual case, nothing uncommitted: git's own way also brings back what was staged.
+        // In the common case nothing is uncommitted, and git's own command also restores what was staged.
         GDNCTL_TRY_ASSIGN(const ProcessResult with_index, m_calls->run({"stash", "apply", "-q", "--index", stash}));
         if (!with_index.ok()) GDNCTL_TRY(m_calls->run({"stash", "apply", "-q", stash}));
     }
     GDNCTL_TRY_ASSIGN(const GitSnapshot applied, snapshot(now.sha, "with a stash\n"));
     if (applied.tree != *expected) {
-        // Half of it was there already, or beside other uncommitted work: what differs is written file by file.
+        // Part of it was already there, or there was other uncommitted work: write what differs file by file.
         GDNCTL_TRY_ASSIGN(const auto changes, diff(applied.tree, *expected));
         git::CallOptions paths;
         std::vector<std::string> gone;
@@ -326,7 +326,7 @@ Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::s
 
 Status GitCheckout::drop_stash(std::string_view commit) const {
     GDNCTL_TRY_ASSIGN(const auto all, stashes());
-    // First, because without the stash no one would know of the shelf. What both have is back, or kept by a ref.
+    // First, because without the stash nobody would know about the shelf. What both hold is restored, or kept by a ref.
     const auto shelf = shelf_of(*m_calls, std::string(commit));
     if (shelf) GDNCTL_TRY(shelf->drop());
     for (std::size_t i = 0; i < all.size(); ++i) {

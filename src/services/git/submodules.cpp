@@ -1,4 +1,4 @@
-// Submodules in a slot: cloned from the checkout of the user, objects shared, so that nothing is fetched from afar.
+// Submodules in a slot: cloned from the user's checkout with shared objects, so that nothing is fetched from a remote.
 #include <fmt/format.h>
 
 #include "core/text.h"
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Calls outside of any repository of ours: git finds the place by `-C` alone.
+// For calls outside our repository: git only uses `-C` to find the place.
 git::CallOptions elsewhere() {
     git::CallOptions options;
     for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) options.env[name] = std::nullopt;
@@ -44,7 +44,7 @@ Status GitSlot::fill_submodules(const GitCheckout& repository) {
         const fs::path source = repository.root() / link.path;
         const fs::path here = m_checkout.root() / link.path;
         std::error_code problem;
-        if (!fs::exists(source / ".git", problem)) continue;  // the user does without it, too
+        if (!fs::exists(source / ".git", problem)) continue;  // the user has not checked it out either
         if (!fs::exists(here / ".git", problem)) {
             GDNCTL_TRY(calls.done({"-c", "protocol.file.allow=always", "clone", "-q", "--shared", "--no-checkout", "--",
                                    source.string(), here.string()},
@@ -72,7 +72,7 @@ Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& rep
         const fs::path here = m_checkout.root() / link.path;
         std::error_code problem;
         if (!fs::exists(here / ".git", problem)) continue;
-        // One that the user does without was cloned by the agent; what it holds goes to the repository itself.
+        // The agent cloned a submodule that the user has not checked out; its content goes to the repository itself.
         const bool users = fs::exists(source / ".git", problem);
         auto inside = GitCheckout::open(here, calls.process, calls.clock);
         if (!inside && !users) continue;
@@ -91,7 +91,7 @@ Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& rep
                 elsewhere());
         };
         if (!users) {
-            // Whoever updates the submodule gets its commit from the remote, which may lack it.
+            // Updating the submodule fetches its commit from the remote, which may lack it.
             GDNCTL_TRY_ASSIGN(const auto linked, inside->resolve(link.commit));
             GDNCTL_TRY_ASSIGN(const bool followed, linked ? inside->is_published(*linked) : Result<bool>(true));
             if (!followed) GDNCTL_TRY(fetch(link.commit, name + "-link"));

@@ -24,14 +24,14 @@ constexpr std::array<StateName, 5> k_states = {{{JobState::pending, "PENDING"},
                                                 {JobState::succeeded, "SUCCEEDED"},
                                                 {JobState::failed, "FAILED"}}};
 
-// The supervisor could not start because of what was asked for, not because of the cluster.
+// The supervisor failed to start because of the request, not because of the cluster.
 constexpr std::array<std::string_view, 4> k_request_faults = {"not a supported chip configuration", "runtime_env['",
                                                               "is not a valid path",
                                                               "files are supported for working_dir"};
 
 constexpr std::array<std::string_view, 1> k_stop_met_the_end = {"psutil.NoSuchProcess"};
 
-// What a broken accelerator node prints.
+// Output of a broken accelerator node.
 constexpr std::array<std::string_view, 4> k_bad_node = {"No accelerator found", "Device or resource busy",
                                                         "FAILED_PRECONDITION",
                                                         "The TPU is already in use by another process"};
@@ -47,8 +47,8 @@ bool contains_any(std::string_view text, std::span<const std::string_view> needl
 JobVerdict classify_failed(const JobDetails& job) {
     const std::string_view type = job.error_type ? std::string_view(*job.error_type) : std::string_view();
     using namespace job_error;
-    // A stop that meets a command which has just ended makes Ray's supervisor look for a process that is not there.
-    // It looks for none unless it was asked to stop.
+    // If a stop arrives just after the command has ended, Ray's supervisor looks for a process that no longer exists.
+    // It only does so when asked to stop.
     if (type == k_command_start_error && contains_any(job.message, k_stop_met_the_end)) {
         return {FailureClass::stopped, ExitCode::nothing_done};
     }
@@ -63,7 +63,7 @@ JobVerdict classify_failed(const JobDetails& job) {
     return job.message.starts_with("Job supervisor actor ") ? k_infra : k_user;
 }
 
-// Python's spelling of a float: 900.0, 0.5.
+// A float in Python's notation: 900.0, 0.5.
 std::string python_float(double value) {
     std::string s = fmt::format("{}", value);
     if (s.find_first_of(".en") == std::string::npos) s += ".0";
@@ -144,7 +144,7 @@ std::string start_timeout(double seconds) {
 std::string exit_code(int code, std::string_view log) {
     const std::string head = "Job entrypoint command failed with exit code " + std::to_string(code);
     if (log.empty()) return head + ". No logs available.";
-    // The message is kept in the job's record: what a job has printed may hold a token.
+    // The message is stored in the job's record, and the job may have printed a token.
     return head + ", last available logs (truncated to 20,000 chars):\n" + redact(last_lines(log, 10, 20000));
 }
 
@@ -223,7 +223,7 @@ Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& item
         const bool valid = equals != std::string::npos && !key.empty() && !(key[0] >= '0' && key[0] <= '9') &&
                            std::all_of(key.begin(), key.end(), word);
         if (!valid) {
-            // The value may be a secret: only the part before '=' is repeated.
+            // The value may be a secret, so only repeat the part before '='.
             return fail(
                 ErrorKind::usage,
                 std::string(option) + ": expected KEY=VALUE, not '" + key + (equals == std::string::npos ? "'" : "=…'"),

@@ -1,6 +1,6 @@
-// The job contract: what a job is, in which states it can be, how its end maps to an exit code, and what a backend
-// offers. Every backend keeps it, so that commands do not care where a job runs. States, messages and error types are
-// those of Ray's Jobs API.
+// The job contract: what a job is, its states, how its end maps to an exit code, and what a backend offers. Every
+// backend follows it, so that commands need not know where a job runs. States, messages and error types are those of
+// Ray's Jobs API.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@
 
 namespace gdnctl {
 
-// `unknown` and `unknown_end` are states of a newer server: without and with an end time.
+// `unknown` and `unknown_end` stand for states of a newer server: without and with an end time.
 enum class JobState { pending, running, stopped, succeeded, failed, unknown, unknown_end };
 
 constexpr bool is_terminal(JobState s) {
@@ -32,9 +32,9 @@ constexpr bool is_terminal(JobState s) {
 }
 constexpr bool is_known(JobState s) { return s != JobState::unknown && s != JobState::unknown_end; }
 std::string_view to_text(JobState state);                        // "PENDING", ...
-std::optional<JobState> parse_job_state(std::string_view text);  // nullopt: not one that is known
+std::optional<JobState> parse_job_state(std::string_view text);  // nullopt: not a known state
 
-// Error types of FAILED jobs. Others may come from newer servers and are kept as they are.
+// Error types of FAILED jobs. Newer servers may send others, which are kept unchanged.
 namespace job_error {
 inline constexpr std::string_view k_command_error = "JOB_ENTRYPOINT_COMMAND_ERROR";
 inline constexpr std::string_view k_command_start_error = "JOB_ENTRYPOINT_COMMAND_START_ERROR";
@@ -54,7 +54,7 @@ inline constexpr std::string_view k_stopped = "Job was intentionally stopped.";
 inline constexpr std::string_view k_succeeded = "Job finished successfully.";
 std::string pending(bool asked_for_resources, bool has_runtime_env);
 std::string start_timeout(double seconds);
-// `log` is the job's whole log or its end; the last 10 lines of it are quoted, at most 20,000 characters.
+// `log` is the job's whole log or its end. Quotes its last 10 lines, at most 20,000 characters.
 std::string exit_code(int code, std::string_view log);
 std::string already_exists(std::string_view id);
 std::string does_not_exist(std::string_view id);
@@ -63,11 +63,11 @@ std::string does_not_exist(std::string_view id);
 struct JobDetails {
     std::string submission_id;
     JobState state = JobState::pending;
-    std::string other_state{};  // as the server spells one that is not known
+    std::string other_state{};  // an unknown state as the server spells it
     std::string entrypoint;
     std::string message;
     std::optional<std::string> error_type;
-    std::optional<WallTime> start_time;  // when it was submitted
+    std::optional<WallTime> start_time;  // time of submission
     std::optional<WallTime> end_time;
     std::map<std::string, std::string> metadata;
     std::vector<std::string> env_names;  // names only: values may be secrets
@@ -87,16 +87,16 @@ struct JobVerdict {
     FailureClass failure = FailureClass::none;
     ExitCode exit = ExitCode::ok;
 };
-// What a job's state means to the caller: by error type first, then the exit code, then the message. PENDING, RUNNING
-// and `unknown` are `none`, 0; `unknown_end` is `infra`: nothing says that the job succeeded. `last_logs` tells a bad
-// accelerator node from a plain failure (infra-suspect, still exit 1).
+// What a job's state means to the caller, decided by error type, then exit code, then message. PENDING, RUNNING and
+// `unknown` are `none`, 0. `unknown_end` is `infra`, since nothing shows that the job succeeded. `last_logs` helps to
+// tell a bad accelerator node (infra-suspect, still exit 1) from a plain failure.
 JobVerdict classify(const JobDetails& details, std::string_view last_logs = {});
 
 struct JobEnv {
     std::string name, value;
 };
 
-// The files of the working directory as they are at submission; what a package is made from.
+// The files of the working directory at submission, from which a package is made.
 struct WorkingTree {
     std::filesystem::path root;
     std::vector<std::string> files;  // relative, sorted, '/' as separator
@@ -105,18 +105,18 @@ struct WorkingTree {
 struct JobRequest {
     std::string submission_id;
     std::string entrypoint;
-    std::vector<JobEnv> env;                  // on top of the backend's; later entries win
-    std::map<std::string, double> resources;  // "CPU", "TPU", ...; empty: nothing is asked for
+    std::vector<JobEnv> env;                  // added to the backend's; later entries override earlier ones
+    std::map<std::string, double> resources;  // "CPU", "TPU", ...; empty: no resources
     std::map<std::string, std::string> metadata;
     std::optional<WorkingTree> working_dir;  // nullopt: an empty folder
     bool keep_workdir = false;               // local only
-    // Runs on the machine of this running job, whatever that job holds there; empty: anywhere. A backend that cannot
-    // says so (usage).
+    // Runs the job on the machine of this running job, even if that job holds its resources; empty: anywhere. A backend
+    // without support for it returns a usage error.
     std::string beside;
-    // A cluster only; the local backend refuses them.
-    std::string working_dir_uri;                     // instead of working_dir: an archive that the nodes can fetch
+    // Only for clusters; the local backend rejects them.
+    std::string working_dir_uri;                     // replaces working_dir: an archive that the nodes can fetch
     std::vector<std::string> pip;                    // requirement lines
-    std::map<std::string, std::string> node_labels;  // the node must have them
+    std::map<std::string, std::string> node_labels;  // labels that the node must have
 };
 
 struct Submitted {
@@ -125,26 +125,26 @@ struct Submitted {
     std::string session{};  // of the backend, see JobBackend::session()
 };
 
-// Where a reader of a log begins.
+// Where to start reading a log.
 struct LogStart {
-    // At the last so many lines as they are now; nullopt: at the first byte.
+    // Start at the last N lines as of now; nullopt: at the first byte.
     std::optional<std::size_t> tail = std::nullopt;
-    bool follow = false;  // it will be pumped again: what comes later must join without gap or overlap
+    bool follow = false;  // pump() will be called again; later output must follow without gap or overlap
 };
 
-// One reader of one job's log. The log only grows.
+// Reads one job's log, which only grows.
 class JobLog {
 public:
-    using Sink = std::function<bool(std::string_view)>;  // false: enough
+    using Sink = std::function<bool(std::string_view)>;  // false: stop
 
     virtual ~JobLog() = default;
-    // Hands over, in order and in pieces, everything that was not handed over yet; returns how many bytes, 0: nothing
-    // new. A byte is handed over once, whatever happens on the way. After an error pumping may go on where it was.
-    // Errors: infrastructure (out of reach, which may pass); remote_missing (the log is gone for good).
+    // Passes on everything new, in order and in pieces, and returns the number of bytes; 0: nothing new. Each byte is
+    // passed on exactly once, whatever happens. After an error, the next call continues at the same place. Errors:
+    // infrastructure (unreachable, perhaps temporarily); remote_missing (the log is gone for good).
     virtual Result<std::size_t> pump(const Sink& sink) = 0;
 };
 
-// How often following a job looks for more.
+// How often to poll when following a job.
 struct FollowPace {
     std::chrono::milliseconds log{200};
     std::chrono::milliseconds status{200};
@@ -155,67 +155,66 @@ public:
     virtual ~JobBackend() = default;
     virtual std::string name() const = 0;     // "local", "ray"
     virtual std::string cluster() const = 0;  // "local", "us-central1"
-    virtual std::string address() const = 0;  // what a person would open or look into
+    virtual std::string address() const = 0;  // what a person would open or inspect
     virtual std::string job_url(std::string_view id) const = 0;
 
-    // Errors: usage (id taken, request this backend cannot serve), local_io, infrastructure; interrupted, terminated
-    // (with a hint: the job may have been taken all the same).
+    // Errors: usage (the id is taken, or this backend cannot serve the request), local_io, infrastructure; interrupted,
+    // terminated (with a hint: the job may have been accepted anyway).
     virtual Result<Submitted> submit(const JobRequest& request) = 0;
     // Error: remote_missing `Job X does not exist`.
     virtual Result<JobDetails> details(std::string_view id) = 0;
-    // The same in one try, for callers that come again: at most one request.
+    // The same with at most one request, for callers that poll.
     virtual Result<JobDetails> poll(std::string_view id) { return details(id); }
-    // Whether somebody has answered this backend over a network yet: then a refused connection is worth waiting for.
+    // Whether the backend has answered over a network before. If so, a refused connection is worth retrying.
     virtual bool has_answered() const { return false; }
-    // What changes when the backend forgets its jobs (a cluster whose head was restarted); empty where it never does.
+    // Changes when the backend forgets its jobs (a cluster whose head was restarted); empty if it never does.
     virtual Result<std::string> session() { return std::string(); }
     virtual FollowPace pace() const { return {}; }
     virtual Result<std::vector<JobDetails>> list() = 0;  // newest first by (start time, id)
-    // True: it will stop or has stopped by this call; false: it had ended already.
+    // True: it will stop, or stopped because of this call; false: it had already ended.
     virtual Result<bool> stop(std::string_view id) = 0;
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
     virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) = 0;
-    // No request lasts longer than to this moment, or a second where that is past; nullopt: each as long as it may.
+    // Limits each request to this moment, or to one second if it has passed; nullopt: no limit.
     virtual void set_deadline([[maybe_unused]] std::optional<Clock::Monotonic> deadline) {}
-    // From here on a stop request that this backend was made with cuts nothing short: for cleaning up after a signal.
+    // From now on, stop requests interrupt nothing: for cleaning up after a signal.
     virtual void ignore_stop_requests() {}
 };
 
 // `gdnctl-<kind>-<user>-<YYYYmmddTHHMMSS>-<8 hex>`: letters, digits, '_' and '-' only, at most 100 characters.
 std::string make_submission_id(std::string_view kind, std::string_view user, WallTime now, std::uint32_t random);
-// For an id that gdnctl gives a job. Error: usage (characters, length, or the reserved word `latest`).
+// Checks an id that gdnctl gives to a job. Error: usage (characters, length, or the reserved word `latest`).
 Status check_submission_id(std::string_view id);
-// For the id of a job that exists: any text, since other programs name jobs too. Error: usage (empty, or `latest`).
+// Checks the id of an existing job: any text, since other programs name jobs too. Error: usage (empty, or `latest`).
 Status check_job_id(std::string_view id);
 
-// {"TPU-<type>-head": 1, "TPU": chips} of one host of this type. Errors: usage `Cannot parse TPU type: X`,
-// `Only single tpu nodes are supported with the CLI`.
+// {"TPU-<type>-head": 1, "TPU": chips} for one host of this type. Errors: usage `Cannot parse TPU type: X`, `Only
+// single tpu nodes are supported with the CLI`.
 Result<std::map<std::string, double>> tpu_resources(std::string_view type);
 
-// Splits KEY=VALUE items (KEY is [A-Za-z_][A-Za-z0-9_]*, the value may be empty, blank items are skipped). Error:
+// Splits KEY=VALUE items. KEY is [A-Za-z_][A-Za-z0-9_]*, the value may be empty, and blank items are skipped. Error:
 // usage.
 Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& items, std::string_view option);
 
-// One job as the Jobs API spells it (type, job_id, submission_id, ..., driver_exit_code). Values of environment
-// variables are masked. Unknown keys are ignored when reading; error: bad_input.
+// One job in the format of the Jobs API (type, job_id, submission_id, ..., driver_exit_code). Masks values of
+// environment variables. Reading ignores unknown keys; error: bad_input.
 Json job_details_json(const JobDetails& details);
 Result<JobDetails> parse_job_details(std::string_view text);
-// An array of them, newest first by (start time, id); entries that are no job, and ghosts, are left out. Error:
-// bad_input.
+// An array of jobs, newest first by (start time, id), without ghosts and entries that are not jobs. Error: bad_input.
 Result<std::vector<JobDetails>> parse_job_list(std::string_view text);
-// What a cluster makes of a job that was deleted too soon after its end: no job any more.
+// Whether this is what remains on a cluster of a job that was deleted too soon after its end.
 bool is_ghost(const JobDetails& job);
 void sort_newest_first(std::vector<JobDetails>& jobs);
 
-// Whether a file of the working tree travels with a job (no caches, virtual environments, docs, packs, snapshots).
+// Whether a file of the working tree belongs in the package (no caches, virtual environments, docs, packs, snapshots).
 bool is_packaged(std::string_view relative_path);
 
-// Where the details came from, for the JSON of commands.
+// The source of the details, for the JSON output of commands.
 struct JobPlace {
     std::string backend, cluster, address, url;
 };
-// backend, cluster, address, submission_id, status, error_type, message, failure_class, driver_exit_code, start_time,
-// end_time (both ms since the epoch), url, appended to `object` in that order.
+// Appends backend, cluster, address, submission_id, status, error_type, message, failure_class, driver_exit_code,
+// start_time, end_time (both in ms since the epoch) and url to `object`, in this order.
 void put_job(Json& object, const JobPlace& place, const JobDetails& details, const JobVerdict& verdict);
 
 }  // namespace gdnctl

@@ -23,7 +23,7 @@ constexpr std::string_view k_model = "GDN profile model:";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Terminal colour sequences (ESC [ … letter) removed.
+// Removes terminal colour sequences (ESC [ … letter).
 std::string without_colour(std::string_view s) {
     std::string out;
     for (std::size_t i = 0; i < s.size(); ++i) {
@@ -50,7 +50,7 @@ constexpr std::array<CountWord, 8> k_words = {{{"passed", &PytestCounts::passed}
                                                {"xfailed", &PytestCounts::xfailed},
                                                {"xpassed", &PytestCounts::xpassed}}};
 
-// "3 passed" into its field; false: not a count.
+// Stores "3 passed" in its field; false: not a count.
 bool read_count(std::string_view item, PytestCounts& into) {
     const std::size_t space = item.find(' ');
     if (space == std::string_view::npos) return false;
@@ -97,7 +97,7 @@ std::optional<PytestCounts> parse_pytest_summary(std::string_view line) {
     for (const std::string_view item : text::split(list, ',')) {
         if (!read_count(text::trim(item), counts)) return std::nullopt;
     }
-    // Without its frame only a line that starts with a count is a summary (pytest -q).
+    // Without its frame (pytest -q), only a line that starts with a count is a summary.
     if (!framed && (s.empty() || !is_digit(s.front()))) return std::nullopt;
     return counts;
 }
@@ -207,7 +207,7 @@ void JobOutput::line(std::string_view text) {
         ++m_verdicts.counts[item->verdict];
         ++(item->vector ? m_verdicts.vectors : m_verdicts.cases);
     }
-    // What we say of a run is no number of it: "metric throughput/mfu: no line matches (regex:throughput/mfu[^0-9]*)".
+    // gdnctl's own messages contain no metrics: "metric throughput/mfu: no line matches (regex:throughput/mfu[^0-9]*)".
     if (!text.starts_with(k_own_words)) {
         if (const auto v = parse_metric(text, "throughput/mfu")) m_profile.mfu = v;
         if (const auto v = parse_metric(text, "throughput/tokens_per_second")) m_profile.tokens_per_second = v;

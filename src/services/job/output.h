@@ -1,5 +1,5 @@
-// What a job's log tells beyond its exit status: pytest counts, the device line, oracle verdicts, profile metrics.
-// Pure and streaming: memory does not grow with the log.
+// What a job's log says beyond the exit status: pytest counts, the device line, oracle verdicts, profile metrics. Pure
+// and streaming: memory does not grow with the log.
 #pragma once
 
 #include <cstdint>
@@ -24,35 +24,35 @@ struct DeviceReport {
 };
 std::optional<DeviceReport> parse_device_line(std::string_view line);
 
-// What the oracle said: per judged item, and over all (`verdict: OK`, its last line).
+// The oracle's verdicts: per item, and overall (`verdict: OK`, its last line).
 struct OracleVerdicts {
     std::string overall;  // empty: no verdict line
-    std::string kernel;   // as `oracle verify --kernel` was given it; empty: not said
+    std::string kernel;   // as passed to `oracle verify --kernel`; empty: unknown
     std::int64_t cases = 0, vectors = 0;
-    std::map<std::string, std::int64_t> counts;  // items by verdict
+    std::map<std::string, std::int64_t> counts;  // number of items per verdict
 };
 // "case   uniform_T64   OK   0.12 x budget": kind and verdict; nullopt: another line.
 struct OracleItem {
-    bool vector = false;  // a recorded output, not a generated case
+    bool vector = false;  // a recorded output instead of a generated case
     std::string verdict;
 };
 std::optional<OracleItem> parse_oracle_item(std::string_view line);
 // "src:k.c" of "[gdnctl] judging src:k.c on the generated cases"; nullopt: another line.
 std::optional<std::string> parse_judging_line(std::string_view line);
-// The verdict word of "verdict: WRONG: reason"; nullopt: no verdict line.
+// The verdict in "verdict: WRONG: reason"; nullopt: not a verdict line.
 std::optional<std::string> parse_verdict_line(std::string_view line);
 
 struct ProfileReport {
     std::optional<double> mfu, tokens_per_second, duration;  // throughput/…, as the run prints them
     std::optional<std::string> run_url;
     std::optional<std::string> ce_implementation;
-    std::map<std::string, std::string> model;  // words of the `GDN profile model:` line
+    std::map<std::string, std::string> model;  // key=value words of the `GDN profile model:` line
     bool empty() const {
         return !mfu && !tokens_per_second && !duration && !run_url && !ce_implementation && model.empty();
     }
 };
 
-// The number after the last `key` of the line, with nothing but [^0-9eE+-]* between them.
+// The number after the last `key` on the line, with nothing but [^0-9eE+-]* between them.
 std::optional<double> parse_metric(std::string_view line, std::string_view key);
 // https://wandb.ai/<entity>/<project>/runs/<id>, without a trailing backtick or period.
 std::optional<std::string> parse_run_url(std::string_view line);
@@ -67,13 +67,13 @@ public:
     const std::optional<DeviceReport>& device() const { return m_device; }
     const OracleVerdicts& verdicts() const { return m_verdicts; }
     const ProfileReport& profile() const { return m_profile; }
-    // The end of the log, at most 64 KiB: for classify().
+    // The end of the log, at most 64 KiB, for classify().
     const std::string& tail() const { return m_tail; }
 
 private:
     void line(std::string_view text);
 
-    std::string m_partial;  // unfinished line; what is beyond 64 KiB of one line is dropped
+    std::string m_partial;  // the unfinished line; anything beyond 64 KiB of a line is dropped
     std::string m_tail;
     std::optional<PytestCounts> m_pytest;
     std::optional<DeviceReport> m_device;

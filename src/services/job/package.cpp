@@ -54,7 +54,7 @@ public:
     }
 
 private:
-    // Whether no link is on the way to the folder of a file: each folder is looked at once, not with each of its files.
+    // Whether the path to a file's folder contains no link. Each folder is checked once, not once per file.
     bool is_plain_folder(const std::string& relative) {
         const std::string folder = relative.substr(0, relative.find_last_of('/') + 1);
         const auto [known, is_new] = m_plain.try_emplace(folder, true);
@@ -154,7 +154,7 @@ Result<std::uint64_t> pack_tree(const WorkingTree& tree, const fs::path& package
                                 std::uint64_t limit) {
     const auto watch = [&](std::uint64_t bytes) -> Status {
         if (stop.stop_requested()) return tl::unexpected(stopped_error());
-        // What does not shrink is packed once more as it is: until then it may be a little longer.
+        // A file that does not shrink is stored after all; until then the archive may be slightly larger.
         const std::uint64_t slack = limit / 1024;
         return bytes <= limit + slack ? Status{} : tl::unexpected(package_too_large(tree, limit));
     };

@@ -1,4 +1,4 @@
-// The package of a working tree: what travels to a cluster, and what a job on this machine gets a private copy of.
+// The package of a working tree: uploaded to a cluster, or unpacked as a private copy for a local job.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace gdnctl {
 
-// What a cluster's upload takes; the same limit everywhere, so that a job that runs here can run there.
+// The upload limit of a cluster. It applies everywhere, so that a job that runs locally can also run on a cluster.
 inline constexpr std::uint64_t k_package_limit = 104'857'600;
 
-// Packs the tree's files (links followed, files that are gone skipped, exec bits kept) into the ZIP archive `package`
-// and returns its size in bytes. The same files give the same bytes, whatever their dates and owners. Errors: local_io
-// (a link that leaves the root, disk full); usage (larger than `limit` bytes, said as soon as it is: names the largest
-// files); interrupted, terminated (a request to `stop`).
+// Packs the tree's files (links followed, vanished files skipped, exec bits kept) into the ZIP archive `package` and
+// returns its size in bytes. The same files give the same bytes, whatever their dates and owners. Errors: local_io (a
+// link that leaves the root, disk full); usage (larger than `limit` bytes, reported as soon as it is exceeded; names
+// the largest files); interrupted, terminated (`stop` was requested).
 Result<std::uint64_t> pack_tree(const WorkingTree& tree, const std::filesystem::path& package, std::stop_token stop,
                                 std::uint64_t limit = k_package_limit);
 

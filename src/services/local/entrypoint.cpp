@@ -78,7 +78,7 @@ Result<Entrypoint> prepare_entrypoint(const std::string& command, const std::map
     const pid_t pid = fork();
     if (pid < 0) return cannot_start();
     if (pid == 0) {
-        close(gate_write.release());  // else the gate would never see its end
+        close(gate_write.release());  // otherwise the gate would never see its end
         become_entrypoint(
             {log_fd.get(), null_fd.get(), gate_read.get(), problem_write.get(), cwd.c_str(), argv.data(), envp.data()});
     }

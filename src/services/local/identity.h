@@ -1,4 +1,4 @@
-// Identifies a process in a record that outlives it: a pid alone may belong to another process by now.
+// Identifies a process in a record that outlives it, since another process may have the pid by then.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ struct ProcessIdentity {
     std::string pid_namespace;  // "pid:[4026531836]"
 };
 
-// Identity of a process that exists now; start_ticks is 0 when it does not.
+// Identity of a process that exists now; start_ticks is 0 if it does not.
 ProcessIdentity identity_of(pid_t pid);
-// The pid is visible here, and it is that process, running (a zombie is not).
+// Whether the pid is visible here and is that process, running (not a zombie).
 bool is_same_process(const ProcessIdentity& identity);
-// The same; but a record of another pid namespace on this boot cannot be judged from here and counts as alive.
+// The same, but a record from another pid namespace of this boot cannot be checked from here and counts as alive.
 bool is_alive(const ProcessIdentity& identity);
 
 }  // namespace gdnctl::local

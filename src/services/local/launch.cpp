@@ -26,7 +26,7 @@ constexpr int k_socket = 3;
 constexpr int k_ready_limit_ms = 60'000;
 constexpr std::string_view k_ready = "ready\n";
 
-// What a supervisor keeps of our environment: enough to run, nothing that is a secret or marks it as part of anything.
+// The variables that a supervisor keeps from our environment: enough to run, without secrets or marks.
 constexpr std::array<std::string_view, 9> k_kept = {
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"};
 
@@ -40,7 +40,7 @@ bool send_all(int fd, std::string_view bytes) {
     return true;
 }
 
-// Everything until the other side closes; nullopt: error or too late.
+// Reads until the other side closes; nullopt: error or timeout.
 std::optional<std::string> receive_all(int fd) {
     std::string bytes;
     std::array<char, 65536> buffer{};
@@ -57,10 +57,10 @@ std::optional<std::string> receive_all(int fd) {
     }
 }
 
-// Only async-signal-safe calls from here to exec: other threads of the parent may have held any lock.
+// From here to exec, only async-signal-safe calls: other threads of the parent may have held any lock.
 [[noreturn]] void become_supervisor(int socket, const char* program, char* const* argv, char* const* envp) {
     setsid();
-    const pid_t second = fork();  // no longer a session leader: can never get a controlling terminal
+    const pid_t second = fork();  // no longer a session leader, so it can never get a controlling terminal
     if (second != 0) _exit(second < 0 ? 1 : 0);
     sigset_t none;
     sigemptyset(&none);
@@ -70,7 +70,7 @@ std::optional<std::string> receive_all(int fd) {
     signal(SIGINT, SIG_IGN);
     const int null = open("/dev/null", O_RDWR);
     if (null < 0) _exit(1);
-    // The socket may itself have a number below 3: it gets out of the way first.
+    // The socket may itself be one of 0 to 2, so move it out of the way first.
     const int far = fcntl(socket, F_DUPFD, 10);
     const int far_null = fcntl(null, F_DUPFD, 10);
     if (far < 0 || far_null < 0) _exit(1);
@@ -84,7 +84,7 @@ std::optional<std::string> receive_all(int fd) {
     _exit(127);
 }
 
-// NAME=VALUE items, each with a NUL behind it, and one more NUL: a cut blob must not pass for a whole one.
+// NAME=VALUE items, each followed by a NUL, and one more NUL at the end, so that a truncated blob is detected.
 std::string pack_environment(const std::map<std::string, std::string>& env) {
     std::string blob;
     for (const auto& [name, value] : env) blob += name + "=" + value + '\0';

@@ -1,4 +1,4 @@
-// Starts a job's supervisor as a process that nothing ties to us.
+// Starts a job's supervisor as a fully detached process.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,13 @@
 
 namespace gdnctl::local {
 
-// Runs `program __local-supervisor FOLDER` in a new session without controlling terminal or open descriptors, hands it
-// the job's environment through a socket, and returns when it says that it is ready. Error: infrastructure.
+// Runs `program __local-supervisor FOLDER` in a new session without controlling terminal or open descriptors, sends it
+// the job's environment through a socket, and returns when it reports that it is ready. Error: infrastructure.
 Status launch_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder,
                          const std::map<std::string, std::string>& job_env,
                          const std::map<std::string, std::string>& own_env);
 
-// The supervisor's side, on descriptor 3.
+// The supervisor's end, on descriptor 3.
 Result<std::map<std::string, std::string>> receive_environment();
 void report_ready(const Status& status);
 

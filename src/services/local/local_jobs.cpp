@@ -34,7 +34,7 @@ using local::Store;
 constexpr std::size_t k_read_size = std::size_t{1} << 20;
 constexpr double k_default_start_timeout_s = 900;
 
-// Removes a half-made job folder unless it was kept.
+// Removes an unfinished job folder unless keep() was called.
 class Staging {
 public:
     explicit Staging(fs::path path) : m_path(std::move(path)) {}
@@ -70,7 +70,7 @@ Result<Resources> declared_capacity(const std::map<std::string, std::string>& en
     return capacity;
 }
 
-// The log from some byte on, by offset: a file that only grows.
+// Reads the log by offset, since the file only grows.
 class LocalLog final : public JobLog {
 public:
     LocalLog(UniqueFd fd, fs::path path, off_t offset)
@@ -156,7 +156,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     return env;
 }
 
-// What only a cluster can do.
+// Rejects what only a cluster can do.
 Status check_servable(const JobRequest& request) {
     if (!request.pip.empty()) {
         return fail(ErrorKind::usage, "the local backend takes no --pip-requirements",
@@ -196,7 +196,7 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
     return plan;
 }
 
-// Everything a job's folder needs before anyone may see it.
+// Creates everything that a job's folder needs before others can see it.
 Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, const fs::path& folder) const {
     GDNCTL_TRY(make_private_directory(folder));
     if (request.working_dir) {
@@ -218,7 +218,7 @@ Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, con
     return atomic_replace(folder / "job.json", to_text(job_details_json(details), 1) + "\n", 0600);
 }
 
-// Gives the folder its name, if that is free, and the job its place in the queue.
+// Gives the folder its final name, if that is free, and adds the job to the queue.
 Status LocalJobs::publish(const fs::path& folder, const LocalRequest& plan) const {
     GDNCTL_TRY_ASSIGN(const FileLock lock, m_store.lock());
     const fs::path target = m_store.job(plan.submission_id);
@@ -227,7 +227,7 @@ Status LocalJobs::publish(const fs::path& folder, const LocalRequest& plan) cons
     }
     if (renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
         if (errno == EEXIST) return fail(ErrorKind::usage, job_message::already_exists(plan.submission_id));
-        // Some file systems know no such flag; the lock is what everyone who writes here holds.
+        // Some file systems do not support the flag; the lock, held by every writer, protects instead.
         if (std::rename(folder.c_str(), target.c_str()) != 0) {
             return tl::unexpected(file_error(ErrorKind::local_io, "create", target, errno));
         }
@@ -244,7 +244,7 @@ Status LocalJobs::launch(const JobRequest& request) const {
     const Status started = local::launch_supervisor(m_config.supervisor, m_store.job(request.submission_id),
                                                     job_environment(request), m_config.env);
     if (started) {
-        // We may have adopted it, as a process that adopts its descendants; it is to outlive us.
+        // We may have adopted it, as a process that adopts its descendants, but it must outlive us.
         const auto record = m_store.read_supervisor(request.submission_id);
         if (record && *record) spare_from_sweeps((*record)->supervisor.id.pid);
         return {};
@@ -272,7 +272,7 @@ Result<Submitted> LocalJobs::submit(const JobRequest& request) {
         GDNCTL_TRY_ASSIGN(const FileLock lock, m_store.lock());
         m_store.prune();
     }
-    static std::atomic<int> number = 0;  // threads may submit the same id
+    static std::atomic<int> number = 0;  // several threads may submit the same id
     const auto self = local::identity_of(getpid());
     Staging staging(m_store.jobs() / (".new-" + std::to_string(self.id.pid) + "-" +
                                       std::to_string(self.id.start_ticks) + "-" + std::to_string(++number)));
@@ -291,7 +291,7 @@ Result<Submitted> LocalJobs::submit(const JobRequest& request) {
 }
 
 Result<JobDetails> LocalJobs::details(std::string_view id) {
-    // Every job here was given such an id; anything else must not become part of a path.
+    // All jobs here have valid ids; anything else must not become part of a path.
     if (!check_submission_id(id)) {
         return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "`gdnctl ray-list` shows the jobs");
     }

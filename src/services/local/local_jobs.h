@@ -13,21 +13,21 @@
 namespace gdnctl {
 
 struct LocalJobsConfig {
-    std::filesystem::path state_dir;         // $STATE; created 0700 when missing
-    std::map<std::string, std::string> env;  // the submitter's; jobs get it
+    std::filesystem::path state_dir;         // $STATE; created with mode 0700 if missing
+    std::map<std::string, std::string> env;  // the submitter's; passed on to jobs
     Clock* clock = nullptr;                  // nullptr: system_clock()
-    // The program that is started as `PROGRAM __local-supervisor JOB_FOLDER`; this one by default.
+    // The program to start as `PROGRAM __local-supervisor JOB_FOLDER`; by default this one.
     std::filesystem::path supervisor = "/proc/self/exe";
-    std::stop_token stop{};  // a job that is not submitted yet then is not
+    std::stop_token stop{};  // a job that is not submitted yet will not be
 };
 
-// Errors of its calls beyond the contract's: local_io when the state folder is not ours alone.
+// Besides the contract's errors: local_io if others have access to the state folder.
 std::unique_ptr<JobBackend> make_local_jobs(LocalJobsConfig config);
 
 inline constexpr const char* k_local_supervisor_word = "__local-supervisor";
 
-// Body of the detached supervisor process. Descriptor 3 is a socket to the submitter: it sends the job's environment
-// and gets "ready" back. Returns the exit status of the process.
+// Body of the detached supervisor process. Descriptor 3 is a socket to the submitter, which sends the job's environment
+// and gets "ready" back. Returns the process's exit status.
 int run_local_supervisor(const std::filesystem::path& job_folder);
 
 }  // namespace gdnctl

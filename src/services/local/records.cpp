@@ -146,7 +146,7 @@ bool can_ever_fit(const Resources& wanted, const Resources& capacity) {
 }
 
 bool may_start(const std::vector<QueueEntry>& queue, std::string_view id, const Resources& capacity) {
-    constexpr double k_rounding = 1e-9;  // fractions such as 0.001 add up inexactly
+    constexpr double k_rounding = 1e-9;  // fractions such as 0.001 do not add up exactly
     Resources left = capacity;
     Resources wanted_earlier;
     for (const QueueEntry& entry : queue) {
@@ -161,7 +161,7 @@ bool may_start(const std::vector<QueueEntry>& queue, std::string_view id, const 
             }
             return true;
         }
-        // One that can never start here must not keep others waiting forever.
+        // A job that can never start here must not block others forever.
         if (entry.holds || !can_ever_fit(entry.resources, capacity)) continue;
         for (const auto& [name, amount] : entry.resources) {
             if (amount > 0) wanted_earlier[name] += amount;

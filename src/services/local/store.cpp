@@ -37,7 +37,7 @@ Status check_private(const fs::path& folder) {
     return make_private_directory(folder);
 }
 
-// Whole or not there, but not forced to the disk: for what means nothing after a reboot, and has one writer at a time.
+// Atomic, but without fsync: for state that means nothing after a reboot, and has one writer at a time.
 Status replace_quickly(const fs::path& path, std::string_view bytes) {
     const fs::path temporary = path.parent_path() / (".new-" + path.filename().string());
     const UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -48,7 +48,7 @@ Status replace_quickly(const fs::path& path, std::string_view bytes) {
     return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
 }
 
-// Someone may have set the clock back while the job ran: nothing ends before it began.
+// The clock may have been set back while the job ran; keep the end after the start.
 void keep_order(JobDetails& details) {
     if (details.start_time && details.end_time) details.end_time = std::max(*details.end_time, *details.start_time);
 }
@@ -222,7 +222,8 @@ void Store::remove_workdir(std::string_view id) const {
     if (!problem) remove_folder(trash);
 }
 
-// The supervisor, or who settled the job, may have been killed between the last record and the end of the clean-up.
+// The supervisor, or the process that settled the job, may have been killed between writing the last record and
+// cleaning up.
 void Store::finish_removal(std::string_view id) const {
     std::error_code ignored;
     if (fs::exists(file(id, k_old_work), ignored)) remove_folder(file(id, k_old_work));
@@ -242,7 +243,7 @@ void Store::prune() const {
         const std::string name = it->path().filename().string();
         if (name.starts_with(k_trash)) left_over.push_back(it->path());
         if (!name.starts_with(k_staging)) continue;
-        // .new-PID-TICKS-NUMBER: of a submitter that is still at it, or that was killed.
+        // .new-PID-TICKS-NUMBER: its submitter is still working on it, or was killed.
         const auto parts = text::split(name, '-');
         const auto pid = parts.size() > 3 ? text::parse_int(parts[1]) : std::nullopt;
         const auto info = pid ? process_info(static_cast<pid_t>(*pid)) : std::nullopt;

@@ -18,24 +18,24 @@ namespace gdnctl::local {
 
 using Resources = std::map<std::string, double>;
 
-// What the supervisor needs to know; holds no values of environment variables.
+// What the supervisor needs to know. Contains no values of environment variables.
 struct LocalRequest {
     std::string submission_id;
     std::string entrypoint;
     std::vector<std::string> env_names;
     Resources resources;
-    Resources capacity;  // of this host, as the submitter declared it
+    Resources capacity;  // of this host, as declared by the submitter
     double start_timeout_s = 900;
     bool keep_workdir = false;
 };
 
-// The process in charge of the job: the submitter until the supervisor has taken over.
+// The process in charge of the job: the submitter until the supervisor takes over.
 struct SupervisorRecord {
     ProcessIdentity supervisor;
-    std::optional<ProcessIdentity> child;  // leads the session that the entrypoint runs in
+    std::optional<ProcessIdentity> child;  // leads the session of the entrypoint
 };
 
-// One job that waits for resources or holds them, in order of submission.
+// A job that waits for resources or holds them, in order of submission.
 struct QueueEntry {
     std::string id;
     Resources resources;
@@ -49,7 +49,7 @@ Result<SupervisorRecord> parse_supervisor(std::string_view text);
 std::string to_json_text(const std::vector<QueueEntry>& queue);
 Result<std::vector<QueueEntry>> parse_queue(std::string_view text);
 
-// Whether `mine` may start: it fits into what the holders leave, and nobody who came earlier waits for one of the same
+// Whether the job `id` may start: it fits into what the holders leave, and no earlier job waits for one of the same
 // resources.
 bool may_start(const std::vector<QueueEntry>& queue, std::string_view id, const Resources& capacity);
 bool can_ever_fit(const Resources& wanted, const Resources& capacity);
@@ -64,8 +64,8 @@ public:
     std::filesystem::path job(std::string_view id) const { return jobs() / std::string(id); }
     std::filesystem::path file(std::string_view id, std::string_view name) const { return job(id) / std::string(name); }
 
-    Status create() const;  // folders, private to us
-    Status check() const;   // nothing there, or ours alone
+    Status create() const;  // folders, private to the user
+    Status check() const;   // missing, or private to the user
     bool exists(std::string_view id) const;
     Result<FileLock> lock() const;
     void ignore_stop_requests() { m_stop = {}; }
@@ -74,30 +74,31 @@ public:
     Result<JobDetails> read(std::string_view id) const;
     Status write(const JobDetails& details) const;
     Result<LocalRequest> read_request(std::string_view id) const;
-    // nullopt: no record, or a damaged one. Error local_io: it cannot be read now, so nothing is known of the
-    // supervisor.
+    // nullopt: no record, or a damaged one. Error: local_io, it cannot be read now, so the state of the supervisor is
+    // unknown.
     Result<std::optional<SupervisorRecord>> read_supervisor(std::string_view id) const;
-    // Whether the job's supervisor (or who is about to start it) lives. Where its record is damaged, its mark tells;
-    // where it cannot be read, the job counts as looked after, and nobody touches it.
+    // Whether the job's supervisor (or the process about to start it) is alive. If its record is damaged, the process
+    // mark decides. If it cannot be read, the job counts as supervised and is left alone.
     bool is_looked_after(std::string_view id) const;
     Status write_supervisor(std::string_view id, const SupervisorRecord& record) const;
     std::vector<std::string> ids() const;
     std::optional<std::vector<QueueEntry>> peek_queue() const;  // nullopt: missing or damaged
 
     // ---- the lock must be held
-    // Ends a job whose supervisor is gone: kills what is left of it and writes FAILED. Returns what is true now.
+    // Ends a job whose supervisor is gone: kills its remaining processes and writes FAILED. Returns the current
+    // details.
     Result<JobDetails> settle(std::string_view id) const;
-    // Writes a terminal state unless there is one already, and gives the resources back.
+    // Writes a terminal state unless there already is one, and releases the resources.
     Status finish(JobDetails details) const;
-    // Rebuilt from the jobs when the file is missing or damaged.
+    // Rebuilt from the jobs if the file is missing or damaged.
     std::vector<QueueEntry> queue() const;
-    // Settles a job of the queue if its supervisor is gone; true when it has left the queue.
+    // Settles a job of the queue if its supervisor is gone; true if it has left the queue.
     bool settle_queued(std::string_view id) const;
     Status write_queue(const std::vector<QueueEntry>& queue) const;
-    // Removes the oldest terminal jobs, and what killed submitters left.
+    // Removes the oldest terminal jobs, and leftovers of killed submitters.
     void prune() const;
 
-    // Removes work/ of a job that has ended (first out of the way, then file by file).
+    // Removes work/ of a job that has ended (renames it first, then deletes the files).
     void remove_workdir(std::string_view id) const;
 
 private:

@@ -1,5 +1,5 @@
-// The process that looks after one local job: waits for its turn, runs the entrypoint, stops it when asked, and writes
-// down how it ended.
+// The process that supervises one local job: waits for its turn, runs the entrypoint, stops it on request, and records
+// how it ended.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds k_tick{50};
 constexpr milliseconds k_longest_wait{250};
-constexpr milliseconds k_check_others{1000};  // how often a waiting job looks whether those before it still live
+constexpr milliseconds k_check_others{1000};  // how often a waiting job checks whether the jobs before it are alive
 constexpr std::size_t k_excerpt = std::size_t{64} << 10;
 constexpr int k_write_tries = 100;
 
@@ -76,7 +76,7 @@ private:
 void set_up_process() {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);  // a size limit shows as EFBIG
+    signal(SIGXFSZ, SIG_IGN);  // so that a size limit shows up as EFBIG
     struct sigaction action{};
     action.sa_handler = on_terminate;
     sigaction(SIGTERM, &action, nullptr);
@@ -88,7 +88,7 @@ Status Supervisor::take_over() {
     return m_store.write_supervisor(m_id, {identity_of(getpid()), std::nullopt});
 }
 
-// By a user, or by whoever removed the job's folder.
+// Requested by a user, or by removing the job's folder.
 bool Supervisor::stop_wanted() const {
     struct stat info{};
     return stat(m_store.file(m_id, "stop").c_str(), &info) == 0 || is_gone();
@@ -99,13 +99,14 @@ bool Supervisor::is_gone() const {
     return stat(m_store.job(m_id).c_str(), &info) != 0 && errno == ENOENT;
 }
 
-// What the queue looks like from outside the lock: good for deciding whether taking it is worth the while.
+// Checks the queue without the lock, to decide whether taking the lock is worthwhile.
 bool Supervisor::looks_free(bool look_at_others) const {
     if (m_request.resources.empty()) return true;
     const auto queue = m_store.peek_queue();
     if (!queue || may_start(*queue, m_id, m_request.capacity)) return true;
     if (!look_at_others) return false;
-    // Those who hold something, and the one who waits right before us: that one looks after those before it.
+    // The jobs that hold resources, and the one that waits directly before this one, which in turn watches those before
+    // it.
     std::vector<std::string> watched;
     std::string before;
     for (const QueueEntry& entry : *queue) {
@@ -123,7 +124,7 @@ bool Supervisor::looks_free(bool look_at_others) const {
     return freed;
 }
 
-// One look at the queue under the lock. True when the wait is over, with `turn` set.
+// Checks the queue once under the lock. True when the wait is over, with `turn` set.
 bool Supervisor::try_start(Turn& turn) {
     const auto lock = m_store.lock();
     if (!lock) return false;
@@ -132,7 +133,7 @@ bool Supervisor::try_start(Turn& turn) {
         turn = Turn::stopped;
         return true;
     }
-    // Whoever asked for it was killed before the record said so.
+    // The process that requested it was killed before the record said so.
     if (stop_wanted()) {
         end(JobState::stopped, "", std::string(job_message::k_stopped));
         turn = Turn::stopped;
@@ -181,7 +182,7 @@ Turn Supervisor::wait_for_turn() {
     }
 }
 
-// The lock is held: nobody stops the job between the last look and RUNNING.
+// With the lock held, nobody can stop the job between the last check and RUNNING.
 Status Supervisor::start_entrypoint() {
     auto entrypoint =
         prepare_entrypoint(m_request.entrypoint, m_env, m_store.file(m_id, "log"), m_store.file(m_id, "work"));
@@ -258,7 +259,7 @@ void Supervisor::run_to_end() {
         pause(wait);
         wait = std::min(wait * 2, k_tick);
     }
-    // What is left would go on writing to the log, and might keep a device busy.
+    // Remaining processes would keep writing to the log, and might keep a device busy.
     end_processes([] { return family_of(getpid()); }, milliseconds(0), system_clock());
     reap();
     if (m_terminated) {
@@ -321,10 +322,10 @@ void Supervisor::leave_queue() const {
 
 void Supervisor::run() {
     supervise();
-    // A full disk may become free again; the last tries leave out the excerpt of the log.
+    // A full disk may become free again; the last attempts omit the log excerpt.
     for (int i = 0; i < k_write_tries && is_terminal(m_details.state) && !is_gone(); ++i) {
         {
-            const auto lock = m_store.lock();  // not held while waiting: other jobs go on
+            const auto lock = m_store.lock();  // not held while waiting, so that other jobs continue
             if (lock && m_store.finish(m_details)) break;
         }
         if (i > 0) m_details.message = m_details.message.substr(0, m_details.message.find(", last available"));

@@ -33,11 +33,11 @@ std::vector<ProcessId> family_of(pid_t ancestor) {
     const std::vector<ProcessInfo> all = all_processes();
     const std::string own = process_mark(ancestor);
     std::vector<ProcessId> family = descendants_of(ancestor, all);
-    // A job may submit others; their supervisors come to us when their parents end, and are none of our business.
+    // A job may submit other jobs. We adopt their supervisors when their parents end, but must not touch them.
     std::vector<ProcessId> foreign;
     for (const ProcessId& process : family) {
         const std::string mark = process_mark(process.pid);
-        // The ancestor's own mark: a child that has not executed its program yet.
+        // The ancestor's own mark: a child that has not yet executed its program.
         if (!mark.starts_with(k_supervisor_prefix) || mark == own) continue;
         foreign.push_back(process);
         append_unique(foreign, descendants_of(process.pid, all));

@@ -1,4 +1,4 @@
-// Finds and ends the processes of a job, wherever they have gone.
+// Finds and ends all processes of a job.
 #pragma once
 
 #include <filesystem>
@@ -12,20 +12,20 @@
 
 namespace gdnctl::local {
 
-// Words in k_process_mark of the processes of the job with this folder (.../jobs/ID), and of the process that looks
-// after them. Another state directory may have a job of the same id: the words say whose it is, by the directory's
-// identity. Neither inherits the marks of the program that submitted the job: a job outlives it.
+// Words in k_process_mark that identify the processes of the job in this folder (.../jobs/ID) and its supervisor. They
+// include the identity of the state directory, since another one may have a job with the same id. Neither inherits the
+// marks of the submitting program, because a job outlives it.
 std::string job_mark(const std::filesystem::path& folder);
 std::string supervisor_mark(const std::filesystem::path& folder);
 
-// Living descendants of `ancestor` (not itself), without the supervisors of other jobs and what is below them.
+// Living descendants of `ancestor` (excluding itself), without the supervisors of other jobs and their descendants.
 std::vector<ProcessId> family_of(pid_t ancestor);
 
-// Processes of a job after its supervisor's death: those that carry its mark, and the session and descendants of
-// `child` when that is still the same process.
+// Processes of a job whose supervisor died: those that carry its mark, and the session and descendants of `child` if
+// that is still the same process.
 std::vector<ProcessId> orphans_of(const std::filesystem::path& folder, const std::optional<ProcessIdentity>& child);
 
-// Kills them until none has been seen for a while: one that is just executing a program shows no mark.
+// Kills them until none has been seen for a while, since a process in the middle of an exec shows no mark.
 void end_orphans(const std::filesystem::path& folder, const std::optional<ProcessIdentity>& child, Clock& clock);
 
 }  // namespace gdnctl::local

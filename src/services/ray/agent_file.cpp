@@ -62,7 +62,7 @@ Status AgentFile::read_from(std::uint64_t offset, const Out& out) {
 }
 
 Result<std::uint64_t> AgentFile::tail_offset(std::size_t lines) {
-    std::uint64_t end = 0;  // of what is not looked at yet
+    std::uint64_t end = 0;  // end of the part that was not searched yet
     std::uint64_t size = 0;
     std::size_t found = 0;
     for (bool first = true; first || end > 0; first = false) {

@@ -103,7 +103,7 @@ std::string gist(std::string_view body) {
     body = text::trim(body);
     if (body.empty()) return "nothing";
     if (is_page(body)) return text::repair_utf8(page_title(body).substr(0, k_most));
-    // A traceback ends with what was wrong; the servers put their own traceback around the first one, and a period.
+    // A traceback ends with the actual error. Servers wrap the first one in a traceback of their own, and add a period.
     std::string_view last;
     for (const std::string_view line : text::split(body, '\n')) {
         const std::string_view trimmed = text::trim(line);
@@ -175,7 +175,7 @@ void ArraySplitter::feed(std::string_view piece) {
 void StringCutter::in_string(char c) {
     constexpr std::size_t k_most = std::size_t{1} << 20;
     if (m_escape == 0) {
-        // Never within an escape, nor between the two of a pair: what is left must be JSON.
+        // Never cuts inside an escape or a surrogate pair, so that the rest is still JSON.
         if (m_length >= k_most && !m_high) m_dropping = true;
         if (c == '"') {
             m_in_string = false;

@@ -1,4 +1,4 @@
-// What the Jobs API answers, as values. Pure.
+// Answers of the Jobs API as values. Pure.
 #pragma once
 
 #include <functional>
@@ -13,47 +13,46 @@ namespace gdnctl::ray {
 
 // GET /api/version.
 struct ServerVersion {
-    std::string ray_version;  // "2.60.0"; empty: not said
+    std::string ray_version;  // "2.60.0"; empty: unknown
     std::string session;      // changes when the head is restarted
     int major = 0, minor = 0;
     bool at_least(int wanted_major, int wanted_minor) const {
         return major != wanted_major ? major > wanted_major : minor >= wanted_minor;
     }
 };
-// Error: infrastructure (no dashboard answers like this).
+// Error: infrastructure (not the answer of a dashboard).
 Result<ServerVersion> parse_version(std::string_view body);
 
-// For one segment of a path.
+// Escapes one segment of a path.
 std::string percent_escape(std::string_view segment);
 
-// {"stopped": true} and its like. Error: infrastructure.
+// {"stopped": true} and the like. Error: infrastructure.
 Result<bool> parse_flag(std::string_view body, const char* key);
 
-// Whether the same request may well be served a moment later.
+// Whether the same request may succeed a moment later.
 bool is_passing(std::string_view method, int status, std::string_view body);
-// The server says that a job of this id is there already.
+// Whether the server says that a job with this id already exists.
 bool says_already_exists(const HttpResponse& answer);
-// The server takes no body of this size.
+// Whether the server rejects the size of the body.
 bool says_too_large(const HttpResponse& answer);
 
-// What the server complains about, on one line: the last line of a traceback, the title of a page; at most 300 bytes.
+// The server's complaint on one line: the last line of a traceback, or the title of a page; at most 300 bytes.
 std::string gist(std::string_view body);
 
-// The error for an answer that is none of the expected. `what` is the request for people ("GET /api/jobs/x").
-// 400, 405, 413: usage; 401, 403: authentication, with `token_hint`; 404 for a job: remote_missing; others:
-// infrastructure.
+// The error for an unexpected answer. `what` is the request for people ("GET /api/jobs/x"). 400, 405, 413: usage; 401,
+// 403: authentication, with `token_hint`; 404 for a job: remote_missing; others: infrastructure.
 Error refusal(std::string_view what, const HttpResponse& answer, const std::string& token_hint);
 
-// Splits a JSON array that comes in pieces into the texts of its objects. What is between them is not looked at.
+// Splits a JSON array that arrives in pieces into the texts of its objects. Ignores everything between them.
 class ArraySplitter {
 public:
     using Item = std::function<void(std::string_view)>;
-    // An object larger than this is left out.
+    // Larger objects are skipped.
     static constexpr std::size_t k_item_limit = std::size_t{8} << 20;
 
     explicit ArraySplitter(Item item) : m_item(std::move(item)) {}
     void feed(std::string_view piece);
-    // The array has come to its end.
+    // The array has ended.
     bool complete() const { return m_complete; }
 
 private:
@@ -65,22 +64,22 @@ private:
     bool m_in_string = false, m_escaped = false, m_dropped = false, m_complete = false;
 };
 
-// Shortens the strings of a JSON text that comes in pieces to 1 MiB: a job's message may hold a traceback of any
-// length.
+// Shortens the strings of a JSON text that arrives in pieces to 1 MiB, since a job's message may contain a traceback of
+// any length.
 class StringCutter {
 public:
-    // What is left of `piece`, valid until the next call.
+    // The rest of `piece` after cutting, valid until the next call.
     const std::string& feed(std::string_view piece);
 
 private:
     void in_string(char c);
 
     std::string m_left;
-    std::size_t m_length = 0;  // of this string so far
+    std::size_t m_length = 0;  // of the current string so far
     bool m_in_string = false, m_dropping = false;
     int m_escape = 0;          // of \\uXXXX: characters so far
     std::uint32_t m_unit = 0;  // XXXX
-    bool m_high = false;       // the first half of a surrogate pair was last
+    bool m_high = false;       // the last unit was the first half of a surrogate pair
 };
 
 }  // namespace gdnctl::ray

@@ -15,10 +15,10 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds k_total{30000};
-constexpr milliseconds k_refused{3000};  // by a server that has not answered yet, or one that is asked little
+constexpr milliseconds k_refused{3000};  // for a server that has not answered yet, or that gets few requests
 constexpr milliseconds k_longest{5000};
-constexpr milliseconds k_shortest{1000};       // that a request gets, however little time is left
-constexpr milliseconds k_agent_connect{1500};  // there may be no way to it at all
+constexpr milliseconds k_shortest{1000};       // minimum for a request, however little time is left
+constexpr milliseconds k_agent_connect{1500};  // the agent may be unreachable
 
 }  // namespace
 
@@ -88,7 +88,7 @@ Result<HttpResponse> Client::try_once(const Call& call) {
     if (answer) return answer;
     Error error = std::move(answer).error();
     if (error.kind == ErrorKind::interrupted) return tl::unexpected(stopped_error());
-    // Our own limit of one request is not the user's time limit.
+    // Our own limit for one request is not the user's time limit.
     if (error.kind == ErrorKind::timeout) error.kind = ErrorKind::infrastructure;
     return tl::unexpected(std::move(error));
 }

@@ -1,4 +1,4 @@
-// Requests to one dashboard: its address, our token, and how long to bear with it.
+// Requests to one dashboard: its address, our token, and how long to retry.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@
 
 namespace gdnctl::ray {
 
-// Half a second and half as much more each time, up to five; thirty seconds in all.
+// Waits half a second, then half as long again each time, up to five seconds; thirty seconds in total.
 class Patience {
 public:
-    // Ends at `deadline`, if there is one.
+    // Ends at `deadline`, if any.
     Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline);
-    // Sleeps before another try of what failed with `reason`. False: no more tries, as thirty seconds or `limit` are
+    // Sleeps before retrying what failed with `reason`. False: no more retries, because thirty seconds or `limit` are
     // over; see stopped().
     bool wait(std::string_view reason, std::optional<std::chrono::milliseconds> limit = std::nullopt);
     bool stopped() const { return m_stopped; }
@@ -33,11 +33,11 @@ private:
 
 struct Call {
     std::string method = "GET";
-    std::string path;  // from the dashboard's address on: "/api/jobs/"
+    std::string path;  // relative to the dashboard's address: "/api/jobs/"
     std::string body;  // JSON
     std::filesystem::path body_file;
     std::function<bool(std::string_view)> on_chunk;
-    std::function<void()> on_begin;  // before each try
+    std::function<void()> on_begin;  // called before each attempt
     std::size_t body_limit = std::size_t{8} << 20;
     std::chrono::milliseconds first_byte{15000};
     std::chrono::milliseconds total{60000};  // 0: none
@@ -51,12 +51,12 @@ class Client {
 public:
     explicit Client(RayJobsConfig config) : m_config(std::move(config)) {}
 
-    // The answer, whatever its status. Patient: again and again while the failure is of the passing kind. Errors:
+    // Returns the answer, whatever its status. Tries::patient retries while the failure may be temporary. Errors:
     // infrastructure, interrupted, those of the route.
     Result<HttpResponse> send(const Call& call, Tries tries);
-    // The same, where anything but 200 is an error (see refusal()).
+    // The same, but any status other than 200 is an error (see refusal()).
     Result<HttpResponse> send_ok(const Call& call, Tries tries);
-    // A piece of a file that the agent of a node serves: bytes `range` ("100-199", "-65536").
+    // Part of a file served by a node's agent: bytes `range` ("100-199", "-65536").
     Result<HttpResponse> get_range(const std::string& url, const std::string& range, std::size_t limit);
 
     Error refuse(const Call& call, const HttpResponse& answer) const;
@@ -66,7 +66,7 @@ public:
     bool has_answered() const { return m_answered; }
     Clock& clock() const { return *m_config.clock; }
     Patience patience() const { return {*m_config.clock, m_config.stop, m_deadline}; }
-    // Waits before another try of a request that ended with this error; not for long where nobody listens.
+    // Waits before retrying a request that failed with this error. Waits less if nothing listens there.
     bool wait(Patience& patience, const Error& error) const;
 
 private:
@@ -76,10 +76,10 @@ private:
 
     RayJobsConfig m_config;
     std::optional<Clock::Monotonic> m_deadline;
-    bool m_answered = false;  // the server has, to some request
+    bool m_answered = false;  // the server has answered some request
 };
 
-// Out of reach for the moment, as far as one can tell.
+// Whether the error means that the server is unreachable, perhaps temporarily.
 bool is_out_of_reach(const Error& error);
 
 }  // namespace gdnctl::ray

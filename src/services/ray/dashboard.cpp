@@ -12,10 +12,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A record that is deleted sooner after the job's end comes back as a ghost.
+// If a record is deleted sooner after the job's end, it comes back as a ghost.
 constexpr std::chrono::seconds k_settles{5};
-constexpr std::size_t k_record_limit = std::size_t{8} << 20;  // of one job, long strings shortened
-// An end as long ago as this is long ago whatever the two clocks say.
+constexpr std::size_t k_record_limit = std::size_t{8} << 20;  // for one job, with long strings shortened
+// An end this long ago is certain, whatever the difference between the two clocks.
 constexpr std::chrono::minutes k_long_ago{10};
 
 std::string job_path(std::string_view id) { return "/api/jobs/" + percent_escape(id); }
@@ -80,7 +80,7 @@ Result<std::vector<JobDetails>> Dashboard::list() {
             if (job && !is_ghost(*job)) jobs.push_back(std::move(*job));
         });
         StringCutter cutter;
-        std::string start;  // to name what came instead of a list
+        std::string start;  // for the error, if the answer is not a list
         Call call;
         call.path = "/api/jobs/";
         call.total = 5min;

@@ -1,4 +1,4 @@
-// The jobs of one dashboard, and what was last heard of each.
+// The jobs of one dashboard, with the last known state of each.
 #pragma once
 
 #include <map>
@@ -21,11 +21,12 @@ public:
     Result<ServerVersion> version();
     // Errors: remote_missing; infrastructure; authentication.
     Result<JobDetails> details(std::string_view id, Tries tries);
-    // What details() gave last for this job; nullopt: nothing yet.
+    // The last result of details() for this job; nullopt: none yet.
     std::optional<JobDetails> known(std::string_view id) const;
     Result<std::vector<JobDetails>> list();
     Result<bool> stop(std::string_view id);
-    // Waits until the server has done with a job that has just ended. Error besides: conflict (it has not ended).
+    // First waits until the server has finished with a job that has just ended. Further error: conflict (the job is
+    // still running).
     Status remove(std::string_view id);
 
 private:

@@ -1,4 +1,4 @@
-// A log that is read from its first byte once more.
+// Reads a log again from its first byte.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace gdnctl::ray {
 
-// What was handed over before is skipped. The rest is handed over as it
-// comes or, where only the last lines are wanted, held back until all of it is there.
+// Skips what was passed on before. The rest is passed on as it arrives or, if only the last lines are wanted, held back
+// until it is complete.
 class FromStart {
 public:
-    static constexpr std::size_t k_held_limit = std::size_t{16} << 20;  // of a tail that is held back
+    static constexpr std::size_t k_held_limit = std::size_t{16} << 20;  // limit for a tail that is held back
 
     FromStart(std::uint64_t skip, std::optional<std::size_t> last_lines, JobLog::Sink deliver)
         : m_skip(skip),
@@ -37,7 +37,7 @@ public:
     }
     bool holds() const { return m_hold.has_value(); }
     std::string take_held() { return m_held.take(); }
-    // After what is held back.
+    // The position after what is held back.
     LogPosition take_position() { return std::move(m_position); }
 
 private:

@@ -66,7 +66,7 @@ bool begins_in(std::string_view head, std::string_view piece) {
     if (piece.empty()) return false;
     for (std::size_t at = 0; at < head.size();) {
         const std::size_t common = std::min(piece.size(), head.size() - at);
-        // What is left of the head at its end is too little to tell anything.
+        // The rest of the head is too short to tell.
         if (at > 0 && common < piece.size()) return false;
         if (head.substr(at, common) == piece.substr(0, common)) return true;
         const std::size_t newline = head.find('\n', at);
@@ -118,7 +118,7 @@ void LogsField::put(std::uint32_t c) {
     }
 }
 
-// A whole \uXXXX: half a pair waits for the other half; one that stays alone becomes U+FFFD.
+// Decodes a complete \uXXXX. The first half of a pair waits for the second; a single half becomes U+FFFD.
 void LogsField::code_unit() {
     constexpr std::uint32_t k_replacement = 0xFFFD;
     const bool is_low = m_unit >= 0xDC00 && m_unit <= 0xDFFF;
@@ -132,7 +132,7 @@ void LogsField::code_unit() {
     if (m_high == 0) put(is_low ? k_replacement : m_unit);
 }
 
-// The other half of a pair did not come.
+// The second half of a pair is missing.
 void LogsField::code_unit_alone() {
     m_high = 0;
     put(0xFFFD);

@@ -1,4 +1,4 @@
-// Where a log that was read up to some byte goes on in a later look at its end. Pure.
+// Finds where to continue a partly read log in a later look at its end. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +8,37 @@
 
 namespace gdnctl::ray {
 
-// How much of what was handed over is kept to find its end again.
+// How much of the output is kept to find its end again.
 inline constexpr std::size_t k_window = std::size_t{64} << 10;
 
 enum class Joint { found, absent, ambiguous };
 
-// Looks for `window` in `text`. Found once: `next` is the byte after it. Linear in both.
+// Searches `text` for `window`. If it occurs exactly once, `next` is the byte after it. Linear in both.
 Joint find_joint(std::string_view window, std::string_view text, std::size_t& next);
 
-// Lines as servers count them: a last one without newline is a line.
+// Counts lines as servers do: a last one without newline counts.
 std::size_t count_lines(std::string_view text);
 
-// Whether `piece`, the bytes with which a look at the end of a log begins, begins with one of the first lines of
-// `head`, the bytes with which the log itself begins.
+// Whether `piece` (the first bytes of a look at the end of a log) begins with one of the first lines of `head` (the
+// first bytes of the log itself).
 bool begins_in(std::string_view head, std::string_view piece);
 
-// How far a log was handed over, and its last bytes.
+// How much of a log was passed on, and its last bytes.
 class LogPosition {
 public:
     void advance(std::string_view bytes);
-    // From here on, without having seen what is before.
+    // Continues here without having seen what is before.
     void jump(std::uint64_t bytes) {
         m_bytes = bytes;
         m_knows_start = false;
     }
 
     std::uint64_t bytes() const { return m_bytes; }
-    // The same where a line end of two bytes is read as one.
+    // The same, counting a two-byte line end as one byte.
     std::uint64_t folded_bytes() const { return m_bytes - m_pairs; }
     const std::string& window() const { return m_window; }
-    // Whether all of it was handed over; if so: its first bytes, and its lines once `fresh` comes after it.
+    // Whether the log was passed on from its start; if so, its first bytes, and its number of lines once `fresh` is
+    // appended.
     bool knows_start() const { return m_knows_start; }
     const std::string& head() const { return m_head; }
     std::uint64_t lines_with(std::string_view fresh) const;
@@ -48,16 +49,16 @@ private:
     std::uint64_t m_newlines = 0;
     bool m_knows_start = true;
     std::string m_window;
-    std::string m_head;  // k_window bytes at most
+    std::string m_head;  // at most k_window bytes
 };
 
-// The text in {"logs": "..."}, decoded as it comes.
+// Decodes the text in {"logs": "..."} as it arrives.
 class LogsField {
 public:
-    using Out = std::function<bool(std::string_view)>;  // false: enough
+    using Out = std::function<bool(std::string_view)>;  // false: stop
     explicit LogsField(Out out) : m_out(std::move(out)) {}
 
-    // False: no more is wanted, or this is no such object.
+    // False: the reader wants no more, or this is not such an object.
     bool feed(std::string_view piece);
     bool complete() const { return m_state == State::end; }
     bool malformed() const { return m_state == State::bad; }
@@ -71,8 +72,8 @@ private:
 
     Out m_out;
     State m_state = State::head;
-    std::string m_head;        // up to the quote that begins the text
-    std::string m_decoded;     // of this piece
+    std::string m_head;        // up to the quote that starts the text
+    std::string m_decoded;     // from this piece
     std::uint32_t m_unit = 0;  // of \uXXXX
     int m_digits = 0;
     std::uint32_t m_high = 0;  // first half of a surrogate pair

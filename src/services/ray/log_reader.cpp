@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr std::size_t k_look_limit = std::size_t{8} << 20;  // of a look at the end of the log
+constexpr std::size_t k_look_limit = std::size_t{8} << 20;  // for a look at the end of the log
 constexpr std::size_t k_most_lines = 1'000'000;
 constexpr int k_tries_of_a_way = 3;
 
@@ -29,7 +29,7 @@ public:
           m_id(std::move(id)),
           m_file("job-driver-" + percent_escape(m_id) + ".log"),
           m_start(start),
-          // A single look is one request through the dashboard; only who follows gains from the agent.
+          // A single look takes one request through the dashboard; only a follower gains from the agent.
           m_way(start.follow ? Way::agent : Way::file) {}
 
     Result<std::size_t> pump(const Sink& sink) override;
@@ -59,7 +59,7 @@ private:
     std::string m_id, m_file;
     LogStart m_start;
     Way m_way;
-    bool m_begun = false;  // the beginning was found and something after it may have been handed over
+    bool m_begun = false;  // the start was found, and something after it may have been passed on
     bool m_agent_asked = false, m_agent_worked = false;
     bool m_file_works = true;
     int m_agent_failures = 0, m_file_failures = 0;
@@ -76,7 +76,7 @@ bool LogReader::deliver(std::string_view bytes) {
     return hand_over(bytes);
 }
 
-// What lies before the position already.
+// Skips what lies before the position.
 bool LogReader::hand_over(std::string_view bytes) {
     if (bytes.empty()) return !m_enough;
     m_handed += bytes.size();
@@ -84,7 +84,7 @@ bool LogReader::hand_over(std::string_view bytes) {
     return !m_enough;
 }
 
-// All of the log is there: its last lines may go.
+// The log is complete, so its last lines may be passed on.
 void LogReader::release(FromStart& again) {
     if (!again.holds()) return;
     m_position = again.take_position();
@@ -104,7 +104,7 @@ Result<std::size_t> LogReader::pump(const Sink& sink) {
     for (;;) {
         Status read = one_round(*job);
         if (read || m_enough) return m_handed;
-        // A follower asks again, so what has arrived by now is enough.
+        // A follower calls again, so what has arrived by now is enough.
         if (m_start.follow && m_handed > 0 && is_out_of_reach(read.error())) return m_handed;
         if (m_start.follow || !is_out_of_reach(read.error())) return tl::unexpected(std::move(read).error());
         if (m_client.wait(patience, read.error())) continue;
@@ -137,7 +137,7 @@ Status LogReader::one_round(const JobDetails& job) {
     return from_whole(job);
 }
 
-// The dashboard does not hand out the file: by the agent, where it was not asked yet, else the whole log.
+// Used when the dashboard does not serve the file: tries the agent if it was not tried yet, else reads the whole log.
 Status LogReader::without_file(const JobDetails& job) {
     m_file_works = false;
     m_way = m_agent_asked ? Way::whole : Way::agent;
@@ -176,7 +176,7 @@ Status LogReader::from_file(const JobDetails& job) {
     return read_all(job, m_start.tail);
 }
 
-// What an answer to a look through the dashboard means, if it is not the log.
+// Interprets an answer of the dashboard other than the log.
 Status LogReader::judge(const JobDetails& job, const Call& call, const Result<HttpResponse>& answer) {
     if (!answer) return tl::unexpected(answer.error());
     if (answer->status == 200) {
@@ -203,7 +203,7 @@ Status LogReader::judge(const JobDetails& job, const Call& call, const Result<Ht
     return tl::unexpected(m_client.refuse(call, *answer));
 }
 
-// The whole file, of which what was handed over already is skipped; `hold`: only its last lines are handed over.
+// Reads the whole file and skips what was passed on before; `hold`: passes on only its last lines.
 Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hold) {
     Call call = file_call(job, "-1");
     FromStart again(m_position.bytes(), hold, [this](std::string_view piece) { return deliver(piece); });
@@ -216,7 +216,7 @@ Status LogReader::read_all(const JobDetails& job, std::optional<std::size_t> hol
     return {};
 }
 
-// The last lines only, in one request. They are handed over when all are there: a second try may see others.
+// Reads the last lines in one request. Passes them on only once complete, since a retry may see others.
 Status LogReader::read_tail(const JobDetails& job, std::size_t lines) {
     Call call = file_call(job, std::to_string(std::min(lines, k_most_lines)));
     std::string tail;
@@ -231,7 +231,7 @@ Status LogReader::read_tail(const JobDetails& job, std::size_t lines) {
     const auto answer = m_client.send(call, Tries::one);
     if (direct && !answer) {
         Error error = answer.error();
-        error.kind = ErrorKind::bad_input;  // once begun it cannot be said where to go on
+        error.kind = ErrorKind::bad_input;  // once started, there is no way to know where to continue
         return tl::unexpected(std::move(error));
     }
     GDNCTL_TRY(judge(job, call, answer));
@@ -239,8 +239,8 @@ Status LogReader::read_tail(const JobDetails& job, std::size_t lines) {
     return {};
 }
 
-// Whether the log has as many lines as were handed over and are `fresh`, seen by where a look at one line more begins.
-// The end alone does not tell: after a second copy of a long text it looks as before.
+// Whether the log has as many lines as were passed on plus those of `fresh`, judging by where a look with one more line
+// begins. The end alone does not show it: after a second copy of a long text, it looks the same.
 Result<bool> LogReader::is_all(const JobDetails& job, std::string_view fresh) {
     if (!m_position.knows_start()) return true;
     constexpr std::size_t k_sample = 4096;
@@ -254,19 +254,19 @@ Result<bool> LogReader::is_all(const JobDetails& job, std::string_view fresh) {
     return begins_in(m_position.head(), start);
 }
 
-// Whether `look`, the log's last `lines` lines, was enough to find where we are; hands over what is new.
+// Tries to find the position in `look`, the log's last `lines` lines, and passes on what is new.
 Result<LogReader::Joined> LogReader::join(const JobDetails& job, const std::string& look, std::size_t lines) {
     const std::string& window = m_position.window();
     std::size_t next = 0;
     if (count_lines(look) < lines) {
-        // That is the whole file. One that is shorter than what was handed over is not the one it was.
+        // This is the whole file. If it is shorter than what was passed on, it is another one.
         if (look.size() < m_position.bytes()) return Joined::yes;
         next = static_cast<std::size_t>(m_position.bytes());
         if (!std::string_view(look).substr(0, next).ends_with(window)) {
             return fail(ErrorKind::infrastructure, "the log of job " + m_id + " is not the one that was read so far");
         }
     } else {
-        // A shorter window would be found too easily where it is not meant.
+        // A shorter window could match in the wrong place.
         if (window.size() < k_window || find_joint(window, look, next) != Joint::found) return Joined::not_found;
         const bool last_look = is_terminal(job.state) && !m_end_is_sure;
         if (next < look.size() || last_look) {
@@ -283,7 +283,7 @@ Result<LogReader::Joined> LogReader::join(const JobDetails& job, const std::stri
 }
 
 Status LogReader::look_at_end(const JobDetails& job) {
-    // Several windows: text that repeats itself after less than that is then seen to do so.
+    // Several windows, so that text which repeats at shorter distances is recognised as ambiguous.
     std::size_t lines = 4 * count_lines(m_position.window()) + 50 + 2 * m_new_lines;
     for (; lines <= k_most_lines; lines *= 8) {
         Call call = file_call(job, std::to_string(lines));
@@ -303,7 +303,7 @@ Status LogReader::look_at_end(const JobDetails& job) {
         if (joined == Joined::yes) return {};
         if (joined == Joined::doubtful) break;
         std::size_t next = 0;
-        // More of a text that repeats itself tells no more.
+        // More of a text that repeats does not help.
         if (find_joint(m_position.window(), look, next) == Joint::ambiguous) break;
     }
     return read_all(job, {});
@@ -313,8 +313,8 @@ Status LogReader::from_whole(const JobDetails& job) {
     Call call;
     call.path = "/api/jobs/" + percent_escape(m_id) + "/logs";
     call.total = seconds(0);
-    call.first_byte = seconds(60);  // the dashboard reads all of it first
-    // This way line ends are one byte.
+    call.first_byte = seconds(60);  // the dashboard first reads all of it
+    // This interface returns line ends as one byte.
     FromStart again(m_position.folded_bytes(), m_begun ? std::nullopt : m_start.tail,
                     [this](std::string_view piece) { return deliver(piece); });
     LogsField field([&](std::string_view piece) { return again.feed(piece); });

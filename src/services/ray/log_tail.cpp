@@ -15,7 +15,7 @@ void LastLines::feed(std::string_view piece) {
             m_held.pop_front();
         }
         if (m_held_bytes > 2 * m_bytes && m_held.size() == 1) {
-            m_held.front().erase(0, m_held_bytes - m_bytes);  // one line beyond all measure: its end
+            m_held.front().erase(0, m_held_bytes - m_bytes);  // a single extremely long line: keep its end
             m_held_bytes = m_bytes;
         }
     }

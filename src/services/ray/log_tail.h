@@ -1,4 +1,4 @@
-// The last lines of a text that comes in pieces.
+// The last lines of a text that arrives in pieces.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@ namespace gdnctl::ray {
 
 class LastLines {
 public:
-    // Keeps `lines` lines of together at most about `bytes`; older ones give way.
+    // Keeps the last `lines` lines, about `bytes` in total at most.
     LastLines(std::size_t lines, std::size_t bytes) : m_lines(lines), m_bytes(bytes) {}
 
     void feed(std::string_view piece);
-    // What is kept; a last line without newline counts.
+    // The lines kept; a last one without newline counts.
     std::string take();
 
 private:

@@ -1,5 +1,5 @@
-// The `ray` backend: the job contract over Ray's HTTP Jobs API. It knows the API; how a dashboard is reached (a plain
-// address, an ssh tunnel) is a route that the caller brings along.
+// The `ray` backend: the job contract over Ray's HTTP Jobs API. It only knows the API; the caller provides the route to
+// a dashboard (a plain address, an ssh tunnel).
 #pragma once
 
 #include <memory>
@@ -14,12 +14,13 @@
 namespace gdnctl {
 
 struct RayJobsConfig {
-    std::string cluster;              // name for people; empty where only an address was given
+    std::string cluster;              // name for people; empty if only an address was given
     std::string address;              // what a person would open
     std::shared_ptr<RayRoute> route;  // never null
-    std::string token;                // empty: none; sent to the route's origin and its agents alone
-    std::string token_hint;           // what to do when it, or the lack of one, is refused
-    bool one_shot = false;            // somebody waits for one answer: a refused connection is given 3 s at any time
+    std::string token;                // empty: none; sent only to the route's origin and its agents
+    std::string token_hint;           // what to do if the token is refused or missing
+    bool one_shot = false;            // the caller waits for a single answer: a refused connection is retried for 3 s
+                                      // at any time
     Http* http = nullptr;
     Clock* clock = nullptr;
     std::stop_token stop;
@@ -27,9 +28,8 @@ struct RayJobsConfig {
 
 std::unique_ptr<JobBackend> make_ray_jobs(RayJobsConfig config);
 
-// The body of POST /api/jobs/ for this request, as JSON, with every value of an environment variable masked: what a
-// person may see. `package_uri` stands for the uploaded working tree; empty: none. Errors: usage (what no cluster
-// takes).
+// The body of POST /api/jobs/ for this request, as JSON with all values of environment variables masked, for display.
+// `package_uri` stands for the uploaded working tree; empty: none. Errors: usage (a request that no cluster accepts).
 Result<std::string> preview_submission(const JobRequest& request, const std::string& package_uri);
 
 }  // namespace gdnctl

@@ -14,9 +14,9 @@ namespace gdnctl::ray {
 namespace {
 
 constexpr std::string_view k_dollar = "A0_DOLLAR";
-constexpr std::size_t k_entrypoint_limit = 131'071;  // of one argument of /bin/sh -c, with its final NUL 128 KiB
+constexpr std::size_t k_entrypoint_limit = 131'071;  // of one argument of /bin/sh -c; 128 KiB with its final NUL
 
-// After expansion the nodes drop every ${UPPER} that is left.
+// After expansion, the nodes drop every ${UPPER} that is left.
 bool has_dropped_form(std::string_view value) {
     for (std::size_t at = value.find("${"); at != std::string_view::npos; at = value.find("${", at + 1)) {
         std::size_t end = at + 2;
@@ -52,7 +52,7 @@ Json runtime_env_json(const JobRequest& request, const std::string& package_uri,
     return runtime_env;
 }
 
-// Ray's own names for resources are fields of their own; all others go into one.
+// Ray's own resource names have separate fields; all others go into one field.
 void put_resources(Json& body, const std::map<std::string, double>& resources) {
     Json others = Json::object();
     const auto number = [](double amount) {

@@ -26,10 +26,10 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::seconds;
 
-// A package that a server was asked about stays there so long; after a longer upload it is asked for again.
+// A server keeps a package this long after being asked about it, so after a longer upload it is asked again.
 constexpr seconds k_pin{600};
 
-// A file without a name: nothing stays behind, however this process ends.
+// An unnamed file, so that nothing is left behind however this process ends.
 class Unnamed {
 public:
     static Result<Unnamed> create() {
@@ -61,7 +61,7 @@ Result<bool> server_has(Client& client, const std::string& name) {
     call.path = "/api/packages/gcs/" + name;
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
     if (answer.status == 200) return true;
-    // Any 404 but the server's own "Package ... does not exist" means that nothing is served there.
+    // Any 404 other than the server's own "Package ... does not exist" means that nothing is served there.
     if (answer.status == 404 && answer.body.find("does not exist") != std::string::npos) return false;
     return tl::unexpected(client.refuse(call, answer));
 }
@@ -85,7 +85,7 @@ Status upload(Client& client, const std::string& name, const fs::path& package, 
     return {};
 }
 
-// The tree as a package of its own name on the server: jobs that share a name would share one writable directory.
+// Uploads the tree as a package with its own name, because jobs that share a name would share one writable directory.
 Result<std::string> provide_package(Client& client, const JobRequest& request) {
     if (!request.working_dir) return std::string();
     GDNCTL_TRY_ASSIGN(const Unnamed file, Unnamed::create());
@@ -104,7 +104,7 @@ Result<std::string> provide_package(Client& client, const JobRequest& request) {
                 "a faster connection, or a smaller working directory, gets it there in time");
 }
 
-// Whose job the server has under this id. nullopt: none, or no answer.
+// The nonce of the job that the server has under this id. nullopt: none, or no answer.
 std::optional<std::string> nonce_there(Client& client, const std::string& id) {
     Call call;
     call.path = "/api/jobs/" + percent_escape(id);
@@ -128,7 +128,7 @@ Result<std::string> read_submitted(const Call& call, const HttpResponse& answer)
                 "a proxy or a login page may be in between");
 }
 
-// One POST of many of the same job: the server takes one of them, whatever became of the answers.
+// Sends the same job by any number of POSTs. The server accepts only one of them, even if answers are lost.
 class Submission {
 public:
     Submission(Client& client, const JobRequest& request, std::string body)
@@ -147,12 +147,13 @@ public:
             if (answer && says_already_exists(*answer)) return taken();
             if (!answer && !is_out_of_reach(answer.error())) return tl::unexpected(in_doubt_about(answer.error()));
             const bool passing = !answer || is_passing("POST", answer->status, answer->body);
-            // A server in trouble may have taken the job before it got there.
+            // A server in trouble may have accepted the job before it failed.
             const bool in_doubt = passing || answer->status >= 500;
             Error error = answer ? m_client.refuse(m_call, *answer) : std::move(answer).error();
             if (!in_doubt) return tl::unexpected(std::move(error));
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
-            // Not there proves nothing: the server may still be at it. The same id can be taken once only.
+            // A missing job proves nothing, since the server may still be working on it. Retrying is safe: an id is
+            // accepted only once.
             if (passing && m_client.wait(patience, error)) continue;
             return tl::unexpected(in_doubt_about(patience.stopped() ? stopped_error() : std::move(error)));
         }
@@ -169,8 +170,8 @@ private:
         return fail(ErrorKind::usage, job_message::already_exists(m_id));
     }
 
-    // The id is taken: by ourselves, if an earlier try got through. There may have been one that we know nothing of:
-    // a request on a kept connection that dies unanswered is sent again below us.
+    // The id is taken: by us, if an earlier attempt got through. There may be one that we did not make ourselves:
+    // libcurl resends a request if its kept-alive connection dies without an answer.
     Result<std::string> taken() {
         Patience patience = m_client.patience();
         for (;;) {
@@ -187,8 +188,8 @@ private:
     Call m_call;
 };
 
-// What puts a job on the node of another one: a sliver of the resource that every node has of its own, and from 2.54 on
-// its id.
+// Places the job on the node of another one: requests a sliver of the resource that is unique to that node and, from
+// version 2.54 on, its id.
 Status put_beside(Client& client, JobRequest& request, const ServerVersion& version) {
     if (request.beside.empty()) return {};
     Call call;
@@ -218,7 +219,7 @@ Result<Submitted> submit_job(Client& client, const JobRequest& wanted, const Ser
     if (request.keep_workdir) {
         return fail(ErrorKind::usage, "a cluster keeps the job's directory as it likes: --keep-workdir is local only");
     }
-    // What cannot be sent is known before anything is uploaded.
+    // Finds invalid requests before anything is uploaded.
     GDNCTL_TRY(submission_body(request, {}, version));
     GDNCTL_TRY_ASSIGN(const std::string package, provide_package(client, request));
     GDNCTL_TRY_ASSIGN(std::string body, submission_body(request, package, version));

@@ -1,4 +1,4 @@
-/* Closes its stdin without reading all of it, and goes on. */
+/* Closes its stdin without reading all of it, and continues. */
 #include <unistd.h>
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Writes 1 MB to stdout and 1 MB to stderr, turn by turn, in blocks larger than a pipe. */
+/* Writes 1 MB to stdout and 1 MB to stderr, alternating, in blocks larger than a pipe. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* Says that it is ready, and hears no SIGTERM. */
+/* Reports that it is ready, and ignores SIGTERM. */
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* kill_after_step N COMMAND...: runs COMMAND, and kills it (SIGKILL) right after the N-th of its own system calls that
-   changed something which outlives it: files, processes, bytes sent. Processes that it starts run untouched.
-   Says on stderr after which call it was killed, or after how many steps it ended by itself. Exit code: that of
-   COMMAND, 137 when it was killed, 77 where tracing is not allowed. */
+   changed something which outlives it: files, processes, bytes sent. Processes that it starts are left alone. Reports
+   on stderr after which call it was killed, or after how many steps it ended by itself. Exit code: that of COMMAND, 137
+   if it was killed, 77 if tracing is not allowed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* <linux/ptrace.h> has it, and cannot be included beside <sys/ptrace.h>. */
+/* <linux/ptrace.h> has it, but cannot be included together with <sys/ptrace.h>. */
 struct call_info {
     unsigned char op; /* 1: entry, 2: exit */
     unsigned char pad[3];
@@ -64,7 +64,7 @@ static const struct {
     {SYS_pidfd_send_signal, "pidfd_send_signal"},
 };
 
-/* Sanitizers write to pipes of their own, and what went to a terminal is of no account here. */
+/* Sanitizers write to their own pipes, and output to a terminal does not count. */
 static int is_file(pid_t process, unsigned long long descriptor) {
     char link[64];
     char target[16] = "";
@@ -125,13 +125,13 @@ int main(int argc, char** argv) {
     if (child == 0) {
         if (ptrace(PTRACE_TRACEME, 0, 0, 0) != 0) _exit(77);
         raise(SIGSTOP);
-        /* Counters of the coverage build are no steps of the program, and half-written ones spoil the report. */
+        /* Counters of the coverage build are not steps of the program, and half-written ones corrupt the report. */
         setenv("GCOV_PREFIX", "/dev/null", 1);
         setenv("GCOV_ERROR_FILE", "/dev/null", 1);
         execvp(argv[2], argv + 2);
         _exit(127);
     }
-    /* Its sockets and pipes must see their end when it dies. */
+    /* So that its sockets and pipes are closed when it dies. */
     close_range(3, ~0U, 0);
     int status = 0;
     if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return 77;

@@ -1,5 +1,5 @@
-/* leaves_daemon [deaf]: leaves a process behind that holds its stdout, and says that one's process id.
-   It has left group, session and parent and shed its environment; "deaf": it hears no SIGTERM either. */
+/* leaves_daemon [deaf]: leaves a process behind that holds its stdout, and prints that process's id.
+   The process has left group, session and parent and cleared its environment; "deaf": it also ignores SIGTERM. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { k_ready = 100 };
 static int linger(void) {
     printf("%d\n", (int)getpid());
     fflush(stdout);
-    close(k_ready); /* the last copy: the program that started us sees the end of its pipe */
+    close(k_ready); /* the last copy: the program that started us now sees the end of its pipe */
     for (;;) pause();
 }
 

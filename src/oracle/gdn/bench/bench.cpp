@@ -33,7 +33,7 @@ Array ones(std::size_t count) {
     return array;
 }
 
-// Multiplies by -1, `times` times, each thread its own part.
+// Multiplies by -1, `times` times; each thread processes its own part.
 void negate(Array& array, std::int64_t times, int threads, Isa isa) {
     const auto parts = static_cast<std::size_t>(std::max(threads, 1));
     run_tasks(parts, threads, [&] {
@@ -45,7 +45,7 @@ void negate(Array& array, std::int64_t times, int threads, Isa isa) {
     });
 }
 
-// FNV-1a over a value at a time: inputs of a run can be told from those of another.
+// FNV-1a over whole values, to distinguish the inputs of different runs.
 std::uint64_t mixed(std::uint64_t h, const Array& array) {
     for (std::size_t i = 0; i < array.size; ++i) h = (h ^ std::bit_cast<std::uint32_t>(array.at(i))) * 1099511628211ULL;
     return h;
@@ -254,11 +254,11 @@ Result<double> BenchInputs::gradient_error(int threads) const {
         for (std::size_t j = 0; j < error.size(); ++j) error[j] -= (*exact[i])[j];
         const double size = exact[i] == &truth.dg ? std::max(rms(truth.dg), rms(truth.dbeta)) : rms(*exact[i]);
         const double wrong = rms(error);
-        if (wrong == 0) continue;  // also where there is nothing, and nothing to compare with
+        if (wrong == 0) continue;  // also if the array is empty and there is nothing to compare
         const double budget = got[i]->storage == Storage::bf16 ? k_bf16_gradient_budget : k_gradient_budget;
         const double relative = wrong / size / budget;
         worst = std::max(worst, relative);
-        // NaN is the worst of all.
+        // NaN is the worst possible error.
         if (!std::isfinite(relative)) return HUGE_VAL;
     }
     return worst;

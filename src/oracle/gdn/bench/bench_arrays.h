@@ -55,8 +55,8 @@ struct BenchArray {
     }
 };
 
-// The largest of both errors (root mean square, and of one value) in units of what two honest results may differ by;
-// infinity where something is not finite or has another size. What `want` stores says what is honest.
+// The larger of two errors (root mean square, and of a single value), in units of the difference that two correct
+// results may have; infinity if a value is not finite or the size differs. The storage of `want` determines the unit.
 double distance_of(const Tensor* got, const BenchArray& want);
 
 struct BenchInputs::Arrays {
@@ -64,11 +64,11 @@ struct BenchInputs::Arrays {
     GdnDims dims;
     std::vector<GdnSequence> sequences;
     BenchArray q, k, v, g, beta, initial_state, out, final_state;
-    // Of a backward pass; made when it is first asked for.
+    // For a backward pass; made on first use.
     GdnCotangents cotangents;
-    bool saved = false;  // by the forward, of these inputs
+    bool saved = false;  // by the forward, from these inputs
     BenchArray u, states, d_out, d_state, dq, dk, dv, dg, dbeta, d_initial_state;
-    // Of decoding, likewise.
+    // The same for decoding.
     std::vector<std::vector<GdnSequence>> steps;  // one token of each row
     std::optional<DecodeCache> cache;
     Isa cache_isa = Isa::scalar;

@@ -11,16 +11,17 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// How far two honest fp32 results may be apart, in units of the tensor's root mean square, or of a value's own size if
-// that is larger: the root mean square of the difference, and its largest value. In fp32 this is above what honest
-// kernels were measured at and below what the judge allows a value; results farther apart are judged by the truth.
+// How far two correct fp32 results may be apart: the root mean square of the difference and its largest value, in units
+// of the tensor's root mean square, or of a value's own size if that is larger. For fp32, these limits are above the
+// measured differences of correct kernels and below what the judge allows for a value. Results that are farther apart
+// are compared with the truth.
 struct Allowed {
     double rms, largest;
 };
 constexpr Allowed k_f32 = {1e-6, 1e-5};
 constexpr Allowed k_bf16 = {5e-3, 0x1p-6};
 
-// Uniform, with variance 1: quickly drawn.
+// Uniform, with variance 1: fast to draw.
 void draw_values(BenchArray& array, Random& random, double size) {
     const auto factor = static_cast<float>(size * std::sqrt(3.0) * 0x1p-31);
     for (std::size_t i = 0; i < array.size; i += 2) {
@@ -39,7 +40,7 @@ void make_unit(BenchArray& array, std::size_t width) {
     }
 }
 
-// The tensor gets the array's values, and the array what the tensor's dtype keeps of them.
+// Stores the array's values in the tensor, and replaces them by what the tensor's dtype keeps.
 void put(BenchArray& array, Tensor& tensor) {
     if (array.size == 0) return;
     if (tensor.dtype == array.dtype()) {

@@ -17,15 +17,15 @@ class FreshInputs {
 public:
     virtual ~FreshInputs() = default;
 
-    // Other values everywhere, of the same kind as before, and as independent of the last ones as of any.
+    // Replaces all values by others of the same kind, independent of the previous ones.
     virtual Status draw(std::uint64_t seed) = 0;
-    // As a kernel's call has them (decays as logarithms, states as [N,Hv,dk,dv]), and with cotangents.
+    // In the form of a kernel's call (decays as logarithms, states as [N,Hv,dk,dv]), with cotangents.
     virtual const TensorFile& file() const = 0;
     virtual TensorFile with_cotangents() const = 0;
-    // How far outputs (gradients, of a backward) are from what our fp32 kernels make of these inputs. Up to 1, two
-    // honest fp32 results may differ; beyond, only the truth can tell. Infinity: something is missing or not finite.
+    // How far outputs (of a backward: gradients) are from those of our fp32 kernels. Up to 1, two correct fp32 results
+    // may differ; beyond that, only the truth can decide. Infinity: something is missing or not finite.
     virtual double distance(const TensorFile& outputs, Pass pass, int threads) = 0;
-    // Truth and budget: takes a while.
+    // Truth and budget; slow.
     virtual Result<GdnReference> reference(int threads) const = 0;
 };
 

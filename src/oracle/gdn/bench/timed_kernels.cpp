@@ -1,4 +1,4 @@
-// Our kernels as oracle bench names them, and the work that their rates count.
+// Our kernels under the names of oracle bench, and the work for their rates.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ struct TimedRow {
     void (*run)(BenchInputs&, int, Isa);
 };
 
-// The chunk length at which the nominal work is counted.
+// The chunk length for the nominal work.
 constexpr int k_timed_chunk = 32;
 
 constexpr TimedRow k_kernels[] = {

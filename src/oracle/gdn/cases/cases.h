@@ -1,5 +1,6 @@
 // Generated Gated DeltaNet inputs: named cases and free shapes. The same seed gives the same bytes on every machine:
-// integer random numbers, normals as sums of 12 uniforms, nothing from libm (the trigonometric goldens excepted).
+// integer random numbers, normals as sums of 12 uniforms, and nothing from libm (except in the trigonometric golden
+// cases).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ enum class KeyRecipe {
     normal,      // N(0,1)
     unit,        // N(0,1), normalised to length 1
     correlated,  // k_0 + mix * k_t, normalised
-    identical,   // k_0 throughout, normalised
+    identical,   // k_0 for all tokens, normalised
     zero,        // q and k all zero
     tiny,        // normalised to length 1e-4
 };
@@ -27,10 +28,10 @@ enum class GateRecipe {
     both_signs,   // g = -0.1 N
     constant,     // g = gate_value
     strong,       // g in U(-8, -2)
-    sparse,       // soft, and gate_value at every 50th token
-    tails,        // soft, and U(-103, -87) at every 8th token
-    once,         // soft, and gate_value at token T/2
-    resets,       // soft, and -200 at every 32nd token
+    sparse,       // soft, with gate_value at every 50th token
+    tails,        // soft, with U(-103, -87) at every 8th token
+    once,         // soft, with gate_value at token T/2
+    resets,       // soft, with -200 at every 32nd token
     raw,          // a, b ~ N(0,1), A_log in U(-3, 2.75), dt_bias = 1
     raw_extreme,  // a cycles through 0, +-100, 19.9, 20, 20.1; A_log up to 88, whose gates overflow fp32
 };
@@ -45,10 +46,10 @@ enum class BetaRecipe {
 struct GdnCase {
     std::string name;
     std::string set;    // "marin-tests", "numerics", "edges", "golden", "crossed", "slow", "decode"
-    std::string about;  // what is special, one line
+    std::string about;  // what is special about it, one line
     GdnDims dims;
     std::uint64_t seed = 1;
-    DType dtype = DType::f32;  // of q, k, v and, but for raw gates, g and beta
+    DType dtype = DType::f32;  // of q, k, v and, except for raw gates, g and beta
     KeyRecipe keys = KeyRecipe::normal;
     double key_mix = 0;
     GateRecipe gate = GateRecipe::soft;
@@ -59,26 +60,26 @@ struct GdnCase {
     double state_scale = 0;  // S0 = state_scale * N(0,1); 0: no initial state
     DType state_dtype = DType::f32;
     std::vector<std::int64_t> cu_seqlens;  // empty: one sequence per batch row
-    bool nan_padding = false;              // NaN in all tokens beyond cu_seqlens' last
-    std::vector<std::string> contract;     // "field=value" in which the case differs from `marin`
-    Verdict expected = Verdict::ok;        // of an honest kernel
+    bool nan_padding = false;              // NaN in all tokens after the last one of cu_seqlens
+    std::vector<std::string> contract;     // "field=value" where the case differs from `marin`
+    Verdict expected = Verdict::ok;        // for a correct kernel
 };
 
 const std::vector<GdnCase>& gdn_cases();
-// A covering array over the factors below: each pair of their values that may meet does so in some case, and under the
-// default contract each triple of conditions.
+// A covering array over the factors below: some case contains each allowed pair of their values and, under the default
+// contract, each triple of conditions.
 const std::vector<GdnCase>& crossed_cases();
-// What takes seconds: `oracle verify --slow`.
+// Cases that take seconds: `oracle verify --slow`.
 const std::vector<GdnCase>& slow_cases();
 // Steps of 1 to 8 tokens, for kernels that decode.
 const std::vector<GdnCase>& decode_cases();
-// All of the lists above, one after another.
+// All of the lists above, concatenated.
 std::vector<GdnCase> all_cases();
-// Of all lists, whatever the case of its letters, '-' for '_' too. nullptr: there is no such case.
+// Searches all lists; ignores case and treats '-' as '_'. nullptr: no such case.
 const GdnCase* find_gdn_case(std::string_view name);
 std::vector<std::string> gdn_case_names();
 
-// What the crossed cases differ in: conditions, and fields of the contract.
+// The dimensions of the crossed cases: conditions, and fields of the contract.
 struct CaseFactor {
     enum class Kind {
         condition,
@@ -87,7 +88,7 @@ struct CaseFactor {
     };
     std::string_view name;
     Kind kind;
-    std::vector<std::string_view> values;  // a field's default first
+    std::vector<std::string_view> values;  // a field's default comes first
 };
 const std::vector<CaseFactor>& case_factors();
 
@@ -95,21 +96,21 @@ struct CaseValue {
     std::string factor, value;
     bool operator==(const CaseValue&) const = default;
 };
-// False for two values that exclude each other: an empty remainder and no full chunk, for example.
+// False for two values that exclude each other, for example an empty remainder and no full chunk.
 bool may_meet(const CaseValue& a, const CaseValue& b);
-// The value of each factor, told from the case itself; lengths are those of its longest sequence. Cases of other sets
-// have values too that no factor lists.
+// The value of each factor, derived from the case itself; lengths are those of its longest sequence. Cases of other
+// sets may have values that no factor lists.
 std::vector<CaseValue> case_values(const GdnCase& c);
 
-// q, k, v, g (or a, A_log, dt_bias), beta (or b), initial_state and cu_seqlens as the case and its contract fields have
-// them; metadata holds op, case, seed and those fields.
+// q, k, v, g (or a, A_log, dt_bias), beta (or b), initial_state and cu_seqlens, as specified by the case and its
+// contract fields. The metadata has op, case, seed and those fields.
 TensorFile make_inputs(const GdnCase& c);
 
-// `d_out` and `d_final_state` that belong to the case; no tensor where any will do.
+// `d_out` and `d_final_state` of the case; no tensor if it accepts any.
 TensorFile make_cotangents(const GdnCase& c);
 
-// Changes how q, k and v are stored, and with them the outputs (out_dtype=query); gates, beta and states stay. False,
-// and nothing is changed: a value is too large for that.
+// Changes the storage of q, k and v, and with it that of the outputs (out_dtype=query); gates, beta and states stay.
+// False, without a change: a value is too large for the dtype.
 bool store_as(TensorFile& inputs, DType dtype);
 
 }  // namespace gdnctl::oracle

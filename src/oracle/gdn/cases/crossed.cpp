@@ -1,9 +1,9 @@
-// The crossed cases. Kernels are wrong where two or three things meet: a head of 128 and strong gates, a packed
-// sequence and several value heads to a key head. The cases come in three parts:
-//   1. the default contract, in which each triple of conditions meets;
-//   2. each pair of conditions and of fields that change what a kernel computes;
-//   3. each pair with a field that only says how exact a kernel has to be: these cases excuse larger errors, so nothing
-//      that the first two parts have to show may rest on them.
+// The crossed cases. Kernels fail where two or three conditions meet: a head of 128 and strong gates, or a packed
+// sequence and several value heads per key head. The cases have three parts:
+//   1. the default contract, with each triple of conditions;
+//   2. each pair of conditions and fields that change what a kernel computes;
+//   3. each pair with a field that only says how exact a kernel has to be. These cases allow larger errors, so they
+//      do not count for the first two parts.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -29,7 +29,7 @@ struct NamedExclusion {
 };
 
 constexpr NamedExclusion k_exclusions[] = {
-    {"remainder", "0", "full_chunks", "0"},  // no tokens: the case no_tokens
+    {"remainder", "0", "full_chunks", "0"},  // no tokens: covered by the case no_tokens
     {"packed", "yes", "batch", "2"},         // packed sequences share one batch row
     {"head_map", "equal", "head_ratio", "2"}, {"head_map", "equal", "head_ratio", "3"},
     {"empty", "zeros", "packed", "no"},  // only a packed sequence can be empty
@@ -66,7 +66,7 @@ std::vector<Row> crossed_rows() {
     Covering covering(std::move(counts), exclusions);
     const auto conditions = factors_of({Kind::condition});
     covering.want_triples(conditions);
-    // Fields of the default contract; several value heads to a key head need another head_map.
+    // Fields of the default contract; several value heads per key head need another head_map.
     covering.add_rows(conditions, [](Row& row) { row[k_head_map] = row[head_ratio] == 0 ? 0 : 1; });
     for (const auto& factors :
          {factors_of({Kind::condition, Kind::field}), factors_of({Kind::condition, Kind::field, Kind::precision})}) {
@@ -77,7 +77,7 @@ std::vector<Row> crossed_rows() {
 }
 
 GdnDims dims_of(const Row& row, std::size_t index, std::int64_t chunk) {
-    // At least 12 rows, whatever power of two a kernel's chunk is: three blocks of four rows.
+    // At least 12 rows for any power of two as a kernel's chunk length: three blocks of four rows.
     constexpr std::array<std::int64_t, 3> k_many = {15, 29, 47};
     const std::int64_t many = chunk < 64 ? 13 : k_many[index % k_many.size()];
     const std::int64_t rest = row[remainder] == 3 ? many : static_cast<std::int64_t>(row[remainder]);
@@ -92,8 +92,8 @@ GdnDims dims_of(const Row& row, std::size_t index, std::int64_t chunk) {
     return d;
 }
 
-// A sequence of `length` tokens that does not begin where a chunk would, between shorter ones, of which one is empty.
-// Together they leave the same remainder where there are tokens enough.
+// A sequence of `length` tokens that does not start at a chunk boundary, between shorter ones, one of which is empty.
+// If there are enough tokens, the total has the same remainder.
 std::vector<std::int64_t> packed_offsets(std::int64_t length, std::int64_t chunk) {
     const std::int64_t before = length > chunk ? 5 : std::min<std::int64_t>(length, 5);
     const std::int64_t after = length >= chunk ? chunk - before : 1;
@@ -129,7 +129,7 @@ GdnCase case_of(const Row& row, std::size_t index) {
         const CaseFactor& factor = case_factors()[f];
         c.contract.push_back(fmt::format("{}={}", factor.name, factor.values[row[f]]));
         if (factor.name == "chunk") chunk = row[f] == 1 ? 16 : 32;
-        // Without l2norm only keys of length 1 keep the state bounded.
+        // Without l2norm, the state only stays bounded for keys of length 1.
         if (c.contract.back() == "l2norm=off") c.keys = KeyRecipe::unit;
     }
     c.dims = dims_of(row, index, chunk);
@@ -159,7 +159,7 @@ std::string gates_of(const GdnCase& c) {
     return "";
 }
 
-// As the conditions and the contract's fields spell it.
+// As spelled by the conditions and the contract's fields.
 std::string dtype_of(const GdnCase& c) {
     switch (c.dtype) {
         case DType::f32: return "f32";

@@ -12,7 +12,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// One stream per tensor, so that changing one recipe leaves the other tensors as they are.
+// One stream per tensor, so that changing one recipe does not change the other tensors.
 enum Stream : std::uint64_t {
     stream_q = 1,
     stream_k,
@@ -24,7 +24,7 @@ enum Stream : std::uint64_t {
     stream_logit
 };
 
-// exp without libm, the same on every machine: a series near 0, squared until it is there.
+// exp without libm, the same on every machine: a series near 0, then repeated squaring.
 double own_exp(double x) {
     if (x < -700) return 0;
     const double small = x * 0x1p-10;
@@ -76,7 +76,7 @@ public:
 private:
     bool of_raw_recipe() const { return m_case.gate == GateRecipe::raw || m_case.gate == GateRecipe::raw_extreme; }
 
-    // Whether the state is forgotten at token t of a batch row. A chunk of 64 hands some of its state on.
+    // Whether the state is cleared at token t of a batch row. A chunk of 64 passes some of its state on.
     bool reset_at(std::size_t t) const {
         const auto last = static_cast<std::size_t>(m_case.dims.T) - 1;
         return m_case.gate == GateRecipe::resets && t % 32 == std::min<std::size_t>(8, last);
@@ -93,7 +93,7 @@ private:
         return values;
     }
 
-    // Values of tokens beyond the last sequence, which no kernel may read.
+    // Fills tokens after the last sequence, which no kernel may read.
     void pad(std::vector<double>& values) const {
         if (!m_case.nan_padding) return;
         const std::size_t used = values.size() / m_rows * static_cast<std::size_t>(m_case.cu_seqlens.back());
@@ -131,7 +131,7 @@ private:
                 case KeyRecipe::unit:
                 case KeyRecipe::tiny: break;
                 case KeyRecipe::correlated:
-                    // The first token is still needed as it was drawn, hence the zero mix there.
+                    // The first token is still needed as drawn, hence its mix of zero.
                     if (i / row % static_cast<std::size_t>(m_case.dims.T) != 0) k[i] = first + m_case.key_mix * k[i];
                     break;
                 case KeyRecipe::identical: k[i] = first; break;

@@ -8,7 +8,7 @@ namespace {
 
 using Formula = double (*)(double, double, double);
 
-// A row-major array of shape [a, b, c] from a formula of its indices.
+// A row-major array of shape [a, b, c] from a formula in its indices.
 std::vector<double> filled(std::int64_t a, std::int64_t b, std::int64_t c, Formula formula) {
     std::vector<double> values;
     for (std::int64_t i = 0; i < a; ++i) {
@@ -30,7 +30,7 @@ TensorFile hand_inputs(bool with_state) {
     add(file, "q", {1, 1, 1, 0, 2, -1}, {1, 3, 1, 2});
     add(file, "k", {1, 0, .6, .8, 0, 1}, {1, 3, 1, 2});
     add(file, "v", {2, 0, 1, 1, -1, 0, 0, 4, 2}, {1, 3, 1, 3});
-    add(file, "g", {.5, .5, 1}, {1, 3, 1});  // alpha, as the case's contract says
+    add(file, "g", {.5, .5, 1}, {1, 3, 1});  // alpha, by the case's contract
     add(file, "beta", {1, .5, .75}, {1, 3, 1});
     if (with_state) add(file, "initial_state", {1, 0, 0, 0, 2, 0}, {1, 1, 2, 3});
     return file;

@@ -1,4 +1,4 @@
-// The named cases. Each row says what is special about it; everything else is GdnCase's default.
+// The named cases. Each row has what is special about it; the rest is GdnCase's default.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -17,7 +17,7 @@ constexpr double k_infinity = std::numeric_limits<double>::infinity();
 using Cases = std::vector<GdnCase>;
 using Settings = std::vector<std::string>;
 
-// Shapes and inputs of Marin's own kernel tests: half of the gates are positive there.
+// Shapes and inputs of Marin's own kernel tests, where half of the gates are positive.
 void add_marin_tests(Cases& cases) {
     const auto add = [&](std::string name, std::string about, GdnDims dims, int chunk) -> GdnCase& {
         GdnCase c;
@@ -56,7 +56,7 @@ void add_marin_tests(Cases& cases) {
     }
 }
 
-// Inputs on which kernels break: repeated keys, strong decay, extreme scales.
+// Inputs that are numerically hard: repeated keys, strong decay, extreme scales.
 void add_numerics(Cases& cases) {
     const auto add = [&](std::string name, std::string about, KeyRecipe keys) -> GdnCase& {
         GdnCase c;
@@ -103,7 +103,7 @@ void add_numerics(Cases& cases) {
     tiny_values.value_scale = 1e-39;
 }
 
-// Shapes and values at the edges of what is allowed.
+// Shapes and values at the limits of what is allowed.
 void add_edges(Cases& cases) {
     const auto add = [&](std::string name, std::string about, GdnDims dims, Settings contract = {}) -> GdnCase& {
         GdnCase c;
@@ -185,7 +185,7 @@ void add_goldens(Cases& cases) {
         .expected = Verdict::unstable_input;
 }
 
-// Cases that came later, with seeds of their own, so that those of the others stay as they are.
+// Cases added later, with seeds of their own, so that those of the others do not change.
 void add_later(Cases& cases) {
     const auto add = [&](std::string name, const char* set, std::string about, GdnDims dims) -> GdnCase& {
         GdnCase c;

@@ -1,4 +1,4 @@
-// Heads before tokens: bytes in the order of [B,H,T,D] where [B,T,H,D] is meant. Shapes cannot tell them apart.
+// Heads before tokens: bytes in the order [B,H,T,D] instead of [B,T,H,D]. Shapes cannot distinguish them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Which inputs are read so.
+// Which inputs are misread.
 struct Misread {
     bool keys = false, values = false, gates = false;
     std::string_view names;
@@ -45,7 +45,8 @@ GdnProblem misread(const GdnProblem& p, const Misread& m) {
     return other;
 }
 
-// The first tokens of the first value head as a mistake reads them: enough to see whether it is worth acting out.
+// The first tokens of the first value head as a mistake would read them: enough to see whether simulating it is
+// worthwhile.
 GdnProblem beginning(const GdnProblem& p, std::int64_t key_head, const Misread& m) {
     constexpr std::int64_t k_tokens = 24;
     const GdnDims& d = p.dims;
@@ -75,7 +76,7 @@ GdnProblem beginning(const GdnProblem& p, std::int64_t key_head, const Misread& 
     return few;
 }
 
-// Distance of the dump's first value head to `few` tokens of it, where out is in its place and where heads go first.
+// The distance between the dump's first value head and its `few` tokens, for out in place and for out with heads first.
 struct Distances {
     double in_place = 0, heads_first = 0;
 };

@@ -19,7 +19,7 @@ struct Gradient {
     std::string_view of;  // the input
     const std::vector<double>& (*values)(const GdnGradients&);
     std::string_view axes;
-    bool at_inputs = false;  // of a gate or beta as given: judged where the dump has it, not missed where it has not
+    bool at_inputs = false;  // of a gate or beta as given: judged if the dump has it, not reported as missing otherwise
 };
 
 constexpr std::array k_gradients = {
@@ -40,7 +40,7 @@ constexpr std::array k_gradients = {
              "h", true},
 };
 
-// Runs of a per-token tensor by (sequence, head); rows outside every sequence are the last group.
+// Runs of a per-token tensor by (sequence, head); rows outside all sequences are the last group.
 Groups token_groups(const GdnProblem& p, std::size_t heads, std::size_t width) {
     const std::size_t outside = p.sequences.size() * heads;
     Groups groups{std::vector<std::size_t>(static_cast<std::size_t>(p.rows()) * heads, outside), width, outside + 1};
@@ -77,7 +77,7 @@ void describe(GradientTruth& t, const GdnReference& r) {
     }
 }
 
-// The values of a cotangent in canonical axes; empty when neither file has it.
+// The values of a cotangent in canonical axes; empty if neither file has it.
 Result<std::vector<double>> cotangent(const TensorFile& inputs, const TensorFile& dump, std::string_view name,
                                       const Shape& shape) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, find_gdn_tensor(inputs, name));
@@ -101,7 +101,7 @@ bool holds_gradient(const TensorFile& dump, std::string_view name, const GdnCont
     return dump.any_name([&](std::string_view other) { return name_in_dump(dump, other, c).canonical == name; });
 }
 
-// Whether the contract has an input of which this is the gradient, and the dump holds it.
+// Whether the contract has an input for this gradient, and the dump contains it.
 bool means_something(std::string_view name, const GdnContract& c, const TensorFile& dump) {
     const bool there = holds_gradient(dump, name, c);
     if (name == "d_alpha") return there && c.g_kind == GateKind::alpha;
@@ -109,7 +109,8 @@ bool means_something(std::string_view name, const GdnContract& c, const TensorFi
     return there && c.g_kind == GateKind::raw;
 }
 
-// An output in 16 bits had its cotangent rounded to them too; one with more digits than its contract gives it had not.
+// If an output has 16 bits, so had its cotangent; if it has more digits than its contract gives it, its cotangent was
+// not rounded.
 DType dtype_of_out(const GdnReference& r, const TensorFile& dump) {
     const DType declared = out_dtype_of(r.contract.value, r.problem);
     const auto found = find_gdn_tensor(dump, "out");
@@ -200,7 +201,7 @@ Result<GdnBackward> backward_of(const GdnReference& r, const TensorFile& inputs,
 // How well the gradients in the dump agree with the truth.
 struct Agreement {
     std::size_t right = 0;  // how many are OK
-    double error = 0;       // of all together, in budgets; those that are not finite tell nothing
+    double error = 0;       // of all together, in budgets; ignores those that are not finite
 
     bool better_than(const Agreement& other) const {
         return right != other.right ? right > other.right : error < other.error;
@@ -236,7 +237,7 @@ Status add_backward(GdnReference& r, const TensorFile& inputs, const TensorFile&
         r.backward = std::make_shared<const GdnBackward>(std::move(only));
         return {};
     }
-    // Automatic differentiation rounds d_out where out was; a backward pass of its own may read it as it is.
+    // Automatic differentiation rounds d_out if out was rounded; a custom backward pass may use it unrounded.
     GDNCTL_TRY_ASSIGN(auto narrow, backward_of(r, inputs, dump, std::move(rounded), threads));
     narrow.d_out = CotangentUse::rounded;
     narrow.d_out_dtype = out;

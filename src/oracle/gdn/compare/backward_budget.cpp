@@ -17,25 +17,25 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// What fp32 backward passes may cost beyond moving every input by one roundoff. Measured: tests/calibration.
+// How much fp32 backward passes may lose beyond the effect of one roundoff on every input. Measured: tests/calibration.
 constexpr double k_backward_allowance = 4;
-// fp32 sums that pass a gate near -1e4 lose most of what follows it: an error that large is measured well, and granted
-// as it is. Seen honestly: 1e-4 to 3e-4 in every gradient of levanter.
+// fp32 sums that include a gate near -1e4 lose most of what follows it. An error this large is measured well, and
+// allowed as measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
 constexpr double k_gate_loss = 2.5e-4;
-// Keys of so few dimensions are never far from parallel: chunked forms lose more, by chance, than these measurements
-// see. Seen honestly, in chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
+// Keys with this few dimensions are never far from parallel: by chance, chunked forms lose more than these measurements
+// show. Seen in correct kernels with chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
 constexpr std::int64_t k_narrow_key = 8;
 constexpr double k_narrow_widening = 3;
-// dg sums n = dk x dv products of states that cancel to sqrt(n) of them: a plain loop is off by sqrt(n / 2) roundoffs
-// of the result. Four roundoffs, as everywhere, hold up to this n. Seen honestly, in order: 4.3 times a budget without
-// this with 128 x 128, 7.7 times with 256 x 256.
+// dg sums n = dk x dv products of states that cancel down to sqrt(n) of them, so a plain loop has an error of sqrt(n /
+// 2) roundoffs of the result. Four roundoffs, as everywhere else, are enough up to this n. Seen in correct kernels with
+// a sequential loop: 4.3 times a budget without this for 128 x 128, 7.7 times for 256 x 256.
 constexpr double k_short_sum = 8.0 * 8;
-// How many times larger than usual in its head a value may be, and still count for what cancels at other tokens.
+// How many times larger than typical in its head a value may be and still count for cancellation at other tokens.
 constexpr double k_extreme = 100;
-// How far our own fp32 backward may widen that: it sees what is lost inside the state, but it may have a defect.
+// How far our own fp32 backward may widen that. It shows what is lost inside the state, but may have a defect itself.
 constexpr double k_own_allowance = 30;
 
-// Moves every input and cotangent by `amount`.
+// Perturbs every input and cotangent by `amount`.
 void perturb_all(GdnProblem& moved, GdnCotangents& pulled, double amount, std::uint64_t salt) {
     for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state, &pulled.d_out,
                          &pulled.d_final_state}) {
@@ -49,14 +49,14 @@ GdnGradients run_with_gates(const GdnProblem& problem, const GdnContract& contra
     GdnContract log = contract;
     log.g_kind = GateKind::log;
     GdnGradients gradients = run_adjoint64(other, log, cotangents, threads);
-    // From there to gates as they were given.
+    // Converts them to gates as given.
     const auto given = prepare<double>(problem, contract, threads);
     finish_gradients(problem, contract, given.g, given.beta, gradients);
     return gradients;
 }
 
-// Gates as chunked forms see them: differences of their fp32 sums inside a chunk. Beyond -2e4 the sum starts anew, as
-// in the budget of the forward pass.
+// Gates as in chunked forms: differences of their fp32 sums inside a chunk. Beyond -2e4 the sum restarts, as in the
+// budget of the forward pass.
 GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
                                 int threads) {
     GdnProblem summed = problem;
@@ -78,8 +78,8 @@ GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& co
     return run_with_gates(problem, contract, summed, cotangents, threads);
 }
 
-// Marin's kernels clip sums of gates to +-80, others do not: where all of an initial state has decayed below that, what
-// is left of its gradient is one or the other, and both are honest. nullopt: no gradient has faded so far.
+// Marin's kernels clip sums of gates to +-80, others do not. If an initial state has completely decayed below that, its
+// remaining gradient depends on the clip, and both results are correct. nullopt: no gradient has decayed that far.
 std::optional<GdnContract> with_other_clip(const GdnProblem& p, const GdnContract& c, const GdnGradients& truth) {
     constexpr double k_faded = 1e-28;
     constexpr double k_usual_clip = 80;
@@ -98,7 +98,7 @@ std::optional<GdnContract> with_other_clip(const GdnProblem& p, const GdnContrac
     return other;
 }
 
-// The median over the rows of a head that are not 0 of their largest value; 0: all are.
+// The median over a head's nonzero rows of their largest value; 0: all rows are zero.
 double usual_row(const std::vector<double>& x, const GdnSequence& s, std::size_t heads, std::size_t head,
                  std::size_t width, std::vector<double>& rows) {
     rows.clear();
@@ -116,8 +116,8 @@ double usual_row(const std::vector<double>& x, const GdnSequence& s, std::size_t
     return *middle;
 }
 
-// dbeta without what one extreme row of v, or an extreme d_final_state, makes of it: dg of other tokens does not see
-// it, as it reaches them through decays, and then it is in their own truth.
+// dbeta without the effect of a single extreme row of v, or of an extreme d_final_state. It does not affect dg of other
+// tokens, since it reaches them through decays and is then part of their own truth.
 std::vector<double> usual_dbeta(const GdnProblem& p, const GdnCotangents& cotangents, std::vector<double> dbeta) {
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const auto dv = static_cast<std::size_t>(p.dims.dv);
@@ -141,9 +141,8 @@ std::vector<double> usual_dbeta(const GdnProblem& p, const GdnCotangents& cotang
     return dbeta;
 }
 
-// What each gradient that flows through a gate is measured against where it cancels: dg is a difference of large sums
-// in every chunked form, and they are of the size of dbeta. That size, through the gates; sums over tokens in
-// quadrature.
+// Reference sizes for gradients that flow through a gate, where they cancel: in every chunked form, dg is a difference
+// of large sums of the size of dbeta. This is that size, taken through the gates; sums over tokens in quadrature.
 GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contract, const GdnBackward& backward) {
     GdnGradients sizes;
     sizes.dg = usual_dbeta(problem, backward.cotangents, backward.gradients.dbeta);
@@ -161,9 +160,8 @@ GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contra
     return sizes;
 }
 
-// What each value of dq or dk is measured against where the l2norm takes nearly all of it away: dy - y (y.dy) is of
-// the size of what is left, and each of its two terms was rounded. `x`: the vectors as given; `along`: see
-// GdnGradients.
+// Reference sizes for values of dq or dk where the l2norm removes nearly everything: dy - y (y.dy) is as small as the
+// remainder, but each of its two terms was rounded. `x`: the vectors as given; `along`: see GdnGradients.
 std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width, const std::vector<double>& x,
                                   const std::vector<double>& along, std::vector<double> gradient) {
     for (std::size_t at = 0; at < gradient.size() && !along.empty(); at += width) {
@@ -176,14 +174,15 @@ std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width
     return along.empty() ? std::vector<double>() : gradient;
 }
 
-// What a run with fp32 sums of gates tells, beyond `moved` of the same inputs moved alone. `size`: of the values.
+// The budget from the error of a run with fp32 sums of gates, where `moved` is that of perturbed inputs alone. `size`:
+// of the values.
 double allowed_by_sums(double error, double moved, double size) {
     const double usual = k_backward_allowance * error;
     return error <= 2 * moved ? usual : std::min(usual, std::max(error, k_gate_loss * size));
 }
 
-// `runs`: inputs that were moved, the same with fp32 sums of gates, others. `floors`: sums of the sizes that a gradient
-// is measured against where it cancels; empty for one that does not.
+// `runs`: perturbed inputs, the same with fp32 sums of gates, and others. `floors`: sums of the reference sizes for a
+// gradient that cancels; else empty.
 TensorBudget budget_of(const std::vector<std::vector<GroupSums>>& runs, const std::vector<GroupSums>& own,
                        const std::vector<GroupSums>& floors, double roundoff) {
     TensorBudget budget;
@@ -228,8 +227,8 @@ TensorBudget budget_of(const std::vector<std::vector<GroupSums>>& runs, const st
     return budget;
 }
 
-// They pass through (I + M)^-1 and through its transpose: what a large one costs is met twice. Seen: levanter's
-// d_initial_state, on one key with beta = 2, 4.9 times beyond the budget on one processor and 19.8 on another.
+// They pass through (I + M)^-1 and its transpose, so a large inverse counts twice. Seen: levanter's d_initial_state,
+// for a single key with beta = 2, 4.9 times beyond the budget on one processor and 19.8 times on another.
 std::vector<double> widening_of(const GdnReference& r) {
     std::vector<double> widening = r.widening;
     for (double& factor : widening) factor = factor > 1 ? 2 * factor : factor;
@@ -255,7 +254,7 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         }
         return sums;
     };
-    // One after the other: each is as large as all gradients.
+    // One after the other, because each is as large as all gradients.
     const auto measure_moved = [&](std::uint64_t salt, bool fp32_sums) {
         GdnProblem moved = p;
         GdnCotangents pulled = cotangents;
@@ -285,7 +284,7 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         const std::vector<double>& size = all[i].values(sizes);
         std::vector<std::vector<GroupSums>> runs;
         for (const auto& run : moved) runs.push_back(run[i]);
-        // Of the others a clip tells nothing: what it leaves of a wiped state would be wrong in out too.
+        // For other gradients the clip says nothing: what it leaves of a cleared state would be wrong in out, too.
         if (!clipped.empty() && t.canonical == "d_initial_state") runs.push_back(clipped[i]);
         const bool at_gates =
             t.canonical == "dg" || t.canonical == "da" || t.canonical == "d_A_log" || t.canonical == "d_dt_bias";

@@ -1,4 +1,4 @@
-// What honest backward passes are off by on exactly these inputs, measured.
+// Measures the errors of correct backward passes on exactly these inputs.
 #pragma once
 
 #include <vector>

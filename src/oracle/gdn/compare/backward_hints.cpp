@@ -1,4 +1,4 @@
-// Known mistakes of backward passes: each recomputes the gradients as the mistaken kernel would have them.
+// Known mistakes of backward passes: recomputes the gradients as the faulty kernel would.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -73,7 +73,7 @@ private:
         return name == "d_dt_bias" ? g.ddt_bias : g.d_initial_state;
     }
 
-    // A mistake that changes the whole pass must explain every wrong tensor, and none that is right.
+    // A mistake that changes the whole pass must explain every wrong tensor, and change none that is right.
     void offer_pass(std::string stage, const std::string& text, const GdnProblem& p, const GdnContract& c,
                     const GdnCotangents& cotangents) {
         const GdnGradients other = run_adjoint64(p, c, cotangents, m_threads);
@@ -124,7 +124,7 @@ private:
     void cut_passes() {
         const GdnContract& c = m_r.contract.value;
         if (m_r.problem.sequences.size() < 2 && m_r.problem.rows() <= m_r.contract.value.chunk) return;
-        GdnProblem cut = m_r.problem;  // every chunk a sequence of its own: nothing flows back between chunks
+        GdnProblem cut = m_r.problem;  // makes every chunk a separate sequence: nothing flows back between chunks
         if (cut.initial_state.empty() && m_b.cotangents.d_final_state.empty()) {
             cut.sequences.clear();
             for (const GdnSequence& s : m_r.problem.sequences) {
@@ -234,7 +234,7 @@ private:
         }
     }
 
-    // Rows that are wrong and hold nothing but zeros.
+    // Rows that are wrong and all zeros.
     static std::size_t zero_rows(const GradientEvidence& g) {
         const Groups& groups = g.truth->groups;
         std::size_t rows = 0;

@@ -12,7 +12,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// With fewer columns than this a sum of two vectors explains much of anything.
+// With fewer columns, a combination of two vectors explains almost anything.
 constexpr std::size_t k_least_columns = 8;
 constexpr std::size_t k_most_members = 8;
 
@@ -118,7 +118,7 @@ bool KeyGradients::is_in_span(const Wrong& w) const {
     const auto width = static_cast<std::size_t>(m_r.problem.dims.dk);
     if (w.plain.empty() || width < k_least_columns) return false;
     const std::vector<double>& got = *w.gradient->evidence.got;
-    // A factor by row alone may come from anywhere.
+    // A factor per row alone could have any cause.
     const std::vector<double>& truth = w.gradient->truth->want;
     std::vector<double> nearest;
     std::vector<double> multiple;
@@ -158,7 +158,7 @@ std::optional<std::string> KeyGradients::group_weights(const Wrong& w) {
         const std::vector<double> weights = least_squares(terms, of_head(got));
         const std::vector<double> sum = combined(terms, weights);
         for (std::size_t i = 0; i < sum.size(); ++i) nearest[(i / width * heads + head) * width + i % width] = sum[i];
-        // As many digits as are said.
+        // To as many digits as are reported.
         if (std::all_of(weights.begin(), weights.end(), [](double f) { return std::fabs(f - 1) < 5e-3; })) continue;
         std::vector<std::string> factors;
         for (const double f : weights) factors.push_back(fmt::format("{:.3g}", f));

@@ -1,4 +1,4 @@
-// What dq and dk go through after everything else: the sum over a group of value heads, then the l2norm's gradient.
+// The last steps of dq and dk: the sum over a group of value heads, then the l2norm's gradient.
 #pragma once
 
 #include <map>
@@ -11,13 +11,14 @@ namespace gdnctl::oracle {
 
 class KeyGradients {
 public:
-    // nullptr: that gradient is right, or not there.
+    // nullptr: that gradient is right, or missing.
     KeyGradients(const GdnReference& reference, const GradientEvidence* dq, const GradientEvidence* dk, int threads);
 
     // Adds the known mistakes that fit.
     void match(std::vector<Hint>& hints);
-    // Whether the mistake is at one of these two steps, whatever it is: each row a sum of the gradient of the
-    // normalised vector and of that vector, or each key head's a sum of what its value heads give. nullopt: at neither.
+    // Whether any mistake is at one of these two steps: each row is a combination of the normalised vector's gradient
+    // and that vector, or each key head's gradient is a combination of its value heads' contributions. nullopt: at
+    // neither.
     std::optional<Diagnosis> explain();
 
 private:
@@ -32,7 +33,7 @@ private:
     void offer(const Wrong& w, std::string stage, const std::string& text, const std::vector<double>& other,
                std::vector<Hint>& hints) const;
     std::size_t group_size() const;
-    // dq and dk where one value head of each key head counts.
+    // dq and dk if only one value head per key head counts.
     const GdnGradients& of_member(std::size_t member);
     bool is_in_span(const Wrong& w) const;
     std::optional<std::string> group_weights(const Wrong& w);

@@ -1,4 +1,4 @@
-// Where gradients are wrong: errors by head, chunk and token, and the last token that is beyond its budget.
+// Where gradients are wrong: errors by head, chunk and token, and the last token beyond its budget.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -14,7 +14,7 @@ std::int64_t heads_of(const GradientTruth& t, const GdnDims& d) {
     return t.canonical == "dq" || t.canonical == "dk" ? d.Hk : d.Hv;
 }
 
-// The value heads that a gradient's head stands for.
+// The value heads that a gradient's head belongs to.
 std::vector<std::size_t> value_heads(const GdnReference& r, const GradientTruth& t, std::int64_t head) {
     const GdnDims& d = r.problem.dims;
     std::vector<std::size_t> heads;
@@ -27,7 +27,7 @@ std::vector<std::size_t> value_heads(const GdnReference& r, const GradientTruth&
 
 bool has_tokens(const GradientTruth& t) { return t.axes.starts_with("b,t"); }
 
-// Calls with (sequence, head, run) for each run of a gradient inside a sequence.
+// Calls use(sequence, head, run) for each run of a gradient inside a sequence.
 template <class Use>
 void each_run(const GdnReference& r, const GradientTruth& t, const Use& use) {
     const auto heads = static_cast<std::size_t>(heads_of(t, r.problem.dims));
@@ -66,7 +66,7 @@ void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<La
     }
 }
 
-// A run of elements (one token of one head) that takes part in its group's error.
+// Whether a run of elements (one token of one head) contributes to its group's error.
 bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& sums, const GroupBudget& budget) {
     const bool by_element = !(sums.max_error <= k_ok_band * budget.max_abs);
     if (!by_element && sums.error_rms() <= k_ok_band * budget.rms) return false;
@@ -120,13 +120,13 @@ namespace {
 struct GradientPlaces {
     std::set<std::int64_t> sequences, heads, chunks;
     std::optional<FaultPlace> place;
-    std::int64_t latest = -1;  // its token, counted in its sequence: a backward goes wrong from the end on
+    std::int64_t latest = -1;  // its token in the sequence: a backward goes wrong from the end on
 };
 
 bool is_of_key_heads(const GradientTruth& t, const GdnDims& d) { return heads_of(t, d) != d.Hv; }
 
-// Adds the wrong runs of one gradient. A key head's gradient is a sum over its value heads: where gradients of theirs
-// have `told` which one it is, it names no other, and not the first token.
+// Adds the wrong runs of one gradient. A key head's gradient is a sum over its value heads. If gradients of value heads
+// have already shown which one is wrong (`told`), it adds no others, and not the first token.
 void add_wrong_runs(const GdnReference& r, const GradientEvidence& g, const std::set<std::int64_t>& told,
                     GradientPlaces& found) {
     const GdnProblem& p = r.problem;

@@ -1,4 +1,4 @@
-// Gradients that are right but for a factor, or for the order of their axes.
+// Gradients that are right except for a factor, or for the order of their axes.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,7 +14,7 @@ namespace {
 
 bool near(double a, double b) { return std::fabs(a / b - 1) < 1e-3; }
 
-// By least squares; nullopt where the truth is 0.
+// By least squares; nullopt: the truth is 0.
 std::optional<double> factor_of(const GradientEvidence& g) {
     double product = 0;
     double squares = 0;
@@ -35,21 +35,21 @@ std::vector<double> multiple(const GradientEvidence& g, double factor) {
     return other;
 }
 
-// All gradients are linear in the cotangents: one factor on all of them is a factor on those.
+// All gradients are linear in the cotangents, so one factor on all of them is a factor on the cotangents.
 bool match_common_factor(const std::vector<GradientEvidence>& all, std::vector<Hint>& hints) {
     std::optional<double> common;
     std::size_t count = 0;
     for (const GradientEvidence& g : all) {
         if (!g.wrong) continue;
         ++count;
-        // dv is the steadiest of them.
+        // dv is the most stable of them.
         if (!common || g.truth->canonical == "dv") common = factor_of(g);
     }
     if (count < 2 || !common || std::fabs(*common - 1) < 1e-6) return false;
     double least = HUGE_VAL;
     for (const GradientEvidence& g : all) {
         const auto scaled = multiple(g, *common);
-        // One that is right either way is small beside what it is measured against.
+        // A gradient that is right with and without the factor is small compared with its reference size.
         if (!g.wrong && rms_difference(*g.evidence.got, scaled) > honest_error(g)) return false;
         if (!g.wrong) continue;
         const double better = gain_under(g, scaled);
@@ -105,7 +105,7 @@ double honest_error(const GradientEvidence& g) {
 double gain_under(const GradientEvidence& g, const std::vector<double>& other) {
     const std::vector<double>& got = *g.evidence.got;
     for (std::size_t i = 0; i < other.size(); ++i) {
-        // What explains a dump is not finite where that is not, and nowhere else.
+        // An explanation must be non-finite exactly where the dump is.
         if (std::isfinite(g.truth->want[i]) && std::isfinite(other[i]) != std::isfinite(got[i])) return 0;
     }
     const double before = rms_difference(got, g.truth->want);

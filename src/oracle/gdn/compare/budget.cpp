@@ -1,9 +1,9 @@
-// The error budget: what honest arithmetic of the contract's kind is off by on exactly these inputs, measured.
+// The error budget: the error of correct arithmetic of the contract's kind on exactly these inputs, measured.
 //
-// Two measurements do not involve the chunked kernel: the fp32 recurrence, and the fp64 recurrence on inputs moved by
-// one unit roundoff, and across the roundings of normalised keys (the problem's condition). The chunked kernel's own
-// error counts on top, because chunked forms are honestly worse where gates are large; but only up to a multiple of the
-// others, so that a defect in our chunked kernel cannot widen the budget that it is judged by.
+// Two measurements do not involve the chunked kernel: the fp32 recurrence; and the fp64 recurrence on inputs perturbed
+// by one unit roundoff, and with roundings of normalised keys flipped (the problem's condition). The chunked kernel's
+// own error is added, because chunked forms are legitimately worse where gates are large. It only counts up to a
+// multiple of the others, so that a defect in our chunked kernel cannot widen the budget that it is judged by.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,26 +26,26 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// How much larger than the other measurements the chunked kernel's error may count. Seen honestly: 23 (repeated keys
-// with beta = 2).
+// How much larger than the other measurements the chunked kernel's error may count. Seen in correct kernels: 23
+// (repeated keys with beta = 2).
 constexpr double k_chunk_allowance = 30;
-// What the problem's condition may count for where the fp32 recurrence leaves fp32's range and measures nothing.
+// How much the problem's condition may count where the fp32 recurrence overflows and measures nothing.
 constexpr double k_condition_allowance = 4;
-// Growth of the state beyond what the inputs' size explains, from which on nothing can be judged.
+// Growth of the state beyond what the inputs' size explains, above which nothing can be judged.
 constexpr double k_growth_limit = 1e6;
-// Relative error of honest arithmetic from which on a comparison says nothing.
+// Relative error of correct arithmetic above which a comparison says nothing.
 constexpr double k_condition_limit = 0.3;
-// Our chunked kernel substitutes; others multiply by (I + M)^-1, and lose more the larger that is. Seen on one key with
-// beta = 2, where its norm is twice the chunk's length: levanter's chunks of 64 are 4.9 times beyond the budget. From
-// this norm on, and where roundoffs add up to this many, so much more is granted.
+// Our chunked kernel uses substitution. Others multiply by (I + M)^-1, and lose more the larger it is. Seen with a
+// single key and beta = 2, where its norm is twice the chunk length: levanter's chunks of 64 are 4.9 times beyond the
+// budget. Above this norm, if accumulated roundoffs reach this many, the budget grows accordingly.
 constexpr double k_large_inverse = 32;
 constexpr double k_many_roundoffs = 32;
 constexpr double k_most_widening = 4;
-// Every token multiplies the whole state by one rounded decay: an error that all its elements share and that walks with
-// the square root of the tokens. By chance our own recurrence ends such a walk near 0. Seen honestly, with exp() of
-// NumPy, which is off by up to 2 roundoffs: 2.8 times the square root of 130 tokens.
+// Every token multiplies the whole state by one rounded decay: all elements share this error, and it grows like a
+// random walk with the square root of the number of tokens. By chance, our own recurrence may end near 0. Seen in
+// correct kernels, with NumPy's exp(), which is off by up to 2 roundoffs: 2.8 times the square root of 130 tokens.
 constexpr double k_decay_walk = 1;
-// How far from the usual one a group's relative error may be to speak for others.
+// How far a group's relative error may be from the typical one and still count for others.
 constexpr double k_unusual = 8;
 
 GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract, double amount, int threads) {
@@ -58,7 +58,7 @@ GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract,
     return run_recurrent64(moved, contract, threads);
 }
 
-// Largest |cumulative gate| inside a chunk, for each (sequence, value head): fp32 sums lose that much times 2^-24.
+// Largest |cumulative gate| inside a chunk, for each (sequence, value head): fp32 sums lose this times 2^-24.
 std::vector<double> largest_gate_sums(const GdnProblem& p, const GdnContract& c) {
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const std::vector<double> gates = log_gates(p, c);
@@ -79,7 +79,7 @@ std::vector<double> largest_gate_sums(const GdnProblem& p, const GdnContract& c)
     return largest;
 }
 
-// The orders in which gates may be summed in 16 bits, where the contract has that.
+// The orders in which gates may be summed in 16 bits, if the contract does that.
 std::vector<SumOrder> narrow_orders(const GdnProblem& problem, const GdnContract& contract) {
     if (!sums_narrow(problem, contract)) return {};
     return {SumOrder::one_by_one, SumOrder::blocks_of_16, SumOrder::pairs};
@@ -106,7 +106,7 @@ struct Measured {
     std::vector<GroupSums> base_a, base_b, chunk_a, chunk_b;
 };
 
-// `lost`: of the state by group, where decays fall below fp32's range. `ages`: by group, as in LocalSizes.
+// `lost`: part of the state, by group, where decays fall below fp32's range. `ages`: by group, as in LocalSizes.
 TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff,
                      const std::vector<double>& lost_states, const std::vector<double>& ages) {
     const std::size_t count = m.base_a.size();
@@ -129,13 +129,13 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, do
                         std::max(m.chunk_a[g].error_rms(), m.chunk_b[g].error_rms()), truth.truth_rms());
         b.max_abs = bounded(std::max(m.base_a[g].max_error, condition * m.base_b[g].max_error),
                             std::max(m.chunk_a[g].max_error, m.chunk_b[g].max_error), truth.max_truth);
-        // A result that fp32 cannot hold is flushed to 0 by honest arithmetic: that is no sign of a bad condition.
+        // Correct arithmetic flushes a result too small for fp32 to 0; that does not mean a bad condition.
         if (b.rms > lost_of(g)) error_squares += b.rms * b.rms * static_cast<double>(truth.count);
         truth_squares += truth.truth_squares;
     }
     budget.relative = truth_squares > 0 ? std::sqrt(error_squares / truth_squares) : 0;
-    // A small group gets at least what is usual; two roundoffs are always granted, and where the truth is exactly 0 a
-    // trace of what surrounds it.
+    // A small group gets at least the typical budget. Two roundoffs are always allowed, and where the truth is exactly
+    // 0, a tiny part of the surrounding values.
     std::vector<GroupSize> sizes;
     for (const GroupSums& truth : m.base_a) sizes.push_back({truth.truth_rms(), truth.max_truth, truth.count});
     const GroupBudget usual = usual_relative(budget.groups, sizes);
@@ -161,7 +161,7 @@ double largest(const std::vector<double>& values) {
     return m;
 }
 
-// Largest |state| over what one write to an empty state, or the initial state, explains.
+// Largest |state| compared with what the initial state, or one write to an empty state, explains.
 double growth_of(const GdnReference& r) {
     const bool normalised = r.contract.value.l2norm != L2Norm::off;
     const double key = normalised ? 1 : largest(r.problem.k) * std::sqrt(static_cast<double>(r.problem.dims.dk));
@@ -211,7 +211,7 @@ std::vector<double> widening_of(const GdnReference& r, const std::vector<GroupSu
 }  // namespace
 
 GroupBudget usual_relative(const std::vector<GroupBudget>& budgets, const std::vector<GroupSize>& sizes) {
-    // Of two groups the better one is usual: an extreme value in one head is no excuse for the other.
+    // The better of two groups is the typical one: an extreme value in one head is no excuse for the other.
     const auto relative = [&](std::size_t g) { return budgets[g].rms / sizes[g].rms; };
     std::vector<std::size_t> groups;
     for (std::size_t g = 0; g < sizes.size(); ++g) {
@@ -259,7 +259,7 @@ GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int t
     Measured for_state;
     const LocalSizes sizes = local_sizes(r.problem, c, threads);
     LocalMeasured local;
-    // Side by side, because in each some work is a single thread's: conversions, sums. The longest first.
+    // In parallel, because parts of each run on a single thread: conversions, sums. The longest first.
     const int inside = (threads + 3) / 4;
     const auto measure = [&](std::size_t which) {
         using Slot = std::vector<GroupSums> Measured::*;

@@ -1,4 +1,4 @@
-// Faults that are a factor: on a term of a chunk (found by least squares) or inside it (found by Gauss-Newton steps).
+// Faults that are a factor: on a term of a chunk (found by least squares), or inside it (found by Gauss-Newton steps).
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,7 +16,7 @@ namespace {
 
 double dot(const Reals& a, const Reals& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-// A factor inside the chunk. `state` ones show in the chunk after it.
+// A factor inside the chunk. `state` ones show in the following chunk.
 struct Family {
     const char* stage;
     const char* other;
@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    // The lane's chunks [first, first + count), and the dump's values there.
+    // Loads the lane's chunks [first, first + count), and the dump's values for them.
     void load(std::size_t first, std::size_t count) {
         const GdnSequence s = m_r.problem.sequences[m_sequence];
         const auto length = static_cast<std::size_t>(s.end - s.begin);
@@ -158,8 +158,8 @@ private:
         f = least_squares(by_source, m_target);
         if (!explains(distance(combined(by_source, f)))) return std::nullopt;
         const std::string text = fmt::format("U is solved from {:.4g} V - {:.4g} K S", f[1], f[2]);
-        // A state that is too small or large throughout looks alike: both of its readers have the same factor. And so
-        // do sums of gates that are all too large.
+        // A state that is scaled throughout looks the same: both of its readers have the same factor. So do sums of
+        // gates that are all too large.
         if (moved(f[0]) && std::fabs(f[0] - f[2]) < 1e-3) {
             return named({"carry", "wu", "gate"},
                          text + fmt::format(", and the state is {:.4g} times the truth", f[0]));

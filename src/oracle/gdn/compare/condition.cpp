@@ -1,5 +1,5 @@
-// How far the inputs themselves can carry an error: figures beside the verdict. The budgets measure what an error of
-// one roundoff does, and use the norm of the inverse alone, where much is lost.
+// How much the inputs themselves amplify an error: numbers reported with the verdict. Budgets measure the effect of one
+// roundoff, and only use the norm of the inverse where much is lost.
 #include "oracle/gdn/compare/condition.h"
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// One value head of one sequence, with its keys side by side.
+// One value head of one sequence, with its keys contiguous.
 struct Keys {
     std::size_t tokens = 0, dk = 0;
     std::vector<double> k, g, beta;
 
-    // In four sums, which a processor adds side by side.
+    // In four sums, which a processor can add in parallel.
     double product(std::size_t i, std::size_t j) const {
         const double *a = k.data() + i * dk, *b = k.data() + j * dk;
         double sums[4] = {};
@@ -46,7 +46,8 @@ Keys keys_of(const GdnProblem& p, const Prepared<double>& in, std::size_t n, std
     return keys;
 }
 
-// The largest product of alpha max(1, |1 - beta k.k|) over any run of tokens: no state grows by more between two.
+// The largest product of alpha max(1, |1 - beta k.k|) over any run of tokens: an upper bound on the growth of the
+// state.
 double growth_of(const Keys& keys) {
     double log = 0;
     double largest = 0;
@@ -58,7 +59,7 @@ double growth_of(const Keys& keys) {
     return std::exp(largest);
 }
 
-// The largest sum of |.| over a row of (I + M)^-1 of one chunk, whose rows are e_i - sum_j M_ij row_j.
+// The largest row sum of |.| of (I + M)^-1 for one chunk; its rows are e_i - sum_j M_ij row_j.
 double inverse_norm(const Keys& keys, std::size_t first, std::size_t rows) {
     std::vector<double> inverse(rows * rows, 0);
     double largest = 0;
@@ -80,7 +81,7 @@ double inverse_norm(const Keys& keys, std::size_t first, std::size_t rows) {
 }
 
 double inverse_norm_of(const Keys& keys, int chunk) {
-    // Longer chunks would take longer than all the rest.
+    // Longer chunks would dominate the run time.
     const auto C = std::min<std::size_t>(static_cast<std::size_t>(chunk), 256);
     double norm = 1;
     for (std::size_t first = 0; first < keys.tokens; first += C) {

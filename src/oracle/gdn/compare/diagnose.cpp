@@ -1,4 +1,4 @@
-// Acts out every known mistake on the lane that is worst, and keeps those under which the dump becomes right.
+// Simulates every known mistake on the worst lane, and keeps those under which the dump becomes right.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-constexpr std::size_t k_chunks = 4;  // of tokens that a hypothesis is acted out on
+constexpr std::size_t k_chunks = 4;  // number of chunks on which a hypothesis is simulated
 
 struct Match {
     const Hypothesis* hypothesis = nullptr;
@@ -28,14 +28,14 @@ double best_of(const std::vector<Match>& found) {
     return best;
 }
 
-// Matches that fit far worse than the best.
+// Whether a match fits far worse than the best one.
 bool accidental(double improvement, double best) { return improvement < best / 4; }
 
 void drop_accidents(std::vector<Match>& found) {
     std::erase_if(found, [best = best_of(found)](const Match& m) { return accidental(m.improvement, best); });
 }
 
-// Every hypothesis on a window; the ones that explain it, best first.
+// Tries every hypothesis on a window; returns those that explain it, best first.
 std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int threads, std::string_view where) {
     const auto& all = search.hypotheses();
     if (w.place.tokens == 0 && !w.ends) return {};
@@ -71,7 +71,7 @@ std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, 
         found.push_back(std::move(m));
     }
     drop_accidents(found);
-    // A state that was lost looks like one that a gate closed: where both fit, the hand-over goes first.
+    // A lost state looks like one that a gate cleared: if both fit, the state's hand-over comes first.
     const auto by_carry = [](const Match& m) { return m.hypothesis->stage == "carry"; };
     const auto rest = std::stable_partition(found.begin(), found.end(), by_carry);
     double carry = 0;
@@ -80,7 +80,7 @@ std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, 
     return found;
 }
 
-// Whether the final state is wrong and out has too few digits to show where that began, or is not there.
+// Whether the final state is wrong, and out has too few digits to show where that began, or is missing.
 bool out_hides(const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors, const WrongLane& worst) {
     const auto lane = std::find_if(errors.begin(), errors.end(), [&](const LaneErrors& e) {
         return static_cast<std::size_t>(e.sequence) == worst.sequence && static_cast<std::size_t>(e.head) == worst.head;
@@ -94,14 +94,14 @@ std::vector<Match> search_whole_lane(const LaneSearch& search, const WrongLane& 
                                      const GdnSequence& s, int threads) {
     constexpr std::size_t k_most_chunks = 64;
     const std::size_t chunks = (static_cast<std::size_t>(s.end - s.begin) + chunk - 1) / chunk;
-    if (chunks <= k_chunks && lane.first_chunk <= 1) return {};  // looked at already
+    if (chunks <= k_chunks && lane.first_chunk <= 1) return {};  // already examined
     const std::size_t first = chunks > k_most_chunks ? chunks - k_most_chunks : 0;
     const auto all = search.window(lane.sequence, lane.head, chunk, first, k_most_chunks, std::nullopt);
     return matches_in(search, all, threads, "");
 }
 
-// Keeps the matches that hold on another wrong lane too, if any does: where one fits far better there, that alone.
-// `described`: something else explains all lanes, and what does not is none.
+// Keeps the matches that also hold on another wrong lane, if any do; if one fits far better there, only that one.
+// `described`: something else explains all lanes, so a match that does not is dropped.
 void confirm(const GdnReference& r, const LaneSearch& search, const std::vector<WrongLane>& lanes, bool described,
              std::vector<Match>& found) {
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
@@ -164,14 +164,14 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
     const LaneSearch search(r, evidence);
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
     std::string chunk_note;
-    // A sequence without tokens has no computation in which something could be wrong.
+    // A sequence without tokens has no computation that could be wrong.
     const GdnSequence s = r.problem.sequences[lanes.front().sequence];
     std::vector<Match> found;
     if (s.begin != s.end) found = search_lane(search, lanes.front(), chunk, lanes.front().first_chunk, threads);
     const bool hidden = out_hides(evidence, errors, lanes.front());
     if (found.empty() && hints.empty() && hidden) found = search_whole_lane(search, lanes.front(), chunk, s, threads);
     if (found.empty() && hints.empty() && s.begin != s.end) {
-        // The device's chunk may be another than the contract says.
+        // The device's chunk length may differ from the contract's.
         for (const std::size_t other : {16UL, 32UL, 64UL, 128UL}) {
             if (other == chunk || !found.empty()) continue;
             found = search_lane(search, lanes.front(), other, lanes.front().first_chunk * chunk / other, threads);
@@ -179,12 +179,12 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
         }
     }
     confirm(r, search, lanes, !rearranged.empty(), found);
-    // What was acted out names the mistake; a factor or an exchange only describes it, and may do so badly.
+    // A simulated mistake names the cause; a factor or an exchange only describes it, and perhaps poorly.
     std::erase_if(hints, [&, best = best_of(found)](const Hint& h) {
         return h.improvement < best / 100 ||
                std::any_of(found.begin(), found.end(), [&](const Match& m) { return m.hypothesis->stage == h.stage; });
     });
-    // A head map that fits says more than the one key head that it leads to here.
+    // A matching head map says more than the single key head that it selects here.
     const auto starts = [](std::string_view with) {
         return [with](const Match& m) { return m.hypothesis->text.starts_with(with); };
     };

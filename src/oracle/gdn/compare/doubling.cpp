@@ -1,5 +1,5 @@
-// Inverses by doubling lose the solution where keys are alike: powers of M grow like binomials while the inverse stays
-// small. What is left is rounding, so no result can be predicted; but its size in each row can.
+// Inverses by doubling lose accuracy if keys are similar: powers of M grow like binomials while the inverse stays
+// small. What remains is rounding noise, so no result can be predicted, but its size in each row can.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -26,7 +26,7 @@ Floats square(const Floats& a, Index n) {
     return result;
 }
 
-// (I + M)^-1 of `rhs` in fp32: blocks of rows one after the other, each by (I + A)(I + A^2)(I + A^4)... with A = -M.
+// (I + M)^-1 of `rhs` in fp32: block by block, each by (I + A)(I + A^2)(I + A^4)... with A = -M.
 Reals by_doubling(const OpenChunk& c, const Reals& rhs, Index block) {
     const Index width = c.columns;
     Floats u(rhs.begin(), rhs.end());
@@ -65,7 +65,7 @@ Reals sizes_of_rows(std::span<const double> errors, Index rows, Index width) {
     return sizes;
 }
 
-// Whether two errors by row, in units of the budget, rise and fall together and are about equally large.
+// Whether two errors by row, in units of the budget, rise and fall together and have about the same size.
 bool alike(const Reals& seen, const Reals& expected) {
     constexpr Index k_rows = 6;
     std::vector<std::pair<double, double>> logs;

@@ -1,4 +1,4 @@
-// Values of out that were right when they were computed: moved to other tokens, columns or heads, or mapped one by one.
+// Values of out that were computed correctly, but then moved to other tokens, columns or heads, or mapped one by one.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -42,7 +42,7 @@ public:
 private:
     Index at(Index row, Index head) const { return (row * m_heads + head) * m_dv; }
 
-    // Sum of squares between a row of the dump and one of the truth, as long as it stays below `limit`.
+    // Sum of squares between a row of the dump and one of the truth, while it stays below `limit`.
     double away(Index got, Index head, Index want, double limit = HUGE_VAL) const {
         double sum = 0;
         const double* x = m_out.got->data() + at(got, m_head);
@@ -60,7 +60,7 @@ private:
         return d;
     }
 
-    // Of some wrong rows, nearly every one is another token's or head's.
+    // Whether nearly all of some wrong rows belong to another token or head.
     std::optional<Diagnosis> other_rows() const {
         constexpr Index k_asked = 48;
         const Index step = std::max<Index>(1, m_wrong.size() / k_asked);
@@ -83,7 +83,7 @@ private:
                 break;
             }
         }
-        // One row at an edge may hold anything.
+        // A single row at an edge may contain anything.
         if (asked >= 2 && tokens * 8 >= asked * 7) {
             return found({"layout", "order", "output", "tile"},
                          "matches if out is right and at other tokens: " + example);
@@ -120,7 +120,7 @@ private:
         return found({"layout", "output", "tile"}, "matches if out is right and in other columns: " + example);
     }
 
-    // Whether each value depends on the right one alone: then neighbours in size have nearly the same error.
+    // Whether each value depends only on the right one: then right values close in size have nearly the same error.
     std::optional<Diagnosis> mapped() const {
         std::vector<std::pair<double, double>> pairs;  // right value, error
         for (const Index row : m_wrong) {
@@ -135,7 +135,7 @@ private:
             jumps.push_back((pairs[i + 1].second - pairs[i].second) * (pairs[i + 1].second - pairs[i].second));
             squares += pairs[i].second * pairs[i].second;
         }
-        // Sparse ends, and places where the map jumps, are left out.
+        // Drops sparse ends, and places where the map jumps.
         std::sort(jumps.begin(), jumps.end());
         const Index kept = jumps.size() - jumps.size() / 25;
         const double rough = std::accumulate(jumps.begin(), jumps.begin() + static_cast<std::ptrdiff_t>(kept), 0.0);

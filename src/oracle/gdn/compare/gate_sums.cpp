@@ -27,7 +27,7 @@ std::vector<double> sums_by_blocks(DType dtype, std::span<const double> values) 
     return sums;
 }
 
-// jax.lax.associative_scan: sums of pairs, their sums, and from those the ones between.
+// Like jax.lax.associative_scan: sums of pairs, then their sums, then those in between.
 std::vector<double> sums_by_pairs(DType dtype, std::span<const double> values) {
     const std::size_t n = values.size();
     if (n < 2) return {values.begin(), values.end()};
@@ -66,7 +66,7 @@ GdnProblem with_narrow_sums(const GdnProblem& p, const GdnContract& c, SumOrder 
                 chunk.clear();
                 for (auto row = first; row < last; ++row)
                     chunk.push_back(summed.gate[static_cast<std::size_t>(row) * heads + h]);
-                // Nothing is lost of a sum that no number can hold.
+                // A sum that overflows anyway loses nothing.
                 if (std::any_of(chunk.begin(), chunk.end(), [](double g) { return !(g > -1e4); })) continue;
                 sum_gates_in(p.gate_dtype, order, chunk);
                 for (auto row = first; row < last; ++row) {

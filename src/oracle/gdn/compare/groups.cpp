@@ -43,7 +43,7 @@ void add_run(const double* got, const double* want, std::size_t width, NotFinite
             if (not_finite == NotFinite::is_unmeasured) error = 0;
         }
         s.error_squares += error * error;
-        // A NaN must not be lost in a comparison.
+        // A comparison must not drop a NaN.
         s.max_error = std::isnan(error) ? HUGE_VAL : std::max(s.max_error, error);
         s.truth_squares += want[i] * want[i];
         s.max_truth = std::max(s.max_truth, std::fabs(want[i]));

@@ -1,4 +1,4 @@
-// A precision that was not declared, by the size and shape of the error.
+// Detects an undeclared precision by the size and shape of the error.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,9 +9,9 @@
 
 namespace gdnctl::oracle {
 
-// A precision that leaves errors of this relative size, and how to declare it.
+// The precision that leaves errors of this relative size, and how to declare it.
 std::string precision_of(double error) {
-    constexpr double k_bf16_error = 6e-4;  // less is of finer operands
+    constexpr double k_bf16_error = 6e-4;  // smaller errors come from finer operands
     constexpr double k_tf32_error = 4e-5;
     if (error > k_bf16_error) {
         return "operands of products in bf16, or a state kept in bf16 (2^-9): declare it with --set matmul=bf16 or "
@@ -21,9 +21,9 @@ std::string precision_of(double error) {
                                 : "three bf16 passes (2^-16): declare it with --set matmul=bf16x3";
 }
 
-// The same of a final state whose out is right: out may hide by its own rounding what the state shows. Rounding is
-// spread over the whole matrix; the write of a few tokens is a matrix of low rank, and a wrong decay a multiple of the
-// truth.
+// The same for a final state whose out is right, because out's own rounding may hide what the state shows. Rounding
+// errors are spread over the whole matrix; the write of a few tokens is a matrix of low rank, and a wrong decay is a
+// multiple of the truth.
 std::optional<Diagnosis> match_hidden_rounding(const GdnReference& r, const ForwardEvidence& evidence,
                                                const LaneErrors& errors) {
     constexpr double k_most = 0.02;  // two bf16 roundings hide no more

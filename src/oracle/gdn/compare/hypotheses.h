@@ -1,4 +1,4 @@
-// What may have gone wrong in a forward pass: each hypothesis is a known mistake that can be acted out on one lane.
+// Possible faults of a forward pass: each hypothesis is a known mistake that can be simulated on one lane.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace gdnctl::oracle {
 
-// Which lane, and which part of it. Everything a hypothesis may need beyond the window.
+// A lane and a part of it, with everything that a hypothesis may need beyond the window.
 struct LanePlace {
     const GdnReference* reference = nullptr;
     std::size_t sequence = 0, head = 0;
@@ -18,26 +18,25 @@ struct LanePlace {
     std::vector<std::size_t> columns;   // of v
 };
 
-// The window's inputs as they were given, for the key head `key_head`; `state` is what the truth has before it,
-// [dk, columns], or empty for zeros.
+// The window's inputs as given, for the key head `key_head`; `state` is the truth's state before it, [dk, columns], or
+// empty for zeros.
 LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk, std::vector<double> state);
-// The truth's state of the place's lane and columns before its first token: [dk, columns].
+// The truth's state of the lane and columns before the window's first token: [dk, columns].
 std::vector<double> state_before(const LanePlace& place);
-// What it would be before the sequence, were all sequences before it one, without an end.
+// The state before the sequence if all earlier sequences were joined to it.
 std::vector<double> state_carried_to(const LanePlace& place);
 
 struct Hypothesis {
     std::string_view stage;
-    std::string text;  // what the kernel then does, to follow "matches if"
-    // Changes the inputs or the contract before preprocessing; false: makes no sense here.
+    std::string text;  // what the kernel then does; follows "matches if"
+    // Changes the inputs or the contract before preprocessing; false: not applicable.
     std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> given;
     std::function<void(Lane&)> prepared;
     ChunkEdit chunk;
     bool rounding = false;                     // cannot match to the last bit: an error 20 times smaller is enough
-    LaneResult (*run)(const Lane&) = nullptr;  // another form than the chunked one
+    LaneResult (*run)(const Lane&) = nullptr;  // a form other than the chunked one
 
-    // nullopt where it makes no sense. `place` is where `inputs` come from, `grams` may be those of them when they are
-    // honest.
+    // nullopt if not applicable. `place` is the origin of `inputs`; `grams` may be theirs if they are unchanged.
     std::optional<LaneResult> act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place,
                                       const LaneGrams* grams = nullptr) const;
 };
@@ -51,13 +50,13 @@ inline void add_prepared(std::vector<Hypothesis>& all, std::string_view stage, s
     all.push_back({stage, std::move(text), {}, std::move(prepared), {}});
 }
 
-// Mistakes in what the inputs mean, in a chunk's coefficients, in the order of operations, and in rounding.
+// Mistakes in the meaning of the inputs, in a chunk's coefficients, in the order of operations, and in rounding.
 const std::vector<Hypothesis>& forward_hypotheses();
 
-// The initial state of each other lane of the problem in place of a lane's own.
+// Replaces a lane's initial state by that of each other lane of the problem.
 std::vector<Hypothesis> state_hypotheses(const GdnProblem& problem);
 
-// One input of each other head in place of a lane's own.
+// Replaces one input of a lane by that of each other head.
 std::vector<Hypothesis> head_hypotheses(const GdnProblem& problem);
 
 std::vector<Hypothesis> input_hypotheses();

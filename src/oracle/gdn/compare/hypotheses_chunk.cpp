@@ -1,4 +1,4 @@
-// Mistakes made inside a chunk, between chunks, and in the order of operations, as edits of a chunk's coefficients.
+// Mistakes inside a chunk, between chunks, and in the order of operations, as edits of a chunk's coefficients.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,7 @@ void set_decays(ChunkParts& c, const ForM& for_m, const ForP& for_p) {
     }
 }
 
-// Decay from after row j up to and with row i, with either end moved by one: `late` counts row i, `own` row j.
+// Decay after row j up to and including row i, with either end moved by one: `late` counts row i, `own` row j.
 double between(const ChunkParts& c, std::size_t i, std::size_t j, bool late, bool own) {
     const double to = late ? c.sum[i] : c.sum_before[i];
     const double from = own ? c.sum_before[j] : c.sum[j];

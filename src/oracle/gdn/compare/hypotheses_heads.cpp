@@ -1,4 +1,4 @@
-// One input alone that is taken from another head.
+// Takes one input from another head.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Mistakes made before the first product: what the tensors mean, and how they are prepared.
+// Mistakes before the first product: what the tensors mean, and how they are prepared.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -23,7 +23,7 @@ void normalise_once_more(std::vector<double>& x, std::size_t width, double eps) 
     }
 }
 
-// eps outside of the root: x / (|x| + eps).
+// eps outside the root: x / (|x| + eps).
 void normalise_outside(std::vector<double>& x, std::size_t width, double eps) {
     for (std::size_t at = 0; at < x.size(); at += width) {
         double squares = 0;
@@ -33,7 +33,7 @@ void normalise_outside(std::vector<double>& x, std::size_t width, double eps) {
     }
 }
 
-// The lane's values of `all`, one token later (1) or earlier (-1); `none` comes in at the ends of the sequence.
+// The lane's values of `all`, one token later (1) or earlier (-1); `none` fills the ends of the sequence.
 void shift(std::vector<double>& x, const std::vector<double>& all, int step, double none, const LanePlace& place) {
     const GdnProblem& p = place.reference->problem;
     const GdnSequence s = p.sequences[place.sequence];
@@ -192,7 +192,7 @@ void add_states(Hypotheses& all) {
               });
     add_given(all, "carry", "no sequence starts anew: the state is carried through the whole pack",
               [](LaneInputs& in, GdnContract&, const LanePlace& place) {
-                  // The second sequence starts from the first one's state under the mistake above too.
+                  // Under the mistake above, the second sequence also starts from the first one's state.
                   if (!in.first || place.sequence < 2) return false;
                   in.state = state_carried_to(place);
                   return true;
@@ -285,7 +285,7 @@ void add_gates(Hypotheses& all) {
     for (const int step : {1, -1}) {
         add_given(all, "gate", step > 0 ? "g is that of the token before" : "g is that of the next token",
                   [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
-                      // What does not decay.
+                      // The gate that does not decay.
                       const double none = c.g_kind == GateKind::log ? 0 : c.g_kind == GateKind::alpha ? 1 : -HUGE_VAL;
                       shift(in.gate, place.reference->problem.gate, step, none, place);
                       return true;
@@ -335,7 +335,7 @@ std::vector<Hypothesis> state_hypotheses(const GdnProblem& p) {
     for (std::size_t other = 0; other < lanes; ++other) {
         const auto take = [other, heads, few = lanes <= k_most](LaneInputs& in, GdnContract&, const LanePlace& place) {
             const std::size_t own = place.sequence * heads + place.head;
-            // Of very many, those of the same sequence and of the same head.
+            // If there are very many, only those of the same sequence and of the same head.
             const bool near = other / heads == place.sequence || other % heads == place.head;
             if (!in.first || other == own || !(few || near)) return false;
             take_state(in, place, place.reference->problem.initial_state, other);

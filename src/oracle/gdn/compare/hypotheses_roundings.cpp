@@ -1,4 +1,4 @@
-// A precision that was not declared, as far as it can be acted out.
+// Undeclared precisions, as far as they can be simulated.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,7 +36,7 @@ void add_parameters(Hypotheses& all) {
     parameter("dt_bias is rounded to bf16 (store it as bf16 in the inputs to declare it)", &LaneInputs::dt_bias);
 }
 
-// The gates of the lane as the form they are used in has them, from sums in the dtype they were given in.
+// The gates of the lane in the form in which they are used, from sums in their given dtype.
 void sum_narrow(Lane& lane, SumOrder order) {
     for (std::size_t first = 0; first < lane.tokens; first += lane.chunk) {
         const std::size_t rows = std::min(lane.chunk, lane.tokens - first);

@@ -16,8 +16,8 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Values that are stored wider than they are: out as the contract says, and a gradient whose values are all exact in
-// the 16 bits of its input, or of out.
+// The dtype that values stand for if they are stored wider: for out, by the contract; for a gradient whose values are
+// all exact in 16 bits, that of its input or of out.
 DType judged_dtype(const Tensor& tensor, std::string_view canonical, const std::vector<double>& got,
                    const GdnReference& r) {
     if (tensor.dtype != DType::f32 && tensor.dtype != DType::f64) return tensor.dtype;
@@ -98,7 +98,7 @@ Result<Pair> pair_up(const NamedTensor& entry, std::string_view canonical, const
     return pair;
 }
 
-// `pair` and `evidence` are what the report was made from.
+// The report was made from `pair` and `evidence`.
 Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view canonical, const GdnReference& r,
                                   const CompareOptions& options, Pair& pair, Evidence& evidence) {
     GDNCTL_TRY_ASSIGN(pair, pair_up(entry, canonical, r));
@@ -133,8 +133,8 @@ bool has_device_fault(const TensorReport& t) {
     return !std::isfinite(t.worst.got) && std::isfinite(t.worst.want) && fits(t.worst.want, t.judged);
 }
 
-// A wrong tensor that the inputs' condition does not excuse, or one with a wrong element that nothing unstable reaches;
-// nullptr: there is none.
+// A wrong tensor that the inputs' condition does not excuse, or one with a wrong element that nothing unstable affects;
+// nullptr: none.
 const TensorReport* wrong_in_spite(const GdnReference& r, const GdnReport& report) {
     const auto is_wrong = [&](const TensorReport& t) {
         const bool judged =
@@ -201,9 +201,9 @@ void conclude(const GdnReference& r, const CompareOptions& options, GdnReport& r
     }
 }
 
-// The tensors of a dump beside their truths.
+// The tensors of a dump and their truths.
 struct Compared {
-    std::deque<Pair> pairs;  // a deque: evidence points into them
+    std::deque<Pair> pairs;  // a deque, because evidence points into them
     ForwardEvidence forward;
     std::vector<GradientEvidence> gradients;
 };
@@ -231,7 +231,8 @@ Status compare_tensors(const GdnReference& r, const TensorFile& dump, const Comp
     return {};
 }
 
-// Whether the inputs are unstable only because they are declared wrongly, and the dump is right under what they are.
+// Whether the inputs are unstable only because they are declared wrongly, and the dump is right under the correct
+// declaration.
 bool matches_declared_otherwise(const GdnReference& r, const ForwardEvidence& forward, const GdnReport& report,
                                 const CompareOptions& options) {
     if (r.unstable_reason.empty() || std::any_of(report.tensors.begin(), report.tensors.end(), has_device_fault)) {
@@ -241,8 +242,8 @@ bool matches_declared_otherwise(const GdnReference& r, const ForwardEvidence& fo
     return hint && hint->text.starts_with("matches");
 }
 
-// Where and why. An unstable input has no fault to look for, and a dump within the budget neither. A wrong forward pass
-// makes wrong gradients: those are looked into only where it is right.
+// Finds where and why. Skips unstable inputs, and dumps within the budget. A wrong forward pass makes gradients wrong,
+// so they are only examined if it is right.
 void locate(const GdnReference& r, const Compared& all, const CompareOptions& options, GdnReport& report) {
     report.errors = map_errors(r, all.forward, options.threads);
     report.token_errors = map_token_errors(r, all.forward, 0, options.threads);

@@ -40,7 +40,8 @@ double clipped_exp(const Lane& lane, double exponent) {
 // [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.
 std::vector<double> gram(const std::vector<double>& a, const std::vector<double>& b, std::size_t dk, std::size_t first,
                          std::size_t n) {
-    std::vector<double> transposed(dk * n);  // one dimension of all keys a row: the inner loop runs over tokens
+    std::vector<double> transposed(dk * n);  // one row per dimension of all keys, so that the inner loop runs over
+                                             // tokens
     for (std::size_t j = 0; j < n; ++j) {
         for (std::size_t x = 0; x < dk; ++x) transposed[x * n + j] = b[(first + j) * dk + x];
     }
@@ -52,7 +53,7 @@ std::vector<double> gram(const std::vector<double>& a, const std::vector<double>
     return result;
 }
 
-// The grams of a lane's chunks that are known already.
+// The Gram matrices of a lane's chunks that are already known.
 struct KnownGrams {
     const std::vector<std::vector<double>>* keys = nullptr;
     const std::vector<std::vector<double>>* queries = nullptr;
@@ -63,7 +64,7 @@ KnownGrams usable(const Lane& lane, const LaneGrams* known) {
     return {&known->key_gram, known->q == lane.q ? &known->query_gram : nullptr};
 }
 
-// The chunk's coefficients as they should be.
+// The correct coefficients of the chunk.
 ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before, const KnownGrams& known) {
     ChunkParts c;
     c.lane = &lane;
@@ -132,7 +133,7 @@ private:
         return static_cast<Real>(c.bf16_operands ? rounded_to(x, DType::bf16) : x);
     }
 
-    // Factors as this run's products see them, until the next call.
+    // Factors as this run's products use them; valid until the next call.
     std::span<const double> operands(std::span<const double> factors, const ChunkParts& c) {
         if (!c.bf16_operands) return factors;
         m_rounded.assign(factors.begin(), factors.end());
@@ -156,7 +157,7 @@ private:
         return result;
     }
 
-    // target += sign * sum_j matrix_ij source_j, for all j or for those before i.
+    // target += sign * sum_j matrix_ij source_j, for all j or only for those before i.
     void multiply(const std::vector<double>& matrix, const std::vector<Real>& source, Real sign, const ChunkParts& c,
                   std::size_t i, std::size_t end, std::span<Real> target) {
         const auto factors = operands(std::span(matrix).subspan(i * c.rows, end), c);
@@ -221,7 +222,7 @@ private:
             add_rows<Real>(row_of(next, x), 1, operands(inserted, c), U);
         }
         m_state = std::move(next);
-        // The last chunk hands over to none: its state is the final state.
+        // The last chunk passes its state to no other: it is the final state.
         if (c.handover == Handover::zeros && !c.last_of_sequence) std::fill(m_state.begin(), m_state.end(), Real{0});
         if (c.handover == Handover::initial && !c.last_of_sequence) {
             m_state.assign(m_lane.initial.begin(), m_lane.initial.end());
@@ -282,7 +283,7 @@ LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* kn
 
 namespace {
 
-// `alpha`: the decay of a gate; `stored` rounds an entry of the state, before out is read from it or after.
+// `alpha`: the decay of a gate; `stored` rounds an entry of the state, before or after out is read from it.
 template <class Alpha, class Stored>
 LaneResult by_tokens(const Lane& lane, const Alpha& alpha, const Stored& stored, bool read_first) {
     const std::size_t width = lane.columns;

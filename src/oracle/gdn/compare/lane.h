@@ -1,5 +1,5 @@
-// One value head of one sequence ("lane") in the chunked form, written so that a fault can be put into it: the
-// coefficients of a chunk are laid open, edited, and then used. The honest form is the one that nobody edits.
+// One value head of one sequence ("lane") in the chunked form, written so that faults can be injected: it exposes the
+// coefficients of a chunk, lets a hypothesis edit them, and then uses them. Without edits it is the correct form.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace gdnctl::oracle {
 
-// A window of whole chunks of a lane, and some columns of v: columns of the state do not know of each other.
+// A window of whole chunks of a lane, with some columns of v: columns of the state are independent.
 struct LaneInputs {
     std::size_t tokens = 0, dk = 0, columns = 0;
     std::size_t chunk = 64;
@@ -23,22 +23,22 @@ struct LaneInputs {
     std::vector<double> state;    // [dk, columns], before the window
     std::vector<double> initial;  // [dk, columns], of the whole sequence
     std::size_t before = 0;       // tokens of the sequence before the window
-    double gates_before = 0;      // their log decay, summed
-    bool first = true;            // the window begins where the sequence does
-    bool last = true;             // and ends where it ends
+    double gates_before = 0;      // sum of their log decays
+    bool first = true;            // the window begins at the start of the sequence
+    bool last = true;             // and ends at its end
     DType qk_dtype = DType::f32, gate_dtype = DType::f32;
 };
 
 // The same after preprocessing: q and k normalised, gates as log decay, beta as probability.
 struct Lane : LaneInputs {
     double scale = 1;
-    std::optional<ExpClip> clip;  // of sums of gates
+    std::optional<ExpClip> clip;  // of cumulative sums of gates
 };
 Lane prepare_lane(const LaneInputs& inputs, const GdnContract& contract);
 
 enum class Handover { normal, zeros, initial, unchanged, bf16, only_new };
 
-// A chunk's coefficients. With S the state before it and rows i, j:
+// A chunk's coefficients, with the state S before it and rows i, j:
 //   R_i = write_i v_i - forget_i (K S)_i      (I + M) U = R
 //   O_i = read_i (Q S)_i + sum_j P_ij U_j     S' = keep S + sum_i insert_i k_i U_i^T
 struct ChunkParts {
@@ -47,7 +47,7 @@ struct ChunkParts {
     std::size_t index = 0;            // of the chunk in its sequence
     bool last_of_sequence = false;
     std::vector<double> key_gram, query_gram;  // K K^T, Q K^T
-    std::vector<double> sum, sum_before;       // of the gates up to and with row i; and without it
+    std::vector<double> sum, sum_before;       // of the gates up to and including row i; and excluding it
     double gates_before = 0;                   // of all tokens before the chunk
     std::vector<double> M, P, write, forget, read, insert;
     double keep = 1;
@@ -59,20 +59,20 @@ struct ChunkParts {
     double gate(std::size_t i) const { return lane->gate[first + i]; }
     double beta(std::size_t i) const { return lane->beta[first + i]; }
     double scale() const { return lane->scale; }
-    // exp(c_i - c_j), and 0 across a gate that closes everything, each as the lane clips exponents.
+    // exp(c_i - c_j), or 0 across a gate that closes completely; exponents are clipped as the lane does it.
     double decay(std::size_t i, std::size_t j) const;
     double decay_from_start(std::size_t i) const;
     std::vector<int> stretch;  // closed gates up to row i
 };
 using ChunkEdit = std::function<void(ChunkParts&)>;
-// Those of the chunk that begins at token `first` of the lane, as they should be.
+// The correct coefficients of the chunk that begins at token `first` of the lane.
 ChunkParts chunk_parts(const Lane& lane, std::size_t first);
 
-// K K^T and Q K^T of a lane's chunks, for lanes that have the same keys (and queries).
+// K K^T and Q K^T of a lane's chunks, shared by lanes with the same keys (and queries).
 struct LaneGrams {
     std::size_t chunk = 0;
     std::vector<double> q, k;                               // normalised
-    std::vector<std::vector<double>> key_gram, query_gram;  // of each chunk
+    std::vector<std::vector<double>> key_gram, query_gram;  // per chunk
 };
 LaneGrams grams_of(const Lane& lane);
 
@@ -81,13 +81,13 @@ struct LaneResult {
     std::vector<double> state;  // [dk, columns], after the window
 };
 
-// Products and sums in Real (float or double). `known` saves time where it has the lane's own keys; nullptr: none.
+// Products and sums in Real (float or double). `known` saves time if it belongs to the lane's own keys; nullptr: none.
 template <class Real>
 LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known = nullptr);
 
-// Token by token, with the gates as factors of the state, whatever their sign: no logarithm of them is taken.
+// Token by token, with the gates as factors on the state. Takes no logarithm, so factors may have any sign.
 LaneResult run_lane_by_factors(const Lane& lane);
-// Token by token, with the state rounded to bf16 after each: before out is read from it, or after.
+// Token by token, with the state rounded to bf16 after each token, before or after out is read from it.
 LaneResult run_lane_rounded(const Lane& lane);
 LaneResult run_lane_rounded_late(const Lane& lane);
 

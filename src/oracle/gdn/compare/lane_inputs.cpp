@@ -1,4 +1,4 @@
-// A lane's window cut out of a problem.
+// Cuts a lane's window out of a problem.
 #include <algorithm>
 
 #include "oracle/gdn/compare/hypotheses.h"
@@ -8,7 +8,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// The lane's state after `rows`, from the initial state of `sequence` on: [dk, columns].
+// The lane's state after `rows`, starting from the initial state of `sequence`: [dk, columns].
 std::vector<double> state_after(const LanePlace& place, std::size_t sequence, const std::vector<GdnSequence>& rows) {
     const GdnReference& reference = *place.reference;
     const GdnProblem& p = reference.problem;

@@ -1,4 +1,4 @@
-// A wrong lane of the dump beside what hypotheses make of it.
+// Compares a wrong lane of the dump with the results of hypotheses.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,23 @@
 
 namespace gdnctl::oracle {
 
-inline constexpr std::size_t k_columns = 16;  // of v that a hypothesis is acted out on
-inline constexpr std::size_t k_few = 4;       // of those, which most hypotheses fail on already
+inline constexpr std::size_t k_columns = 16;  // columns of v on which a hypothesis is simulated
+inline constexpr std::size_t k_few = 4;       // of those; enough to reject most hypotheses
 
-// The dump beside some computed values, in units of the budget.
+// The distance between the dump and some computed values, in units of the budget.
 struct Misfit {
     double out = 0, state = 0;            // rms error over the window / budget
     double out_room = 1, state_room = 1;  // how much larger the computed values are than the truth
 };
 
-// A part of a lane, and where the acted-out fault is: everywhere in it, or in one chunk.
+// A part of a lane, and where the simulated fault is: everywhere in it, or in one chunk.
 struct Window {
     LanePlace place;
     std::size_t chunk = 64;
     std::optional<std::size_t> only;  // chunk of the sequence
     LaneInputs inputs;                // for the lane's own key head
-    LaneGrams grams;                  // of these
-    bool ends = false;                // with the sequence, and there is a final state to compare
+    LaneGrams grams;                  // of these inputs
+    bool ends = false;                // at the end of the sequence, with a final state to compare
 };
 
 class LaneSearch {
@@ -119,8 +119,8 @@ public:
         return best > 2 ? best : 0;
     }
 
-    // Whether a window of a few of w's columns leaves it open that the hypothesis explains w: the error there, were it
-    // 0 in all other columns, must be small enough.
+    // Whether the hypothesis may still explain w, judging by a window with a few of its columns: the error must be
+    // small enough there if it were 0 in all other columns.
     bool possible(const Window& few, const Window& w, const Misfit& before, const Hypothesis& h) const {
         const auto result = act_out(few, h);
         if (!result) return false;
@@ -133,7 +133,7 @@ public:
         return !fails(before.out, after.out) && !fails(before.state, after.state);
     }
 
-    // The same on another lane than the one it was found on: which lane's state is taken may differ.
+    // The same on a lane other than the one where it was found: the lane whose state is used may differ.
     double improvement_elsewhere(const Window& w, const Misfit& before, const Hypothesis& h) const {
         const bool of_states = !m_states.empty() && &h >= &m_states.front() && &h <= &m_states.back();
         if (!of_states) return improvement(w, before, h);
@@ -145,7 +145,7 @@ public:
         return best;
     }
 
-    // Where the window's values lie in the dump's tensors.
+    // Where the window's values are in the dump's tensors.
     std::size_t group(const Window& w) const {
         return w.place.sequence * static_cast<std::size_t>(m_r.problem.dims.Hv) + w.place.head;
     }
@@ -173,7 +173,7 @@ public:
     }
 
 private:
-    // What every explanation leaves of the error, at most; with room for sums in another order.
+    // An explanation may leave at most this part of the error; allows for sums in another order.
     static constexpr double k_least_gain = 0.334;
 
     std::optional<LaneResult> act_out(const Window& w, const Hypothesis& h) const {
@@ -187,7 +187,7 @@ private:
         return acted.act_out(w.inputs, m_r.contract.value, w.place, &w.grams);
     }
 
-    // A mistake in what the inputs mean, made with the tokens of one chunk alone.
+    // Simulates a mistake in the meaning of the inputs that only affects the tokens of one chunk.
     std::optional<LaneResult> act_out_inputs(const Window& w, const Hypothesis& h) const {
         LaneInputs inputs = w.inputs;
         GdnContract contract = m_r.contract.value;
@@ -219,8 +219,8 @@ private:
         return after <= before / needed ? before / after : 0;
     }
 
-    // Tokens of the window before the first at which the dump is not finite and the truth is. What explodes there began
-    // before.
+    // Tokens of the window before the first one where the dump is not finite and the truth is. The cause of an overflow
+    // lies earlier.
     std::size_t finite_tokens(const Window& w) const {
         if (!m_evidence.out) return w.place.tokens;
         const auto heads = static_cast<std::size_t>(m_r.problem.dims.Hv);
@@ -262,7 +262,7 @@ private:
         return at.empty() ? 0 : std::sqrt(error / static_cast<double>(at.size()));
     }
 
-    // `count` of the window's columns: half of them where the dump is worst, the others spread over the rest.
+    // `count` of the window's columns: half of them the dump's worst, the others spread over the rest.
     std::vector<std::size_t> worst_columns(const Window& w, std::size_t count) const {
         const std::vector<std::size_t>& all = w.place.columns;
         if (all.size() <= count) return all;
@@ -289,7 +289,7 @@ private:
 
     const GdnReference& m_r;
     const ForwardEvidence& m_evidence;
-    std::vector<Hypothesis> m_states;  // of which the head may differ from lane to lane
+    std::vector<Hypothesis> m_states;  // for which the head may differ from lane to lane
     std::vector<const Hypothesis*> m_all;
 };
 

@@ -17,17 +17,18 @@ namespace {
 using Index = std::size_t;
 
 constexpr double k_largest_fp32 = static_cast<double>(std::numeric_limits<float>::max());
-// A single row measures its own error badly: it gets this many times that error, and at least this many roundoffs.
+// A single row measures its own error poorly, so it is allowed this many times that error, and at least this many
+// roundoffs.
 constexpr double k_row_allowance = 8;
 constexpr double k_row_roundoffs = 8;
-// A row is not judged by itself where the state grows so far beyond its writes.
+// A row is not judged by itself if the state grows this far beyond its writes.
 constexpr double k_row_growth_limit = 1e6;
-// The decay of such a gate is 0 in fp64 too.
+// The decay of such a gate is 0 even in fp64.
 constexpr double k_wiping_gate = -745;
-// fp32 sums of gates start again at such a gate.
+// fp32 sums of gates restart at such a gate.
 constexpr double k_unsummed_gate = -2e4;
 
-// Infinite where fp32 cannot hold it: no element is judged by that.
+// Infinite if it overflows fp32: no element is judged by it.
 float to_float(double x) { return static_cast<float>(x <= k_largest_fp32 ? x : HUGE_VAL); }
 
 double length_of(const double* x, Index count) {
@@ -36,7 +37,7 @@ double length_of(const double* x, Index count) {
     return std::sqrt(sum);
 }
 
-// One value head of one sequence, token by token. The columns of its state do not know of each other.
+// One value head of one sequence, token by token. The columns of its state are independent.
 class LaneSizes {
 public:
     LaneSizes(const GdnProblem& p, const GdnContract& c, const Prepared<double>& in, Index lane, LocalSizes& sizes)
@@ -86,7 +87,7 @@ private:
         return squares;
     }
 
-    // The sizes after `t` tokens.
+    // Records the sizes after `t` tokens.
     void note(Index t, const std::vector<double>& squares) {
         double largest = 0;
         for (const double x : squares) largest = std::max(largest, x);
@@ -96,7 +97,7 @@ private:
         m_fading.push_back({t, m_decay, std::sqrt(largest)});
     }
 
-    // Differences of the sums before a token and at it have no error from its own gate.
+    // The difference between the sums before a token and at it has no error from its own gate.
     void sum_gates(Index t) {
         m_summed.push_back(0);
         if (t > 0) {
@@ -113,12 +114,12 @@ private:
         const double k = length_of(key_of(m_in.k, t), m_dk);
         const double beta = m_in.beta[at(t)];
         const double write = beta * k * k;
-        // What lies along k is multiplied by 1 - write: in a column at random, 1 / dk of its square.
+        // The component along k is multiplied by 1 - write; in a random column, it is 1 / dk of the square.
         const double kept =
             write >= 0 && write <= 2 ? 1 - write * (2 - write) / static_cast<double>(m_dk) : (1 - write) * (1 - write);
         const double decay = std::exp(2 * m_in.g[at(t)]);
         const double factor = decay == 0 ? 0 : decay * kept;
-        // A gate that opens multiplies errors and values alike.
+        // A gate above 1 amplifies errors and values alike.
         m_explained *= std::max(1.0, decay);
         const double* v = m_in.v.data() + at(t) * m_dv;
         for (Index j = 0; j < m_dv; ++j) {
@@ -139,7 +140,7 @@ private:
         note(t + 1, squares);
     }
 
-    // Adds what has decayed below fp32's range by now: a chunked form holds the product of all its decays.
+    // Adds what has decayed below fp32's range by now: a chunked form keeps the product of all its decays.
     void lose(Index t) {
         const double alpha = std::exp(m_in.g[at(t)]);
         for (double& x : m_lost) x *= alpha;
@@ -184,8 +185,8 @@ private:
     }
 
     struct Fading {
-        Index token = 0;   // the state after so many
-        double decay = 0;  // sum of the gates until then
+        Index token = 0;   // the state after this many tokens
+        double decay = 0;  // sum of the gates up to there
         double largest = 0;
     };
 
@@ -194,9 +195,9 @@ private:
     Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_window;
     std::vector<double> m_history;  // [tokens + 1, dv]
     std::vector<double> m_ages;     // of the columns
-    std::vector<double> m_summed;   // |g| over the tokens before
+    std::vector<double> m_summed;   // |g| over the earlier tokens
     Index m_restart = 0;
-    double m_explained = 0;  // square of the largest write, or initial state
+    double m_explained = 0;  // square of the largest write, or of the initial state
     double m_decay = 0;
     std::deque<Fading> m_fading;
     std::vector<double> m_lost;
@@ -204,13 +205,13 @@ private:
     double m_out_squares = 0, m_out_ages = 0;
 };
 
-// The largest error / size of a row; what is not finite was not measured.
+// The largest error / size of a row; values that are not finite were not measured.
 float ratio_of(const double* got, const double* want, const float* sizes, Index rows, Index columns) {
     double ratio = 0;
     for (Index i = 0; i < rows * columns; ++i) {
         const double error = std::fabs(got[i] - want[i]);
         const double size = static_cast<double>(sizes[i % columns]) + k_smallest;
-        // The quotient only where it is the largest. A NaN is in no comparison.
+        // Only divides if it is the largest. Comparisons ignore NaN.
         if (error > ratio * size && std::isfinite(error)) ratio = error / size;
     }
     return to_float(ratio);
@@ -263,13 +264,13 @@ public:
     Grants(const GdnProblem& p, const GdnContract& c, const LocalMeasured& m, double chunk_allowance)
         : m_measured(m), m_chunk_allowance(chunk_allowance), m_roundoff(roundoff_of(c)) {
         m_least = k_row_roundoffs * m_roundoff;
-        // Honest kernels round a normalised key to one of two neighbours.
+        // Correct kernels round a normalised key to one of two neighbours.
         const bool narrow_keys = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
         if (narrow_keys && p.qk_dtype == DType::bf16) m_least = std::max(m_least, 0x1p-8);
         if (narrow_keys && p.qk_dtype == DType::f16) m_least = std::max(m_least, 0x1p-11);
     }
 
-    // Relative to the size of an element, without what sums of gates lose.
+    // Relative to the size of an element, without the loss from sums of gates.
     double of(std::vector<float> LocalErrors::* tensor, Index row, double gate_loss) const {
         const auto at = [&](const LocalErrors& e) { return static_cast<double>((e.*tensor)[row]); };
         const double base = std::max({at(m_measured.base_a), at(m_measured.base_b), m_least});
@@ -291,7 +292,7 @@ void grant_locally(const GdnProblem& p, const GdnContract& c, const LocalMeasure
     const auto dk = static_cast<Index>(p.dims.dk);
     const auto dv = static_cast<Index>(p.dims.dv);
     const Grants grants(p, c, measured, chunk_allowance);
-    // Rows outside every sequence are judged with their group.
+    // Rows outside all sequences are judged with their group.
     out.local.assign(p.v.size(), to_float(HUGE_VAL));
     state.local.assign(sizes.largest_lost.size() * dk * dv, 0);
     const auto granted = [](double relative, float size, double lost, double query) {

@@ -1,5 +1,5 @@
-// What honest arithmetic can do to a single element: an allowance from its own token, head and column. The budgets of
-// groups alone would let one extreme value, even one that a gate has wiped, excuse everything around it.
+// What correct arithmetic may do to a single element: an allowance from its own token, head and column. With the
+// budgets of groups alone, one extreme value, even one that a gate has erased, would excuse everything around it.
 #pragma once
 
 #include <cmath>
@@ -10,24 +10,25 @@
 
 namespace gdnctl::oracle {
 
-// Sizes that errors are relative to, bounded from the inputs alone, and what they are made of.
+// Magnitudes that errors are relative to, bounded from the inputs alone, and their components.
 struct LocalSizes {
-    std::vector<float> out;                // [B*T, Hv, dv]: s |q| |S_j|, S_j a column of the state; inf: it explodes
+    std::vector<float> out;                // [B*T, Hv, dv]: s |q| |S_j|, S_j a column of the state; inf: it overflows
     std::vector<float> state;              // [N, Hv, dv]: |S_j|
     std::vector<float> query;              // [B*T, Hv]: s |q|
-    std::vector<float> gate_loss;          // [B*T, Hv]: relative, of fp32 sums of gates over the tokens before
+    std::vector<float> gate_loss;          // [B*T, Hv]: relative loss from fp32 sums of the gates of earlier tokens
     std::vector<float> state_gate_loss;    // [N, Hv]
-    std::vector<std::vector<float>> lost;  // by lane, [tokens, dv]: of the state where decays underflow; empty: nothing
-    std::vector<double> largest_lost;      // of a lane
-    std::vector<double> finally_lost;      // of a lane, after its last token
-    // Of a lane, for each element of its final state, and on average over its tokens: for how many tokens what the
-    // state holds has been there, each weighted by its square.
+    std::vector<std::vector<float>> lost;  // by lane, [tokens, dv]: loss of the state where decays underflow; empty:
+                                           // none
+    std::vector<double> largest_lost;      // per lane
+    std::vector<double> finally_lost;      // per lane, after its last token
+    // Per lane, for each element of its final state, and averaged over its tokens: the age in tokens of the state's
+    // content, weighted by its square.
     std::vector<double> state_age, out_age;
 };
 
 LocalSizes local_sizes(const GdnProblem& problem, const GdnContract& contract, int threads);
 
-// The largest error / size of each row of out, and of each final state; what is not finite was not measured.
+// The largest error / size of each row of out and of each final state; values that are not finite were not measured.
 struct LocalErrors {
     std::vector<float> out;    // [B*T, Hv]
     std::vector<float> state;  // [N, Hv]
@@ -45,7 +46,7 @@ void grant_locally(const GdnProblem& problem, const GdnContract& contract, const
                    const LocalSizes& sizes, const std::vector<double>& widening, double chunk_allowance,
                    TensorBudget& out, TensorBudget& state);
 
-// What element `i` may be off by, stored as `judged`. A truth that fp32 cannot hold is granted anything.
+// The allowed error of element `i`, stored as `judged`. A truth that overflows fp32 allows anything.
 inline double granted_locally(const std::vector<float>& local, std::size_t i, double want, DType judged) {
     const double size = std::fabs(want);
     if (!(size <= static_cast<double>(std::numeric_limits<float>::max()))) return HUGE_VAL;

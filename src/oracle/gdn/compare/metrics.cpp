@@ -23,7 +23,7 @@ double epsilon_of(DType dtype) {
 
 bool same_nonfinite(double x, double y) { return (std::isnan(x) && std::isnan(y)) || (std::isinf(x) && x == y); }
 
-// What one pass over some elements gives.
+// The result of one pass over some elements.
 struct Sums {
     double error_squares = 0, truth_squares = 0, got_squares = 0, product = 0, max_abs = 0;
     std::size_t finite = 0, nonfinite_got = 0, nonfinite_want = 0;
@@ -48,13 +48,13 @@ Sums sums_of(const double* got, const double* want, std::size_t count) {
     return s;
 }
 
-// ULP distances are whole numbers >= 0: as doubles they sort like their bits, of which the upper ones choose a bin.
+// ULP distances are whole numbers >= 0, so as doubles they sort like their bits, whose upper part selects a bin.
 constexpr unsigned k_bin_shift = 48;
 constexpr std::size_t k_bins = std::size_t{1} << (63 - k_bin_shift);
 
 std::size_t bin_of(double ulp) { return std::bit_cast<std::uint64_t>(ulp) >> k_bin_shift; }
 
-// What another pass gives, that needs the size of the truth.
+// The result of a second pass, which needs the size of the truth.
 struct Counts {
     double max_rel = 0, max_ulp = 0;
     std::size_t numpy = 0, flashinfer = 0;
@@ -73,7 +73,7 @@ Counts counts_of(const double* got, const double* want, std::size_t count, const
         }
         const double error = std::fabs(got[i] - want[i]);
         const double size = std::fabs(want[i]);
-        // The quotient only where it can be the largest.
+        // Only divides if it can be the largest.
         const double against = std::max(size, floor);
         if (error > 0 && !(error < c.max_rel * against)) c.max_rel = std::max(c.max_rel, error / against);
         if (error > rule.atol + rule.rtol * size) ++c.numpy;
@@ -85,7 +85,7 @@ Counts counts_of(const double* got, const double* want, std::size_t count, const
     return c;
 }
 
-// The distance with `rank` smaller or equal ones before it.
+// The distance at `rank` in sorted order.
 double ulp_of_rank(const std::vector<double>& got, const std::vector<double>& want, DType judged,
                    const std::vector<std::uint64_t>& bins, std::uint64_t rank) {
     std::size_t bin = 0;

@@ -1,4 +1,4 @@
-// One chunk of a lane with each of its products laid open, so that any of them can be wrong alone.
+// One chunk of a lane with each of its products exposed, so that each can be wrong on its own.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@ namespace gdnctl::oracle {
 
 using Reals = std::vector<double>;
 
-// Keys and queries of a chunk wherever they are used, [rows, dk] each.
+// Keys and queries of a chunk at each place where they are used, [rows, dk] each.
 struct KeyUses {
     Reals query_state, query_gram;                     // in Q S, in P
-    Reals key_state, key_solve, key_intra, key_write;  // in K S, in M, in P, in what is written
+    Reals key_state, key_solve, key_intra, key_write;  // in K S, in M, in P, and in the update of the state
 };
 KeyUses key_uses(const Lane& lane, std::size_t first, std::size_t rows);
 

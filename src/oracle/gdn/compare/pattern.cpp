@@ -1,4 +1,4 @@
-// What is left when no known mistake fits: coefficients found by least squares, and the shape of the error.
+// For faults that match no known mistake: coefficients by least squares, and the shape of the error.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace gdnctl::oracle {
 namespace {
 
 constexpr double k_bf16_step = 1.1e-3;                         // 2^-9 / sqrt(3): of one rounding
-constexpr std::array<std::size_t, 4> k_walk = {0, 4, 16, 64};  // rows that are looked at together
+constexpr std::array<std::size_t, 4> k_walk = {0, 4, 16, 64};  // numbers of rows examined together
 constexpr std::array k_all_stages = {"solve", "wu", "decay", "gate", "intra", "output", "carry", "beta"};
 
 Diagnosis guess(std::vector<std::string> stages, std::string text) {
@@ -171,7 +171,7 @@ private:
         if (!m_evidence.out || !m_out_wrong) return std::nullopt;
         const std::size_t wide = wrong_places().columns;
         if (m_dv < 8 || wide == 0 || wide * 2 > m_dv) return std::nullopt;
-        // A final state that is wrong in more columns shows that out has too few digits, not that a tile is wrong.
+        // If the final state is wrong in more columns, out has too few digits; it does not mean that a tile is wrong.
         if (m_evidence.state && wrong_in_state().columns > wide) return std::nullopt;
         return guess(
             {"tile"},
@@ -239,7 +239,7 @@ private:
     std::size_t m_begin = 0, m_end = 0, m_group = 0;
 };
 
-// The relative error of each row, and of the whole, where it is about the same everywhere and at most `most`: rounding,
+// The relative error of each row, and of the whole, if it is about the same everywhere and at most `most`: rounding,
 // not a mistake in a formula. nullopt: it is not.
 std::optional<PatternSearch::EvenError> PatternSearch::even_error(double most) const {
     if (!m_evidence.out || !m_out_wrong) return std::nullopt;
@@ -265,7 +265,7 @@ std::optional<PatternSearch::EvenError> PatternSearch::even_error(double most) c
     return EvenError{std::move(relative), whole};
 }
 
-// What is rounded again and again has walked at random, by the square root of the number of steps.
+// Repeated rounding is a random walk, which grows with the square root of the number of steps.
 std::optional<Diagnosis> PatternSearch::growing() const {
     const auto even = even_error(0.05);
     if (!even || even->rows.size() < k_walk.back()) return std::nullopt;
@@ -296,7 +296,7 @@ std::optional<Diagnosis> PatternSearch::rounding() const {
                              precision_of(even->whole)));
 }
 
-// Only the place of the error is left to go by.
+// Only the place of the error is left as a clue.
 Diagnosis PatternSearch::by_place() const {
     if (!m_out_wrong) {
         if (!m_evidence.out || (m_evidence.out->judged != DType::bf16 && m_evidence.out->judged != DType::f16)) {

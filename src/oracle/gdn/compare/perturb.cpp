@@ -10,7 +10,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// What a normalisation in fp32 may be off by: a sum of up to 256 squares, a square root, a division.
+// Error limit of a normalisation in fp32: a sum of up to 256 squares, a square root, a division.
 constexpr double k_norm_error = 8 * k_fp32_roundoff;
 
 void cross_row(const double* given, std::size_t width, double eps, DType dtype, double* moved) {

@@ -1,4 +1,4 @@
-// How far limited precision moves a value, and values moved that far: what the budgets measure with.
+// The error of limited precision, and values perturbed by it; budgets are measured with these.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace gdnctl::oracle {
 
 inline constexpr double k_fp32_roundoff = 0x1p-24;
-// Below it, processors round to denormals or to 0.
+// Below this, some processors use denormals and some round to 0.
 inline constexpr double k_smallest = static_cast<double>(std::numeric_limits<float>::min());
 
 // Unit roundoff of a product's operands.
@@ -25,12 +25,12 @@ inline double roundoff_of(Matmul matmul) {
     }
     return 0x1p-9;
 }
-// Of the coarsest that the contract has.
+// Of the coarsest precision in the contract.
 inline double roundoff_of(const GdnContract& c) {
     return c.state_dtype == StateDType::f32 ? roundoff_of(c.matmul) : 0x1p-9;
 }
 
-// Moves every value by +-amount relative, the signs from a fixed hash of the position that `state` starts.
+// Changes every value by +-amount relative, with signs from a fixed hash of the position, starting at `state`.
 inline void perturb(std::vector<double>& values, double amount, std::uint64_t state) {
     for (double& x : values) {
         state = state * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -38,9 +38,9 @@ inline void perturb(std::vector<double>& values, double amount, std::uint64_t st
     }
 }
 
-// Where the contract rounds normalised q and k to 16 bits: moves in `moved`, which is `given` or near it, each value
-// that lies so near the middle of two neighbours that honest fp32 normalisations differ in which one they take. All of
-// them take the other one then.
+// If the contract rounds normalised q and k to 16 bits: in `moved`, which equals `given` or is close to it, moves every
+// value that is so near the midpoint of two neighbours that correct fp32 normalisations may round it either way. All of
+// them are then rounded the other way.
 void cross_roundings(const GdnProblem& given, const GdnContract& contract, GdnProblem& moved);
 
 }  // namespace gdnctl::oracle

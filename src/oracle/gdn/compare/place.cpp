@@ -1,4 +1,4 @@
-// Where a dump is wrong: error by head and chunk, and the first token that is beyond its budget.
+// Where a dump is wrong: errors by head and chunk, and the first token beyond its budget.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -12,7 +12,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// First token of a lane that is beyond the band by itself: a single row strays further than a group does.
+// First token of a lane that exceeds the band by itself: a single row deviates further than a group.
 std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Evidence& out, std::size_t n,
                                              std::size_t head) {
     const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
@@ -95,14 +95,14 @@ std::optional<FaultPlace> find_place(const GdnReference& r, const ForwardEvidenc
     std::optional<FaultPlace> place;
     const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
     const auto note = [&](const LaneErrors& lane, std::int64_t token, std::string tensor) {
-        // The earliest token within its sequence; out goes before final_state, which says nothing about tokens.
+        // The earliest token within its sequence; out comes before final_state, which says nothing about tokens.
         const bool earlier = !place || (place->tensor == tensor ? token < place->first_token : tensor == "out");
         if (!earlier) return;
         place.emplace();
         place->tensor = std::move(tensor);
         place->first_sequence = lane.sequence;
         place->first_head = lane.head;
-        place->first_token = token;  // within its sequence, until the end of this function
+        place->first_token = token;  // position in its sequence, until the end of this function
         place->first_chunk = token / chunk;
     };
     for (const LaneErrors& lane : errors) {

@@ -1,4 +1,4 @@
-// Mistakes that leave values right and put them elsewhere, scale them, or round them.
+// Mistakes that keep values right but move them, scale them, or round them.
 #include "oracle/gdn/compare/rearranged.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ double sum_over(const std::vector<double>& got, const std::vector<double>& other
     return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// Whether the dump is finite wherever the truth is: what is not can be neither moved nor scaled to it.
+// Whether the dump is finite wherever the truth is; other dumps cannot be moved or scaled to it.
 bool is_finite(const Evidence& e) {
     for (std::size_t i = 0; i < e.got->size(); ++i) {
         if (!std::isfinite((*e.got)[i]) && std::isfinite((*e.want)[i])) return false;
@@ -55,7 +55,7 @@ std::vector<double> transposed(const std::vector<double>& state, std::size_t dk,
     return result;
 }
 
-// The state with its axes exchanged in every head, or in those alone that are nearer to it so.
+// The state with its axes exchanged in every head, or only in those that are closer to the truth that way.
 void match_transposed(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
     const auto dk = static_cast<std::size_t>(r.problem.dims.dk);
     const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
@@ -88,8 +88,8 @@ void match_transposed(const GdnReference& r, const Evidence& e, std::vector<Hint
          before, distance(*e.got, some), allowed(e));
 }
 
-// runs[i] of the truth that is nearest to run i of the dump, each run one head (or sequence) seen as `size` values with
-// `stride` between its pieces. Only some pieces are looked at.
+// runs[i] is the run of the truth closest to run i of the dump. Each run is one head (or sequence), seen as pieces of
+// `size` values with `stride` between them. Only some pieces are compared.
 struct Runs {
     std::size_t count = 0, pieces = 0, width = 0;
     std::size_t run_stride = 0, piece_stride = 0;
@@ -180,7 +180,7 @@ void match_empty_policy(const GdnReference& r, const Evidence& e, std::vector<Hi
          distance(*e.got, *e.want), distance(*e.got, policy), allowed(e));
 }
 
-// Tokens between the end of a sequence and that of its batch row.
+// Tokens between the end of a sequence and the end of its batch row.
 void match_masked(const GdnReference& r, const Evidence& e, int threads, std::vector<Hint>& hints) {
     const GdnProblem& p = r.problem;
     bool masked = false;
@@ -241,7 +241,7 @@ void match_rounding(const Evidence& e, std::string_view tensor, std::vector<Hint
         for (double& y : rounded) y = rounded_to(y, dtype);
         const double before = distance(*e.got, *e.want);
         const double after = distance(*e.got, rounded);
-        // Where honest noise crosses a boundary of rounding, a few values differ by a whole step.
+        // Where rounding noise crosses a rounding boundary, a few values differ by a whole step.
         if (before <= 0 || after > before / 4) continue;
         hints.push_back({"rounding",
                          fmt::format("matches if {} is rounded to {} (declare it: {})", tensor, name_of(dtype),
@@ -278,7 +278,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
                    "the value heads of final_state", hints);
         match_runs(e, {sequences, 1, heads * dk * dv, heads * dk * dv, 0}, "layout", "the sequences of final_state",
                    hints);
-        // Where out is wrong too, the state's factor is but a consequence.
+        // If out is wrong too, the state's factor is only a consequence.
         if (!evidence.out || distance(*evidence.out->got, *evidence.out->want, threads) <= allowed(*evidence.out)) {
             match_factor(e, "final_state", static_cast<double>(d.dk), threads, hints);
         }

@@ -1,4 +1,4 @@
-// How far a tensor of the dump is from what a mistake would have made of it.
+// The distance of a tensor of the dump from the result of a mistake.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace gdnctl::oracle {
 // Sum of squares of got - other, where both are finite.
 double distance(const std::vector<double>& got, const std::vector<double>& other, int threads = 1);
 
-// What an honest tensor may be off by, as such a sum.
+// The allowed error of a correct tensor, as such a sum.
 double allowed(const Evidence& evidence);
 
-// Adds a hint if the distance `after` is small against that `before`, which is to the truth.
+// Adds a hint if the distance `after` is small compared with `before`, the distance to the truth.
 void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
           double limit);
 
-// Values of [batches, tokens, heads, width] in the order of [batches, heads, tokens, width]. With tokens and heads
-// exchanged it is the way back.
+// Reorders values of [batches, tokens, heads, width] as [batches, heads, tokens, width]. With tokens and heads
+// exchanged, it is the inverse.
 std::vector<double> heads_first(const std::vector<double>& values, std::size_t batches, std::size_t tokens,
                                 std::size_t heads, std::size_t width);
 

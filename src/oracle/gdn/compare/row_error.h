@@ -12,9 +12,10 @@ namespace gdnctl::oracle {
 
 struct RowError {
     double squares = 0, largest = 0;
-    double local = 0;  // the largest error / what its element is granted by itself
+    double local = 0;  // the largest error / the allowance of its own element
 
-    // Elements whose truth is not finite say nothing; a dump that is not finite where the truth is, everything.
+    // Elements whose truth is not finite are skipped. A value that is not finite where the truth is counts as an
+    // infinite error.
     void add(double got, double want, double granted = HUGE_VAL) {
         if (!std::isfinite(want)) return;
         const double error = std::isfinite(got) ? std::fabs(got - want) : HUGE_VAL;

@@ -17,7 +17,7 @@ std::vector<GroupBudget> with_output_rounding(const Pair& pair, int threads) {
     std::vector<GroupBudget> budgets = pair.budget->groups;
     if (pair.judged == DType::f64 || pair.judged == DType::f32) return budgets;
     std::vector<double> rounded(pair.want->size());
-    // A value beyond the dtype's range is no rounding: it must not make the budget infinite.
+    // A value beyond the dtype's range is not rounding, and must not make the budget infinite.
     std::transform(pair.want->begin(), pair.want->end(), rounded.begin(),
                    [&](double y) { return fits(y, pair.judged) ? rounded_to(y, pair.judged) : y; });
     const auto sums = sum_groups(pair.groups, rounded, *pair.want, threads);
@@ -30,16 +30,16 @@ std::vector<GroupBudget> with_output_rounding(const Pair& pair, int threads) {
 
 namespace {
 
-// Of equal scores the earlier element is worse.
+// For equal scores, the earlier element is worse.
 using Scored = std::pair<double, std::size_t>;
 bool worse(const Scored& a, const Scored& b) {
     return a.first > b.first || (a.first == b.first && a.second < b.second);
 }
 
-// The worst elements of some runs, in no order.
+// The worst elements of some runs, unordered.
 std::vector<Scored> worst_of_runs(const Pair& pair, const std::vector<GroupBudget>& budgets, std::size_t first,
                                   std::size_t last) {
-    std::vector<Scored> worst;  // a heap: the least bad one in front
+    std::vector<Scored> worst;  // a heap with the least bad one in front
     for (std::size_t run = first; run < last; ++run) {
         const double of_group = budgets[pair.groups.of_run[run]].max_abs;
         for (std::size_t i = run * pair.groups.width; i < (run + 1) * pair.groups.width; ++i) {
@@ -47,7 +47,7 @@ std::vector<Scored> worst_of_runs(const Pair& pair, const std::vector<GroupBudge
             const double budget = std::min(of_group, pair.granted(i));
             const double error = std::fabs(pair.got[i] - want);
             const bool full = worst.size() == k_worst_elements;
-            // Most are far from it, and need no quotient.
+            // Most are far below, so no quotient is needed.
             if (full && error < 0.999 * worst.front().first * budget) continue;
             if (!std::isfinite(want)) continue;
             double score = error / budget;

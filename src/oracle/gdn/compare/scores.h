@@ -1,4 +1,4 @@
-// How far a dumped tensor is from its truth, in units of its budget.
+// The distance of a dumped tensor from its truth, in units of its budget.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace gdnctl::oracle {
 
-// One tensor of the dump beside its truth, both in the canonical axes order.
+// One tensor of the dump and its truth, both in canonical axis order.
 struct Pair {
     DType judged = DType::f32;
     std::vector<double> got;
@@ -17,23 +17,23 @@ struct Pair {
     const TensorBudget* budget = nullptr;
     Groups groups;
 
-    // What an element is granted by itself; infinity: not known.
+    // The allowance of an element by itself; infinity: unknown.
     double granted(std::size_t i) const {
         return budget->local.empty() ? HUGE_VAL : granted_locally(budget->local, i, (*want)[i], judged);
     }
 };
 
-// Whether a finite value of the truth stays finite in the dtype that the dump stands for; nothing is held in fp64.
+// Whether a finite value of the truth stays finite in the dtype that the dump stands for; fp64 counts as fp32.
 bool fits(double want, DType judged);
 
-// The budget of each group with the rounding of the stored dtype added: its error is the truth's distance to it.
+// The budget of each group plus the rounding error of the stored dtype, which is the truth's distance to it.
 std::vector<GroupBudget> with_output_rounding(const Pair& pair, int threads);
 
-// Where the dump is worst: values that are not finite where the truth is, then the largest errors in units of what
-// their groups and they themselves are granted. The worst first.
+// The dump's worst elements: values that are not finite where the truth is, then the largest errors in units of the
+// allowances of their groups and of themselves. Worst first.
 std::vector<std::size_t> worst_elements(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads);
 
-// Of groups, and of the single element that is farthest beyond what it is granted by itself.
+// Of groups, and of the single element that exceeds its own allowance most.
 double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads);
 double local_error_over_budget(const Pair& pair, int threads);
 

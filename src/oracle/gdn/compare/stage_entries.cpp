@@ -1,10 +1,10 @@
-// Entries of M, of its inverse, of P, or of Gamma that are wrong in no order: which of these makes the errors seen the
-// likeliest, if relative changes of one size are likely.
+// Irregularly wrong entries of M, of its inverse, of P, or of Gamma: finds which of these makes the observed errors
+// most likely, assuming relative changes of one size.
 //
-// The errors are L U with L lower triangular. With A = P (I + M)^-1 and relative changes D of the entries, to first
-// order
+// The errors are L U with L lower triangular. With A = P (I + M)^-1 and relative changes D of the entries,
+// to first order:
 //   M: L = -A (M o D)    the inverse: L (I + M)^-1 = P (T o D)    P: L = P o D    Gamma: L = P o D - A (M o D)
-// so each column of L is normally distributed, with a covariance that says which of them it was.
+// So each column of L is normally distributed, with a covariance that shows which of them it was.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -46,7 +46,7 @@ public:
     }
 
 private:
-    // L, and the noise of its entries.
+    // Finds L, and the noise of its entries.
     void find_sums(const Section& s) {
         const Index width = m_c.columns;
         const Reals errors = honest_errors(s, s.wrong, s.truths[s.wrong]);
@@ -59,7 +59,7 @@ private:
             std::vector<Reals> a(i + 1, Reals(i + 1));
             Reals b(i + 1);
             for (Index j = 0; j <= i; ++j) {
-                b[j] = -s.out_unit * inner(row(U, j), row(errors, i));  // the dump less the truth
+                b[j] = -s.out_unit * inner(row(U, j), row(errors, i));  // the dump minus the truth
                 for (Index k = 0; k <= j; ++k) a[j][k] = a[k][j] = inner(row(U, j), row(U, k));
             }
             const Reals x = damped_solution(a, b, 0);
@@ -68,7 +68,7 @@ private:
         m_noise = 4 * s.out_unit / std::max(rms_of(U) * std::sqrt(static_cast<double>(width)), 1e-300);
     }
 
-    // Minus twice the log likelihood, with the size of the changes that makes it largest.
+    // Minus twice the log likelihood, for the size of the changes that maximises it.
     template <class Map>
     double price(const Reals& sums, const Map& map) const {
         constexpr std::array k_sizes = {1e-3, 4e-3, 0.015, 0.06, 0.25, 1.0, 4.0};

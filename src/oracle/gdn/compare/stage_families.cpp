@@ -1,5 +1,5 @@
-// Classes of changes, one or more for every stage: a factor for each token, dimension or distance, free of any idea of
-// why it is there.
+// Classes of changes, at least one per stage: a factor for each token, dimension or distance, without any assumption
+// about its cause.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -22,7 +22,7 @@ Index one_of(const FitPlace&) { return 1; }
 constexpr Index k_degrees = 10;
 Index degrees_of(const FitPlace& p) { return p.base.rows < 3 ? 0 : k_degrees; }
 
-constexpr Index k_blocks = 8;  // by as many
+constexpr Index k_blocks = 8;  // in each direction
 Index blocks_of(const FitPlace& p) { return p.base.rows < 2 * k_blocks ? 0 : k_blocks * (k_blocks + 1) / 2; }
 
 class Families {
@@ -95,7 +95,7 @@ private:
             });
     }
 
-    // Adds d to the sum of gates at row i wherever Gamma of M or of P has it.
+    // Adds d to the sum of gates at row i in the Gamma of M or of P.
     static void shift_rows(Reals& matrix, Index n, Index i, double d) {
         const double up = std::exp(d);
         for (Index j = 0; j < i; ++j) matrix[i * n + j] *= up;
@@ -141,7 +141,7 @@ private:
             [](OpenChunk& c, const FitPlace&, Index i, double d) { shift_rows(c.P, c.rows, i, d); });
     }
 
-    // Factors of the entries of M, of P, or of both: of(place, i, j, number).
+    // Factors on the entries of M, of P, or of both: of(place, i, j, number).
     template <class Of>
     void entries(Index (*count)(const FitPlace&), const std::string& how, const Of& of) {
         const auto change = [of](Reals& matrix, const Reals& base, const FitPlace& p, Index number, double d) {
@@ -206,7 +206,7 @@ private:
         for (Index i = 0; i < c.rows; ++i) c.keys[i * c.dk + x] += d * p.base.keys[i * c.dk + x];
     }
 
-    // Dimension x of k, or of q and k, from its factor by now to one that is d larger.
+    // Changes the factor on dimension x of k, or of q and k, by d.
     static void scale_dimension(OpenChunk& c, const FitPlace& p, Index x, double d, bool of_q) {
         Index row = 0;
         for (Index i = 1; i < c.rows; ++i) {

@@ -90,7 +90,7 @@ private:
         return errors;
     }
 
-    // Steps from c on, as long as there is hope. The error that is left.
+    // Takes steps from c while they help. Returns the remaining error.
     double stepped(OpenChunk& c, Reals& numbers, double before) const {
         Reals errors = errors_of(c);
         double now = rms_of(errors);
@@ -104,7 +104,7 @@ private:
         return now;
     }
 
-    // Each token's number from the token's own row of out, those before it being found.
+    // Finds each token's number from its own row of out, given those before it.
     void scan(OpenChunk& c, Reals& numbers) const {
         const auto row_error = [&](const OpenChunk& tried, std::size_t i) {
             Reals errors;
@@ -138,7 +138,7 @@ private:
         }
     }
 
-    // One step. false: there is none that makes it better.
+    // One step. false: no step improves it.
     bool improve(OpenChunk& c, Reals& errors, double& now, Reals& numbers, double& damping) const {
         const std::size_t count = numbers.size();
         constexpr double k_small = 1e-6;

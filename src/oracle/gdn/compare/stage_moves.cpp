@@ -1,4 +1,4 @@
-// Values that are right but moved, shifted or rounded somewhere inside a chunk: every such change at every point.
+// Right values that were moved, shifted or rounded somewhere inside a chunk: tries every such change at every point.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ struct Change {
     std::string what;
     std::function<void(Reals&, Index width)> apply;
     bool rounds = false;
-    int tokens_on = 0;  // every row goes to the next token (1) or to the one before (-1)
+    int tokens_on = 0;  // every row moves to the next token (1) or the previous one (-1)
 };
 
 template <class From>
@@ -93,7 +93,7 @@ std::vector<Change> joined(std::vector<Change> a, const std::vector<Change>& b) 
 
 enum class Point { keys, M, P, v, KS, QS, rhs, U, U_read, U_written, PU, out, state_read, state };
 
-// Where a change may be made, and what stage that is.
+// Where a change may be made, and the stage it belongs to.
 struct Site {
     std::vector<std::string> stages;
     std::string name;
@@ -181,7 +181,7 @@ private:
         return x;
     }
 
-    // The row that comes from the next chunk, or from the one before.
+    // The row that comes from the next chunk, or from the previous one.
     void add_neighbour(Reals& rows, const Reals& all, Index width) const {
         const Index first = m_s.parts[m_index].first;
         const auto take = [&](Index from, Index to) {

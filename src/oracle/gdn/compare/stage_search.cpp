@@ -24,7 +24,7 @@ bool right_enough(const Section& s, std::size_t index, const Reals& errors) {
     return explains(rms_of(honest_errors(s, index, s.truths[index])), 4 * left);
 }
 
-// Whether the chunk after one that is explained is right from there, or wrong in the same way.
+// Whether the chunk after an explained one is right from there, or wrong in the same way.
 bool holds_on(const Section& s, std::size_t next, const Suspicion& suspicion, const Explanation& e) {
     if (next >= s.parts.size()) return true;
     if (suspicion.carries) return true;
@@ -70,11 +70,11 @@ Diagnosis likely(std::vector<std::string> stages, std::string text) {
     return d;
 }
 
-// M, P or Gamma, which all leave sums of rows of U.
+// M, P or Gamma, all of which leave combinations of rows of U.
 Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
     const std::string what = "the errors of each token are sums of the rows of U up to it";
     const bool state_right = errors.final_state && *errors.final_state <= k_ok_band;
-    // A final state may have recovered from what was written long before it.
+    // A final state may have recovered from something written long before it.
     if (spans.writes == Answer::yes)
         return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: consistent with a wrong M");
     if (state_right || spans.alone)
@@ -91,7 +91,7 @@ Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpan
     return likely({"solve", "decay", "wu"}, what + ", and the state is wrong too: consistent with a wrong M");
 }
 
-// Which product the errors are made of, where no class of changes explains them.
+// Finds which product the errors consist of, if no class of changes explains them.
 std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
     if (spans.sums_of_u == Answer::yes) return by_entries(s, errors, spans);
     const bool right_after = errors.final_state ? *errors.final_state <= k_ok_band : spans.alone;

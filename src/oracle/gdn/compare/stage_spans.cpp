@@ -1,4 +1,4 @@
-// The last resort for a chunk that no class of changes makes right: which of its products the errors are made of.
+// The last resort for a chunk that no class of changes makes right: which of its products the errors consist of.
 #include "oracle/gdn/compare/stage_spans.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Index = std::size_t;
 
-// Directions at right angles, and what is left of a vector outside of them.
+// Orthogonal directions, and the remainder of a vector outside of them.
 class Span {
 public:
     void add(Reals direction) {
@@ -41,8 +41,8 @@ Reals row_of(const Reals& rows, Index i, Index width) {
     return {at, at + static_cast<std::ptrdiff_t>(width)};
 }
 
-// Whether each row of the errors is a sum of those rows of `terms` up to it. Of rows that could be any such sum nothing
-// is asked.
+// Whether each row of the errors is a combination of the rows of `terms` up to it. Skips rows for which any such
+// combination would do.
 Answer made_of(const Reals& errors, const Reals& terms, Index rows, Index width) {
     constexpr Index k_spare = 4;
     Span span;
@@ -59,7 +59,7 @@ Answer made_of(const Reals& errors, const Reals& terms, Index rows, Index width)
     return explains(rms_of(asked), rms_of(left)) ? Answer::yes : Answer::no;
 }
 
-// What the chunks from `index` on make of a state that is off by the unit matrix, appended row by row.
+// How the chunks from `index` on react to a state that is off by the unit matrix; appended row by row.
 void add_followers(const Section& s, Index index, Reals state, Index columns, Reals& rows) {
     for (; index < s.parts.size(); ++index) {
         OpenChunk c = s.honest[index];
@@ -77,7 +77,7 @@ void add_followers(const Section& s, Index index, Reals state, Index columns, Re
     }
 }
 
-// Errors of all chunks from `index` on when everything before them is right.
+// Errors of all chunks from `index` on if everything before them is right.
 Reals errors_from(const Section& s, Index index) {
     Reals errors;
     for (; index < s.parts.size(); ++index) {
@@ -87,8 +87,8 @@ Reals errors_from(const Section& s, Index index) {
     return errors;
 }
 
-// What is left of the errors where they are `map` [rows, numbers] times anything; infinite: more than an explanation
-// leaves, NaN: too few errors to tell.
+// The remainder of the errors if they are `map` [rows, numbers] times anything; infinite: more than an explanation may
+// leave; NaN: too few errors to decide.
 double left_of(const Reals& map, Index numbers, const Reals& errors, Index width) {
     const Index rows = errors.size() / width;
     if (rows < numbers + numbers / 4) return std::nan("");

@@ -20,14 +20,14 @@ void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& repo
         if (found != report.tensors.end()) continue;
         const bool there = dump.any_name(
             [&](std::string_view name) { return name_in_dump(dump, name, r.contract.value).canonical == wanted; });
-        // Without an initial state its gradient is not missing.
+        // Without an initial state, its gradient is not missing.
         if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
         report.not_compared.push_back(
             {std::string(wanted), there ? "neither file holds d_out or d_final_state" : "not in the dump"});
     }
 }
 
-// Gradients with a known name of inputs that the contract has not.
+// Gradients with a known name, of inputs that the contract does not have.
 void list_foreign(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
     const auto usual = gradient_names();
     for (const NamedTensor& entry : dump.tensors) {

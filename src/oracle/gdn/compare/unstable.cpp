@@ -1,4 +1,4 @@
-// What inputs on which nothing can be judged may hold by mistake.
+// Possible mistakes in inputs that cannot be judged.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,7 @@ bool holds_results(const std::optional<Evidence>& e, const std::vector<double>& 
 
 std::optional<Hint> hint_for_unstable(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
     const Range gates = range_of_gates(r.problem);
-    // A factor is not negative, and a state that is to stay grows by none of them for long.
+    // A factor is not negative, and if the state is to persist, factors cannot make it grow for long.
     if (r.contract.value.g_kind != GateKind::log || !(gates.least >= 0 && gates.most < 4)) return std::nullopt;
     GdnContract factors = r.contract.value;
     factors.g_kind = GateKind::alpha;

@@ -14,10 +14,10 @@ namespace {
 
 using Index = std::size_t;
 
-// Truths below this share of what an element may be off by are as good as 0.
+// Truths below this share of an element's allowance are as good as 0.
 constexpr double k_faint = 1e-3;
 
-// All of it, and that is wrong.
+// Whether all of it is 0, and that is wrong.
 bool all_zero(const std::optional<Evidence>& e) {
     if (!e || std::any_of(e->got->begin(), e->got->end(), [](double x) { return x != 0; })) return false;
     double allowed = 0;
@@ -25,20 +25,20 @@ bool all_zero(const std::optional<Evidence>& e) {
     return std::any_of(e->want->begin(), e->want->end(), [allowed](double y) { return std::fabs(y) > allowed; });
 }
 
-// A block [rows, columns] of one lane: which of its rows and columns are all 0, and whether those hold every wrong
+// A block [rows, columns] of one lane: which of its rows and columns are all 0, and whether these contain every wrong
 // element.
 struct ZeroBlock {
     std::vector<Index> rows, columns;  // all 0, although the truth is not
     Index all_rows = 0, all_columns = 0;
     bool wrong = false;           // some element
-    bool wrong_in_rows = false;   // one of a row that is all 0
-    bool rows_explain = true;     // each wrong element lies in such a row
+    bool wrong_in_rows = false;   // an element of a row that is all 0
+    bool rows_explain = true;     // every wrong element is in such a row
     bool columns_explain = true;  // or in such a column
-    bool whole = true;            // all of it is 0, and some of that wrong
+    bool whole = true;            // all of it is 0, and some of that is wrong
     bool explained() const { return !wrong || rows_explain || columns_explain; }
 };
 
-// `at` gives the element of a row and a column.
+// `at` returns the element of a row and a column.
 template <class At>
 ZeroBlock zeros_of(const Evidence& e, Index group, Index rows, Index columns, const At& at) {
     std::vector<bool> row(rows, true);
@@ -65,7 +65,7 @@ ZeroBlock zeros_of(const Evidence& e, Index group, Index rows, Index columns, co
         }
     }
     for (Index x = 0; x < rows; ++x) {
-        // A row of zeros that the truth has too is no news.
+        // A row of zeros that the truth also has is not reported.
         if (row[x] && row_truth[x]) block.rows.push_back(x);
         block.whole = block.whole && row[x];
     }
@@ -226,14 +226,14 @@ Diagnosis unwritten(std::vector<std::string> stages, std::string_view text, std:
     return d;
 }
 
-// Whatever is wrong is 0: whole lanes, rows or columns.
+// Everything wrong is 0: whole lanes, rows or columns.
 std::optional<Diagnosis> match_parts(const GdnReference& r, const std::vector<LaneZeros>& all) {
     const auto explained = [](const LaneZeros& z) { return z.out.explained() && z.state.explained(); };
     if (!std::all_of(all.begin(), all.end(), explained)) return std::nullopt;
     const auto out = lanes_where(all, [](const LaneZeros& z) { return z.out.wrong; });
     const auto state = lanes_where(all, [](const LaneZeros& z) { return z.state.wrong; });
     const auto none = [](const LaneZeros* z) { return z->tokens == 0; };
-    // What a sequence without tokens ends in is a matter of the contract.
+    // The final state of a sequence without tokens depends on the contract.
     if (out.empty() && (state.empty() || std::all_of(state.begin(), state.end(), none))) return std::nullopt;
     const auto whole = [](ZeroBlock LaneZeros::* block) {
         return [block](const LaneZeros* z) { return (z->*block).whole; };
@@ -276,7 +276,7 @@ std::optional<Diagnosis> match_zeros(const GdnReference& r, const ForwardEvidenc
 
 void put_zeros_first(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
                      Diagnosis& d) {
-    // What was acted out explains the zeros too.
+    // A simulated mistake explains the zeros, too.
     if (!d.hints.empty() && d.hints.front().text.starts_with("matches if")) return;
     const auto all = zeros_by_lane(r, evidence, errors);
     const auto lanes = lanes_where(all, [](const LaneZeros& z) { return z.out.wrong_in_rows && !z.out.rows.empty(); });

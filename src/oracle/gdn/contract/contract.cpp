@@ -28,7 +28,7 @@ constexpr std::array k_beta_kinds = {Word{"prob", BetaKind::prob}, Word{"logit",
                                      Word{"2*logit", BetaKind::twice_logit}};
 constexpr std::array k_l2norms = {Word{"off", L2Norm::off}, Word{"rsqrt(sum+eps)", L2Norm::rsqrt},
                                   Word{"1/sqrt(sum+eps)", L2Norm::inverse_sqrt}, Word{"on", L2Norm::rsqrt}};
-// The implementations that round so are words for it.
+// Names of implementations that round like this are also accepted.
 constexpr std::array k_roundings = {Word{"none", NormRounding::none},        Word{"input", NormRounding::input},
                                     Word{"marin-01d1", NormRounding::input}, Word{"marin-654e", NormRounding::none},
                                     Word{"hf", NormRounding::none},          Word{"hf-old", NormRounding::input}};
@@ -52,7 +52,7 @@ std::string word_of(const std::array<Word<E>, N>& words, E value) {
     return {};
 }
 
-// What went wrong with a value, without the field's name.
+// What is wrong with a value, without the field's name.
 using Problem = std::optional<std::string>;
 
 template <class E, std::size_t N>
@@ -193,7 +193,7 @@ const std::vector<NamedContract>& named_contracts() {
         {"marin-654e", {{"exp_clip", "80"}}},
         {"hf", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}}},
         {"hf-old", {{"l2norm", "off"}, {"rounding", "input"}, {"out_dtype", "query"}}},
-        // The solved matrix, W, U and the states that are read have the inputs' dtype, as all operands do.
+        // The solved matrix, W, U and the states that are read have the inputs' dtype, like all operands.
         {"fla", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}, {"matmul", "input"}}},
         {"flashinfer",
          {{"head_map", "interleaved"},
@@ -211,7 +211,7 @@ const std::vector<NamedContract>& named_contracts() {
           {"out_dtype", "query"},
           {"matmul", "bf16"},
           {"state_dtype", "bf16"}}},
-        // W, U and the state that each chunk hands over are kept in the dtype of the inputs.
+        // W, U and the state passed on by each chunk are kept in the inputs' dtype.
         {"maxtext", {{"out_dtype", "query"}, {"matmul", "input"}, {"state_dtype", "input"}}},
     };
     return k_contracts;

@@ -11,9 +11,10 @@
 
 namespace gdnctl::oracle {
 
-// `d_out` and `d_final_state` of the file; nullopt when it has neither. One that is missing beside the other is 0.
-// Errors are bad_input: a wrong shape or dtype.
-// Whether gradients can be told: bad_input where q and k are repeated, because those of a key head belong to several.
+// `d_out` and `d_final_state` of the file; nullopt: it has neither. If only one is missing, it is 0. Errors are
+// bad_input: a wrong shape or dtype.
+// Whether gradients are supported: bad_input if q and k are repeated, because a key head's gradients then belong to
+// several.
 Status check_gradients(const GdnProblem& problem);
 
 Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, const GdnProblem& problem,
@@ -22,15 +23,15 @@ Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, con
 // N(0, 1) for d_out and 0.1 N(0, 1) for d_final_state, exact in fp32; the same on every machine.
 GdnCotangents random_cotangents(const GdnProblem& problem, std::uint64_t seed);
 
-// Rounds d_out to the dtype of out where that has 16 bits: automatic differentiation hands it on so. True: it changed.
+// Rounds d_out to the dtype of out if that has 16 bits, as automatic differentiation does. True: it changed.
 bool round_cotangent(GdnCotangents& cotangents, DType out);
 
 // `d_out` and `d_final_state` as float32 tensors in the contract's layout.
 TensorFile cotangents_file(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents);
 
-// `dq`, `dk`, `dv`, `dg`, `dbeta` (of log decay and beta at the operator) and `d_initial_state`; where the inputs are
-// something else, their gradients too: `d_alpha`, or `d_a`, `d_A_log` and `d_dt_bias`, and `d_b` for a logit. `wide` is
-// the dtype of `dq`, `dk` and `dv`, `dtype` that of the others.
+// `dq`, `dk`, `dv`, `dg`, `dbeta` (of log decay and beta at the operator) and `d_initial_state`. For other kinds of
+// inputs also their gradients: `d_alpha`, or `d_a`, `d_A_log` and `d_dt_bias`, and `d_b` for a logit. `dq`, `dk` and
+// `dv` have the dtype `wide`, the others `dtype`.
 TensorFile gradients_file(const GdnProblem& problem, const GdnContract& contract, const GdnGradients& gradients,
                           DType wide, DType dtype);
 

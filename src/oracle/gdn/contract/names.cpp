@@ -100,7 +100,7 @@ bool holds_tensor(const TensorFile& file, std::string_view name) {
     return file.any_name([name](std::string_view other) { return other == name; });
 }
 
-// A name without what libraries put before or after one to say that it is a gradient; empty: nothing was.
+// A name without the prefixes or suffixes that libraries use for gradients; empty: there were none.
 std::string_view without_gradient_words(std::string_view name) {
     const auto cut = name.find_last_of("/.");
     std::string_view rest = cut == std::string_view::npos ? name : name.substr(cut + 1);

@@ -52,7 +52,7 @@ Status read_dims(const Tensor& q, const Tensor& v, GdnProblem& p) {
         return fail(ErrorKind::bad_input, fmt::format("q {} and v {}: heads and head dimensions must not be 0",
                                                       text_of(q.shape), text_of(v.shape)));
     }
-    // Rows without tokens take no room in a file, but a sequence each here.
+    // Rows without tokens take no space in a file, but each is a sequence here.
     const bool of_nothing = d.T == 0 && d.B > k_most_rows_without_tokens;
     if (of_nothing || !memory_estimate(d, std::max<std::int64_t>(d.B, 1))) {
         return fail(ErrorKind::bad_input,
@@ -106,7 +106,7 @@ Status take_lengths(std::string_view name, const std::vector<std::int64_t>& valu
     return {};
 }
 
-// Lengths of the batch rows, given once for each row or once for each of its heads; prefix sums have one entry more.
+// Lengths of the batch rows, given once per row or once per head; prefix sums have one more entry.
 Status read_lengths(std::string_view name, const Tensor& tensor, GdnProblem& p) {
     const GdnDims& d = p.dims;
     const auto given = static_cast<std::int64_t>(tensor.count());
@@ -179,7 +179,7 @@ Status read_scale(const TensorFile& file, ResolvedContract& contract) {
     return {};
 }
 
-// `matmul` and `state_dtype` where the contract leaves them to the inputs: the 16 bits that hold all of q, k and v,
+// `matmul` and `state_dtype` if the contract leaves them to the inputs: the 16-bit format that holds all of q, k and v,
 // however they are stored. A state is kept in bf16 or f32.
 Status read_roundings(const GdnProblem& p, ResolvedContract& contract) {
     const std::array operands = {&p.q, &p.k, &p.v};
@@ -209,14 +209,14 @@ Status read_roundings(const GdnProblem& p, ResolvedContract& contract) {
 
 namespace {
 
-// What a gate and a beta are, as the contract gives them, at a token that does nothing.
+// The gate and beta, in the contract's form, of a token that does nothing.
 double gate_of_none(GateKind kind) {
     return kind == GateKind::log ? 0 : kind == GateKind::alpha ? 1 : -std::numeric_limits<double>::infinity();
 }
 
 double beta_of_none(BetaKind kind) { return kind == BetaKind::prob ? 0 : -std::numeric_limits<double>::infinity(); }
 
-// Whether value heads of one key head end apart.
+// Whether value heads of one key head have different lengths.
 bool groups_end_apart(const GdnContract& c, const GdnProblem& p) {
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
     const auto Hk = static_cast<std::size_t>(p.dims.Hk);
@@ -250,7 +250,7 @@ void repeat_keys(const GdnContract& c, GdnProblem& p) {
     p.repeated_keys = true;
 }
 
-// Zeros where heads end before their sequence does.
+// Writes zeros where heads end before their sequence.
 void mask_heads(const GdnContract& c, GdnProblem& p) {
     if (groups_end_apart(c, p)) repeat_keys(c, p);
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
@@ -369,10 +369,10 @@ std::optional<std::size_t> memory_estimate(const GdnDims& d, std::int64_t sequen
     const auto states = element_count({sequences, d.Hv, d.dk, d.dv});
     constexpr std::size_t k_values = std::size_t{1} << 50U;
     if (!tokens || !states || *tokens > k_values || *states > k_values) return std::nullopt;
-    // Inputs in fp64, the truth, and beside each other one perturbed run and three in fp32, each with its own inputs.
+    // Inputs in fp64, the truth, and at the same time one perturbed run and three in fp32, each with its own inputs.
     const std::size_t forward = (*tokens + *states) * sizeof(double) * 6;
     if (passes == Passes::forward) return forward;
-    // The gradients, those of three perturbed runs and of one in fp32, the dump's, and inside a run dq and dk of every
+    // The gradients, those of three perturbed runs and of one in fp32, the dump's, and during a run dq and dk of every
     // value head. Judging six shapes (T 512 to 4096, d 16 to 256) took between 0.74 and 0.91 of this.
     const auto by_value_head = element_count({d.B, d.T, d.Hv, 2 * d.dk});
     if (!by_value_head || *by_value_head > k_values) return std::nullopt;

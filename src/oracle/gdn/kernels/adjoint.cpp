@@ -1,4 +1,4 @@
-// The adjoint of the recurrence and of what precedes it. A task is one value head of one sequence: its panels add to
+// The adjoint of the recurrence and of the steps before it. A task is one value head of one sequence: its panels add to
 // the same rows of dq and dk, in order.
 #include "oracle/gdn/kernels/adjoint.h"
 
@@ -146,7 +146,7 @@ private:
         }
     }
 
-    // Over the value heads of a key head.
+    // Sums over the value heads of a key head.
     std::vector<double> summed(const std::vector<double>& heads) const {
         std::vector<double> result(heads.size() / m_Hv * m_Hk);
         for (std::size_t row = 0; row < heads.size() / (m_Hv * m_dk); ++row) {

@@ -1,4 +1,4 @@
-// Gradients of the operator in fp64: the truth that backward passes are judged by.
+// Gradients of the operator in fp64: the truth for backward passes.
 #pragma once
 
 #include <vector>
@@ -21,13 +21,14 @@ struct GdnGradients {
     std::vector<double> d_gate, d_logit;   // [B*T, Hv], of gate and beta as given: g, alpha or a; beta or b
     std::vector<double> dA_log, ddt_bias;  // [Hv], raw gates only
     std::vector<double> d_initial_state;   // [N, Hv, dk, dv]
-    // [B*T, Hk], with an l2norm: what it takes away of each row of dq and dk, which are r (dy - y (y.dy)): r (y.dy).
+    // [B*T, Hk], only with an l2norm: the component that it removes from each row of dq and dk, which are r (dy - y
+    // (y.dy)): r (y.dy).
     std::vector<double> q_along, k_along;
 };
 
-// The adjoint of the recurrence, with S recomputed between checkpoints every sqrt(T) tokens. Products and sums are
-// rounded one by one: the same bits for any number of threads and any instruction set. cotangents.d_out must have the
-// size of v; a state cotangent that of the final state.
+// The adjoint of the recurrence, with S recomputed between checkpoints every sqrt(T) tokens. Every product and sum is
+// rounded separately, so the bits are the same for any number of threads and any instruction set. cotangents.d_out must
+// have the size of v, a state cotangent that of the final state.
 GdnGradients run_adjoint64(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
                            int threads, Isa isa = best_isa());
 

@@ -11,7 +11,7 @@ namespace {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// 0 * infinity is no gradient: where nothing flows back, nothing flows on.
+// 0 * infinity must not give NaN: if nothing flows back here, nothing flows further.
 double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
 
 // beta = factor sigmoid(b): beta (1 - sigmoid(b)).
@@ -23,7 +23,7 @@ void through_beta(const GdnProblem& p, const GdnContract& c, const std::vector<d
     }
 }
 
-// What was masked has no influence: not on its q, gate or beta either, although their gradients at 0 are not 0.
+// Masked tokens have no influence, not even on their own q, gate or beta, although the gradients at 0 are not 0.
 void mask_gradients(const GdnProblem& p, const GdnContract& c, GdnGradients& out) {
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
     const auto Hk = static_cast<std::size_t>(p.dims.Hk);
@@ -43,7 +43,7 @@ void mask_gradients(const GdnProblem& p, const GdnContract& c, GdnGradients& out
 
 }  // namespace
 
-// g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped where exp_clip is of gates.
+// g = log(alpha), or -exp(A_log) softplus(a + dt_bias), clamped if exp_clip is for gates.
 void through_gates(const GdnProblem& p, const GdnContract& c, const std::vector<double>& g, GdnGradients& out) {
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     out.d_gate = out.dg;
@@ -72,7 +72,7 @@ std::vector<double> through_norm(const GdnProblem& p, const GdnContract& c, cons
     const auto width = static_cast<std::size_t>(p.dims.dk);
     if (along != nullptr) along->assign(gradient.size() / width, 0);
     for (std::size_t at = 0; at < gradient.size(); at += width) {
-        // Rows outside all sequences may hold anything.
+        // Rows outside all sequences may contain anything.
         if (std::all_of(gradient.data() + at, gradient.data() + at + width, [](double x) { return x == 0; })) continue;
         double squares = 0;
         double dot = 0;

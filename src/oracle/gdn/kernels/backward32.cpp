@@ -1,5 +1,5 @@
-// The fp32 backward on plain arrays: who computes what. A task is some key heads of a sequence with their value heads,
-// so that no sum crosses tasks.
+// The fp32 backward on plain arrays: how the work is divided. A task is several key heads of a sequence with their
+// value heads, so that no sum crosses tasks.
 #include "oracle/gdn/kernels/backward32.h"
 
 #include <algorithm>
@@ -28,10 +28,10 @@ BackwardKernel backward_kernel_for(Isa isa) {
     return backward_scalar();
 }
 
-// Gradients of this many bytes would push everything else out of the caches.
+// Gradients of this many bytes would evict everything else from the caches.
 constexpr std::size_t k_stream_gradients_from = std::size_t{4} << 20U;
 
-// Part of a line would be fetched to be written past the caches: panels of `columns` must be whole lines.
+// Streaming stores of a partial line would first fetch it, so panels of `columns` must be whole lines.
 bool can_stream(const Backward32& b, std::size_t columns) {
     const GdnDims& d = b.inputs.dims;
     const auto lines = [](const Values& x, std::int64_t width) {
@@ -43,7 +43,7 @@ bool can_stream(const Backward32& b, std::size_t columns) {
            lines(b.dv, d.dv);
 }
 
-// A task of this sequence but for its heads and its scratch; `segment` is the sequence's first, `columns` the kernel's.
+// A task of this sequence, without its heads and scratch; `segment` is the sequence's first, `columns` the kernel's.
 BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment, std::size_t columns) {
     const Forward32& f = b.inputs;
     const GdnDims& d = f.dims;
@@ -80,13 +80,13 @@ BackwardTask task_of(const Backward32& b, std::size_t n, std::size_t segment, st
     return t;
 }
 
-// Key heads that one task goes through chunk by chunk, and their value heads.
+// Key heads that one task processes chunk by chunk, and their value heads.
 struct Part {
     std::vector<BackwardKey> keys;
     std::vector<std::size_t> value_heads;
 };
 
-// Gradients of the states of a task: as much as the second-level cache holds beside everything else.
+// Gradients of the states of a task: as much as fits in the second-level cache with everything else.
 constexpr std::size_t k_part_bytes = std::size_t{1} << 20U;
 
 std::size_t keys_a_part(const GdnDims& d, int threads) {
@@ -112,8 +112,8 @@ std::vector<Part> parts_of(const GdnDims& dims, HeadMap map, int threads) {
     return parts;
 }
 
-// A single key head would be a single task: its value heads are one each instead, and their dq and dk are summed
-// afterwards. Whatever the number of threads, so that results do not depend on it.
+// A single key head would be a single task. Instead, each of its value heads is one, and their dq and dk are summed
+// afterwards. This does not depend on the number of threads, so results do not either.
 bool by_value_head(const GdnDims& dims, std::size_t sequences) { return sequences == 1 && dims.Hk == 1 && dims.Hv > 1; }
 
 std::vector<Part> parts_by_value_head(const GdnDims& dims) {
@@ -122,7 +122,7 @@ std::vector<Part> parts_by_value_head(const GdnDims& dims) {
     return parts;
 }
 
-// dq and dk of each value head apart, [Hv][tokens, dk] each.
+// Separate dq and dk for each value head, [Hv][tokens, dk] each.
 class KeyGradients {
 public:
     KeyGradients(const GdnDims& dims, const GdnSequence& sequence)
@@ -165,7 +165,7 @@ private:
     AlignedFloats m_dq, m_dk;
 };
 
-// No more chunks to a segment than the longest sequence has.
+// A segment has at most as many chunks as the longest sequence.
 std::size_t longest_segment(std::span<const GdnSequence> sequences, int segment_chunks) {
     std::int64_t tokens = 1;
     for (const GdnSequence& s : sequences) tokens = std::max(tokens, s.end - s.begin);
@@ -258,7 +258,7 @@ std::vector<double> doubles_of(const std::vector<float>& x) { return {x.begin(),
 struct Arrays {
     AlignedFloats out, u, states;
     std::vector<float> final_state, d_out, d_final_state, dq, dk, dv, dg, dbeta, d_initial_state;
-    // In place of those above.
+    // Replace those above.
     std::vector<Bf16> narrow_d_out, narrow_dq, narrow_dk, narrow_dv;
 
     Arrays(const GdnProblem& p, const Prepared<float>& in, const GdnCotangents& cotangents)
@@ -305,7 +305,7 @@ struct Arrays {
                        [](float x) { return narrowed(x); });
         b.d_out = narrow_d_out.data();
     }
-    // Empty where the gradients are fp32.
+    // Empty if the gradients are fp32.
     std::vector<double> wide(const std::vector<float>& x, const std::vector<Bf16>& narrow) const {
         if (narrow.empty()) return {x.begin(), x.end()};
         std::vector<double> result(narrow.size());

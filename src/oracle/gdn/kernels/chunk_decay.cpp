@@ -4,8 +4,8 @@
 
 namespace gdnctl::oracle {
 
-// Where exp(g) is 0, a sum would be -inf (and -inf - -inf is NaN) or lose every digit; instead a new stretch begins,
-// and decay across two stretches is exactly 0. Sums are fp64 unless the task asks for what devices do.
+// Where exp(g) is 0, a sum would be -inf (and -inf - -inf is NaN) or lose every digit. Instead a new stretch begins,
+// and decay across two stretches is exactly 0. Sums are fp64 unless the task asks for those of devices.
 void chunk_decay(const ChunkGates& gates, bool fp32_sums, std::size_t count, std::size_t padded, ChunkDecay& decay) {
     const float lowest = fp32_sums ? -2e4F : -110.0F;
     double sum = 0;

@@ -1,6 +1,6 @@
-// The chunked form with operands rounded as a matrix unit rounds them, each stage one function with the name that
-// docs/reference/oracle-methods.md gives it; where the contract says so, the state is rounded to bf16 after each chunk.
-// Slow; the fast one for plain fp32 is in simd/chunk_body.h.
+// The chunked form with operands rounded as in a matrix unit. Each stage is one function, named as in
+// docs/reference/oracle-methods.md. If the contract says so, the state is rounded to bf16 after each chunk. Slow; the
+// fast one for plain fp32 is in simd/chunk_body.h.
 //
 // Rows i, j = 0..C-1 of one chunk, S = state at its start, c_i = g_0 + ... + g_i:
 //   Gam_ij = exp(c_i - c_j) for i >= j      the difference first, then exp
@@ -21,7 +21,7 @@ namespace gdnctl::oracle {
 namespace {
 
 // Cumulative log decay of the rows of one chunk. Where exp(g) is 0, a sum would be -inf (and -inf - -inf is NaN) or
-// lose every digit; instead `stretch` counts such rows, and decay across two stretches is exactly 0.
+// lose every digit. Instead `stretch` counts such rows, and decay across two stretches is exactly 0.
 struct DecaySums {
     std::vector<double> sum;
     std::vector<int> stretch;
@@ -60,7 +60,7 @@ public:
         m_dv = static_cast<std::size_t>(d.dv);
         m_Hk = static_cast<std::size_t>(d.Hk);
         m_Hv = static_cast<std::size_t>(d.Hv);
-        // A chunk longer than every sequence needs no more room than the longest.
+        // A chunk longer than every sequence needs no more memory than the longest.
         const std::size_t C = std::min(static_cast<std::size_t>(options.chunk), static_cast<std::size_t>(d.T));
         for (auto* x : {&m_q, &m_k}) x->resize(C * m_dk);
         for (auto* x : {&m_u, &m_o}) x->resize(C * m_dv);
@@ -94,7 +94,7 @@ private:
         carry(rows, S);
     }
 
-    // Rows of K and Q of this head side by side, and K transposed.
+    // Copies rows of K and Q of this head to contiguous memory, and K transposed.
     void load_keys(std::size_t row, std::size_t rows, std::size_t head) {
         for (std::size_t i = 0; i < rows; ++i) {
             const std::size_t from = ((row + i) * m_Hk + m_in.key_head[head]) * m_dk;

@@ -1,11 +1,11 @@
-// Forms whose matrix operands, or state, are rounded as a device rounds them.
+// Kernel forms that round matrix operands, or the state, as a device does.
 #pragma once
 
 #include "oracle/gdn/kernels/kernels.h"
 
 namespace gdnctl::oracle {
 
-// As run_chunk32, for any `options.matmul`.
+// Like run_chunk32, for any `options.matmul`.
 GdnOutputs run_chunk_rounded(const GdnProblem& problem, const GdnContract& contract, const ChunkOptions& options,
                              int threads);
 

@@ -1,4 +1,4 @@
-// Names as in docs/reference/oracle-methods.md, "Mathematics". Plain loops: it runs only where a clip matters.
+// Names as in docs/reference/oracle-methods.md, "Mathematics". Plain loops, because it only runs where a clip matters.
 #include "oracle/gdn/kernels/clipped.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using Index = std::size_t;
 using Reals = std::vector<double>;
 
-// exp of a clipped exponent, and its derivative: 0 where it was cut.
+// exp of a clipped exponent, and its derivative: 0 where it was clipped.
 struct Factor {
     double value = 0, slope = 0;
 };
@@ -99,14 +99,14 @@ struct Chunk {
     }
 };
 
-// `rows` [dv] times a state transposed: [dk].
+// `row` [dv] times a transposed state: [dk].
 Reals times_transposed(const double* row, const Reals& state, Index dk, Index dv) {
     Reals result(dk);
     for (Index x = 0; x < dk; ++x) result[x] = Chunk::dot(row, state.data() + x * dv, dv);
     return result;
 }
 
-// The adjoint of one chunk; D is that of the state after it, and then of the state before it.
+// The adjoint of one chunk; D belongs to the state after it, and then to the state before it.
 class ChunkAdjoint {
 public:
     ChunkAdjoint(const Chunk& c, Reals& D) : m_c(c), m_l(c.l), m_D(D), m_Y(c.n * c.l.dv, 0), m_dc(c.n, 0) { solve(); }
@@ -138,7 +138,7 @@ private:
         }
     }
 
-    // What each token has of the state before the chunk and of the one after it.
+    // Contributions between each token and the states before and after the chunk.
     void row(Index i) {
         const Index width = m_l.dv;
         const Index at = m_c.first + i;
@@ -160,7 +160,7 @@ private:
         m_dc.back() += w;
     }
 
-    // What token i has of those before it in the chunk, and they of it.
+    // Contributions between token i and the earlier tokens of the chunk.
     void pairs(Index i) {
         for (Index j = 0; j <= i; ++j) {
             const Index at = i * m_c.n + j;
@@ -274,7 +274,7 @@ GdnOutputs run_clipped64(const GdnProblem& p, const GdnContract& c, int threads)
     });
     apply_empty_policy(p, c.empty, in.state);
     r.final_state = std::move(in.state);
-    // States inside a chunk are never formed; those that gates make smaller are not the largest.
+    // States inside a chunk are never computed; those that gates shrink are not the largest.
     for (const Reals* states : {&p.initial_state, &std::as_const(r.final_state), &std::as_const(r.out)}) {
         for (const double x : *states) r.max_abs_state = std::max(r.max_abs_state, std::fabs(x));
     }

@@ -10,14 +10,14 @@ using namespace decoding;
 
 namespace {
 
-// Handing work to a helper and waiting for it takes longer than so many bytes of states take to pass.
+// Passing work to a helper and waiting for it takes longer than processing this many bytes of states.
 constexpr std::size_t k_bytes_a_thread = std::size_t{256} << 10U;
 
-// The caller's.
+// States in the caller's memory.
 struct CallersStates {
     const Forward32& f;
-    std::size_t state;         // elements of one
-    std::vector<float> zeros;  // one, if there are none before the step
+    std::size_t state;         // elements per state
+    std::vector<float> zeros;  // a zero state, if there are none before the step
 
     KeysBefore before(std::size_t, std::size_t) const { return {}; }
     KeysBefore begin(std::size_t, std::size_t, std::size_t) { return {}; }

@@ -1,4 +1,4 @@
-// States that a cache keeps between decode steps, with the writes of the last steps pending.
+// States that a cache keeps between decode steps, with pending writes of the last steps.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -13,32 +13,32 @@ using namespace decoding;
 
 namespace {
 
-// Base stays in this range when it outlives a fold: few folds leave it, and no decay that fp32 holds makes it more than
-// fp32 holds.
+// Base stays in this range if it is kept after a fold: few folds leave it, and no decay representable in fp32 makes it
+// overflow.
 constexpr double k_lowest_base = 0x1p-20;
 constexpr double k_highest_base = 1;
-// What grows faster than the delta rule takes away would be a large state less large writes: such writes wait no
-// longer.
+// If the state grows faster than the delta rule removes, it becomes a difference of a large state and large writes.
+// Such writes are folded at once.
 constexpr double k_most_growth = 4;
 
-// How many writes of a key head wait, and how many of them the step under way puts into the states.
+// How many writes of a key head are pending, and how many of them the current step folds into the states.
 struct alignas(k_cache_line) KeyWrites {
     std::size_t count = 0, folded = 0;
 };
 
-// Fewer pages, whose places a processor can keep in mind: reading 33 MB takes a fifth less. What is smaller than a
-// large page has none.
+// Large pages mean fewer address translations: reading 33 MB takes a fifth less time. Memory smaller than a large page
+// has none.
 void use_large_pages(float* from, std::size_t count) {
     constexpr std::size_t k_large_page = std::size_t{2} << 20U;
     const std::size_t bytes = count * sizeof *from;
     const std::size_t before = -reinterpret_cast<std::uintptr_t>(from) % k_large_page;
     if (bytes < before + k_large_page) return;
-    // A system without them keeps its pages.
+    // Has no effect on a system without large pages.
     madvise(reinterpret_cast<char*>(from) + before, (bytes - before) / k_large_page * k_large_page, MADV_HUGEPAGE);
 }
 
-// Weights and keep for folding `count` writes; gives base afterwards. It takes the state's decay where it can, so that
-// the state need not be multiplied.
+// Weights and keep for folding `count` writes; returns base afterwards. Base absorbs the state's decay if possible, so
+// that the state need not be multiplied.
 double set_fold(const HeadWrites& pending, std::size_t count, DecodeWrites& writes) {
     const bool inside = pending.base >= k_lowest_base && pending.base <= k_highest_base;
     const double base = inside ? pending.base : 1;
@@ -62,7 +62,7 @@ struct DecodeCache::Arrays {
     // Of the threads' shares of a step.
     std::vector<ShareRoom> rooms;
     AlignedFloats sums;
-    std::size_t shares = 0;  // that there is room for
+    std::size_t shares = 0;  // for which there is room
 
     std::size_t state_size() const { return dk * stride; }
     float* state(std::size_t n, std::size_t head) const { return states.get() + (n * Hv + head) * state_size(); }
@@ -77,7 +77,7 @@ struct DecodeCache::Arrays {
     void end(const Share& share);
     void load(std::size_t n, std::size_t head, const float* from);
     void store(std::size_t n, std::size_t key, std::size_t head, float* panel, float* to);
-    // run(n, key) for every key head of every sequence.
+    // Calls run(n, key) for every key head of every sequence.
     template <class MakeRun>
     void for_all_keys(int threads, const MakeRun& make_run) const {
         run_tasks(sequences * Hk, threads,
@@ -85,7 +85,7 @@ struct DecodeCache::Arrays {
     }
 };
 
-// Whether decays above 1 have made the state, or a write that waits, much larger than it was.
+// Whether decays above 1 have made the state, or a pending write, much larger than it was.
 bool DecodeCache::Arrays::grown(std::size_t n, std::size_t key) const {
     const std::size_t count = writes[n * Hk + key].count;
     return std::any_of(heads[key].begin(), heads[key].end(), [&](std::size_t head) {
@@ -95,7 +95,7 @@ bool DecodeCache::Arrays::grown(std::size_t n, std::size_t key) const {
     });
 }
 
-// Writes are folded when there would be too many with those of the step. Those of two steps wait together.
+// Folds writes if there would be too many with those of this step. Writes of two steps are pending at once.
 KeysBefore DecodeCache::Arrays::begin(std::size_t n, std::size_t key, std::size_t tokens) {
     auto& [count, folded] = writes[n * Hk + key];
     folded = 0;
@@ -121,7 +121,7 @@ HeadWrites* DecodeCache::Arrays::set(const Place& p, DecodeTask& task) {
     return &head;
 }
 
-// What a group leaves pending.
+// Records what a group leaves pending.
 void DecodeCache::Arrays::end(const Share& share) {
     for (std::size_t i = 0; i < share.count(); ++i) {
         const DecodeTask& task = share.tasks()[i];

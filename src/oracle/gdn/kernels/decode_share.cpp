@@ -8,12 +8,12 @@ namespace gdnctl::oracle::decoding {
 
 namespace {
 
-// States of more bytes lie beyond the second-level cache: kernels fetch them ahead, or read them in order.
+// Larger states exceed the second-level cache, so kernels prefetch them or read them in order.
 constexpr std::size_t k_far_from = std::size_t{1} << 20U;
-// Value heads of a group, unless a key head has more.
+// Value heads per group, unless a key head has more.
 constexpr std::size_t k_group_heads = 16;
 
-// In 16 sums, which a processor adds side by side.
+// In 16 sums, which a processor can add in parallel.
 float dot(const float* a, const float* b, std::size_t count) {
     float sums[16] = {};
     std::size_t i = 0;
@@ -28,8 +28,8 @@ float dot(const float* a, const float* b, std::size_t count) {
     return sum + sums[0];
 }
 
-// pending: what this step's tokens come after, and then what comes after this step; nullptr: what is stored is the
-// state.
+// pending: the writes before this step's tokens, and afterwards those before the next step; nullptr: the stored state
+// is current.
 void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::size_t padded, const Keys& keys,
                  HeadWrites* pending, DecodeTask& task) {
     const std::size_t before = task.writes.count;
@@ -54,7 +54,7 @@ void set_factors(const Forward32& f, std::size_t row, std::size_t head, std::siz
             to.in_d[j] = narrow(-static_cast<double>(to.beta) * weight * static_cast<double>(keys.kk[t][j]));
             to.in_o[j] = narrow(static_cast<double>(f.scale) * weight * static_cast<double>(keys.kq[t][j]));
         };
-        if (!there && pending != nullptr) continue;  // nobody asks, and there may be no room
+        if (!there && pending != nullptr) continue;  // nobody needs it, and there may be no memory for it
         for (std::size_t j = 0; j < before; ++j) {
             weights[j] *= alpha[t];
             set_source(j, weights[j]);
@@ -84,12 +84,12 @@ std::size_t most_tokens_of(const Forward32& f) {
     return most;
 }
 
-// Whether k and q of steps of so many tokens are read where the caller keeps them.
+// Whether k and q of steps with this many tokens are read from the caller's memory.
 bool stays(const Forward32& f, std::size_t tokens) {
     return tokens == 1 && !f.l2norm_eps && f.k.storage == Storage::f32 && f.q.storage == Storage::f32;
 }
 
-// Whether the states lie beyond the second-level cache.
+// Whether the states exceed the second-level cache.
 bool lie_far(const Forward32& f) {
     return f.sequences.size() * size(f.dims.Hv * f.dims.dk * f.dims.dv) * sizeof(float) > k_far_from;
 }
@@ -148,7 +148,7 @@ void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t p
         kernel.products(keys.by_token, t + 1, dk, k, q, keys.kk[t] + before.count, keys.kq[t] + before.count);
         keys.kk[t][before.count + t] = 0;
     }
-    // Tokens beyond the step's have zeros.
+    // Tokens beyond the step's get zeros.
     for (std::size_t t = tokens; t < padded && before.count == 0; ++t) {
         std::fill_n(keys.kk[t], t + 1, 0.0F);
         std::fill_n(keys.kq[t], t + 1, 0.0F);
@@ -196,7 +196,7 @@ Share::Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& ro
     for (std::size_t key_head = begin; key_head < begin + m_group; ++key_head) fetch_keys(key_head);
 }
 
-// Rows of tokens come from afar, and little is known of them before they are here.
+// Rows of tokens come from main memory, and the processor cannot predict them.
 void Share::fetch_keys(std::size_t key_head) const {
     const GdnSequence& s = sequence(key_head);
     if (tokens_of(s) == 0) return;
@@ -209,7 +209,7 @@ void Share::fetch_keys(std::size_t key_head) const {
     }
 }
 
-// Those of the next group, a key head's during each first value head of this one.
+// Prefetches the keys of the next group, one key head during each first value head of this group.
 void Share::fetch_keys_beside(DecodeTask& task, std::size_t key_head, const KeysBefore& before) const {
     const auto dk = size(m_f.dims.dk);
     const std::size_t at = (size(sequence(key_head).begin) * key_heads() + key_head % key_heads()) * dk;

@@ -1,4 +1,4 @@
-// A decode step cut into shares of key heads, each with its value heads.
+// Splits a decode step into shares of key heads, each with its value heads.
 #pragma once
 
 #include <algorithm>
@@ -15,55 +15,55 @@ namespace gdnctl::oracle::decoding {
 DecodeKernel kernel_for(Isa isa);
 
 inline std::size_t size(std::int64_t x) { return static_cast<std::size_t>(x); }
-// To whole cache lines of floats.
+// Rounds up to whole cache lines of floats.
 inline std::size_t rounded(std::size_t x) { return (x + 15) / 16 * 16; }
 inline std::size_t tokens_of(const GdnSequence& s) { return static_cast<std::size_t>(s.end - s.begin); }
-// The kernels' number of tokens.
+// The number of tokens that the kernels process.
 inline std::size_t padded_tokens(std::size_t tokens) { return tokens <= 2 ? tokens : tokens <= 4 ? 4 : 8; }
-// Value head i of those of a key head.
+// The i-th value head of a key head.
 inline std::size_t head_of(const GdnDims& dims, HeadMap map, std::size_t key, std::size_t i) {
     return map == HeadMap::tiled ? i * size(dims.Hk) + key : key * size(dims.Hv / dims.Hk) + i;
 }
 
-// q and k of one key head for one step, element by element: [dk][padded tokens], zeros beyond the step's tokens. One
-// token's stay where the caller keeps them, if they are fp32 and not to be normalised.
+// q and k of one key head for one step, element by element: [dk][padded tokens], with zeros after the step's tokens.
+// For a single token they stay in the caller's memory if they are fp32 and need no normalisation.
 struct alignas(k_cache_line) Keys {
     float *k_room = nullptr, *q_room = nullptr;  // [dk][token]
-    float *rows_k = nullptr, *rows_q = nullptr;  // [token][dk]; the same where there is one token
+    float *rows_k = nullptr, *rows_q = nullptr;  // [token][dk]; identical for a single token
     const float *k = nullptr, *q = nullptr;      // [dk][token]
     const float* by_token = nullptr;             // k, [token][dk]
     float kk[k_decode_most][k_decode_most];      // [token t][source j], k_j . k_t; see DecodeFactors
     float kq[k_decode_most][k_decode_most];      // k_j . q_t
 };
 
-// Writes of a key head that a step's tokens come after, by their keys: [count][dk].
+// Pending writes of a key head before this step's tokens, by their keys: [count][dk].
 struct KeysBefore {
     const float* k = nullptr;
     std::size_t count = 0;
 };
 
-// What was written to one value head since its state was stored: the state is base times that, and the writes with
-// their weights. `growth` is the product of the decays since then.
+// What was written to a value head since its state was stored: the state is base times that, plus the writes with their
+// weights. `growth` is the product of the decays since then.
 struct alignas(k_cache_line) HeadWrites {
     double base = 1, growth = 1;
     double weights[k_decode_most] = {};
 };
 
-// Tokens `row` on of one key head, after `before`.
+// Packs the tokens from `row` on of one key head, which follow `before`.
 void pack(const Forward32& f, std::size_t row, std::size_t tokens, std::size_t padded, std::size_t head,
           const KeysBefore& before, const DecodeKernel& kernel, Keys& keys);
 
-// Memory of a share, for one step after the other. What it holds means nothing between them.
+// Memory of a share, reused for every step. Its contents mean nothing between steps.
 struct alignas(k_cache_line) ShareRoom {
     std::vector<float> rows;
     std::vector<Keys> keys;
     std::vector<DecodeTask> tasks;
-    bool taken = false;  // the share, in the step under way
+    bool taken = false;  // in use in the current step
 };
 
-// Value heads whose factors are computed together, as key heads.
+// Key heads per group, whose value heads' factors are computed together.
 std::size_t group_of(const Forward32& f, std::size_t key_heads);
-// Room for a share of so many key heads.
+// Allocates memory for a share of this many key heads.
 void make_room(const Forward32& f, std::size_t key_heads, ShareRoom& room);
 
 // One value head of a sequence.
@@ -71,17 +71,17 @@ struct Place {
     std::size_t n = 0, key = 0, head = 0;
 };
 
-// A thread's share of a step: some key heads of sequences, one after the other. What a sweep needs to know is computed
-// for a group of them at once, while code and constants of that are in the nearest cache: a state on its way drives
-// them out. Two sets of keys, because the last panel of a head is written during the next.
+// A thread's share of a step: several key heads of sequences, one after the other. The inputs of a sweep are computed
+// for a group of them at once, while code and constants for that are in the nearest cache; streaming a state evicts
+// them. It has two sets of keys, because the last panel of a head is written during the next.
 class Share {
 public:
     Share(const Forward32& forward, const DecodeKernel& kernel, ShareRoom& room, std::size_t begin, std::size_t end);
 
-    // Prepares the next group: false if there is none. Of `states` it calls KeysBefore begin(n, key, tokens) before the
-    // value heads of a key head that has tokens; HeadWrites* set(place, task), which sets the state of a task (one
-    // without tokens if its padded is 0), nullptr where nothing is ever pending; const float* at(place), the state; and
-    // KeysBefore before(n, key), what is pending of it so far.
+    // Prepares the next group; false: there is none. It calls these members of `states`: KeysBefore begin(n, key,
+    // tokens), before the value heads of a key head with tokens; HeadWrites* set(place, task), which sets the state of
+    // a task (padded 0: without tokens) and returns nullptr if there are never pending writes; const float* at(place),
+    // the state; KeysBefore before(n, key), its pending writes so far.
     template <class States>
     bool next(States& states);
     const DecodeTask* tasks() const { return m_room.tasks.data(); }
@@ -107,9 +107,9 @@ private:
     const DecodeKernel& m_kernel;
     ShareRoom& m_room;
     std::size_t m_first = 0;    // key head of this group
-    std::size_t m_next, m_end;  // key heads still to come
-    std::size_t m_group;        // key heads of a group
-    bool m_far;                 // whether the states lie beyond the second-level cache
+    std::size_t m_next, m_end;  // key heads not yet processed
+    std::size_t m_group;        // key heads per group
+    bool m_far;                 // whether the states exceed the second-level cache
     bool m_second = false;      // which set of keys is next
     Keys* m_current = nullptr;  // of this group
     std::size_t m_count = 0;
@@ -151,17 +151,17 @@ bool Share::next(States& states) {
         fetch_keys_beside(task, later, states.before(later / key_heads(), later % key_heads()));
     }
     if (m_far && m_count > 0 && m_next < m_end) m_room.tasks[m_count - 1].next = states.at(place(m_next, 0));
-    // A group without tokens writes nothing: what is unwritten still needs the keys of the one before.
+    // A group without tokens writes nothing, and pending writes still need the keys of the previous group.
     if (any) m_second = !m_second;
     return m_count > 0;
 }
 
-// A share that no other thread has: where a step uses all helpers there are, the one this thread had in the last step,
-// whose states are in its caches.
+// A share that no other thread uses. If a step uses all helpers, this thread's share of the last step, whose states are
+// in its caches.
 std::size_t take_share(std::vector<ShareRoom>& rooms, std::size_t parts);
 
-// Cuts a step into shares of neighbouring heads, each with a thread that calls run(share, its number). rooms: one for
-// each share, made where there is none.
+// Splits a step into shares of neighbouring heads, each with a thread that calls run(share, its number). rooms: one per
+// share, created if missing.
 template <class Run>
 void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads, std::vector<ShareRoom>& rooms,
                     const Run& run) {
@@ -169,7 +169,7 @@ void for_all_shares(const Forward32& f, const DecodeKernel& kernel, int threads,
     const int used = decode_threads(f.dims, f.sequences.size(), threads);
     const std::size_t parts = size(used);
     if (rooms.size() < parts) rooms.resize(parts);
-    // Before anything is changed: later there might be no memory.
+    // Allocate before anything is changed, because it could fail later.
     for (std::size_t part = 0; part < parts; ++part) make_room(f, tasks / parts + 1, rooms[part]);
     for (ShareRoom& room : rooms) room.taken = false;
     run_tasks(parts, used, [&] {

@@ -1,5 +1,5 @@
-// The fp32 forwards on plain arrays: who computes what. A unit is a panel of columns of one value head of one sequence;
-// columns of the state do not know of each other, so results do not depend on how units are dealt to threads.
+// The fp32 forwards on plain arrays: how the work is divided. A unit is a panel of columns of one value head of one
+// sequence. Columns of the state are independent, so results do not depend on how units are assigned to threads.
 #include "oracle/gdn/kernels/forward32.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Outputs of this many bytes would push everything else out of the caches.
+// Outputs of this many bytes would evict everything else from the caches.
 constexpr std::size_t k_stream_from = std::size_t{1} << 20U;
 
 ChunkKernel chunk_kernel_for(Isa isa) {
@@ -40,7 +40,7 @@ FusedKernel fused_kernel_for(Isa isa) {
     return fused_scalar();
 }
 
-// All units of a sequence, those of a key head together: a thread packs K and Q once for its share of them.
+// All units of a sequence, grouped by key head: a thread packs K and Q once for its share of them.
 std::vector<FusedUnit> units_of(const Forward32& f, std::size_t columns) {
     std::vector<FusedUnit> units;
     for (std::int64_t key_head = 0; key_head < f.dims.Hk; ++key_head) {
@@ -54,7 +54,7 @@ std::vector<FusedUnit> units_of(const Forward32& f, std::size_t columns) {
     return units;
 }
 
-// Part of a line would be fetched to be written past the caches: panels of `columns` must be whole lines.
+// Streaming stores of a partial line would first fetch it, so panels of `columns` must be whole lines.
 bool can_stream(const Forward32& f, const void* to, std::size_t element, std::size_t columns) {
     const auto row = static_cast<std::size_t>(f.dims.dv) * element;
     const auto bytes = static_cast<std::size_t>(f.dims.B * f.dims.T * f.dims.Hv) * row;
@@ -62,7 +62,7 @@ bool can_stream(const Forward32& f, const void* to, std::size_t element, std::si
            reinterpret_cast<std::uintptr_t>(to) % k_cache_line == 0;
 }
 
-// Of sequence n, for a kernel whose panels have so many columns.
+// For sequence n, and a kernel whose panels have this many columns.
 FusedTask task_of(const Forward32& f, std::size_t n, std::size_t columns) {
     const GdnDims& d = f.dims;
     FusedTask t;
@@ -88,8 +88,8 @@ FusedTask task_of(const Forward32& f, std::size_t n, std::size_t columns) {
     return t;
 }
 
-// Every sequence is cut for all threads: one long sequence keeps them busy, and many short ones do anyway. `scratch`
-// says how many floats so many units need, `run` computes a task of the sequence it is told.
+// Splits every sequence among all threads: this keeps them busy for one long sequence, and many short ones do so
+// anyway. `scratch` returns the floats needed for a number of units; `run` computes a task of the given sequence.
 template <class Scratch, class Run>
 void for_all_parts(const Forward32& f, int threads, std::size_t columns, const Scratch& scratch, const Run& run) {
     const std::vector<FusedUnit> units = units_of(f, columns);
@@ -124,7 +124,7 @@ void fused_forward(const Forward32& f, int threads, Isa isa) {
 void chunk_forward(const Forward32& f, int chunk, GateSum gate_sum, int threads, Isa isa) {
     const ChunkKernel kernel = chunk_kernel_for(isa);
     const auto dk = static_cast<std::size_t>(f.dims.dk);
-    // A chunk longer than every sequence needs no more room than the longest.
+    // A chunk longer than every sequence needs no more memory than the longest.
     const auto C = static_cast<std::size_t>(std::clamp<std::int64_t>(f.dims.T, 1, chunk));
     for_all_parts(
         f, threads, kernel.columns, [&](std::size_t units) { return kernel.scratch(dk, C, units); },
@@ -160,7 +160,7 @@ void saving_forward(const Forward32& f, const ForwardSaves& saves, int threads, 
 
 namespace {
 
-// Runs `forward` on a problem's values in bf16, `out` too if it is that.
+// Runs `forward` on a problem's values in bf16; `out` too if it is bf16.
 template <class Run>
 GdnOutputs run_narrow(const GdnProblem& p, const GdnContract& c, int threads, const Run& run) {
     Prepared<float> inputs = prepare<float>(p, c, threads);

@@ -1,4 +1,4 @@
-// The fp32 forward kernels on the caller's own arrays: no tensor is copied or converted as a whole.
+// The fp32 forward kernels on the caller's own arrays. No tensor is copied or converted as a whole.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace gdnctl::oracle {
 
-// Arrays are row-major; axes as in gdn_problem.h. `out` must not overlap the inputs; final_state may be initial_state.
-// Tokens outside every sequence are neither read nor written.
+// Arrays are row-major; axes as in contract/problem.h. `out` must not overlap the inputs; final_state may be
+// initial_state. Tokens outside all sequences are neither read nor written.
 struct Forward32 {
     GdnDims dims;
     std::span<const GdnSequence> sequences;
     HeadMap head_map = HeadMap::interleaved;  // equal is interleaved with Hk = Hv
-    ConstValues q;                            // [B*T, Hk, dk]; fp32 or bf16, as k, v and out may be each
+    ConstValues q;                            // [B*T, Hk, dk]; fp32 or bf16, independently of k, v and out
     ConstValues k;
     ConstValues v;                         // [B*T, Hv, dv]
     const float* g = nullptr;              // [B*T, Hv], log decay; -inf is allowed
@@ -28,21 +28,22 @@ struct Forward32 {
     float* final_state = nullptr;          // [N, Hv, dk, dv]
     float scale = 1;                       // factor on q
     std::optional<float> l2norm_eps;       // q and k are divided by sqrt(|x|^2 + eps)
-    PhaseSums* phases = nullptr;           // the time of each phase is added; nullptr: not measured, at no cost
+    PhaseSums* phases = nullptr;           // the time of each phase is added to it; nullptr: not measured, at no cost
 };
 
 // How the chunk kernel sums gates inside a chunk.
 enum class GateSum {
     fp64_with_resets,  // fp64 sums; a gate whose exp is 0 in fp32 starts a new stretch instead of being added
-    fp32,              // as devices do; only gates beyond -2e4, where that fails altogether, start a new stretch
+    fp32,              // as devices do; only gates beyond -2e4, where that breaks down, start a new stretch
 };
 
-// The fused recurrence. Results are bit-equal for any number of threads; instruction sets differ by rounding.
-// A sequence without tokens passes its state through. Scratch: one copy of the state and 64 tokens of q and k a thread.
+// The fused recurrence. Results are bit-equal for any number of threads; instruction sets differ by rounding. A
+// sequence without tokens passes its state through. Scratch: one copy of the state, and 64 tokens of q and k per
+// thread.
 void fused_forward(const Forward32& forward, int threads, Isa isa);
 
-// The chunked form with forward substitution, K K^T and Q K^T computed once for the value heads of a key head. Scratch:
-// one copy of the state, and per thread 4 dk + 4 chunk values a row of a chunk.
+// The chunked form with forward substitution; K K^T and Q K^T are computed once for all value heads of a key head.
+// Scratch: one copy of the state, and per thread 4 dk + 4 chunk values for each row of a chunk.
 void chunk_forward(const Forward32& forward, int chunk, GateSum gate_sum, int threads, Isa isa);
 
 }  // namespace gdnctl::oracle

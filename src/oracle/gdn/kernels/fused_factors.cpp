@@ -6,8 +6,8 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Beyond this the stored state is multiplied: far from the limits of fp32, and a block in a hundred at most pays for
-// it.
+// Beyond this, the stored state is multiplied: far from the limits of fp32, and needed by at most one block in a
+// hundred.
 constexpr double k_lowest_sigma = 0x1p-20;
 constexpr double k_highest_sigma = 0x1p20;
 

@@ -9,14 +9,14 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// To nearest even; NaN and infinity are kept.
+// To nearest even; keeps NaN and infinity.
 float to_bf16(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
     if ((bits & 0x7F800000U) == 0x7F800000U) return x;
     return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) & 0xFFFF0000U);
 }
 
-// To the 11 significant bits of tf32 and fp16; below fp16's normal range to multiples of its smallest number.
+// To the 11 significant bits of tf32 and fp16; below fp16's normal range, to multiples of its smallest number.
 float to_11_bits(float x, bool f16) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
     if ((bits & 0x7F800000U) == 0x7F800000U) return x;

@@ -1,4 +1,4 @@
-// Small row-major matrix products in fp32, with operands rounded as a device's matrix unit would round them.
+// Small row-major matrix products in fp32, with operands rounded as in a device's matrix unit.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct Matrix {
     std::size_t rows = 0, columns = 0;
 };
 
-// f32: plain products. bf16, f16, tf32: both operands rounded to that. bf16x3: each operand split into hi + lo in bf16,
-// products hi*hi + hi*lo + lo*hi. Sums are fp32 in ascending order of the inner index.
+// f32: plain products. bf16, f16, tf32: both operands are rounded to that. bf16x3: each operand is split into hi + lo
+// in bf16, products hi*hi + hi*lo + lo*hi. Sums are fp32 in ascending order of the inner index.
 class Multiplier {
 public:
     explicit Multiplier(Matmul how) : m_how(how) {}

@@ -24,7 +24,7 @@ double sum_of_squares(const double* values, std::size_t count) {
     return sum;
 }
 
-// `values` as Real, normalised and rounded as the contract says, a block of rows a task.
+// `values` as Real, normalised and rounded as the contract says; one block of rows per task.
 template <class Real>
 std::vector<Real> keys_or_queries(const std::vector<double>& values, const GdnProblem& p, const GdnContract& c,
                                   int threads) {
@@ -42,7 +42,7 @@ std::vector<Real> keys_or_queries(const std::vector<double>& values, const GdnPr
         }
         if (c.l2norm == L2Norm::off) return;
         const Real factor = 1 / std::sqrt(sum + static_cast<Real>(c.eps));
-        // Lengths whose square is beyond fp32's range are divided by in fp64.
+        // Divides in fp64 if the squared length is outside fp32's range.
         const bool beyond = !(factor > 0 && std::isfinite(factor));
         const double exact = beyond ? std::sqrt(sum_of_squares(from, width) + c.eps) : 0;
         for (std::size_t i = 0; i < width; ++i) {
@@ -79,7 +79,7 @@ void activate_gates(const GdnProblem& p, const GdnContract& c, std::vector<Real>
             const double A_log = p.A_log[i % heads];
             const double dt_bias = p.dt_bias[i % heads];
             g[i] = -std::exp(static_cast<Real>(A_log)) * softplus(g[i] + static_cast<Real>(dt_bias));
-            // 0 times infinity in fp32 is a number in fp64.
+            // 0 times infinity in fp32 may be a finite number in fp64.
             if (std::isnan(g[i])) g[i] = static_cast<Real>(-std::exp(A_log) * softplus(p.gate[i] + dt_bias));
         }
         if (c.exp_clip && c.exp_clip->of_gates) g[i] = static_cast<Real>((*c.exp_clip)(static_cast<double>(g[i])));

@@ -1,5 +1,5 @@
-// The recurrence that defines the result. A task is a panel of columns of one value head of one sequence: columns of
-// the state do not know of each other, so results do not depend on who computes which.
+// The recurrence that defines the result. A task is several panels of columns of one value head of one sequence.
+// Columns of the state are independent, so results do not depend on who computes which.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -33,7 +33,7 @@ std::vector<double> widened(std::vector<Real>&& values) {
     }
 }
 
-constexpr std::size_t k_block = 64;    // columns of a task: some panels
+constexpr std::size_t k_block = 64;    // columns per task: several panels
 constexpr std::size_t k_segment = 64;  // tokens
 
 template <class Real>
@@ -42,11 +42,11 @@ struct Job {
     std::vector<Real> alpha;    // [B*T, Hv]
     std::vector<Real> out;      // [B*T, Hv, dv]
     std::vector<Real> largest;  // per task
-    std::size_t blocks = 0;     // tasks of a head
+    std::size_t blocks = 0;     // tasks per head
 
     static std::size_t scratch_size(std::size_t dk) { return dk * (k_recurrent_columns<Real> + 2 * k_segment); }
 
-    // Segment by segment, so that all panels of a task find its rows of q and k side by side in the second-level cache.
+    // Segment by segment, so that all panels of a task find its rows of q and k together in the second-level cache.
     void run(std::size_t task, RecurrentFunction<Real> function, Real* scratch) {
         const GdnDims& d = inputs.problem->dims;
         const auto Hv = static_cast<std::size_t>(d.Hv);
@@ -82,7 +82,7 @@ struct Job {
         }
     }
 
-    // From token `row` on; q and k are left to the caller.
+    // Starts at token `row`; the caller sets q and k.
     RecurrentPanel<Real> panel_of(std::size_t n, std::size_t head, std::size_t row, std::size_t column) {
         const GdnDims& d = inputs.problem->dims;
         const auto Hv = static_cast<std::size_t>(d.Hv);

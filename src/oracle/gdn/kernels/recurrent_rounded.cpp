@@ -1,4 +1,4 @@
-// The recurrence as decoders run it that keep their state in bf16: token by token, and slow.
+// The recurrence as in decoders that keep their state in bf16: token by token, and slow.
 #include <algorithm>
 #include <cmath>
 

@@ -8,11 +8,11 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// 0 * infinity is no gradient: where nothing flows back, nothing flows on.
+// 0 * infinity must not give NaN: if nothing flows back here, nothing flows further.
 double chained(double gradient, double factor) { return gradient == 0 ? 0 : gradient * factor; }
 
-// Through the gated norm: d_core, and z's and the weight's gradients. With y the row that is normalised, n = y r and
-// r = 1 / sqrt(mean(y^2) + eps): dy = r (dn - n mean(n dn)).
+// Through the gated norm: d_core, and the gradients of z and the weight. With y the row to normalise, n = y r and r = 1
+// / sqrt(mean(y^2) + eps): dy = r (dn - n mean(n dn)).
 std::vector<double> through_norm_and_gate(const GdnLayer& p, const LayerContract& c, const LayerOutputs& parts,
                                           const std::vector<double>& d_out, LayerGradients& r) {
     const std::size_t width = index(p.dims.dv);
@@ -63,7 +63,7 @@ void through_gates(const GdnLayer& p, const LayerOutputs& parts, const GdnGradie
     }
 }
 
-// dg of chunked forms is a difference of sums as large as dbeta.
+// In chunked forms, dg is a difference of sums as large as dbeta.
 void shake_gates(const GdnDims& d, LayerRounding& rounding, GdnGradients& op) {
     if (!rounding.any()) return;
     const std::size_t heads = index(d.Hv);

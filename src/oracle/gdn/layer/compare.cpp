@@ -1,5 +1,5 @@
-// The verdict on a layer's tensors. Truths and honest variants are files of the same tensors, so that one rule judges
-// them all: an error is measured, group by group, in units of what the variants are off by.
+// The verdict on a layer's tensors. Truths and correct variants are files with the same tensors, so that one rule
+// judges all: an error is measured group by group, in units of the variants' errors.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -15,10 +15,10 @@ namespace {
 
 struct Kind {
     std::string_view name, stage, axes;
-    int group_axes;  // leading axes that no error is averaged across, but for the tokens
+    int group_axes;  // leading axes across which no error is averaged, except tokens
 };
 
-// In the order of the computation; the first that is wrong says where. Gradients in the order in which they are made.
+// In the order of computation; the first wrong one shows the place. Gradients in the order in which they are computed.
 constexpr Kind k_kinds[] = {
     {"conv_out", "conv", "b,t,c", 1},
     {"final_conv_state", "conv_state", "b,c,j", 1},
@@ -46,7 +46,7 @@ constexpr Kind k_kinds[] = {
 
 bool is_gradient(std::string_view name) { return name.starts_with("d_") || name == "dz" || name.size() == 2; }
 
-// One group for each batch row and head where the tensor has them: [b, t, h, v] and [b, h, k, v].
+// One group per batch row and head if the tensor has them: [b, t, h, v] and [b, h, k, v].
 Groups groups_of(const Shape& shape, const Kind& kind) {
     Groups groups;
     const auto total = element_count(shape).value_or(0);
@@ -80,7 +80,7 @@ struct Expected {
     double relative = 0;
 };
 
-// What honest variants are off by, at least a few roundoffs of the tensor's size.
+// The errors of correct variants, and at least a few roundoffs of the tensor's size.
 void add_budget(Expected& e, const std::vector<TensorFile>& variants) {
     constexpr double k_roundoff = 0x1p-24;
     const double gradient = is_gradient(e.kind->name) ? 3 : 1;
@@ -107,7 +107,7 @@ void add_budget(Expected& e, const std::vector<TensorFile>& variants) {
         }
     }
     e.relative = truth_rms > 0 ? whole_rms / truth_rms : 0;
-    // A few elements say little of how large errors are: their group shares the whole tensor's relative budget.
+    // A few elements say little about the size of errors, so their group uses the whole tensor's relative budget.
     constexpr std::size_t k_enough = 256;
     const auto truth = sum_groups(e.groups, e.want, e.want);
     for (std::size_t g = 0; g < truth.size(); ++g) {
@@ -115,7 +115,7 @@ void add_budget(Expected& e, const std::vector<TensorFile>& variants) {
         e.budgets[g].rms = std::max(e.budgets[g].rms, e.relative * truth[g].truth_rms());
         e.budgets[g].max_abs = std::max(e.budgets[g].max_abs, e.relative * truth[g].max_truth);
     }
-    // Where the truth is 0 throughout: nothing but 0, or what cannot be seen, is right.
+    // If the truth is 0 everywhere, only 0, or values too small to matter, are right.
     for (GroupBudget& budget : e.budgets) {
         budget.rms = std::max(budget.rms, 1e-37);
         budget.max_abs = std::max(budget.max_abs, 1e-37);
@@ -138,7 +138,7 @@ std::vector<Expected> expectations(const TensorFile& truth, const std::vector<Te
     return all;
 }
 
-// The budget with the rounding of the stored dtype added.
+// The budget plus the rounding error of the stored dtype.
 std::vector<GroupBudget> with_rounding(const Expected& e, DType judged) {
     std::vector<GroupBudget> budgets = e.budgets;
     if (judged == DType::f64 || judged == DType::f32) return budgets;
@@ -178,7 +178,7 @@ Worst worst_of(const Expected& e, const std::vector<double>& got, const std::vec
         w.index[axis] = rest % e.shape[axis];
         rest /= e.shape[axis];
     }
-    // qkvz and conv_weight may have an axis more than usual.
+    // qkvz and conv_weight may have one axis more than usual.
     while (w.axes.size() + 1 < 2 * w.index.size()) w.axes += ",i";
     return w;
 }
@@ -215,7 +215,7 @@ Result<TensorReport> judge_one(const Expected& e, const NamedTensor& entry, DTyp
     return t;
 }
 
-// Truths and honest variants: of the forward pass, then of the gradients where there are cotangents.
+// Truths and correct variants: of the forward pass, then of the gradients if there are cotangents.
 struct Reference {
     TensorFile truth;
     std::vector<TensorFile> variants;
@@ -252,8 +252,7 @@ Reference make_layer_reference(const GdnLayer& p, const LayerContract& c,
     return r;
 }
 
-// The cotangents of either file. Where `out` is narrow, its cotangent is rounded too, as automatic differentiation
-// does.
+// The cotangents of either file. If `out` is narrow, its cotangent is rounded too, as in automatic differentiation.
 Result<std::optional<LayerCotangents>> cotangents_of(const GdnLayer& p, const LayerContract& c,
                                                      const TensorFile& inputs, const TensorFile& dump) {
     const bool gradients = std::any_of(dump.tensors.begin(), dump.tensors.end(), [](const NamedTensor& t) {

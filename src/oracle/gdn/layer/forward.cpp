@@ -11,7 +11,7 @@ double roundoff_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dtype =
 
 double softplus(double x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
-// o / sqrt(mean(o^2) + eps) * weight * silu(z), or with silu(z) before the norm; a row at a time.
+// o / sqrt(mean(o^2) + eps) * weight * silu(z), or with silu(z) before the norm; row by row.
 void normalise(const GdnLayer& p, const LayerContract& c, LayerOutputs& r) {
     const std::size_t width = index(p.dims.dv);
     r.out.assign(r.core_out.size(), 0);
@@ -30,7 +30,7 @@ void normalise(const GdnLayer& p, const LayerContract& c, LayerOutputs& r) {
     }
 }
 
-// The last K inputs, those of the state before where there were fewer tokens.
+// The last K inputs, including those of the previous state if there were fewer tokens.
 std::vector<double> last_inputs(const GdnLayer& p) {
     std::vector<double> state;
     state.reserve(index(p.dims.B * p.channels() * p.taps));
@@ -42,7 +42,7 @@ std::vector<double> last_inputs(const GdnLayer& p) {
     return state;
 }
 
-// Tokens first .. first + count of every row of the batch, of an array with `width` values a token.
+// Tokens first .. first + count of every batch row, from an array with `width` values per token.
 std::vector<double> tokens_of(const std::vector<double>& all, const GdnDims& d, std::int64_t first, std::int64_t count,
                               std::int64_t width) {
     std::vector<double> piece;
@@ -122,7 +122,7 @@ LayerOutputs run_layer(const GdnLayer& p, const LayerContract& c, const LayerOpe
         r.g.push_back(c.g_rounded ? rounded_to(g, p.dtype) : g);
         r.beta.push_back(factor * logistic(p.b[i]));
     }
-    // fp32 unless the contract says otherwise: then it may be rounded to either side.
+    // fp32 unless the contract says otherwise; then it may be rounded either way.
     for (double& g : r.g)
         rounding.shake(g, c.g_rounded ? g * roundoff_of(p.dtype) / roundoff_of(DType::f32) / 4 : g / 4);
     rounding.apply(r.beta);

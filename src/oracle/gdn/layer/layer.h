@@ -1,4 +1,4 @@
-// What the parts of the layer share: orders of axes, rounding between the parts, and the run that keeps all of them.
+// Shared by the parts of the layer: orders of axes, rounding between the parts, and the run that keeps all results.
 #pragma once
 
 #include <cmath>
@@ -17,33 +17,33 @@ namespace gdnctl::oracle {
 
 inline std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-// The tensor whose name means `canonical`, nullptr when there is none; bad_input when two names mean the same.
+// The tensor whose name means `canonical`; nullptr: none; bad_input: two names with this meaning.
 Result<const Tensor*> find_layer_tensor(const TensorFile& file, std::string_view canonical);
 Status check_layer_heads(const GdnDims& dims);
 
 Shape layer_state_shape(const GdnDims& dims, StateLayout layout);
-// From the layout of files to [B, Hv, dk, dv].
+// Converts the layout of files to [B, Hv, dk, dv].
 std::vector<double> from_layout(const std::vector<double>& state, const GdnDims& dims, StateLayout layout);
 
-// Between [B*T, Hk, dk], [B*T, Hk, dk], [B*T, Hv, dv] and [B*T, C].
+// Converts between [B*T, Hk, dk], [B*T, Hk, dk], [B*T, Hv, dv] and [B*T, C].
 std::vector<double> join_channels(const std::vector<double>& q, const std::vector<double>& k,
                                   const std::vector<double>& v, const GdnDims& dims);
 void split_channels(const std::vector<double>& x, const GdnDims& dims, std::vector<double>& q, std::vector<double>& k,
                     std::vector<double>& v);
-// Fills x, z, b and a of `layer`, whose dims are set, from the fused projections; and back.
+// Fills x, z, b and a of `layer`, whose dims must be set, from the fused projections; and the reverse.
 void split_projections(const std::vector<double>& qkvz, const std::vector<double>& ba, LayerSplit split,
                        GdnLayer& layer);
 void join_projections(const GdnLayer& layer, LayerSplit split, std::vector<double>& qkvz, std::vector<double>& ba);
 
-// What arithmetic of limited precision does to a value that one part hands to the next.
+// Simulates limited precision on values that one part passes to the next.
 class LayerRounding {
 public:
-    LayerRounding() = default;  // none
-    // Each value is moved by one unit roundoff of fp32, up or down, then rounded to `stored` if that is narrower.
+    LayerRounding() = default;  // no rounding
+    // Changes each value by one unit roundoff of fp32, up or down, then rounds it to `stored` if that is narrower.
     LayerRounding(DType stored, std::uint64_t seed) : m_stored(stored), m_random(Random(seed, 7)) {}
 
     void apply(std::vector<double>& values);
-    // Moves each value by `size` times a few roundoffs: a difference of sums that large.
+    // Changes each value by `size` times a few roundoffs, as a difference of sums of that size would.
     void shake(double& value, double size);
     bool any() const { return m_random.has_value(); }
 
@@ -55,7 +55,7 @@ private:
 using LayerOperator = std::function<GdnOutputs(const GdnProblem&, const GdnContract&)>;
 using LayerOperatorAdjoint = std::function<GdnGradients(const GdnProblem&, const GdnContract&, const GdnCotangents&)>;
 
-// The operator's inputs, and its contract, inside the layer.
+// The operator's inputs and contract inside the layer.
 GdnProblem operator_problem(const GdnLayer& problem, const LayerOutputs& parts);
 GdnContract operator_contract(const LayerContract& contract);
 
@@ -66,12 +66,12 @@ LayerGradients run_layer_adjoint(const GdnLayer& problem, const LayerContract& c
                                  const LayerCotangents& cotangents, const LayerOperatorAdjoint& adjoint,
                                  LayerRounding rounding, int threads);
 
-// The convolution's part of it: x's, its weight's, its bias' and its state's gradients in `result`, from the cotangents
-// of conv_out and of the last K inputs (empty: 0).
+// Adds the convolution's gradients to `result` (of x, weight, bias and state), from the cotangents of conv_out and of
+// the last K inputs (empty: 0).
 void through_convolution(const GdnLayer& problem, const std::vector<double>& d_conv_out,
                          const std::vector<double>& d_final, LayerGradients& result);
 
-// The input at token t of row b, channel c; t may be negative down to 1 - K.
+// The input at token t of row b, channel c; t may be as low as 1 - K.
 inline double layer_input(const GdnLayer& p, std::int64_t b, std::int64_t t, std::int64_t c) {
     const std::int64_t channels = p.channels();
     if (t >= 0) return p.x[static_cast<std::size_t>((b * p.dims.T + t) * channels + c)];

@@ -1,4 +1,4 @@
-// Orders of axes: how projections are split, and how states lie in files.
+// Orders of axes: how projections are split, and the layout of states in files.
 #include <algorithm>
 
 #include "oracle/gdn/layer/layer.h"

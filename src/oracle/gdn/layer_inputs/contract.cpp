@@ -9,7 +9,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// nullopt: the value was taken.
+// nullopt: the value was accepted.
 using Problem = std::optional<std::string>;
 
 struct Field {
@@ -63,7 +63,7 @@ const Field* find_field(S name) {
     return found == std::end(k_fields) ? nullptr : found;
 }
 
-// What the operator is given in every such layer, whatever the library's function takes by itself.
+// The operator's fields in every such layer, whatever the library's function accepts by itself.
 constexpr std::pair<S, S> k_of_the_layer[] = {{"head_map", "interleaved"},
                                               {"g_kind", "raw"},
                                               {"beta_kind", "logit"},
@@ -88,7 +88,7 @@ Status apply_metadata(const std::map<std::string, std::string>& metadata, LayerC
                       std::map<S, std::string>& origins) {
     for (const auto& [key, value] : metadata) {
         const Field* field = find_field(key);
-        // What a file of our own says where its tensors tell.
+        // Our own files say this where the tensors decide.
         if (field == nullptr || value == "as the tensors say") continue;
         if (const Problem problem = field->set(contract, value)) {
             return fail(ErrorKind::bad_input, fmt::format("metadata of the inputs file: field {}: {}", key, *problem));

@@ -1,4 +1,4 @@
-// The layer's tensors from a file.
+// Reads the layer's tensors from a file.
 #include <algorithm>
 #include <array>
 
@@ -89,14 +89,14 @@ Result<std::vector<double>> required_values(const TensorFile& file, std::string_
     return floating_values(*tensor, name, shape);
 }
 
-// The size of a parameter of one axis.
+// The size of a one-axis parameter.
 Result<std::int64_t> length_of(const TensorFile& file, std::string_view name) {
     GDNCTL_TRY_ASSIGN(const Tensor* tensor, required(file, name));
     if (tensor->shape.size() != 1 || tensor->shape[0] < 1) return wrong_tensor(name, "one axis", *tensor);
     return tensor->shape[0];
 }
 
-// [C, K], or [C, 1, K] as a convolution of PyTorch has it.
+// [C, K], or [C, 1, K] as for a convolution in PyTorch.
 Status read_weight(const TensorFile& file, GdnLayer& p) {
     GDNCTL_TRY_ASSIGN(const Tensor* weight, required(file, "conv_weight"));
     const Shape& s = weight->shape;
@@ -108,7 +108,7 @@ Status read_weight(const TensorFile& file, GdnLayer& p) {
     return {};
 }
 
-// How many key heads there are: qkvz by itself does not tell.
+// The number of key heads, which qkvz alone does not show.
 Result<std::int64_t> key_heads_of(const TensorFile& file, const LayerContract& contract, const Tensor& qkvz,
                                   std::int64_t key_width) {
     if (qkvz.shape.size() == 4) return qkvz.shape[2];
@@ -124,7 +124,7 @@ Result<std::int64_t> key_heads_of(const TensorFile& file, const LayerContract& c
                 "--set key_heads=N, or give qkvz as [B,T,Hk,...]");
 }
 
-// Dims of fused projections, from the parameters' sizes.
+// Dims of fused projections, from the sizes of the parameters.
 Status read_fused_dims(const TensorFile& file, const LayerContract& contract, const Tensor& qkvz, GdnLayer& p) {
     GdnDims& d = p.dims;
     GDNCTL_TRY_ASSIGN(d.Hv, length_of(file, "A_log"));

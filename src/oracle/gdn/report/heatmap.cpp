@@ -18,7 +18,7 @@ char symbol(double error) {
     return error <= oracle::k_wrong_band ? '+' : '#';
 }
 
-// One map: `what` the errors are of, `state` what stands behind the bar.
+// One map. `what`: what the errors belong to; `state`: label of the column after the bar.
 std::string map_text(const oracle::GdnReference& reference, const std::vector<oracle::LaneErrors>& errors,
                      std::string_view what, std::string_view state) {
     std::size_t chunks = 0;

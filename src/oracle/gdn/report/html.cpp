@@ -44,7 +44,7 @@ polyline { fill: none; stroke: var(--ink); stroke-width: 1.3; } circle { fill: v
 svg line { stroke: var(--wrong); stroke-width: 1.2; stroke-dasharray: 4 3; } svg .mark { fill: var(--wrong); font-weight: 600; }
 )css";
 
-// Distances in ULPs that say nothing any more are short.
+// Distances in ULPs that are too large to mean anything are shortened.
 std::string ulp_text(double ulp) { return ulp < 1e6 ? fmt::format("{:.0f}", ulp) : fmt::format("{:.1e}", ulp); }
 
 std::string tensors_table(const GdnReport& report) {
@@ -63,7 +63,7 @@ std::string tensors_table(const GdnReport& report) {
     return html + "</table></div>\n";
 }
 
-// What the verdict says nothing about: one paragraph for each reason.
+// What the verdict does not cover: one paragraph per reason.
 std::string gaps(const GdnReport& report) {
     std::string html;
     const bool gradients = std::any_of(report.tensors.begin(), report.tensors.end(), [](const auto& t) {
@@ -140,7 +140,7 @@ std::string chart_heading(const GdnReference& reference, const GdnReport& report
                        report.place ? report.place->first_sequence : 0);
 }
 
-// The gradients' map and chart; nothing where the dump has none.
+// The gradients' map and chart; empty if the dump has none.
 std::string gradient_charts(const GdnReference& reference, const GdnReport& report) {
     if (report.gradient_errors.empty()) return {};
     return "<h2>Error of the worst gradient by value head and chunk</h2>\n" +

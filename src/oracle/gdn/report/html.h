@@ -1,4 +1,4 @@
-// A verdict as one self-contained page.
+// Renders a verdict as a self-contained page.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gdnctl::oracle_html {
 
-// No scripts and nothing from elsewhere; light or dark as the reader's system is.
+// No scripts or external resources; light or dark by the reader's system setting.
 std::string page(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 
 }  // namespace gdnctl::oracle_html

@@ -19,7 +19,7 @@ using oracle::LaneErrors;
 
 constexpr std::size_t k_most_cells = 256;
 constexpr std::size_t k_most_lanes = 512;
-// Fewer cells than this have a rectangle, and so a tooltip, each; else neighbours of one colour share one.
+// Below this number, each cell has its own rectangle, and so a tooltip; above it, neighbours of one colour share one.
 constexpr std::size_t k_single_cells = 4096;
 
 double worse(double a, double b) { return std::isnan(a) || std::isnan(b) ? HUGE_VAL : std::max(a, b); }
@@ -37,7 +37,7 @@ std::size_t nice_step(double least) {
     }
 }
 
-// No letter of 12 px is wider on average.
+// Upper limit on the average width of a letter at 12 px.
 constexpr double k_letter = 8;
 
 // What the map shows: which lanes, and how many chunks share a column.
@@ -87,7 +87,7 @@ std::string row_of_cells(const LaneErrors& lane, const MapLayout& m, double y) {
     const bool single = m.lanes.size() * m.cells <= k_single_cells;
     const double gap = m.row_height > 8 ? 1 : 0.5;
     std::string html;
-    std::size_t first = 0;  // cell at which the current run of one colour begins
+    std::size_t first = 0;  // cell where the current run of one colour begins
     double run = 0;
     const auto worst_in = [&](std::size_t cell) {
         double worst = 0;
@@ -125,7 +125,7 @@ std::string chunk_numbers(const MapLayout& m) {
     return html;
 }
 
-// y of the token chart.
+// The y axis of the token chart.
 struct LogScale {
     double low = -2, high = 2, top = 10, height = 230;
 
@@ -148,7 +148,7 @@ std::string bands(const LogScale& scale) {
                             k_chart_left, tops[i], k_chart_width, below - tops[i]);
         below = tops[i];
     }
-    // Labels keep 13 units of each other: those of the bands first.
+    // Labels keep a distance of 13 units; those of the bands come first.
     std::vector<double> taken;
     const auto label = [&](double error, const std::string& text) {
         const double y = scale.y_of(error);
@@ -166,7 +166,7 @@ std::string bands(const LogScale& scale) {
     return html;
 }
 
-// The worst of the tokens that share a point; at most 1,800 points.
+// Tokens share points, of which there are at most 1,800; each shows its worst token.
 std::string curve(const std::vector<double>& errors, const LogScale& scale, double per_token) {
     const std::size_t step = std::max<std::size_t>(1, errors.size() / 900);
     std::string points;
@@ -205,7 +205,7 @@ std::string lane_map(const GdnReference& reference, const std::vector<LaneErrors
         "<div class=wide><svg width=\"{:.0f}\" height=\"{:.0f}\" role=img aria-label=\"error by head and chunk\">\n",
         state_at + std::max(80.0, k_letter * static_cast<double>(state.size())), height);
     html += chunk_numbers(m) + fmt::format("<text x=\"{:.1f}\" y=\"12\">{}</text>\n", state_at, state);
-    const auto named = static_cast<std::size_t>(std::ceil(13 / m.row_height));  // every how many rows has a name
+    const auto named = static_cast<std::size_t>(std::ceil(13 / m.row_height));  // one label per this many rows
     double y = k_top;
     for (std::size_t row = 0; row < m.lanes.size(); ++row, y += m.row_height) {
         const LaneErrors& lane = errors[m.lanes[row]];

@@ -1,4 +1,4 @@
-// The two pictures of a verdict's page, as SVG without scripts.
+// The two charts of a verdict's page, as SVG without scripts.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace gdnctl::oracle_html {
 
-// Class of a colour: error / budget up to 1, up to the band of OK, up to that of WRONG, beyond. NaN is beyond.
+// Class of a colour: error / budget up to 1, up to the OK band, up to the WRONG band, above. NaN counts as above.
 int level(double error);
 
-// Error / budget by lane (rows) and chunk (columns), with that of the state `state` behind. Columns share when there
-// are more than 256 chunks; of more than 512 lanes the worst are shown.
+// Error / budget by lane (rows) and chunk (columns), followed by that of the state `state`. Above 256 chunks, several
+// share a column; of more than 512 lanes, only the worst are shown.
 std::string lane_map(const oracle::GdnReference& reference, const std::vector<oracle::LaneErrors>& errors,
                      std::string_view state);
 
-// Error / budget by token on a logarithmic scale, the worst value head of each. The token `marked` has a line named
-// `mark`. `missing` is said where there are no errors.
+// Error / budget by token on a logarithmic scale, for the worst value head of each. The token `marked` has a line
+// labelled `mark`. Without errors it shows `missing`.
 struct TokenChart {
     const std::vector<double>& errors;
     std::optional<std::int64_t> marked;
@@ -28,8 +28,8 @@ struct TokenChart {
 };
 std::string token_chart(const TokenChart& chart);
 
-// The token, counted in its sequence, at which out goes wrong first, or the gradients last (they run backwards).
-// nullopt: none, or not of a tensor with tokens.
+// The token (position in its sequence) where out first goes wrong, or the gradients last, since they run backwards.
+// nullopt: none, or the tensor has no tokens.
 std::optional<std::int64_t> wrong_token(const oracle::GdnReference& reference, const oracle::GdnReport& report,
                                         bool gradients);
 

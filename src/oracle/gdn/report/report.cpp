@@ -54,7 +54,7 @@ std::string place_of_fault_text(const GdnReference& reference, const GdnReport& 
                               place.first_token, place.first_head, place.first_chunk);
 }
 
-// A sentence broken before 100 columns; later lines are indented by six.
+// A sentence wrapped before 100 columns; later lines are indented by six.
 std::string wrapped_words(std::string_view first, const std::string& sentence) {
     std::string text(first);
     std::size_t column = first.size();
@@ -106,7 +106,7 @@ std::string unjudged_gradients_text(const GdnReport& report) {
     return names.empty() ? std::string() : wrapped("GRADIENTS UNDER A NAME THAT IS NOT JUDGED (rename to): ", names);
 }
 
-// `state`: what the lanes' states are of.
+// `state`: what the lanes' states belong to.
 Json lanes_json(const std::vector<oracle::LaneErrors>& lanes, const char* state) {
     Json all = Json::array();
     for (const oracle::LaneErrors& lane : lanes) {
@@ -139,7 +139,7 @@ std::string tensor_text(const TensorReport& t) {
     if (t.by_budget != t.verdict && t.verdict == Verdict::ok) {
         line += fmt::format("  ({} by the budget)", oracle::name_of(t.by_budget));
     }
-    // Beyond that, a distance in ULPs says nothing that rms does not.
+    // Above that, a distance in ULPs says nothing more than rms.
     if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
     if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
     if (t.nonfinite_want > 0)

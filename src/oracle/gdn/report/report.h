@@ -14,11 +14,10 @@ namespace gdnctl::oracle_report {
 std::string diagnosis_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 std::string hint_text(const oracle::GdnReport& report);  // all hints in one line, joined by "; or "
 std::string contract_text(const oracle::ResolvedContract& contract);
-// Error / budget of out, and of the worst gradient if there are any, by value head and chunk, one character a cell: '.'
-// up to 1, '-' up to the band of OK, '+' up to that of WRONG, '#' beyond. Chunks share a cell when there are more
-// than 72.
+// Error / budget of out, and of the worst gradient if there are any, by value head and chunk, one character per cell:
+// '.' up to 1, '-' up to the OK band, '+' up to the WRONG band, '#' above. Above 72 chunks, several share a cell.
 std::string heatmap_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
-// Figures of one tensor, a line or two.
+// Metrics of one tensor, on one or two lines.
 std::string tensor_text(const oracle::TensorReport& tensor);
 // Gradients that were not compared.
 std::vector<std::string> missing_gradients(const oracle::GdnReport& report);

@@ -29,7 +29,7 @@ Matrix rows_of(const float* from, std::size_t rows, std::size_t width, std::size
     return m;
 }
 
-// Partial sums of the gates one by one: nothing cancels, and -infinity stays what it is.
+// Adds up the gates one by one: nothing cancels, and -infinity is preserved.
 void BackwardChunk::prepare() {
     Gamma = Matrix(rows, rows);
     read.assign(rows, 0);
@@ -192,7 +192,7 @@ void ChunkGradient::pairs() {
     }
 }
 
-// What each row gives to the gradient of its running sum c_i, apart from the pairs.
+// Each row's contribution to the gradient of its running sum c_i, except for the pairs.
 float ChunkGradient::row_part(Row i) {
     return coefficient(T::dg_read, m_c.read[i], 1, m_c.scale) * m_readout[i] -
            coefficient(T::dg_forget, m_c.read[i], m_c.beta[i]) * m_forgotten[i];
@@ -228,7 +228,7 @@ void ChunkGradient::gates() {
     }
 }
 
-// As libraries do it: the gradient of c, then its reverse sum.
+// As in libraries: the gradient of c, then its reverse sum.
 void ChunkGradient::by_running_sums(const Matrix& H, float kept) {
     const BackwardChunk& c = m_c;
     std::vector<float> dc(c.rows, 0);

@@ -1,4 +1,4 @@
-// One chunk of the chunked backward of docs/reference/oracle-methods.md, term by term.
+// One chunk of the chunked backward in docs/reference/oracle-methods.md, term by term.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Matrix {
     const float* row(Row i) const { return values.data() + i * columns; }
 };
 
-// Copies `width` values of each of `rows` rows that are `stride` apart.
+// Copies `width` values from each of `rows` rows with the given stride.
 Matrix rows_of(const float* from, std::size_t rows, std::size_t width, std::size_t stride);
 
 // One chunk of one lane.
@@ -50,7 +50,7 @@ public:
     std::vector<float> dg, dbeta;
 
 private:
-    // A term's coefficient, times the factors that a fault may leave out of it.
+    // A term's coefficient, times the factors that a fault may omit.
     float coefficient(BackwardTerm term, float decay, float beta = 1, float scale = 1);
     float coefficient(BackwardTerm term) { return coefficient(term, 1); }
     float row_part(Row i);
@@ -64,7 +64,7 @@ private:
 
     const BackwardChunk& m_c;
     const BackwardFault& m_fault;
-    std::size_t m_values = 0;  // of the spoilt term, so far
+    std::size_t m_values = 0;  // of the faulty term, so far
     Matrix m_D, m_U, m_Y, m_dP, m_dM;
     std::vector<float> m_readout, m_forgotten, m_inserted;  // <Q, dO S^T>, <K, Y S^T>, <K, U D^T>
 };

@@ -1,4 +1,4 @@
-// The chunked backward over whole problems: one value head of one sequence at a time.
+// The chunked backward for whole problems, one value head of one sequence at a time.
 #include <algorithm>
 
 #include "oracle/gdn/compare/backward.h"
@@ -120,7 +120,7 @@ private:
         }
     }
 
-    // Over the value heads of a key head.
+    // Combined over the value heads of a key head.
     std::vector<double> grouped(const std::vector<float>& heads) const {
         const std::size_t r = m_Hv / m_Hk;
         std::vector<double> result(heads.size() / m_Hv * m_Hk, 0);

@@ -40,7 +40,7 @@ BackwardMutant after(std::string name, Stages stages, std::function<void(GdnGrad
     return with(std::move(name), std::move(stages), [&](BackwardFault& f) { f.after = std::move(spoil); }, true);
 }
 
-// dU, dP, Y, dM: what several gradients come from.
+// dU, dP, Y, dM: used by several gradients.
 void add_shared(BackwardMutants& all) {
     const Stages shared = {"bwd_shared"};
     all.push_back(term("P^T dO left out", shared, Term::dU_intra, 0));

@@ -1,4 +1,4 @@
-// A chunked backward in fp32 that can be spoilt at one term, and the ways to spoil it.
+// A chunked backward in fp32 with an optional fault at one term, and a list of such faults.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace gdnctl::oracle {
 
-// The terms of docs/reference/oracle-methods.md, "Chunked backward", in the order of the formulas there.
+// The terms of docs/reference/oracle-methods.md, "Chunked backward", in the order of its formulas.
 enum class BackwardTerm {
     dU_intra,    // P^T dO
     dU_state,    // e^(c_last - c) K D
@@ -41,25 +41,25 @@ enum class BackwardTerm {
 };
 
 enum class Dropped { nothing, decay, beta, scale };
-enum class GateGradient { direct, running_sum, no_sum, forwards, exclusive };  // how dg comes from its parts
-enum class GroupGradient { sum, first, last, average };                        // of the value heads of a key head
+enum class GateGradient { direct, running_sum, no_sum, forwards, exclusive };  // how dg is computed from its parts
+enum class GroupGradient { sum, first, last, average };                        // over the value heads of a key head
 enum class NormGradient { full, missing, no_projection };
 
 struct BackwardFault {
     BackwardTerm term = BackwardTerm::none;
     double factor = 1;                   // on that term
-    std::size_t period = 1;              // ... on one in so many of its values
-    double ripple = 0;                   // ... and so much more or less of it, another at each value
-    Dropped dropped = Dropped::nothing;  // a factor left out of it
+    std::size_t period = 1;              // ... on every period-th of its values
+    double ripple = 0;                   // ... and so much more or less of it, different at each value
+    Dropped dropped = Dropped::nothing;  // a factor omitted from it
     GateGradient gates = GateGradient::direct;
     GroupGradient group = GroupGradient::sum;
     NormGradient norm = NormGradient::full;
-    bool upper_triangle = false;                                    // dP lacks its mask
-    bool carried = true;                                            // D goes from chunk to chunk
+    bool upper_triangle = false;                                    // dP is not masked
+    bool carried = true;                                            // D is carried from chunk to chunk
     bool final_cotangent = true;                                    // D starts from the final state's gradient
     bool initial_state = true;                                      // the first chunk starts from S0
     bool bf16_operands = false;                                     // Y, U and D are rounded
-    std::function<void(GdnGradients&, const GdnReference&)> after;  // spoils the finished gradients
+    std::function<void(GdnGradients&, const GdnReference&)> after;  // damages the finished gradients
 };
 
 struct BackwardMutant {
@@ -70,11 +70,11 @@ struct BackwardMutant {
 };
 
 std::vector<BackwardMutant> all_backward_mutants();
-// Every term spoilt in ways that no hint knows.
+// Every term with faults that no hint knows.
 std::vector<BackwardMutant> unexpected_backward_mutants();
 
-// Gradients in fp32 by chunks of `chunk` tokens. `reference` has its backward. The fault acts on the heads and the
-// chunk in scope.
+// Gradients in fp32 by chunks of `chunk` tokens. `reference` must have its backward. The fault applies to the heads and
+// the chunk in scope.
 GdnGradients run_backward_chunks(const GdnReference& reference, const BackwardFault& fault, const MutantScope& scope,
                                  std::size_t chunk, int threads);
 

@@ -20,16 +20,16 @@ namespace {
 GdnReference with_backward(const GdnCase& c, int threads) {
     GdnReference r = selftest_reference(c, threads);
     const TensorFile inputs = with_cotangents({}, r, c.seed);
-    TensorFile names;  // any gradient asks for the truth of all
+    TensorFile names;  // any gradient requires the truth of all
     names.tensors.push_back({"d_initial_state", {}});
-    // Cotangents of our own making have the right shapes: an error here is a defect of this program.
+    // Our own cotangents have the right shapes, so an error here is a defect of this program.
     if (const Status done = add_backward(r, inputs, names, threads); !done)
         throw std::logic_error(done.error().message);
     return r;
 }
 
-// What a mutant changed, seen against the honest run of the same kernel. A key head's gradient stands for all its value
-// heads, unless gradients of theirs changed too and say for which.
+// What a mutant changed compared with the correct run of the same kernel. A key head's gradient counts for all its
+// value heads, unless their own gradients changed too and show which one.
 struct Changed {
     std::set<std::int64_t> heads;
     std::int64_t last_chunk = -1;
@@ -75,7 +75,7 @@ bool right_place(const GdnReport& report, const Changed& changed, const MutantSc
     if (!report.place) return false;
     const std::set<std::int64_t> heads(report.place->heads.begin(), report.place->heads.end());
     const std::int64_t chunk = report.place->first_chunk;
-    // A state's gradient that is spoilt at the start of a chunk shows in the one before.
+    // A state's gradient that is damaged at the start of a chunk shows in the previous one.
     const bool right_chunk =
         chunk == changed.last_chunk || (scope.chunk >= 0 && (chunk == scope.chunk || chunk + 1 == scope.chunk));
     return heads == changed.heads && right_chunk;
@@ -113,7 +113,7 @@ void BackwardSelftest::judge_mutant(const Round& round, const BackwardMutant& m,
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
     const GdnGradients x = run_backward_chunks(r, m.fault, scope, chunk, m_options.threads);
     const Changed changed = changed_places(r, round.honest, x);
-    if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
+    if (changed.heads.empty()) return;  // not a fault on these inputs: its scope does not include what it damages
     const GdnReport report = judged(r, x, true);
     const std::string found =
         report.place ? fmt::format("{} heads up to chunk {}", report.place->heads.size(), report.place->first_chunk)
@@ -125,7 +125,7 @@ void BackwardSelftest::judge_mutant(const Round& round, const BackwardMutant& m,
 
 void BackwardSelftest::variants() {
     for (const GdnCase& c : all_cases()) {
-        // Chunks of plain loops take their time.
+        // Plain loops over chunks are slow.
         if (c.expected != Verdict::ok || c.dims.T > 1024 || c.dims.T == 0) continue;
         if (stopped()) return;
         if (skipped()) continue;

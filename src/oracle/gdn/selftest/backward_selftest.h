@@ -1,4 +1,4 @@
-// The part of the selftest that is about gradients.
+// The part of the selftest for gradients.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace gdnctl::oracle {
 
-// A case of the selftest, and what it is judged by.
+// A case of the selftest, and its reference.
 GdnCase selftest_case(bool real, GdnDims dims);
 GdnReference selftest_reference(const GdnCase& c, int threads);
 
@@ -17,11 +17,11 @@ class BackwardSelftest {
 public:
     BackwardSelftest(const SelftestOptions& options, SelftestReport& report) : m_options(options), m_report(report) {}
 
-    // Adds mutants and honest variants to the report.
+    // Adds mutants and correct variants to the report.
     void run();
 
 private:
-    // What the mutants of one problem share.
+    // Shared by the mutants of one problem.
     struct Round {
         const GdnReference& reference;
         const GdnGradients& honest;

@@ -1,4 +1,4 @@
-// Mutants of the chunked kernel, in fp32, and honest variants of it.
+// Mutants of the chunked kernel in fp32, and correct variants of it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace gdnctl::oracle {
 
-// Which part of a problem a mutant spoils.
+// The part of a problem that a mutant affects.
 struct MutantScope {
     std::vector<std::int64_t> heads;  // empty: all
     int chunk = -1;                   // of every sequence; -1: all
@@ -18,23 +18,23 @@ struct MutantScope {
 struct Mutant {
     std::string name;
     std::vector<std::string> stages;                              // any of these is right
-    Hypothesis fault;                                             // acted out in fp32 on each lane in scope
-    std::function<void(GdnOutputs&, const GdnReference&)> after;  // spoils the finished outputs instead
-    // Another kernel than ours, spoilt by itself.
+    Hypothesis fault;                                             // simulated in fp32 on each lane in scope
+    std::function<void(GdnOutputs&, const GdnReference&)> after;  // damages the finished outputs instead
+    // Another kernel than ours, with a fault of its own.
     std::function<GdnOutputs(const GdnReference&, const MutantScope&, int threads)> kernel;
-    bool whole_only = false;  // has no meaning in one chunk alone
+    bool whole_only = false;  // makes no sense in a single chunk
     bool needs_state = false, needs_tail = false;
 };
 
 std::vector<Mutant> all_mutants();
-// Faults that no hypothesis of the search acts out.
+// Faults that no hypothesis of the search simulates.
 std::vector<Mutant> unexpected_mutants();
-// Every step of another kernel spoilt in every one of some ways.
+// Every step of another kernel, with each of several faults.
 std::vector<Mutant> tapped_mutants();
-// The same in ways that were written when the search was done.
+// The same with faults that were written after the search was finished.
 std::vector<Mutant> later_tapped_mutants();
 
-// The outputs of a mutant (or of the honest kernel, without one) on a problem.
+// The outputs of a mutant (or, without one, of the correct kernel) on a problem.
 GdnOutputs run_mutant(const GdnReference& reference, const Mutant* mutant, const MutantScope& scope, int threads);
 
 }  // namespace gdnctl::oracle

@@ -17,11 +17,11 @@ namespace gdnctl::oracle {
 namespace {
 
 GdnCase mutant_case(bool real) {
-    // A tail of 8 tokens in both: padding is part of what can be wrong.
+    // A tail of 8 tokens in both, because padding is part of what can be wrong.
     return selftest_case(real, real ? GdnDims{1, 200, 2, 4, 64, 64} : GdnDims{2, 104, 2, 4, 16, 16});
 }
 
-// What a mutant changed, seen against the honest run of the same kernel.
+// What a mutant changed compared with the correct run of the same kernel.
 struct Noticed {
     std::set<std::int64_t> heads;
     std::int64_t first_chunk = -1;
@@ -94,7 +94,7 @@ private:
         }
     }
 
-    // Of so many mutants one in five, each in one of the scopes; or all in all.
+    // One in five of these mutants, each in one of the scopes; or all of them in all scopes.
     void spoilt_steps(const std::vector<Mutant>& all, SelftestTotals& totals) {
         for (const bool real : {true, false}) {
             const GdnReference r = selftest_reference(mutant_case(real), m_options.threads);
@@ -109,7 +109,7 @@ private:
         }
     }
 
-    // What the mutants of one problem share.
+    // Shared by the mutants of one problem.
     struct Round {
         const GdnReference& reference;
         const GdnOutputs& honest;
@@ -120,7 +120,7 @@ private:
         const GdnReference& r = round.reference;
         const GdnOutputs x = run_mutant(r, &m, scope, m_options.threads);
         const Noticed changed = changed_places(r, round.honest, x);
-        if (changed.heads.empty()) return;  // on these inputs it is no fault: its scope never meets what it spoils
+        if (changed.heads.empty()) return;  // not a fault on these inputs: its scope does not include what it damages
         const GdnReport report = judged(r, x, true);
         const std::string found = report.place ? fmt::format("{} heads from chunk {} on", report.place->heads.size(),
                                                              report.place->first_chunk)
@@ -140,7 +140,7 @@ private:
         if (!report.place) return false;
         const std::set<std::int64_t> heads(report.place->heads.begin(), report.place->heads.end());
         const std::int64_t chunk = report.place->first_chunk;
-        // A state that is spoilt at the end of a chunk shows in the next one.
+        // A state that is damaged at the end of a chunk shows in the next one.
         const bool right_chunk =
             chunk == changed.first_chunk || (scope.chunk >= 0 && (chunk == scope.chunk || chunk == scope.chunk + 1));
         return heads == changed.heads && right_chunk;
@@ -206,7 +206,7 @@ bool SelftestReport::passed() const {
 
 GdnReference selftest_reference(const GdnCase& c, int threads) {
     const TensorFile inputs = make_inputs(c);
-    // Our own cases are well-formed: a failure here is a defect of this program, and the empty optional would show it.
+    // Our own cases are well-formed: a failure here is a defect of this program, which value() would expose.
     ResolvedContract contract = resolve_contract("marin", inputs.metadata, {}).value();
     GdnProblem problem = read_problem(inputs, contract).value();
     return make_reference(std::move(problem), std::move(contract), threads);

@@ -1,4 +1,4 @@
-// How the selftest counts: the same for outputs and for gradients.
+// How the selftest counts, for both outputs and gradients.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace gdnctl::oracle {
 
-// A mutant and what the verdict said of it. The places, where it changed values and where it was found, are in words.
+// A mutant and its verdict. The places (where it changed values, and where it was found) are in words.
 struct JudgedMutant {
     std::string name;
     const std::vector<std::string>& stages;  // any of these is right
@@ -19,7 +19,7 @@ struct JudgedMutant {
     std::string changed, found;
 };
 
-// Both count into `totals`, which is a part of `report`, and note there what was missed, misplaced or flagged.
+// Both count into `totals`, which is a part of `report`, and record there what was missed, misplaced or flagged.
 void count_mutant(const JudgedMutant& mutant, SelftestTotals& totals, SelftestReport& report);
 void count_variant(std::string_view what, std::string_view case_name, const GdnReport& verdict, SelftestTotals& totals,
                    SelftestReport& report);

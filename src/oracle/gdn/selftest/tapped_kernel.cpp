@@ -31,7 +31,7 @@ public:
     }
 
 private:
-    // The result of a step, as fp32 holds it and as this kernel gives it.
+    // The result of a step in fp32, with the change of this kernel applied.
     Reals stepped(Tap tap, Reals x, Size width) const {
         if (m_spoilt && tap == m_tap) m_change(x, x.size() / width, width);
         for (double& value : x) value = static_cast<double>(static_cast<float>(value));

@@ -1,4 +1,4 @@
-// Every step of a chunk spoilt in every way of a list, so that the faults are not chosen to suit the search.
+// Every step of a chunk with every fault of a list, so that the faults are not chosen to suit the search.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,8 +16,8 @@ using Size = std::size_t;
 struct Spoiling {
     std::string what;
     TapChange change;
-    std::string stage;        // that is right too, wherever it is done
-    bool in_columns = false;  // in some columns alone
+    std::string stage;        // that is also right, whatever the step
+    bool in_columns = false;  // only in some columns
 };
 
 double largest_of(const Reals& x) {
@@ -26,7 +26,7 @@ double largest_of(const Reals& x) {
     return largest;
 }
 
-// Each value by its own: of(value, largest, index).
+// Each value from its own: of(value, largest, index).
 template <class Of>
 Spoiling each(std::string what, const Of& of, std::string stage = {}) {
     return {std::move(what),
@@ -92,7 +92,7 @@ const std::vector<Spoiling>& spoilings() {
     return k_all;
 }
 
-// Written when the search was done, and never looked at to change it.
+// Written after the search was finished, and never used to change it.
 const std::vector<Spoiling>& later_spoilings() {
     static const std::vector<Spoiling> k_all = {
         each("with its negative values 10 % too large", [](double x, double, Size) { return x < 0 ? 1.1 * x : x; }),

@@ -34,7 +34,7 @@ KernelCall make_call(const GdnProblem& p, const GdnContract& c, bool narrow) {
     const GdnDims& d = p.dims;
     const bool in_bf16 = narrow && p.qk_dtype == DType::bf16;
     const DType wide = in_bf16 ? DType::bf16 : DType::f32;
-    // Keys that are normalised and rounded back have no name in the interface: the kernel gets them ready.
+    // The interface cannot describe keys that are normalised and rounded back, so the kernel gets prepared keys.
     const bool prepared_keys = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
     const Prepared<float> ready = prepare<float>(p, c, 1);
     KernelCall call;
@@ -73,7 +73,7 @@ KernelCall make_call(const GdnProblem& p, const GdnContract& c, bool narrow, Ker
         call.d_out = from_f64(cotangents.d_out, {d.B, d.T, d.Hv, d.dv}, call.out_dtype);
         std::vector<double> d_state = cotangents.d_final_state;
         d_state.resize(element_count(states).value_or(0));
-        // A final state that the contract makes 0 has no gradient.
+        // A final state that the contract sets to 0 has no gradient.
         apply_empty_policy(p, c.empty, d_state);
         call.d_final_state = from_f64(d_state, states, DType::f32);
     }
@@ -93,7 +93,7 @@ TensorFile call_gradients(const GdnProblem& p, const GdnContract& c, const Tenso
     g.dq = values("dq");
     g.dk = values("dk");
     if (c.l2norm != L2Norm::off && c.rounding == NormRounding::input) {
-        // The kernel got its keys ready: the way back through the norm is ours.
+        // The kernel got prepared keys, so the gradient through the norm is computed here.
         g.dq = through_norm(p, c, p.q, ready.q, std::move(g.dq));
         g.dk = through_norm(p, c, p.k, ready.k, std::move(g.dk));
     }

@@ -1,5 +1,5 @@
-// One call of a kernel under test as plain arrays, in the meaning of gdn/gdn_kernel.h: log decay, beta as a factor, the
-// state as [N,Hv,dk,dv]. What a contract says beyond that (raw gates, logits, layouts, clipping) is done here.
+// One call of a kernel under test as plain arrays, with the meaning of gdn/gdn_kernel.h: log decay, beta as a factor,
+// the state as [N,Hv,dk,dv]. Everything else in a contract (raw gates, logits, layouts, clipping) is converted here.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gdnctl::oracle {
 
-// What a kernel is asked for. Decoding is a forward of a few tokens, from state to state.
+// What a kernel is asked to compute. Decoding is a forward of a few tokens, from state to state.
 enum class KernelPass { forward, backward, decode, decode_in_place };
 
 std::string_view name_of(KernelPass pass);  // "decode in place"
@@ -30,30 +30,30 @@ struct KernelCall {
     std::optional<Tensor> initial_state;
     std::optional<Tensor> d_out, d_final_state;  // backward only
     DType out_dtype = DType::f32;
-    std::vector<GdnSequence> token_ranges;  // rows of [B*T] that `out` has to be written for
-    // For timing a decode in place: the kernel is called so many times, each time with one token of every row of the
-    // batch. Arrays are then [steps, B, ...], in an order that `step_seed` says. 0: one call.
+    std::vector<GdnSequence> token_ranges;  // rows of [B*T] for which `out` must be written
+    // For timing a decode in place: the kernel is called this many times, each time with one token of every row of the
+    // batch. Arrays are then [steps, B, ...], in an order given by `step_seed`. 0: one call.
     std::int64_t steps = 0;
     std::uint64_t step_seed = 0;
 };
 
-// `narrow`: q, k, v and out in bf16 where the inputs are, for kernels that take it; else all is fp32.
+// `narrow`: q, k, v and out in bf16 if the inputs are, for kernels that support it; else everything is fp32.
 KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow);
 // The same for another pass; `cotangents` are those of the file, for a backward.
 KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow, KernelPass pass,
                      const GdnCotangents& cotangents);
 
-// What came back, as the contract has it in files. `out` is [B,T,Hv,dv], `final_state` [N,Hv,dk,dv].
+// The results in the form that the contract has in files. `out` is [B,T,Hv,dv], `final_state` [N,Hv,dk,dv].
 TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,
                         const Tensor& final_state);
 
-// The gradients that a backward wrote (dq, dk, dv, dg, dbeta and, if it was asked for, d_initial_state), as gradients
-// of the inputs as the contract has them.
+// The gradients written by a backward (dq, dk, dv, dg, dbeta and, if requested, d_initial_state), converted to
+// gradients of the contract's inputs.
 TensorFile call_gradients(const GdnProblem& problem, const GdnContract& contract, const TensorFile& written);
 
-// Signs for each dimension of each head. With q, k and the rows of the state changed by one set, v and the state's
-// columns by the other, `out` changes by the signs of v alone, and the final state like the initial one: every product
-// keeps its size, so that an honest kernel returns the same bits but for those signs.
+// Signs for each dimension of each head. q, k and the rows of the state are multiplied by one set, v and the state's
+// columns by the other. `out` then changes by the signs of v only, and the final state like the initial one. Every
+// product keeps its magnitude, so a correct kernel returns the same bits except for those signs.
 class Disguise {
 public:
     Disguise() = default;  // changes nothing
@@ -71,11 +71,11 @@ private:
     GdnDims m_dims;
     std::vector<bool> m_keys;      // [Hk * dk]
     std::vector<bool> m_values;    // [Hv * dv]
-    std::vector<bool> m_by_value;  // [Hv * dk]: the signs of each value head's key head
+    std::vector<bool> m_by_value;  // [Hv * dk]: for each value head, the signs of its key head
 };
 
-// Changes q, k, v, initial_state and cotangents of an inputs file, or out, final_state and gradients of an outputs
-// file.
+// Applies to q, k, v, initial_state and cotangents of an inputs file, or to out, final_state and gradients of an
+// outputs file.
 void apply(const Disguise& disguise, TensorFile& file, StateLayout layout);
 
 }  // namespace gdnctl::oracle

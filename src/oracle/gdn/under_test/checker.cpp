@@ -86,7 +86,7 @@ void Checker::compare(const Reals& got, const Reals& want, const std::string& wh
         largest = std::max(largest, std::fabs(want[i]));
     }
     if (largest_error == 0) return;
-    // Where all is zero, any difference is infinitely large.
+    // If everything is zero, any difference is infinitely large.
     const double ratio = std::max(std::sqrt(error / size), largest_error / largest);
     const double found = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
     if (found <= result.error) return;

@@ -1,4 +1,4 @@
-// One relation after another on one kernel, each from inputs of its own.
+// Checks relations on a kernel one by one, each with its own inputs.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Outcome {
 
 inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-// Checks relations on one kernel. A fault of the kernel ends the relation: every run() is followed by failed().
+// Checks relations on one kernel. A fault of the kernel ends the relation, so call failed() after every run().
 class Checker {
 public:
-    // Inputs have the heads and the gates of `setting`.
+    // Inputs have the heads and gates of `setting`.
     Checker(KernelUnderTest& kernel, int threads, std::uint64_t seed, const GdnCase& setting)
         : m_kernel(kernel), m_threads(threads), m_seed(seed), m_setting(setting) {}
 
@@ -51,7 +51,7 @@ private:
     Result<Outcome> run(const GdnProblem& p);
     bool failed() const { return result.fault.has_value(); }
     void compare(const Reals& got, const Reals& want, const std::string& what);
-    // `gradient` along `step`, beside what differences say.
+    // Compares the derivative from `gradient` along `step` with the one from differences.
     void note_derivative(const Reals& gradient, const Reals& step, double difference, const char* name);
 
     KernelUnderTest& m_kernel;

@@ -1,4 +1,4 @@
-// Inputs on which the result is known in closed form.
+// Inputs with a closed-form result.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ Status Checker::beta_zero() {
     GdnProblem p = inputs(33);
     const GdnDims& d = p.dims;
     std::fill(p.beta.begin(), p.beta.end(), 0.0);
-    // Strong gates would leave nothing of the initial state.
+    // Strong gates would erase the initial state.
     for (double& g : p.gate) g = std::max(g, -0.5);
     Reals out(p.v.size());
     Reals state = p.initial_state;
@@ -35,7 +35,7 @@ Status Checker::beta_zero() {
     return {};
 }
 
-// Without decay and with beta = 1 the state recalls the last v: S^T k = v.
+// Without decay and with beta = 1, the state recalls the last v: S^T k = v.
 Status Checker::perfect_fit() {
     m_l2norm = false;
     GdnProblem p = inputs(33);
@@ -63,7 +63,7 @@ Status Checker::perfect_fit() {
     return {};
 }
 
-// One key throughout, beta = 1, no decay, from nothing: out_t = s (q_t.k) v_t.
+// The same key throughout, beta = 1, no decay, no initial state: out_t = s (q_t.k) v_t.
 Status Checker::identical_keys() {
     m_l2norm = false;
     GdnProblem p = inputs(33);
@@ -71,7 +71,7 @@ Status Checker::identical_keys() {
     p.initial_state.clear();
     std::fill(p.beta.begin(), p.beta.end(), 1.0);
     std::fill(p.gate.begin(), p.gate.end(), 0.0);
-    // The first unit vector: its products are exact.
+    // The first unit vector, whose products are exact.
     for (std::size_t i = 0; i < p.k.size(); ++i) p.k[i] = i % unsign(d.dk) == 0 ? 1 : 0;
     Reals out(p.v.size());
     const double scale = 1 / std::sqrt(static_cast<double>(d.dk));
@@ -86,7 +86,7 @@ Status Checker::identical_keys() {
     return {};
 }
 
-// Token t has the unit vector t as its key, from nothing: row t of the state is e^{c_T - c_t} beta_t v_t.
+// Token t has the unit vector t as its key, without an initial state: row t of the state is e^{c_T - c_t} beta_t v_t.
 Status Checker::orthonormal_keys() {
     m_l2norm = false;
     GdnProblem p = inputs(16);

@@ -8,7 +8,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// A 64-bit mixer (each output bit depends on each input bit): signs need no better random numbers.
+// A 64-bit mixer (each output bit depends on each input bit), good enough for random signs.
 std::uint64_t mixed(std::uint64_t x) {
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
@@ -32,7 +32,7 @@ Disguise::Disguise(const GdnDims& dims, HeadMap map, std::uint64_t seed) : m_dim
     }
 }
 
-// The sign is the top bit of the last byte in each floating dtype.
+// In every floating-point dtype, the sign is the top bit of the last byte.
 void Disguise::flip(Tensor& tensor, const std::vector<bool>& negative) {
     const std::size_t width = size_of(tensor.dtype);
     std::size_t i = 0;

@@ -1,4 +1,4 @@
-// Gradients beside differences of the kernel's own forward.
+// Compares gradients with differences of the kernel's own forward.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,8 +31,8 @@ double inner_product(const Reals& a, const Reals& b) {
     return sum;
 }
 
-// A step of every element, of a twentieth of their size, with random signs. A few gates of -200 among weak ones must
-// not make the step large: it would turn the weak ones into growth.
+// A step of every element by 5 % of their size, with random signs. A few gates of -200 among weak ones must not make
+// the step large: it would turn the weak ones into growth.
 Reals random_step(const Reals& values, std::uint64_t seed, std::uint64_t stream) {
     Reals sizes(values.size());
     std::transform(values.begin(), values.end(), sizes.begin(), [](double x) { return std::fabs(x); });
@@ -49,9 +49,9 @@ Reals random_step(const Reals& values, std::uint64_t seed, std::uint64_t stream)
 }  // namespace
 
 // For L = <d_out, out> + <d_final_state, final_state>, the gradient along a random direction is the derivative of L
-// along it, which four calls of the forward give to the fourth order.
+// along it. Four calls of the forward give it to fourth order.
 Status Checker::gradient() {
-    // Differences lose two digits of fp32, and their fourth order is worth four.
+    // Differences lose two digits of fp32, and the fourth order is accurate to four.
     result.tolerance = 2e-4;
     const GdnProblem p = inputs(70);
     const GdnCotangents cotangents = random_cotangents(p, m_seed);
@@ -62,7 +62,7 @@ Status Checker::gradient() {
     }
     GDNCTL_TRY_ASSIGN(const auto passes, m_kernel.passes());
     const bool own_pass = std::find(passes.begin(), passes.end(), KernelPass::backward) != passes.end();
-    // A program may give gradients along with its outputs.
+    // A program may return gradients together with its outputs.
     const KernelPass pass = own_pass ? KernelPass::backward : KernelPass::forward;
     GDNCTL_TRY_ASSIGN(KernelRun done, m_kernel.run_pass(pass, file, contract, m_threads));
     result.fault = std::move(done.fault);

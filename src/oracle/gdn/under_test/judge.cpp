@@ -27,8 +27,8 @@ bool same_values(const TensorFile& a, const TensorFile& b) {
                       [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
 }
 
-// What is not among the outputs of a pass. A program that gives one gradient gives all; gates and beta in the form that
-// the inputs have them count as well.
+// Names an output that the pass should have but does not. A program that returns one gradient must return all.
+// Gradients of gates and beta in the inputs' own form also count.
 std::string missing_output(const TensorFile& outputs, KernelPass pass) {
     std::vector<std::vector<std::string_view>> all;
     if (pass != KernelPass::backward) all = {{"out"}, {"final_state"}};
@@ -44,7 +44,7 @@ std::string missing_output(const TensorFile& outputs, KernelPass pass) {
     return {};
 }
 
-// What the runs of one judgement share.
+// Shared by the runs of one judgement.
 struct Asked {
     const TensorFile& inputs;
     const GdnReference& reference;
@@ -60,7 +60,7 @@ Result<GdnReport> compared(const TensorFile& outputs, const Asked& asked) {
     return judge(with_truth, outputs, {});
 }
 
-// Judges one run; a shape that judge() refuses is the kernel's fault.
+// Judges one run; a shape that judge() rejects is the kernel's fault.
 KernelVerdict judged(const KernelRun& run, const Asked& asked) {
     KernelVerdict verdict;
     verdict.fault = run.fault;
@@ -113,13 +113,13 @@ Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& in
     if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
 
     const StateLayout layout = contract.value.state_layout;
-    // Signs are by the heads of the file's tensors.
+    // Signs follow the heads of the file's tensors.
     const bool repeated = reference.problem.repeated_keys;
     const Disguise disguise = repeated ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
     TensorFile other = inputs;
     apply(disguise, other, layout);
     GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run_pass(pass, other, contract, 1));
-    apply(disguise, second.outputs, layout);  // signs come off as they went on
+    apply(disguise, second.outputs, layout);  // applying the signs again removes them
     GDNCTL_TRY_ASSIGN(const KernelRun third, kernel.run_pass(pass, inputs, contract, threads));
     const std::pair<const KernelRun*, const char*> again[] = {
         {&second, "wrong for inputs with other signs, on one thread"},

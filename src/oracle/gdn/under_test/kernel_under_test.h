@@ -1,5 +1,5 @@
-// A kernel that the oracle judges: named by one spelling everywhere, asked through one interface. What runs in this
-// process is found here; what runs in a child (lib:, src:, cmd:) is opened by the commands.
+// A kernel that the oracle judges: named by the same spelling everywhere, and called through one interface. Kernels in
+// this process are found here; those in a child process (lib:, src:, cmd:) are opened by the commands.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,17 @@ public:
     virtual ~KernelUnderTest() = default;
     virtual std::string name() const = 0;  // as spelled: "src:kernel.c"
     // Runs the forward on the tensors of an inputs file (names of docs/reference/contracts.md): `out` and
-    // `final_state`. A program may give gradients too. `threads` is what the kernel is told.
+    // `final_state`. A program may also return gradients. `threads` is passed to the kernel.
     virtual Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) = 0;
-    // The passes that it has. One that cannot be asked has a forward and a decode, which say what is wrong.
+    // The passes that it supports. A kernel that cannot be queried has a forward and a decode, which report the
+    // problem.
     virtual Result<std::vector<KernelPass>> passes() { return std::vector{KernelPass::forward}; }
-    // Any pass. A backward takes `d_out` and `d_final_state` of the file and gives gradients.
+    // Any pass. A backward reads `d_out` and `d_final_state` from the file and returns gradients.
     virtual Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
                                        int threads);
-    // Whether to ask the same thing again: not for kernels of our own, nor for ever where each call is a new process.
+    // Whether to repeat a call: false for our own kernels, and where each call is a new process.
     virtual bool worth_repeating() const = 0;
-    // What kept it from the network: "namespace", "seccomp", "none"; empty: it runs in this process.
+    // How network access was blocked: "namespace", "seccomp", "none"; empty: it runs in this process.
     virtual std::string network() const { return {}; }
 };
 
@@ -44,24 +45,24 @@ struct KernelVerdict {
     bool bit_equal = true;  // repeated calls gave the same bits
 };
 
-// Runs the kernel and judges what it returns. A foreign kernel is asked three times: with the inputs, with the inputs
-// in a disguise under which the exact result is known from the first (signs of head dimensions changed), on one
-// thread, and with the inputs again.
+// Runs the kernel and judges the result. A foreign kernel is called three times: with the inputs; on one thread, with
+// the inputs in a disguise under which the exact result follows from the first one (signs of head dimensions changed);
+// and with the inputs again.
 Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
                                    int threads, std::uint64_t seed, KernelPass pass = KernelPass::forward);
 
-// Judges what one run returned; a shape or dtype that cannot be compared is the kernel's fault. `inputs` holds the
+// Judges the result of one run. A shape or dtype that cannot be compared is the kernel's fault. `inputs` has the
 // cotangents of gradients.
 KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
                         KernelPass pass);
 bool has_gradients(const TensorFile& file);
 
-// `inputs` with random cotangents, rounded to the dtype of `out` as automatic differentiation rounds them.
+// `inputs` with random cotangents, rounded to the dtype of `out` as in automatic differentiation.
 TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed);
 
 std::vector<std::string> builtin_kernel_names();  // "chunk", "fused", "recurrent32", "recurrent64"
 
-// `builtin:NAME`. Usage errors: another kind, an unknown name.
+// `builtin:NAME`. Usage errors: another kind, or an unknown name.
 Result<std::unique_ptr<KernelUnderTest>> find_builtin_kernel(std::string_view spelling);
 
 }  // namespace gdnctl::oracle

@@ -10,7 +10,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Honest fp32 kernels stay below a tenth of it on these inputs.
+// Correct fp32 kernels stay below a tenth of it on these inputs.
 constexpr double k_tolerance = 2e-5;
 
 struct RelationRow {
@@ -37,7 +37,7 @@ constexpr RelationRow k_relations[] = {
     {"gradient", "each gradient is what differences of the forward say", &Checker::gradient},
 };
 
-// Small heads, and of the crossed cases those in which two of head size, heads and gates meet for the first time.
+// Small heads, and those crossed cases in which a pair of head size, heads and gates occurs for the first time.
 std::vector<GdnCase> make_settings() {
     GdnCase small;
     small.dims = {2, 0, 2, 4, 16, 8};
@@ -55,8 +55,8 @@ std::vector<GdnCase> make_settings() {
     return settings;
 }
 
-// Each relation is checked on the first setting, and on some of the others, so that each other one is met by three
-// relations: all on all would take minutes.
+// Each relation is checked on the first setting and on some others, such that each of these is used by three relations:
+// all on all would take minutes.
 bool has_setting(std::size_t relation, std::size_t setting) { return setting == 0 || setting % 5 == relation % 5; }
 
 Result<RelationResult> check_row(const RelationRow& row, KernelUnderTest& kernel, int threads, std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// What must hold between results of a kernel, whatever the values: no reference is computed.
+// Relations between results of a kernel that hold for all values, without a reference.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@ struct Relation {
     std::string about;  // one line
 };
 
-// In the order in which they are checked.
+// In the order of checking.
 const std::vector<Relation>& relations();
 
 struct RelationResult {
-    // Size of the difference between the two sides over that of the values: the root mean square or the largest
-    // element, whichever is worse.
+    // The size of the difference between the two sides divided by that of the values, as root mean square or for the
+    // largest element, whichever is worse.
     double error = 0;
-    double tolerance = 0;  // 0: the two sides must be the same numbers
+    double tolerance = 0;  // 0: both sides must be identical
     std::string worst;     // where the difference is largest: "out after 41 of 70 tokens"; empty: nowhere
     std::optional<KernelFault> fault;
-    bool applies = true;  // false: it is about something that the kernel does not give
+    bool applies = true;  // false: the kernel does not compute what the relation is about
 
     bool held() const { return !fault && error <= tolerance; }
 };
 
-// Usage error: no relation has this name.
+// Usage error: no such relation.
 Result<RelationResult> check_relation(const std::string& name, KernelUnderTest& kernel, int threads,
                                       std::uint64_t seed);
 

@@ -11,7 +11,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Reals [from, to) of each batch row, `width` values a token.
+// Values [from, to) of each batch row, with `width` values per token.
 Reals token_range(const Reals& values, const GdnDims& d, std::int64_t width, std::int64_t from, std::int64_t to) {
     Reals part;
     for (std::int64_t b = 0; b < d.B; ++b) {
@@ -35,7 +35,7 @@ GdnProblem slice(const GdnProblem& p, std::int64_t from, std::int64_t to) {
     return part;
 }
 
-// One batch row after the other: [B, size] in the order of `rows`.
+// Batch rows in the order of `rows`: [B, size].
 Reals blocks(const Reals& values, std::size_t size, const std::vector<std::size_t>& rows) {
     Reals moved;
     for (const std::size_t row : rows) {
@@ -45,7 +45,7 @@ Reals blocks(const Reals& values, std::size_t size, const std::vector<std::size_
     return moved;
 }
 
-// The later half of the heads first, in an array of [.., heads, width].
+// Moves the second half of the heads to the front, in an array of [.., heads, width].
 Reals heads_swapped(const Reals& values, std::int64_t heads, std::int64_t width) {
     Reals moved = values;
     const std::ptrdiff_t row = heads * width;
@@ -53,7 +53,7 @@ Reals heads_swapped(const Reals& values, std::int64_t heads, std::int64_t width)
     return moved;
 }
 
-// The first batch row alone.
+// Only the first batch row.
 GdnProblem first_row(const GdnProblem& p) {
     GdnProblem one = p;
     one.dims.B = 1;
@@ -64,7 +64,7 @@ GdnProblem first_row(const GdnProblem& p) {
     return one;
 }
 
-// `offsets` over the first batch row, a state for each sequence.
+// `offsets` over the first batch row, with a state for each sequence.
 GdnProblem packed_row(const GdnProblem& p, const std::vector<std::int64_t>& offsets) {
     GdnProblem one = first_row(p);
     const Reals state = one.initial_state;
@@ -80,7 +80,7 @@ GdnProblem packed_row(const GdnProblem& p, const std::vector<std::int64_t>& offs
 
 }  // namespace
 
-// Changing what comes later changes nothing that came before, bit for bit.
+// Changing later tokens changes nothing before them, bit for bit.
 Status Checker::causality() {
     result.tolerance = 0;
     const std::int64_t T = 70;
@@ -110,7 +110,7 @@ Status Checker::causality() {
     return {};
 }
 
-// The first tokens alone give what they give among others.
+// The first tokens alone give the same results as with the others.
 Status Checker::prefixes() {
     const GdnProblem p = inputs(130);
     GDNCTL_TRY_ASSIGN(const Outcome whole, run(p));
@@ -125,7 +125,7 @@ Status Checker::prefixes() {
     return {};
 }
 
-// The state handed from one call to the next stands for all that came before.
+// The state passed from one call to the next represents everything before.
 Status Checker::continuation() {
     const std::int64_t T = 70;
     const GdnProblem p = inputs(T);
@@ -146,7 +146,7 @@ Status Checker::continuation() {
     return {};
 }
 
-// v and S0 together enter linearly.
+// The result is linear in v and S0 together.
 Status Checker::linearity() {
     const GdnProblem a = inputs(70);
     GdnProblem b = a;
@@ -241,7 +241,7 @@ Status Checker::chunk_length() {
     return {};
 }
 
-// Sequences packed along the token axis do not know of each other; an empty one passes its state on.
+// Sequences packed along the token axis are independent; an empty one passes its state on.
 Status Checker::packed() {
     const GdnProblem p = packed_row(inputs(120), {0, 0, 16, 48, 48, 56, 120, 120});
     const GdnDims& d = p.dims;
@@ -269,7 +269,7 @@ Status Checker::packed() {
     return {};
 }
 
-// What stands behind the last sequence has no effect.
+// Tokens after the last sequence have no effect.
 Status Checker::padding() {
     result.tolerance = 0;
     const GdnProblem p = packed_row(inputs(40), {0, 16, 33});

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "~" and "$NAME" as a shell would read them. A value is not expanded again.
+// Expands "~" and "$NAME" like a shell. A value is not expanded again.
 std::string expanded(const Env& env, std::string_view path) {
     std::string text;
     if (path == "~" || path.starts_with("~/")) {

@@ -39,7 +39,7 @@ void add_strings(const Json& value, std::vector<std::string>& texts) {
     }
 }
 
-// For a private and a missing repository the Hub gives the same answer on purpose.
+// The Hub deliberately gives the same answer for a private and a missing repository.
 Failure repo_missing(const Asked& asked) {
     const std::string_view other = asked.type == RepoType::dataset ? "model" : "dataset";
     Failure failure;

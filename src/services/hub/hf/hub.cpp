@@ -17,15 +17,15 @@ namespace {
 
 constexpr std::size_t k_sha1_digits = 40;
 constexpr std::size_t k_most_others = 5000;
-constexpr std::size_t k_most_kept = 50'000;  // entries of a full listing; a larger one is not recorded
+constexpr std::size_t k_most_kept = 50'000;  // entries of a full listing; larger ones are not recorded
 constexpr std::size_t k_most_pages = 10'000;
 constexpr std::size_t k_longest_tree = std::size_t{16} << 20;
-constexpr std::int64_t k_largest_file = 50'000'000'000;  // over plain HTTP
+constexpr std::int64_t k_largest_file = 50'000'000'000;  // limit over plain HTTP
 constexpr int k_ok = 200;
 
 bool is_html(const WireAnswer& answer) { return text::trim(answer.body).starts_with('<'); }
 
-// A server may send one line a link: a page that is missed would make the listing pass for the whole.
+// A server may send one header line per link. If one were missed, the listing would look complete.
 std::string all_links(const HttpHeaders& headers) {
     std::string links;
     for (const auto& [name, value] : headers) {
@@ -75,7 +75,7 @@ Failure HfRepo::failed(const WireAnswer& answer) const {
     return failure;
 }
 
-// "topic; message": a topic is mentioned once.
+// "topic; message": each topic is shown once.
 void HfRepo::pass_on_warning(const HttpHeaders& headers) {
     const auto warning = find_header(headers, "x-hf-warning");
     if (!warning) return;
@@ -129,7 +129,7 @@ void HfRepo::sort_out(HfListing& listing, const Selection& selection, std::vecto
     }
 }
 
-// Where a listing goes on. A mirror may hand on links to the Hub itself; any other place would get the token.
+// Where a listing continues. A mirror may pass on links to the Hub itself; any other address would get the token.
 Outcome<std::string> HfRepo::page_after(const std::string& link) const {
     const Realm& realm = m_wire->realm();
     const auto absolute =
@@ -181,7 +181,7 @@ Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection,
     return {};
 }
 
-// By an earlier full listing of the same commit.
+// Uses an earlier full listing of the same commit.
 bool HfRepo::take_known_tree(HfListing& listing, const Selection& selection) {
     const HubCache cache(m_places.cache, m_target.type, m_target.id);
     const auto text = m_folder.read(tree_path(m_commit), k_longest_tree);
@@ -237,7 +237,7 @@ Outcome<HfListing> HfRepo::list(const Selection& selection) {
         if (!read) return tl::unexpected(std::move(read).error());
         const bool nothing = listing.files.empty() && listing.others.empty();
         bool whole = prefix.empty();
-        // The prefix may be a file's name; and suggestions need names.
+        // The prefix may be a file's name; also, suggestions need names.
         if (!prefix.empty() && (missing || nothing)) {
             read = read_pages(listing, selection, "", missing);
             if (!read) return tl::unexpected(std::move(read).error());

@@ -1,4 +1,4 @@
-// A repository of the Hub: which commit a revision is, and what is wanted of it.
+// A repository of the Hub: resolves a revision to a commit, and selects the wanted files.
 #pragma once
 
 #include <map>
@@ -20,21 +20,22 @@
 namespace gdnctl::hub {
 
 struct HfListing {
-    std::string id;  // the repository's present name
+    std::string id;  // the repository's current name
     std::string commit;
-    std::vector<TreeFile> files;      // those wanted, sorted
-    std::vector<std::string> others;  // of the rest, the first few thousand paths
-    std::string tree_record;          // trees/<commit>.json, where a full listing was made; else empty
+    std::vector<TreeFile> files;      // the selected ones, sorted
+    std::vector<std::string> others;  // the first few thousand other paths
+    std::string tree_record;          // trees/<commit>.json if a full listing was made; else empty
 };
 
 class HfRepo {
 public:
-    // `wire`: nullptr offline. All must outlive it.
+    // `wire`: nullptr when offline. All arguments must outlive it.
     HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, Wire* wire, OutFolder& folder);
 
-    // Errors: infrastructure, authentication, remote_missing, local_io (an unsafe name is wanted), interrupted.
+    // Errors: infrastructure, authentication, remote_missing, local_io (a selected name is unsafe), interrupted.
     Outcome<HfListing> list(const Selection& selection);
-    // HEAD of one file: whether hash and size are still those of the listing. Error: conflict, or of the request.
+    // Checks with a HEAD request whether hash and size still match the listing. Error: conflict, or that of the
+    // request.
     Outcome<void> check_head(const TreeFile& file);
 
     std::vector<Wanted> wanted(const HfListing& listing) const;
@@ -60,13 +61,13 @@ private:
     Wire* m_wire;
     OutFolder& m_folder;
     std::string m_commit;
-    std::map<std::string, TreeFile> m_all;  // of a full listing
+    std::map<std::string, TreeFile> m_all;  // from a full listing
     bool m_all_known = true;
-    std::set<std::string> m_topics;  // of the Hub's warnings
-    std::size_t m_unsafe = 0;        // names that are not wanted
+    std::set<std::string> m_topics;  // topics of the Hub's warnings shown so far
+    std::size_t m_unsafe = 0;        // unsafe names that are not selected
 };
 
-// Hosts by which the Hub names itself.
+// Hosts by which the Hub refers to itself.
 std::vector<std::string> hub_hosts();
 
 }  // namespace gdnctl::hub

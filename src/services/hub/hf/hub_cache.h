@@ -1,4 +1,4 @@
-// The official client's cache of repositories, read only.
+// The official client's cache of repositories, read-only.
 #pragma once
 
 #include <filesystem>
@@ -18,11 +18,11 @@ public:
     HubCache(const std::filesystem::path& cache, RepoType type, std::string_view id);
 
     std::filesystem::path blob(std::string_view etag) const;
-    // The commit that a revision was when it was last fetched.
+    // The commit of a revision when it was last fetched.
     std::optional<std::string> commit_of(std::string_view revision) const;
-    // All files of a commit, by its kept listing. nullopt: none is kept.
+    // All files of a commit, from its cached listing. nullopt: none is cached.
     std::optional<std::vector<TreeFile>> tree(std::string_view commit) const;
-    // Those files of a commit that are here, by its snapshot folder. nullopt: there are none.
+    // The files of a commit that are cached, from its snapshot folder. nullopt: none.
     std::optional<std::vector<TreeFile>> snapshot(std::string_view commit) const;
 
 private:

@@ -8,7 +8,7 @@ namespace gdnctl::hub {
 
 namespace {
 
-// Up to the next ',' or ';' outside of quotes, which stays.
+// Removes the text up to the next ',' or ';' outside quotes, which stays.
 std::string_view take_parameter(std::string_view& rest) {
     bool quoted = false;
     std::size_t end = 0;
@@ -45,7 +45,7 @@ std::optional<std::string> next_link(std::string_view header) {
         const std::string_view target = header.substr(0, close);
         header.remove_prefix(close + 1);
         bool next = false;
-        take_parameter(header);  // nothing stands between the target and the first ';'
+        take_parameter(header);  // nothing comes between the target and the first ';'
         while (header.starts_with(';')) {
             header.remove_prefix(1);
             next = says_next(take_parameter(header)) || next;

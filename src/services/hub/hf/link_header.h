@@ -1,4 +1,4 @@
-// The Link header of RFC 8288, by which listings continue. Pure.
+// The Link header (RFC 8288), which links to the next page of a listing. Pure.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace gdnctl::hub {
 
-// The target of the link whose relation is "next"; nullopt: there is none.
+// The target of the link with the relation "next"; nullopt: none.
 std::optional<std::string> next_link(std::string_view header);
 
 }  // namespace gdnctl::hub

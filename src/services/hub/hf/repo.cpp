@@ -60,7 +60,7 @@ std::optional<std::string_view> why_bad_name(std::string_view name) {
     return std::nullopt;
 }
 
-// The revision after the '@' and what is left of the text behind it. Revisions of the Hub's own may hold slashes.
+// Removes the revision after the '@' from the front. The Hub's own revisions may contain slashes.
 std::string_view take_revision(std::string_view& rest) {
     const auto take = [&rest](std::size_t length) {
         const std::string_view revision = rest.substr(0, length);
@@ -122,7 +122,7 @@ bool is_route(std::string_view word) {
     return std::find(k_routes.begin(), k_routes.end(), word) != k_routes.end();
 }
 
-// What the web site has at its root beside models.
+// Pages at the root of the web site, which are not models.
 bool is_site_page(std::string_view word) {
     constexpr std::array<std::string_view, 16> k_pages = {
         "api",   "docs",     "blog",    "papers", "collections", "tasks", "learn",   "chat",
@@ -130,7 +130,7 @@ bool is_site_page(std::string_view word) {
     return std::find(k_pages.begin(), k_pages.end(), word) != k_pages.end();
 }
 
-// The path below the endpoint, in decoded segments; nullopt: no address of a Hub.
+// The path below the endpoint, in decoded segments; nullopt: not an address of a Hub.
 std::optional<std::vector<std::string>> segments_of(const Url& url, std::string_view endpoint) {
     const auto base = parse_url(endpoint);
     std::string_view path = url.path;
@@ -180,7 +180,7 @@ Result<RepoTarget> parse_web(std::string_view text, std::string_view endpoint) {
     target.is_file = word(at) != "tree";
     std::string rest;
     for (std::size_t i = at + 1; i < segments->size(); ++i) rest += (i == at + 1 ? "" : "/") + (*segments)[i];
-    // A revision with slashes is one encoded segment, but for those that are recognised without.
+    // A revision with slashes is one encoded segment, except for those recognised without encoding.
     std::string_view left = rest;
     const std::string& single = (*segments)[at + 1];
     const std::string_view revision = single.find('/') == std::string::npos ? take_revision(left) : single;

@@ -1,4 +1,4 @@
-// How a repository on the Hub is named: ids, hf:// URIs, web addresses. Pure.
+// Names of repositories on the Hub: ids, hf:// URIs, web addresses. Pure.
 #pragma once
 
 #include <optional>
@@ -20,9 +20,9 @@ struct RepoTarget {
     RepoType type = RepoType::dataset;
     std::string id;  // "name" or "namespace/name"
     std::optional<std::string> revision;
-    std::string path;         // in the repository
-    bool is_address = false;  // a URI or web address, which says type, revision and path itself
-    bool is_file = false;     // a web address that names one file
+    std::string path;         // path in the repository
+    bool is_address = false;  // a URI or web address, which includes type, revision and path
+    bool is_file = false;     // a web address of a single file
 };
 
 // A plain id, hf://[TYPE/]ns/name[@REVISION][/PATH], or a web address on huggingface.co, hf.co or the endpoint's host

@@ -71,7 +71,8 @@ Digest TreeFile::digest() const {
 }
 
 Result<Revision> parse_revision(std::string_view json) {
-    // The list of all files is as long as the repository is large, and not wanted: what lies deeper is dropped at once.
+    // The list of all files may be as long as the repository and is not needed, so deeper levels are dropped while
+    // parsing.
     const auto shallow = [](int depth, Json::parse_event_t event, Json& /*value*/) {
         return depth <= 1 || event == Json::parse_event_t::key;
     };
@@ -94,7 +95,7 @@ Result<std::vector<TreeFile>> parse_tree_page(std::string_view json) {
 }
 
 std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>& files) {
-    // By hand: an ordered Json looks through all its keys for each new one.
+    // Written by hand, because an ordered Json searches all its keys for each new one.
     constexpr std::size_t k_usual_entry = 128;
     std::string text = "{\n \"format_version\": 1,\n \"files\": {";
     text.reserve(files.size() * k_usual_entry);
@@ -141,7 +142,7 @@ std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json) {
     std::vector<TreeFile> files;
     bool sound = true;
     std::string section, path;
-    // A record may have a hundred thousand entries: each is taken when it is whole, and not kept as JSON.
+    // A record may have a hundred thousand entries. Each is processed when complete, and not kept as JSON.
     const auto take = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
         using Event = nlohmann::json::parse_event_t;
         if (event == Event::key && depth == 1) section = value.get<std::string>();

@@ -1,4 +1,5 @@
-// What the Hub says of a repository: revisions, listings, the trees that the official client keeps. Pure.
+// Parses what the Hub reports about a repository: revisions, listings, and the trees that the official client stores.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +23,25 @@ struct TreeFile {
     std::optional<std::string> xet_hash;  // kept for the official client's records
     bool bad_xet_hash = false;
 
-    // What the official client calls the file's etag, and names records by.
+    // What the official client calls the file's etag and uses as the name of records.
     const std::string& etag() const { return lfs_sha256 ? *lfs_sha256 : blob_id; }
     Digest digest() const;
 };
 
 struct Revision {
     std::string commit;  // 40 hex digits
-    std::string id;      // the repository's present name; empty: not said
+    std::string id;      // the repository's current name; empty: not given
 };
 
 // Errors of all: bad_input.
 Result<Revision> parse_revision(std::string_view json);
-// Folders and entries of unknown types are left out.
+// Skips folders and entries of unknown types.
 Result<std::vector<TreeFile>> parse_tree_page(std::string_view json);
 
-// trees/<commit>.json, byte for byte as the official client writes it. nullopt: it writes none (a malformed xetHash).
+// trees/<commit>.json, byte for byte as the official client writes it. nullopt: the client would not write it (a
+// malformed xetHash).
 std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>& files);
-// nullopt: not of the version known here, or damaged.
+// nullopt: an unknown version, or damaged.
 std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json);
 
 }  // namespace gdnctl::hub

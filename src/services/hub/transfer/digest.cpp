@@ -21,7 +21,7 @@ Result<Digester> Digester::create(Digest::Kind kind, std::int64_t size) {
     GDNCTL_TRY_ASSIGN(digester.m_hasher, Hasher::create(hash));
     if (kind == Digest::Kind::git_sha1) {
         const std::string head = fmt::format("blob {}", size);
-        GDNCTL_TRY(digester.m_hasher->update(std::string_view(head.c_str(), head.size() + 1)));  // with its NUL
+        GDNCTL_TRY(digester.m_hasher->update(std::string_view(head.c_str(), head.size() + 1)));  // including its NUL
     }
     return digester;
 }

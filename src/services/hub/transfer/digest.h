@@ -1,4 +1,4 @@
-// What a file's bytes must hash to.
+// The expected hash of a file's bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct Digest {
 
 bool is_hex(std::string_view text, std::size_t digits);  // lower case
 
-// Hashes a file's bytes in order, as its Digest does.
+// Hashes a file's bytes in order, as required by its Digest.
 class Digester {
 public:
-    // `size`: of the whole file; git hashes it first.
+    // `size`: of the whole file, which git hashes first.
     static Result<Digester> create(Digest::Kind kind, std::int64_t size);
     Status update(std::string_view bytes);
     Result<std::string> hex();
 
 private:
     Digester() = default;
-    std::optional<Hasher> m_hasher;  // none: nothing is hashed
+    std::optional<Hasher> m_hasher;  // none: no hash
 };
 
 }  // namespace gdnctl::hub

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds k_step{50};
 
 bool is_to_be_fetched(const FileResult& result) { return result.status == FileStatus::skipped && !result.failure; }
 
-// The largest first, so that none of them is left alone at the end.
+// Largest first, so that no large file is left alone at the end.
 std::vector<std::size_t> order_of(const std::vector<Wanted>& files, const std::vector<FileResult>& results) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -33,7 +33,7 @@ std::vector<std::size_t> order_of(const std::vector<Wanted>& files, const std::v
 void Downloader::fetch(const std::vector<Wanted>& files, std::vector<FileResult>& results, const OnProgress& progress) {
     const std::vector<std::size_t> order = order_of(files, results);
     std::vector<std::unique_ptr<FileTransfer>> active;
-    // Where there are fewer files than connections, a large one may have several.
+    // With fewer files than connections, a large file may use several.
     const int connections = m_options.jobs / static_cast<int>(std::max<std::size_t>(order.size(), 1));
     std::size_t next = 0, files_done = 0;
     std::int64_t bytes_done = 0;

@@ -1,4 +1,4 @@
-// Files fetched in parallel, each checked against its hash while it arrives, into an OutFolder.
+// Downloads files in parallel into an OutFolder, and checks each against its hash as it arrives.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,12 @@ namespace gdnctl::hub {
 
 // A file of the service.
 struct Wanted {
-    std::string path;   // there
+    std::string path;   // at the service
     std::string local;  // below the output folder
     std::int64_t size = 0;
     Digest digest;
-    std::string etag;                     // names the content
-    std::vector<std::string> urls;        // the next one is asked when one fails for good
+    std::string etag;                     // identifies the content
+    std::vector<std::string> urls;        // tried in order, if one fails for good
     bool first_without_token = false;     // the first of them is signed
     std::filesystem::path blob;           // a copy of the content on this machine; empty: none
     std::optional<Failure> refused = {};  // why it cannot be fetched at all
@@ -46,22 +46,22 @@ struct DownloadOptions {
     int jobs = 8;
     bool verify = true;
     bool force = false;
-    bool records = true;   // the official client's metadata; not where names differ from the repository's
-    bool dry_run = false;  // finds out what there is to do, and writes nothing
+    bool records = true;   // write the official client's metadata; off where names differ from the repository's
+    bool dry_run = false;  // only finds out what would be done; writes nothing
     bool offline = false;
     std::string commit;
 };
 
-// Sizes are a server's word: what would overflow stays at the largest number there is.
+// Sizes come from a server, so an overflow saturates at the maximum.
 inline std::int64_t total_of(std::int64_t a, std::int64_t b) {
     std::int64_t sum = 0;
     return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
 }
 
-// What an answer that is no file means.
+// Explains an answer that is not a file.
 using Explain =
     std::function<Failure(const std::string& url, int status, const HttpHeaders& headers, std::string_view body)>;
-// Bytes that have come so far, and files that are done.
+// Bytes received so far, and finished files.
 using OnProgress = std::function<void(std::int64_t bytes, std::size_t files)>;
 
 class Downloader {
@@ -75,10 +75,10 @@ public:
           m_stop(std::move(stop)),
           m_clock(clock) {}
 
-    // What is there already, by records or hash, and what a local copy can give. The status of the others is `skipped`
-    // without a failure: they are to be fetched.
+    // Checks what already exists, by records or hash, and what a local copy can provide. The remaining files have the
+    // status `skipped` without a failure: they must be fetched.
     std::vector<FileResult> look(const std::vector<Wanted>& files);
-    // Fetches those others. A failing file stops none of the rest.
+    // Fetches the remaining files. If one fails, the others continue.
     void fetch(const std::vector<Wanted>& files, std::vector<FileResult>& results, const OnProgress& progress);
 
 private:
@@ -98,7 +98,7 @@ private:
     Clock& m_clock;
 };
 
-// Feeds `length` bytes of what `fd` holds, from `begin` on, to `digester`. Errors: local_io, interrupted.
+// Feeds `length` bytes of `fd`, starting at `begin`, to `digester`. Errors: local_io, interrupted.
 Outcome<void> digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester,
                           const std::stop_token& stop, const std::filesystem::path& name);
 

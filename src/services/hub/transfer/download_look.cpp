@@ -1,4 +1,4 @@
-// What a download finds already done.
+// Finds what is already downloaded.
 #include <algorithm>
 #include <cerrno>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t k_block = std::size_t{64} << 10;
 constexpr std::size_t k_longest_metadata = 4096;
-constexpr double k_clock_slack_s = 1;  // as the official client grants
+constexpr double k_clock_slack_s = 1;  // as in the official client
 
 double seconds_of(const timespec& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
@@ -73,7 +73,7 @@ Outcome<void> Downloader::write_metadata(const Wanted& file) {
     auto facts = m_folder.facts(file.local);
     if (!facts) return tl::unexpected(std::move(facts).error());
     const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-    const double written = *facts ? seconds_of((*facts)->st_mtim) : now;  // of a server whose clock may be ahead
+    const double written = *facts ? seconds_of((*facts)->st_mtim) : now;  // the server's clock may be ahead
     return m_folder.replace(metadata_path(file.local),
                             metadata_text({m_options.commit, file.etag, std::max(now, written)}));
 }
@@ -95,7 +95,7 @@ Outcome<bool> Downloader::is_there(const Wanted& file) {
             if (auto written = write_metadata(file); !written) return tl::unexpected(std::move(written).error());
             return true;
         }
-        if (valid) return false;  // of another version, unless somebody touched it since
+        if (valid) return false;  // the record is for another version, and the file was not modified since
         if (text && *text && !record && !m_options.dry_run) m_folder.remove(path);
     }
     auto fd = m_folder.open_file(file.local, O_RDONLY);
@@ -108,7 +108,8 @@ Outcome<bool> Downloader::is_there(const Wanted& file) {
 
 Outcome<bool> Downloader::copy_blob(const Wanted& file) {
     if (file.blob.empty()) return false;
-    const UniqueFd source(::open(file.blob.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // of a pipe, too
+    const UniqueFd source(
+        ::open(file.blob.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // also opens a pipe without blocking
     if (!source.valid()) return false;
     auto same = has_content(file, source);
     if (!same || !*same || m_options.dry_run) return same;

@@ -1,4 +1,4 @@
-// What keeps a download, or one of its files, from being done.
+// Why a download or one of its files failed.
 #pragma once
 
 #include <span>
@@ -15,23 +15,23 @@ struct Failure {
     std::string message;
     std::string hint;
     int http_status = 0;     // 0: no answer
-    std::string request_id;  // of the server, for its operators
+    std::string request_id;  // from the server, for its operators
 };
 
 template <class T>
 using Outcome = tl::expected<T, Failure>;
 
 Failure failure_of(const Error& error);
-// SIGTERM ends a download as SIGINT does: partial files are kept.
+// SIGTERM ends a download like SIGINT: partial files are kept.
 Error error_of(const Failure& failure);
 
 // The word for `kind` in manifests: usage, no_match, network, auth, not_found, integrity, local, interrupted.
 std::string_view kind_word(ErrorKind kind);
 
-// The one of several that a caller should act on first: interrupted, local, integrity, auth, not found, network.
+// The most important of several for the caller: interrupted, local, integrity, auth, not found, network.
 ErrorKind worst_of(std::span<const ErrorKind> kinds);
 
-// What a server sent, for people: control characters shown as "\x1b", tokens masked, signatures out of URLs.
+// Text from a server, for people: control characters as "\x1b", tokens masked, signatures removed from URLs.
 std::string shown(std::string_view text);
 
 }  // namespace gdnctl::hub

@@ -73,7 +73,7 @@ void FileTransfer::poll() {
     if (m_state == State::waiting && (!gate || now >= *gate)) request();
 }
 
-// The lock is the official client's, so that both can work on one folder.
+// Uses the official client's lock, so that both can work in one folder.
 void FileTransfer::try_lock() {
     const Clock::Monotonic now = m_wire.clock().monotonic();
     if (::flock(m_lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -84,7 +84,7 @@ void FileTransfer::try_lock() {
         }
         return;
     }
-    // Another process may have fetched it since we looked.
+    // Another process may have fetched it in the meantime.
     FileResult found = m_owner.look_at(m_file);
     if (found.failure) return fail(*std::move(found.failure));
     if (found.status != FileStatus::skipped) return finish(found.status);
@@ -100,7 +100,7 @@ void FileTransfer::open_part() {
     follow();
 }
 
-// False: m_local says why not. Leaves the partial file as it is.
+// False: m_local says why. Keeps the partial file as it is.
 bool FileTransfer::restart_from_zero() {
     m_offset = 0;
     m_resumed = false;
@@ -146,7 +146,7 @@ void FileTransfer::send() {
 bool FileTransfer::on_head(int status, const HttpHeaders& headers) {
     m_status = status;
     m_headers = headers;
-    if (status == k_ok && (m_offset > 0 || m_end < m_file.size)) {  // the range was ignored
+    if (status == k_ok && (m_offset > 0 || m_end < m_file.size)) {  // the server ignored the range
         return restart_from_zero() && one_stream();
     }
     if (status == k_partial) m_accepted = accept_range();
@@ -175,7 +175,7 @@ bool FileTransfer::on_body(std::string_view bytes) {
         return false;
     }
     m_offset += static_cast<std::int64_t>(bytes.size());
-    if (m_offset > m_most) {  // progress: failures before it no longer count
+    if (m_offset > m_most) {  // progress: earlier failures no longer count
         m_most = m_offset;
         m_tries.progress(m_wire.clock());
     }
@@ -212,7 +212,7 @@ void FileTransfer::answered(const HttpEnd& end) {
     if (delivers(m_status)) return body_ended();
     if (m_status == k_bad_range && (m_offset > 0 || m_end < m_file.size)) return refused_range();
     Failure failure = m_owner.m_explain(m_hop.url.text(), m_status, m_headers, m_error_body);
-    // A signed address runs out; the service gives a new one.
+    // A signed address expires; the service provides a new one.
     const bool ran_out = m_hop.redirects > 0 && !m_hop.with_token &&
                          (m_status == k_unauthorized || m_status == k_forbidden || m_status == k_gone);
     if (is_worth_retrying(m_status) || ran_out) return retry(std::move(failure), m_status);
@@ -248,7 +248,7 @@ void FileTransfer::body_ended() {
         return follow();
     }
     const auto length = text::parse_int(find_header(m_headers, "content-length").value_or(""));
-    // With a length, this is all that the server has; without, the end may be a cut.
+    // With a length, this is the server's whole file; without one, the connection may have been cut.
     if (m_status == k_ok && length == m_offset) {
         return mismatch(fmt::format("the server sent {} bytes in place of {}", m_offset, m_file.size));
     }

@@ -1,4 +1,4 @@
-// One file on its way: locks, partial file, requests, check, publication.
+// The transfer of one file: locks, partial file, requests, verification, publication.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace gdnctl::hub {
 
 class FileTransfer final : public HttpReceiver {
 public:
-    // `connections`: how many it may have.
+    // `connections`: the maximum for this file.
     FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result, int connections);
 
     void begin();
-    // Looks at locks, at the time for another try and at what its other connections have brought.
+    // Checks locks, whether a retry is due, and what its other connections have received.
     void poll();
     bool done() const { return m_state == State::done; }
-    // poll() has more to do at once.
+    // poll() can do more at once.
     bool busy() const { return m_state == State::following && !m_tails.empty() && m_tails.front().at > m_offset; }
     std::int64_t bytes() const;
     void interrupt();
@@ -30,7 +30,7 @@ public:
     void on_end(const HttpEnd& end) override;
 
 private:
-    // following: what comes next in the file comes, or has come, over another connection.
+    // following: the next part of the file arrives, or has arrived, on another connection.
     enum class State { locking, waiting, running, following, done };
 
     void try_lock();
@@ -66,9 +66,9 @@ private:
     PartFile m_part;
     BlockWriter m_writer{m_part};
     TailRanges m_tails{m_wire, m_part};
-    std::int64_t m_offset = 0;  // bytes of the file that have come and are hashed
-    std::int64_t m_end = 0;     // what is asked for goes up to here, where the tails begin
-    std::int64_t m_noted = 0;   // bytes of all parts when they were last noted
+    std::int64_t m_offset = 0;  // bytes of the file received and hashed
+    std::int64_t m_end = 0;     // end of the current request, where the tails begin
+    std::int64_t m_noted = 0;   // bytes of all parts at the last note
     std::int64_t m_most = 0;    // the highest m_offset so far
     bool m_resumed = false;
     bool m_second_chance = true;  // one clean download after a wrong hash
@@ -78,7 +78,7 @@ private:
     Hop m_hop;
     Tries m_tries;
 
-    // Of the answer that is coming in.
+    // For the current answer.
     int m_status = 0;
     HttpHeaders m_headers;
     std::string m_error_body;

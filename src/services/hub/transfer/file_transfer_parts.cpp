@@ -1,4 +1,4 @@
-// Where a transfer goes on, and a file that comes over several connections.
+// Where a transfer continues, and files that arrive on several connections.
 #include <algorithm>
 
 #include "services/hub/transfer/file_transfer.h"
@@ -8,8 +8,8 @@ namespace gdnctl::hub {
 namespace {
 
 constexpr std::int64_t k_mib = std::int64_t{1} << 20;
-constexpr std::int64_t k_note_step = 4 * k_mib;  // what a kill costs at most, of each file
-constexpr std::int64_t k_slice = 4 * k_mib;      // hashed at a time, between looks at the network
+constexpr std::int64_t k_note_step = 4 * k_mib;  // the most that a kill can lose of each file
+constexpr std::int64_t k_slice = 4 * k_mib;      // hashed at a time, between checks of the network
 
 }  // namespace
 
@@ -18,7 +18,7 @@ std::int64_t FileTransfer::bytes() const {
     return std::min(m_offset, m_end) + ahead;
 }
 
-// Sets where to go on, and which parts come over connections of their own.
+// Sets where to continue, and which parts use their own connections.
 Outcome<void> FileTransfer::resume_part() {
     if (!restart_from_zero()) return tl::unexpected(*m_local);
     auto spans = m_part.earlier();
@@ -43,15 +43,15 @@ Outcome<void> FileTransfer::resume_part() {
     return {};
 }
 
-// False: m_local says why not. What was hashed and is not on disk must never be published.
+// False: m_local says why. Data that was hashed but is not on disk must never be published.
 bool FileTransfer::flush() {
     if (auto written = m_writer.flush(); !written && !m_local) m_local = std::move(written).error();
     return !m_local;
 }
 
-// For whoever finds the partial file, which is us after a kill.
+// For whoever finds the partial file: after a kill, that is us.
 void FileTransfer::note_parts() {
-    if (!flush()) return;  // a note must not claim what is not on disk
+    if (!flush()) return;  // a note must not claim more than what is on disk
     std::vector<Span> spans = m_tails.spans();
     spans.insert(spans.begin(), {0, std::min(m_offset, m_end), m_end});
     m_part.note(spans);
@@ -69,14 +69,14 @@ void FileTransfer::look_at_tails() {
     if (bytes() - m_noted >= k_note_step) note_parts();
 }
 
-// Once an address is known to serve ranges, it is asked for the other parts too.
+// Once an address is known to serve ranges, requests the other parts from it, too.
 void FileTransfer::start_tails() {
     if (m_accepted && m_connections > 1) m_tails.start(m_hop, m_file.size);
 }
 
-// Hashes what another connection has brought, and goes on itself where that one has stopped.
+// Hashes what another connection has received, and takes over where that one has stopped.
 void FileTransfer::follow() {
-    start_tails();  // the first part may have come in one go
+    start_tails();  // the first part may have arrived at once
     while (!m_tails.empty()) {
         const Span next = m_tails.front();
         if (m_offset < next.at) {
@@ -99,12 +99,12 @@ void FileTransfer::follow() {
     verify();
 }
 
-// The file comes in one piece, from m_offset on. False: m_local says why not.
+// Fetches the rest in one piece, from m_offset on. False: m_local says why.
 bool FileTransfer::one_stream() {
     const bool in_parts = !m_tails.empty();
     m_tails.drop();
     m_end = m_file.size;
-    // What lies behind m_offset must not be taken for what has come.
+    // Data after m_offset must not count as received.
     if (auto done = m_part.cut(m_offset); !done) {
         m_local = std::move(done).error();
         return false;
@@ -113,12 +113,12 @@ bool FileTransfer::one_stream() {
     return true;
 }
 
-// "bytes 100-199/200" goes on where we are.
+// "bytes 100-199/200" continues at our position.
 bool FileTransfer::accept_range() {
     const std::string range = find_header(m_headers, "content-range").value_or("");
     if (is_range(range, m_offset, m_end, m_file.size)) return true;
     if (!is_range(range, m_offset, m_file.size, m_file.size)) return false;
-    return one_stream();  // it sends all of the rest
+    return one_stream();  // the server sends the whole rest
 }
 
 }  // namespace gdnctl::hub

@@ -11,7 +11,7 @@ namespace {
 
 using Text = std::u32string;
 
-// A byte that begins no valid sequence stands for itself, far away from every character.
+// A byte that is not part of a valid sequence stands for itself, outside the range of characters.
 Text code_points(std::string_view bytes) {
     constexpr char32_t k_stray = 0x200000;
     Text points;
@@ -56,8 +56,8 @@ void add_each(Token& set, const Text& characters) {
     for (const char32_t c : characters) set.ranges.push_back({c, c});
 }
 
-// What stands between brackets, as Python cuts it at hyphens: the last of one piece and the first of the next are the
-// ends of a range; a range that is empty vanishes.
+// The text between brackets, split at hyphens as Python does: the last character of one piece and the first of the next
+// form a range. An empty range vanishes.
 Token set_of(const Text& inside) {
     Token set;
     set.kind = Token::Kind::set;
@@ -81,7 +81,7 @@ Token set_of(const Text& inside) {
         before.pop_back();
         before += pieces[k].substr(1);
         pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(k));
-        if (before.empty()) break;  // nothing is left to be joined with what is before it
+        if (before.empty()) break;  // nothing is left to join with what precedes it
     }
     for (std::size_t k = 0; k < pieces.size(); ++k) {
         add_each(set, pieces[k]);
@@ -129,7 +129,7 @@ bool fnmatch(std::string_view pattern, std::string_view path) {
         } else if (t < tokens.size() && tokens[t].matches(text[c])) {
             ++t;
             ++c;
-        } else if (star < tokens.size()) {  // the last star takes one more
+        } else if (star < tokens.size()) {  // the last star matches one more character
             t = star + 1;
             c = ++resume;
         } else {

@@ -1,4 +1,4 @@
-// Records beside the files, as `hf download --local-dir` writes and reads them, and our own partial files. Pure but for
+// Records stored with the files in the format of `hf download --local-dir`, and our own partial files. Pure, except for
 // write_markers().
 #pragma once
 
@@ -13,13 +13,13 @@ namespace gdnctl::hub {
 
 inline constexpr std::string_view k_records = ".cache/huggingface";
 
-// Whether a file's name leaves room for those of its records.
+// Whether a file's name leaves room for the names of its records.
 bool has_room_for_records(std::string_view local);
 std::string metadata_path(std::string_view local);
 std::string lock_path(std::string_view local);
 std::string tree_path(std::string_view commit);
-// Keyed by content, so that bytes of one version never continue another. `owner`: empty, or what makes the name ours
-// alone.
+// The name contains the content's etag, so that bytes of different versions never mix. `owner`: empty, or a word that
+// makes the name ours alone.
 Result<std::string> part_path(std::string_view local, std::string_view etag, std::string_view owner);
 std::string sidecar_path(std::string_view part);
 
@@ -29,10 +29,10 @@ struct Metadata {
 };
 std::string metadata_text(const Metadata& metadata);
 std::optional<Metadata> parse_metadata(std::string_view text);
-// As Python's str(float) for times of this age: 1712656091.123, 1712656091.0
+// Python's str(float) for current times: 1712656091.123, 1712656091.0
 std::string python_time(double seconds);
 
-// .gitignore and CACHEDIR.TAG, unless they are there.
+// .gitignore and CACHEDIR.TAG, unless they exist.
 Outcome<void> write_markers(OutFolder& folder);
 
 }  // namespace gdnctl::hub

@@ -71,7 +71,7 @@ Outcome<OutFolder::Parent> OutFolder::parent_of(std::string_view relative, bool 
         UniqueFd next(::openat(from, step.c_str(), k_folder_flags));
         if (!next.valid()) {
             struct stat facts{};
-            const int why = errno;  // a symbolic link to a folder is ENOTDIR here
+            const int why = errno;  // for a symbolic link to a folder, this is ENOTDIR
             const bool link = ::fstatat(from, step.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(facts.st_mode);
             return tl::unexpected(local_failure("open", whole(folder), link ? ELOOP : why));
         }
@@ -97,7 +97,7 @@ Outcome<UniqueFd> OutFolder::open_file(std::string_view relative, int flags, mod
 
 Outcome<std::optional<struct stat>> OutFolder::facts(std::string_view relative) {
     if (!exists()) return std::optional<struct stat>();
-    // A folder on the way that is not there yet is no error.
+    // A missing folder in the path is not an error.
     std::string way;
     for (const std::string_view part : text::split(relative, '/')) {
         way += (way.empty() ? "" : "/") + std::string(part);
@@ -127,7 +127,7 @@ Outcome<std::optional<std::string>> OutFolder::read(std::string_view relative, s
 }
 
 Outcome<void> OutFolder::replace(std::string_view relative, std::string_view bytes) {
-    constexpr std::size_t k_name_room = 200;  // of 255, so that the rest fits too
+    constexpr std::size_t k_name_room = 200;  // of 255, leaving room for suffixes
     const std::size_t name_at = relative.rfind('/') + 1;
     const std::string_view start = relative.substr(0, std::min(relative.size(), name_at + k_name_room));
     const std::string temporary = fmt::format("{}.{}.tmp", start, ::getpid());
@@ -148,7 +148,7 @@ Outcome<void> OutFolder::replace(std::string_view relative, std::string_view byt
 Outcome<void> OutFolder::move(std::string_view from, std::string_view to) {
     auto source = parent_of(from, false);
     if (!source) return tl::unexpected(std::move(source).error());
-    const UniqueFd held(::fcntl(source->fd, F_DUPFD_CLOEXEC, 0));  // the next line may let go of it
+    const UniqueFd held(::fcntl(source->fd, F_DUPFD_CLOEXEC, 0));  // the next line may close it
     auto target = parent_of(to, true);
     if (!target) return tl::unexpected(std::move(target).error());
     if (::renameat(held.get(), source->name.c_str(), target->fd, target->name.c_str()) == 0) return {};

@@ -55,7 +55,7 @@ Outcome<void> PartFile::open() {
         auto fd = m_folder.open_file(m_path, O_RDWR | O_CREAT);
         if (!fd) return tl::unexpected(std::move(fd).error());
         m_fd = std::move(*fd);
-        // Locks that do not work mean a name of our own, and nothing to continue.
+        // Without working locks, use a name of our own, which cannot be continued.
         if (!m_is_shared || ::flock(m_fd.get(), LOCK_EX | LOCK_NB) == 0) return {};
         m_is_shared = false;
     }
@@ -68,7 +68,7 @@ Outcome<std::vector<Span>> PartFile::earlier() const {
     if (facts.st_size == 0 || facts.st_size > m_file.size) return nothing;
     auto note = m_folder.read(sidecar_path(m_path), k_longest_note);
     if (!note) return tl::unexpected(std::move(note).error());
-    // Parts that came out of order leave a file that is longer than what has come.
+    // If parts arrive out of order, the file is longer than what was received.
     const bool in_parts = *note && (*note)->find("\"spans\"") != std::string::npos;
     if (!in_parts) return std::vector<Span>{{0, facts.st_size, m_file.size}};
     std::vector<Span> spans = parse_spans(**note, m_file.size, facts.st_size);
@@ -107,8 +107,8 @@ void PartFile::note(const std::vector<Span>& spans) {
     note["size"] = m_file.size;
     note["pid"] = ::getpid();
     std::string text = to_text(note) + "\n";
-    // What changes lies in the first page, which a kill cannot tear: a new file each time would cost more than the
-    // bytes it is about.
+    // Overwrites the note in place. The changes fit in the first page, which a kill cannot tear; a new file each time
+    // would cost more than it saves.
     if (text.size() < m_note_size) text.insert(text.size() - 1, m_note_size - text.size(), ' ');
     if (m_note.valid() && ::pwrite(m_note.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
         m_note_size = text.size();

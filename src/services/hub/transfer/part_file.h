@@ -1,4 +1,4 @@
-// The partial file of a download: bytes that a later run may go on from, and beside it a note of what they are.
+// The partial file of a download, which a later run may continue, and a note that describes it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace gdnctl::hub {
 
 struct Wanted;
 
-// One part of a file: of [begin, end), everything before `at` has come.
+// One part of a file: of [begin, end), everything before `at` has been received.
 struct Span {
     std::int64_t begin = 0, at = 0, end = 0;
     bool whole() const { return at == end; }
 };
 
-// "[[0, 10, 20], [20, 20, 40]]" in a note; empty: it has none, or they are no parts of a file of `size` bytes of which
-// `there` are on disk.
+// Parses "[[0, 10, 20], [20, 20, 40]]" in a note; empty: none, or not valid parts of a file of `size` bytes with
+// `there` bytes on disk.
 std::vector<Span> parse_spans(std::string_view note, std::int64_t size, std::int64_t there);
 
 class PartFile {
@@ -30,13 +30,14 @@ public:
 
     // Errors of all: local_io.
     Outcome<void> open();
-    // What an earlier run has left of the file: its parts in order, without gaps. One empty part: nothing of use.
+    // The parts of the file from an earlier run, in order, without gaps. One empty part: nothing usable.
     Outcome<std::vector<Span>> earlier() const;
     Outcome<void> write(std::string_view bytes, std::int64_t at);
     Outcome<void> cut(std::int64_t size);
-    // Says what the file is. `spans`: which parts of it have come, where it has several; otherwise its length says it.
+    // Writes the note. `spans`: what was received of each part, if there are several; otherwise the file's length shows
+    // it.
     void note(const std::vector<Span>& spans);
-    // Lets go of it. A file that nobody can go on from is removed.
+    // Closes the file, and removes it if nobody can continue it.
     void close();
     void remove();
 
@@ -53,13 +54,13 @@ private:
     bool m_is_shared = true;  // the next run may continue it
 };
 
-// Bytes that come one after the other, written in blocks: libcurl gives 16 KB at a time, and a call of the system for
-// each takes longer than their hash.
+// Combines consecutive bytes into blocks: libcurl delivers 16 KB at a time, and one system call for each takes longer
+// than hashing.
 class BlockWriter {
 public:
     explicit BlockWriter(PartFile& file) : m_file(file) {}
 
-    // `at`: where the first of them goes, behind those that came before.
+    // `at`: offset of the first byte, directly after the previous ones.
     Outcome<void> add(std::string_view bytes, std::int64_t at);
     Outcome<void> flush();
     void discard() { m_bytes.clear(); }

@@ -1,4 +1,4 @@
-// File names that come from a server. Pure.
+// Checks file names that come from a server. Pure.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace gdnctl::hub {
 
-// Why `path` must not be written below the output folder ("it leads out of the folder"); nullopt: it may be. '\' counts
-// as '/', so that a name which is safe here is safe on any system.
+// Why `path` must not be written below the output folder ("it leads out of the folder"); nullopt: it may. '\' counts as
+// '/', so that a name which is safe here is safe on any system.
 std::optional<std::string_view> why_unsafe(std::string_view path);
 
-// A path that is both a file and, for another, a folder; or that occurs twice. nullopt: none.
+// A path that occurs twice, or that is a file and also the folder of another path. nullopt: none.
 std::optional<std::string> find_clash(std::span<const std::string> paths);
-// Two paths that are one on a file system that ignores case.
+// Two paths that are the same on a file system that ignores case.
 std::optional<std::string> find_case_clash(std::span<const std::string> paths);
 
 }  // namespace gdnctl::hub

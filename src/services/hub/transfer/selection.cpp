@@ -121,7 +121,7 @@ std::vector<std::string> nearest_paths(std::string_view wanted, std::span<const 
     std::vector<std::pair<std::size_t, const std::string*>> ranked;
     for (const std::string& path : paths.first(std::min(paths.size(), k_looked_at))) {
         const bool part = !wanted.empty() && path.find(wanted) != std::string::npos;
-        // A folder's name is compared with as much of the path as it could be.
+        // Compare a folder's name only with as much of the path as could match.
         const std::string_view head = std::string_view(path).substr(0, std::min(path.size(), wanted.size() + 2));
         ranked.emplace_back(part ? 0 : text::edit_distance(wanted, head, k_farthest), &path);
     }

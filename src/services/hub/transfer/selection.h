@@ -1,4 +1,4 @@
-// Which files of a listing are wanted. Pure.
+// Selects files from a listing. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gdnctl::hub {
 
-// What is wanted where neither a pattern nor an --include says otherwise.
+// The default, without a pattern or --include.
 inline constexpr const char* k_default_pattern = R"re((perfetto_trace\.json\.gz|trace\.json\.gz|profile\.json)$)re";
 
 struct SelectionOptions {
@@ -26,14 +26,14 @@ struct SelectionOptions {
 
 class Selection {
 public:
-    // Errors: usage (a pattern that is no regular expression, with the offset; a limit below 1).
+    // Errors: usage (an invalid regular expression, with the offset; a limit below 1).
     static Result<Selection> make(SelectionOptions options);
 
     bool has_prefix() const { return !m_options.prefix.empty(); }
-    const std::string& prefix() const { return m_options.prefix; }  // without slashes at its ends
-    // What one path alone decides: prefix, patterns, globs.
+    const std::string& prefix() const { return m_options.prefix; }  // without leading and trailing slashes
+    // Decides by the path alone: prefix, patterns, globs.
     bool takes(std::string_view path) const;
-    // What is left to do with those taken: sorts by bytes, keeps the newest session and the first few.
+    // Processes the selected paths: sorts them by bytes, and keeps the newest session and the first few.
     std::vector<std::string> finish(std::vector<std::string> taken) const;
 
 private:
@@ -43,10 +43,10 @@ private:
     std::optional<LineRegex> m_xplane;
 };
 
-// Of what a profiler writes, <run>/plugins/profile/<session>/..., the newest session of each run.
+// Keeps only the newest session of each run of a profiler: <run>/plugins/profile/<session>/...
 std::vector<std::string> latest_sessions(const std::vector<std::string>& paths);
 
-// Up to five of `paths` that `wanted` may have meant, the nearest first.
+// Up to five of `paths` that `wanted` may have meant, best match first.
 std::vector<std::string> nearest_paths(std::string_view wanted, std::span<const std::string> paths);
 
 }  // namespace gdnctl::hub

@@ -102,7 +102,7 @@ bool TailRanges::Part::on_body(std::string_view bytes) {
     return took(at + count, std::move(written));
 }
 
-// What is no longer held is on disk, up to `end`. False: it is not.
+// Data that is no longer buffered is on disk, up to `end`. False: it is not.
 bool TailRanges::Part::took(std::int64_t end, Outcome<void> written) {
     if (!written) {
         owner.m_failure = std::move(written).error();

@@ -1,5 +1,5 @@
-// The later parts of a large file, each over a connection of its own, while the first part comes over the transfer's.
-// They only ever save time: a part that fails stops where it is, and the transfer goes on from there.
+// The later parts of a large file, each on its own connection, while the first part arrives on the transfer's. They
+// only save time: if a part fails, the transfer continues from where it stopped.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace gdnctl::hub {
 
-// How to cut [from, size) into parts: as many as there are `connections`, at most four, none below 16 MiB; one part
-// where less than 64 MiB are left.
+// Cuts [from, size) into parts: one per connection, at most four, none below 16 MiB; a single part if less than 64 MiB
+// are left.
 std::vector<Span> cut_into_parts(std::int64_t from, std::int64_t size, int connections);
 
 // Whether a Content-Range is "bytes <begin>-<end - 1>/<size>".
@@ -29,27 +29,27 @@ public:
     // The parts after the first, in order.
     void set(const std::vector<Span>& spans);
     bool empty() const { return m_parts.empty(); }
-    // Asks `hop`, the address that serves the first part, for each part that is not whole and was not asked for yet.
-    // Not from a receiver's calls, as cancel().
+    // Requests each incomplete part from `hop`, the address that serves the first part, unless it was already
+    // requested. Must not be called from a receiver's callbacks, like cancel().
     void start(const Hop& hop, std::int64_t size);
-    // What has come goes to the disk.
+    // Writes received data to disk.
     void flush();
-    // No more is taken from any of them.
+    // Stops all of them.
     void drop();
     void cancel();
 
     const Span& front() const { return m_parts.front()->span; }
     bool front_is_coming() const { return m_parts.front()->active; }
-    // Its last byte may have come before its end: the pool still knows it.
+    // Its last byte may have arrived before its end, so the pool may still know it.
     void pop() {
         m_dropped.push_back(std::move(m_parts.front()));
         m_parts.erase(m_parts.begin());
     }
 
     std::vector<Span> spans() const;
-    std::int64_t bytes() const;                                          // of those parts, on disk
-    std::int64_t take_arrived();                                         // bytes that have come since the last call
-    const std::optional<Failure>& failure() const { return m_failure; }  // of this machine: ends the whole transfer
+    std::int64_t bytes() const;                                          // of these parts, on disk
+    std::int64_t take_arrived();                                         // bytes received since the last call
+    const std::optional<Failure>& failure() const { return m_failure; }  // a local failure: ends the whole transfer
 
 private:
     struct Part final : HttpReceiver {

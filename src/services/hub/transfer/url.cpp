@@ -113,7 +113,8 @@ std::string without_queries(std::string_view text) {
         if (at == std::string_view::npos) break;
         const std::size_t end = std::min(text.size(), text.find_first_of(" \t\r\n\"'<>`", at));
         std::string_view url = text.substr(at, end - at);
-        while (url.ends_with(':') || url.ends_with(',')) url.remove_suffix(1);  // of the sentence around it
+        while (url.ends_with(':') || url.ends_with(','))
+            url.remove_suffix(1);  // punctuation of the surrounding sentence
         const std::size_t query = url.find('?');
         kept += text.substr(0, at);
         kept += url.substr(0, query);

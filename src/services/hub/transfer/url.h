@@ -1,4 +1,4 @@
-// URLs as far as downloads need them. Pure.
+// URLs, as far as downloads need them. Pure.
 #pragma once
 
 #include <optional>
@@ -11,30 +11,30 @@ namespace gdnctl::hub {
 
 struct Url {
     std::string scheme;  // "http" or "https"
-    std::string host;    // lower case, brackets of IPv6 included
-    int port = 0;        // the scheme's own where none is given
-    std::string path;    // with the leading slash; "/" where there is none
+    std::string host;    // lower case, including the brackets of IPv6
+    int port = 0;        // the scheme's default if none is given
+    std::string path;    // with the leading slash; "/" if there is none
     std::string query;   // with the leading "?"; without the fragment
 
-    std::string origin() const;  // scheme://host[:port], the port where it is not the scheme's own
+    std::string origin() const;  // scheme://host[:port], without the scheme's default port
     std::string text() const { return origin() + path + query; }
-    std::string place() const { return origin() + path; }  // may be shown
+    std::string place() const { return origin() + path; }  // safe to show
     bool same_origin(const Url& other) const {
         return scheme == other.scheme && host == other.host && port == other.port;
     }
 };
 
-// nullopt: not absolute, another scheme, a user name, control characters or blanks, a bad port.
+// nullopt: not absolute, another scheme, a user name, control characters or blanks, an invalid port.
 std::optional<Url> parse_url(std::string_view text);
 
 bool is_loopback(const Url& url);
 
-// RFC 3986: letters, digits and -._~ stay, and what `also` lists.
+// RFC 3986: letters, digits, -._~ and the characters in `also` stay.
 std::string percent_encode(std::string_view text, std::string_view also = {});
 // nullopt: a % without two hex digits, or a NUL.
 std::optional<std::string> percent_decode(std::string_view text);
 
-// Takes the query out of every http(s) address in `text`: it may hold a signature.
+// Removes the query from every http(s) address in `text`, since it may contain a signature.
 std::string without_queries(std::string_view text);
 
 }  // namespace gdnctl::hub

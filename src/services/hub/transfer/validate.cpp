@@ -54,7 +54,7 @@ bool is_number(std::string_view text) {
 
 tl::unexpected<Error> bad(std::string message) { return fail(ErrorKind::bad_input, std::move(message)); }
 
-// All of the file, in pieces.
+// Reads the whole file in pieces.
 Outcome<void> for_each_piece(int fd, std::string_view path, const std::stop_token& stop,
                              const std::function<Status(std::string_view)>& take) {
     std::vector<char> buffer(k_read);
@@ -91,7 +91,7 @@ Outcome<void> check_json(int fd, std::string_view path, bool packed, const std::
     return {};
 }
 
-// Reads varints and skips over fields of a file without holding it.
+// Reads varints and skips fields without loading the file.
 class Walker {
 public:
     Walker(int fd, std::uint64_t end) : m_fd(fd), m_end(end) {}
@@ -131,7 +131,7 @@ private:
 
 constexpr std::uint64_t k_planes_field = 1;
 
-// One field of the message that ends at `end`; nullopt: damaged. With a length, the field's number and length.
+// One field of the message that ends at `end`; nullopt: damaged. For a field with a length, its number and length.
 struct Field {
     std::uint64_t number, length;
     bool has_length;
@@ -160,7 +160,7 @@ std::optional<Field> next_field(Walker& walker) {
 
 Status TraceJsonCheck::feed(std::string_view bytes) {
     for (const char c : bytes) {
-        // Most bytes are within strings.
+        // Most bytes are inside strings.
         if (m_expect == Expect::string && c != '"' && c != '\\' && static_cast<unsigned char>(c) >= ' ') {
             if (m_in_key && m_open.size() == 1 && m_key.size() <= k_events.size()) m_key += c;
         } else if (!step(c)) {
@@ -231,7 +231,7 @@ bool TraceJsonCheck::step(char c) {
         case Expect::escape:
             m_hex_left = c == 'u' ? 4 : 0;
             m_expect = c == 'u' ? Expect::hex : Expect::string;
-            if (m_in_key) m_key += '\\';  // no key that is looked for has one
+            if (m_in_key) m_key += '\\';  // no key of interest has one
             return std::string_view("\"\\/bfnrtu").find(c) != std::string_view::npos;
         case Expect::hex:
             if (--m_hex_left == 0) m_expect = Expect::string;

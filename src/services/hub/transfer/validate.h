@@ -1,4 +1,4 @@
-// Whether a downloaded trace is whole, read as a stream.
+// Checks whether a downloaded trace is complete, reading it as a stream.
 #pragma once
 
 #include <stop_token>
@@ -10,11 +10,11 @@
 
 namespace gdnctl::hub {
 
-// Fed in pieces of any size; says whether they are one JSON object with a list "traceEvents".
+// Takes pieces of any size, and checks that they form one JSON object with a list "traceEvents".
 class TraceJsonCheck {
 public:
-    Status feed(std::string_view bytes);  // bad_input: no JSON, with the offset
-    Status finish() const;                // bad_input: cut, or another kind of JSON
+    Status feed(std::string_view bytes);  // bad_input: not JSON, with the offset
+    Status finish() const;                // bad_input: truncated, or another kind of JSON
 
 private:
     enum class Expect {
@@ -39,7 +39,7 @@ private:
 
     Expect m_expect = Expect::value;
     bool m_in_key = false;
-    std::string m_open;  // '{' and '[' that are not closed
+    std::string m_open;  // open '{' and '['
     std::string m_key;   // of the outermost object, its first characters
     std::string m_number;
     std::string_view m_literal;
@@ -48,12 +48,11 @@ private:
     bool m_is_object = false, m_has_events = false;
 };
 
-// The file by its name: *.gz is inflated and its checksum compared, *.json and *.json.gz are read as a trace, *.pb as a
-// message of protocol buffers; other names are not looked into. Errors: conflict (what is wrong), local_io,
-// interrupted.
+// Decides by the file's name: *.gz is inflated and its checksum compared; *.json and *.json.gz are read as a trace;
+// *.pb as a protocol buffer message; others are not checked. Errors: conflict (with the cause), local_io, interrupted.
 Outcome<void> validate_trace(int fd, std::string_view path, const std::stop_token& stop);
 
-// A walk over the fields of a serialised XSpace and, within, of its planes. bad_input with the offset.
+// Walks over the fields of a serialised XSpace and its planes. bad_input with the offset.
 Status check_xspace(int fd, std::uint64_t size);
 
 }  // namespace gdnctl::hub

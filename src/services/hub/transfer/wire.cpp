@@ -80,7 +80,7 @@ Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& lo
     return hop;
 }
 
-// The retries begin anew, but not the time: a server that dies after each byte would never be given up.
+// Resets the retries but not the time: otherwise a server that dies after each byte would be retried forever.
 void Tries::progress(Clock& clock) {
     if (since) earlier += std::chrono::duration_cast<milliseconds>(clock.monotonic() - *since);
     since.reset();
@@ -138,7 +138,7 @@ Outcome<WireAnswer> Wire::exchange(const Hop& hop, const Question& question, Htt
     HttpRequest request = request_for(hop, question.method, question.headers);
     request.body = question.body;
     request.total_timeout = k_api_time;
-    request.decoded = question.method != "HEAD";  // a listing is long and has few words
+    request.decoded = question.method != "HEAD";  // a listing is long and compresses well
     if (const Status started = m_pool.start(std::move(request), collector); !started) {
         return tl::unexpected(failure_of(started.error()));
     }
@@ -163,7 +163,7 @@ Outcome<WireAnswer> Wire::exchange(const Hop& hop, const Question& question, Htt
     return std::move(collector.answer);
 }
 
-// `again`: another try may help.
+// `again`: a retry may help.
 Outcome<WireAnswer> Wire::ask_once(const Url& url, const Question& question, bool& again) {
     Hop hop = first_hop(m_realm, url);
     hop.with_token = hop.with_token && question.with_token;

@@ -1,4 +1,4 @@
-// Requests to a service and to where it sends us: redirects with a token only where it belongs, and other tries.
+// Requests to a service and the places it redirects to. Sends the token only where it belongs, and retries.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@
 
 namespace gdnctl::hub {
 
-// The service whose token it is.
+// The service that the token is for.
 struct Realm {
     Url endpoint;
-    std::vector<std::string>
-        aliases;                // hosts by which the service may name itself; behind a mirror they mean the endpoint
-    std::string authorization;  // value of the header; empty: none
-    HttpHeaders headers;        // of every request
-    bool log_requests = false;  // HF_DEBUG
+    std::vector<std::string> aliases;  // hosts by which the service may refer to itself; behind a mirror they stand for
+                                       // the endpoint
+    std::string authorization;         // value of the header; empty: none
+    HttpHeaders headers;               // of every request
+    bool log_requests = false;         // HF_DEBUG
 };
 
 // One address of a chain of redirects.
@@ -34,23 +34,23 @@ struct Hop {
     std::vector<std::string> seen;
 };
 
-// The token goes to the endpoint's own scheme, host and port alone.
+// Sends the token only to the endpoint's own scheme, host and port.
 Hop first_hop(const Realm& realm, Url url);
-// Errors: infrastructure (refused: from https to http, another scheme, a circle, more than ten).
+// Errors: infrastructure (rejected: https to http, another scheme, a loop, more than ten).
 Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& location);
 
 struct RetryPolicy {
     int retries = 5;
-    std::chrono::milliseconds max_time{900'000};  // of all time without progress, for one thing
+    std::chrono::milliseconds max_time{900'000};  // total time without progress, for one item
     std::chrono::milliseconds connect_timeout{10'000};
     std::chrono::milliseconds stall_timeout{30'000};
 };
 
-// How often one thing was tried again, and for how long.
+// How often one item was retried, and for how long.
 struct Tries {
-    int retries = 0;                        // since bytes last came
+    int retries = 0;                        // since bytes last arrived
     std::optional<Clock::Monotonic> since;  // of the first failure after that
-    std::chrono::milliseconds earlier{0};   // spent before that
+    std::chrono::milliseconds earlier{0};   // time spent before that
 
     void progress(Clock& clock);
 };
@@ -60,7 +60,7 @@ struct WireAnswer {
     HttpHeaders headers;
     std::string body;
     std::string url;      // the last one
-    std::string gave_up;  // why there was no other try, for a status that is worth one
+    std::string gave_up;  // why a status worth retrying was not retried
 };
 
 struct Question {
@@ -69,7 +69,7 @@ struct Question {
     HttpHeaders headers;
     std::size_t limit = std::size_t{64} << 20;  // bytes of the answer
     bool with_token = true;                     // at the endpoint
-    bool stay = false;                          // a redirect to elsewhere is the answer
+    bool stay = false;                          // a redirect to another origin is returned as the answer
 };
 
 class Wire {
@@ -77,15 +77,15 @@ public:
     Wire(HttpPool& pool, Realm realm, RetryPolicy policy, Clock& clock, std::stop_token stop)
         : m_pool(pool), m_realm(std::move(realm)), m_policy(policy), m_clock(clock), m_stop(std::move(stop)) {}
 
-    // The answer after redirects and other tries, whatever its status. Errors: infrastructure, interrupted.
+    // The answer after redirects and retries, whatever its status. Errors: infrastructure, interrupted.
     Outcome<WireAnswer> ask(const std::string& url, const Question& question = {});
 
     HttpRequest request_for(const Hop& hop, std::string method, HttpHeaders headers) const;
-    // How long to wait before another try, or why there is none. `headers`: of the answer, if there was one; `status`
-    // 429 stops all others too.
+    // How long to wait before a retry, or why there is none. `headers`: of the answer, if there was one. A `status` of
+    // 429 also stops all other requests.
     tl::expected<std::chrono::milliseconds, std::string> wait_before_retry(Tries& tries, int status,
                                                                            const HttpHeaders* headers);
-    // No request begins before this.
+    // No request starts before this.
     std::optional<Clock::Monotonic> gate() const { return m_gate; }
 
     HttpPool& pool() { return m_pool; }

@@ -1,4 +1,4 @@
-// Where W&B is, and the key for it.
+// Finds the address of W&B and the key for it.
 #include <algorithm>
 #include <filesystem>
 #include <vector>
@@ -25,7 +25,7 @@ struct Place {
 
 bool is_this_machine(std::string_view host) {
     const bool address =
-        host.find_first_not_of("0123456789.") == std::string_view::npos;  // no name that begins like one
+        host.find_first_not_of("0123456789.") == std::string_view::npos;  // not a host name that begins like one
     return host == "localhost" || host == "::1" || (address && host.starts_with("127."));
 }
 
@@ -52,7 +52,7 @@ Result<Place> server_of(const Env& env) {
     return Place{url, text::to_lower(host)};
 }
 
-// `api_key = ...` below [default] of W&B's settings file.
+// `api_key = ...` in the [default] section of W&B's settings file.
 std::string key_in_settings(const Env& env, std::string& source) {
     const std::string home = env.get("HOME").value_or("");
     std::string folder = env.get("WANDB_CONFIG_DIR").value_or("");
@@ -93,7 +93,7 @@ Result<std::string> key_in_netrc(const Env& env, const std::string& host, std::s
     return std::string();
 }
 
-// Words of a netrc file; a quoted one may hold blanks. Comments end with their lines.
+// The next word of a netrc file. A quoted word may contain blanks; a comment ends with its line.
 std::string_view next_word(std::string_view& text, std::string& unquoted) {
     for (;;) {
         text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));

@@ -91,7 +91,7 @@ tl::unexpected<Error> missing(const std::string& what) {
                 "check entity, project and run, and whose key it is");
 }
 
-// The nodes of a connection, and its end.
+// The nodes of a connection, and its cursor.
 template <class T, class Read>
 Page<T> page_of(const Json& connection, const Read& read) {
     Page<T> page;
@@ -107,7 +107,7 @@ Page<T> page_of(const Json& connection, const Read& read) {
     return page;
 }
 
-// Of a base64 text, lower-case hex; empty: none.
+// Converts base64 to lower-case hex; empty: not base64.
 std::string hex_of_base64(std::string_view text) {
     constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string hex;
@@ -297,7 +297,7 @@ std::string file_address(const std::string& base, const WandbPath& path, const A
 Result<WandbPath> parse_run_target(std::string_view text, const std::optional<std::string>& entity,
                                    const std::optional<std::string>& project) {
     text = text::trim(text);
-    // As addresses are quoted in logs.
+    // Punctuation around addresses quoted in logs.
     while (!text.empty() && std::string_view("`.,;:)]>\"'").find(text.back()) != std::string_view::npos)
         text.remove_suffix(1);
     const auto bad = [&](std::string_view why) {
@@ -321,7 +321,7 @@ Result<WandbPath> parse_run_target(std::string_view text, const std::optional<st
         }
     }
     if (path.entity.empty() || path.project.empty() || path.run.empty()) return bad("a name is empty");
-    // It names a folder of ours.
+    // It becomes the name of a folder.
     if (path.run.find_first_of("/\\") != std::string::npos || hub::why_unsafe(path.run)) return bad("its id is no id");
     if ((entity && *entity != path.entity) || (project && *project != path.project)) {
         return bad("--entity or --project says otherwise");

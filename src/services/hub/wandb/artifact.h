@@ -1,4 +1,4 @@
-// Profiles as artifacts of Weights & Biases: questions, answers, manifests. Pure.
+// Profiles as artifacts of Weights & Biases: queries, answers, manifests. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct Artifact {
     bool has_alias(std::string_view alias) const;
 };
 
-// Bodies of requests, with the operations that the official client asks.
+// Request bodies, with the same operations as the official client.
 std::string run_artifacts_question(const WandbPath& path, const std::string& cursor);
 std::string artifact_question(const WandbPath& path, const std::string& name_and_alias);
 std::string manifest_question(const std::string& artifact_id);
 std::string file_urls_question(const WandbPath& path, const Artifact& artifact, const std::string& cursor);
 std::string config_question(const WandbPath& path);
 
-// A part of a list, and where the next one begins; empty: nowhere.
+// A page of a list, and the cursor of the next one; empty: none.
 template <class T>
 struct Page {
     std::vector<T> items;
@@ -42,16 +42,16 @@ struct FileUrl {
     std::string name, url;
 };
 
-// What answers with status 200 say. Errors: remote_missing (null), authentication and infrastructure (as `errors` say).
+// Parse answers with status 200. Errors: remote_missing (null), authentication and infrastructure (from `errors`).
 Result<Page<Artifact>> parse_run_artifacts(std::string_view body, const WandbPath& path);
 Result<Artifact> parse_artifact(std::string_view body, const std::string& name_and_alias);
 Result<std::string> parse_manifest_url(std::string_view body);
 Result<Page<FileUrl>> parse_file_urls(std::string_view body);
-// Places that a run's configuration names for its profiles: "trainer.log_dir: gs://..."; as deep as they are.
+// Places of profiles in a run's configuration, at any depth: "trainer.log_dir: gs://...".
 std::vector<std::string> parse_profile_places(std::string_view body);
 
-// What was meant: with `alias` the one that has it; else the one that was updated last. Committed ones of the type of
-// profiles only. Errors: nothing_done (there is none; names the types that there are), remote_missing (no such alias).
+// The artifact with `alias`, or without one the last updated. Considers only committed artifacts of the profile type.
+// Errors: nothing_done (there is none; names the types that exist), remote_missing (no such alias).
 Result<Artifact> choose_artifact(const std::vector<Artifact>& artifacts, const std::optional<std::string>& alias);
 
 struct ManifestEntry {
@@ -59,20 +59,20 @@ struct ManifestEntry {
     std::int64_t size = 0;
     std::string md5;  // hex
     std::string birth_artifact;
-    std::string ref;  // elsewhere: "gs://..."; empty: at W&B
+    std::string ref;  // stored elsewhere: "gs://..."; empty: at W&B
 };
 struct Manifest {
-    std::string region;  // of storage; "default" where it is not said
+    std::string region;  // of storage; "default" if not given
     bool second_layout = false;
     std::vector<ManifestEntry> entries;
 };
-// Errors: infrastructure (no such manifest).
+// Errors: infrastructure (invalid manifest).
 Result<Manifest> parse_manifest(std::string_view json);
-// Where a file is given out to who has the key.
+// The address of a file, which requires the key.
 std::string file_address(const std::string& base, const WandbPath& path, const Artifact& artifact,
                          const Manifest& manifest, const ManifestEntry& entry);
 
-// "entity/project/run", a web address of a run, or a run's id with the other two beside it. Errors: usage.
+// "entity/project/run", a web address of a run, or a run's id with the other two as arguments. Errors: usage.
 Result<WandbPath> parse_run_target(std::string_view text, const std::optional<std::string>& entity,
                                    const std::optional<std::string>& project);
 

@@ -23,7 +23,7 @@ constexpr int k_forbidden = 403;
 constexpr int k_not_found = 404;
 constexpr std::size_t k_most_pages = 10'000;
 
-// All pages of a list. `ask_page`: the page that begins at a cursor.
+// Reads all pages of a list. `ask_page`: fetches the page at a cursor.
 template <class T, class AskPage>
 Outcome<std::vector<T>> all_pages(const AskPage& ask_page) {
     std::vector<T> all;
@@ -48,7 +48,7 @@ Outcome<T> outcome_of(Result<T> result) {
     return tl::unexpected(hub::failure_of(result.error()));
 }
 
-// The signed address is for whoever has it; ours wants the key, and gives out what the other no longer does.
+// The signed address works without the key. Ours requires the key, but still works when the other has expired.
 hub::Wanted wanted_of(const ManifestEntry& entry, const std::string& signed_url, const std::string& address) {
     hub::Wanted file;
     file.path = file.local = entry.path;

@@ -1,4 +1,4 @@
-// The profile that a run has left at Weights & Biases as an artifact.
+// The profile that a run stored at Weights & Biases as an artifact.
 #pragma once
 
 #include <optional>
@@ -14,18 +14,18 @@ namespace gdnctl::wandb {
 
 struct ArtifactListing {
     Artifact artifact;
-    std::vector<hub::Wanted> files;   // those wanted, sorted
-    std::vector<std::string> others;  // paths of the rest
+    std::vector<hub::Wanted> files;   // the selected ones, sorted
+    std::vector<std::string> others;  // all other paths
 };
 
 class RunArtifacts {
 public:
-    // `wire` asks at access.url with its key; it must outlive this.
+    // `wire` sends requests to access.url with its key; it must outlive this.
     RunArtifacts(WandbAccess access, WandbPath path, hub::Wire& wire)
         : m_access(std::move(access)), m_path(std::move(path)), m_wire(wire) {}
 
-    // `name`: "NAME[:ALIAS]" of an artifact; nullopt: the run's profile. Errors: as of the questions; nothing_done
-    // where the run has no profile, with the places that its configuration names.
+    // `name`: "NAME[:ALIAS]" of an artifact; nullopt: the run's profile. Errors: those of the queries; nothing_done if
+    // the run has no profile, with the places that its configuration names.
     hub::Outcome<ArtifactListing> list(const std::optional<std::string>& name, const std::optional<std::string>& alias,
                                        const hub::Selection& selection);
     hub::Failure explain(const std::string& url, int status, const HttpHeaders& headers, std::string_view body) const;

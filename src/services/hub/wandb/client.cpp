@@ -9,7 +9,7 @@ namespace gdnctl {
 
 namespace {
 
-// "https://wandb.ai/a%20b" -> "a b"; what is no escape stays.
+// "https://wandb.ai/a%20b" -> "a b"; anything that is not an escape stays.
 std::string unescaped(std::string_view segment) {
     const auto digit = [](char c) {
         return c >= '0' && c <= '9'   ? c - '0'
@@ -74,7 +74,7 @@ Result<std::string> Wandb::ask(const std::string& body) {
     request.secret_headers = {{"Authorization", "Basic " + credentials}};
     request.body = body;
     request.total_timeout = std::chrono::seconds(120);
-    // A question changes nothing, so it may be put again.
+    // A query changes nothing, so it may be repeated.
     request.retry.attempts = 5;
     request.retry.total = std::chrono::seconds(60);
     request.retry.statuses = {408, 409, 429, 500, 502, 503, 504};

@@ -15,7 +15,7 @@ namespace gdnctl::wandb {
 
 namespace {
 
-// Fields that servers of any age know: what is newer, a self-hosted one may refuse.
+// Only fields that servers of any age know, since an old self-hosted one may reject newer ones.
 constexpr std::string_view k_run =
     "query GdnctlRun($entity: String!, $project: String!, $run: String!) { "
     "project(name: $project, entityName: $entity) { run(name: $run) { "
@@ -31,7 +31,7 @@ constexpr std::string_view k_runs =
 
 constexpr std::size_t k_longest_complaint = 300;
 
-// Where metacharacters stand for themselves, in the regular expressions of every kind of database.
+// Escapes metacharacters such that every database's regular expressions take them literally.
 std::string escaped(std::string_view literal) {
     std::string out;
     for (const char c : literal) {
@@ -49,7 +49,7 @@ bool is_about_access(const std::string& text) {
     return false;
 }
 
-// A null is for what is not there and for what this key may not see: W&B does not tell them apart.
+// W&B returns null both for missing objects and for those that this key cannot see.
 tl::unexpected<Error> no_such(const std::string& what) {
     return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or does not show it to this key",
                 "check --perf-wandb-entity and --perf-wandb-project, and whose key it is");
@@ -70,7 +70,7 @@ std::optional<double> finite_number(const Json& value) {
     return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-// One list of rows for each key; a row is {"_step": n, "<key>": value}.
+// One list of rows per key; a row is {"_step": n, "<key>": value}.
 void read_window(const Json& rows, const std::string& key, const WandbWindow& window, WandbRun& into) {
     std::map<std::int64_t, double> by_step;
     for (const Json& row : rows) {
@@ -80,7 +80,7 @@ void read_window(const Json& rows, const std::string& key, const WandbWindow& wi
         if (step == row.end() || value == row.end() || !step->is_number()) continue;
         const auto at = static_cast<std::int64_t>(step->get<double>());
         const auto number = finite_number(*value);
-        // The service has changed its mind about which bound is included: what is outside is dropped here.
+        // The service has changed which bound is inclusive, so drop what is outside.
         if (number && at >= window.first && at <= window.last) by_step[at] = *number;
     }
     for (const auto& [step, number] : by_step) into.window[key].push_back(number);
@@ -131,11 +131,11 @@ const Json* object_at(const Json& data, std::initializer_list<const char*> field
 }
 
 std::string run_question(const WandbPath& path, const WandbWindow& window) {
-    // Rows are thinned out as soon as there are more than `samples`, so more is asked for than there can be.
+    // The server thins out rows if there are more than `samples`, so ask for more than can exist.
     constexpr std::int64_t k_room = 100;
     Json specs = Json::array();
     for (const std::string& key : window.keys) {
-        // A row is given only where it has all keys of its list: one list for each.
+        // A row is only returned if it has all keys of its list, so use one list per key.
         Json spec;
         spec["keys"] = std::vector<std::string>{"_step", key};
         spec["minStep"] = window.first;

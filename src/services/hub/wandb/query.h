@@ -1,4 +1,4 @@
-// Questions to the GraphQL API and its answers, as values. Pure.
+// Queries to the GraphQL API and its answers, as values. Pure.
 #pragma once
 
 #include <initializer_list>
@@ -12,27 +12,27 @@
 
 namespace gdnctl::wandb {
 
-// Bodies of requests.
+// Request bodies.
 std::string run_question(const WandbPath& path, const WandbWindow& window);
 std::string runs_question(const std::string& entity, const std::string& project, std::string_view in_name, int count);
 
-// What an answer with status 200 says. Errors: remote_missing, authentication (as its `errors` say), infrastructure (no
-// such API).
+// Parse answers with status 200. Errors: remote_missing, authentication (from their `errors`), infrastructure (no such
+// API).
 Result<WandbRun> parse_run(std::string_view body, const WandbPath& path, const WandbWindow& window);
 Result<std::vector<WandbRun>> parse_runs(std::string_view body, const std::string& entity, const std::string& project);
 
-// "2026-03-10T16:53:07", with a fraction or without, with Z or without: always UTC.
+// "2026-03-10T16:53:07", with or without a fraction, with or without Z: always UTC.
 std::optional<WallTime> parse_created(std::string_view text);
 
-// What an answer of another status complains of, on one line of at most 300 bytes.
+// The error in an answer of another status, on one line of at most 300 bytes.
 std::string complaint(std::string_view body);
 
 std::string base64(std::string_view bytes);
 
-// What all questions and answers are made of. `data_in`: the data of an answer; errors as above.
+// Helpers for all queries and answers. `data_in`: the data of an answer; errors as above.
 std::string question(std::string_view query, const Json& variables);
 Result<Json> data_in(std::string_view body);
-// The object at a path of fields; nullptr: it, or one before it, is null or not there.
+// The object at a path of fields; nullptr: it, or one before it, is null or missing.
 const Json* object_at(const Json& data, std::initializer_list<const char*> fields);
 std::string word_of(const Json& object, const char* field);  // empty: no such string
 

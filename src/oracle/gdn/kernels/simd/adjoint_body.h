@@ -1,4 +1,4 @@
-// Running backwards with G = dL/dS_t, start G = dS_T, where Sb = alpha S_{t-1}, r = v - Sb^T k, d = beta r:
+// Runs backwards with G = dL/dS_t, starting from G = dS_T, where Sb = alpha S_{t-1}, r = v - Sb^T k, d = beta r:
 //   G += s q do^T;  dq = s S_t do;  dd = G^T k;  dbeta = dd.r;  dv = dr = beta dd;  dk = G d - Sb dr
 //   G -= k dr^T;  dg = <G, Sb>;  G = alpha G;  at the end dS0 = G
 // S is recomputed from a checkpoint at the start of each segment; nothing is divided by alpha.
@@ -79,7 +79,7 @@ private:
         for (std::size_t v = 0; v < k_vectors; ++v) store<double, Bytes>(to + v * k_lanes, row.x[v]);
     }
 
-    // The columns of a token's row; those beyond the panel's last are 0.
+    // The columns of a token's row; 0 beyond the panel's last column.
     Row read_token(const double* from) const {
         if (m_p.columns == k_columns) return read(from);
         double padded[k_columns] = {};
@@ -87,7 +87,7 @@ private:
         return read(padded);
     }
 
-    // Halves added to halves, down to one vector; sums() and sum() go on so, down to one value: the order does not
+    // Adds halves to halves, down to one vector. sums() and sum() continue down to one value, so the order does not
     // depend on the number of lanes.
     static Vector folded(Row row) {
         for (std::size_t n = k_vectors / 2; n >= 1; n /= 2) {
@@ -109,7 +109,7 @@ private:
 
     static void add(double* to, Vector x) { store<double, Bytes>(to, load<double, Bytes>(to) + x); }
 
-    // The sums of k_lanes rows in one vector: each addition serves two rows.
+    // The sums of k_lanes rows in one vector; each addition serves two rows.
     static Vector sums(const Vector (&row)[k_lanes]) {
         if constexpr (k_lanes == 8) {
             Vector half[4];
@@ -148,14 +148,14 @@ private:
         }
     }
 
-    // Rows of tokens lie some KB apart: no processor foresees the next one.
+    // Rows of tokens are several KB apart, so no processor prefetches the next one.
     static void prefetch(const double* row, std::size_t count) {
         constexpr std::size_t k_line = 8;
         for (std::size_t i = 0; i < count; i += k_line) __builtin_prefetch(row + i);
     }
 
-    // One token, in one pass over the state: leaves alpha S in `decayed`, and r and d. `from` is S before the token, or
-    // (Follows) what the token before left in `decayed`, with its d: S is then from + k d. It may be `decayed` itself.
+    // One token, in one pass over the state. Leaves alpha S in `decayed`, and sets r and d. `from` is S before the
+    // token or (Follows) the previous token's `decayed`, with its d: then S is from + k d. It may be `decayed` itself.
     template <bool Follows>
     void forward(std::size_t t, const double* from, const double* d_before, double* decayed, double* r_out,
                  double* d_out) const {
@@ -186,7 +186,7 @@ private:
         write(d_out, r);
     }
 
-    // The state after token t, which left `decayed` and d.
+    // The state after token t, from the `decayed` and d that it left.
     void write_state(std::size_t t, const double* decayed, const double* d_in, double* to) const {
         const double* k = m_p.k + t * m_p.key_stride;
         const Row d = read(d_in);
@@ -198,16 +198,16 @@ private:
         }
     }
 
-    // What the backward pass knows of a token.
+    // The backward pass's values for a token.
     struct Token {
         const double *q, *k, *decayed;
         double *dq, *dk, *dg;
         double alpha;
         Row d_out, d;
-        Row dr = {};  // once it is opened
+        Row dr = {};  // set once it is opened
     };
 
-    // All tokens of a segment, the last first: `count` of them from `begin` on.
+    // All tokens of a segment, last first: `count` of them starting at `begin`.
     void backward(std::size_t begin, std::size_t count) {
         Token token = token_of(begin, count - 1);
         Row dd = pass<false, true>(token, token);
@@ -242,7 +242,7 @@ private:
                 read(m_d + at * k_columns)};
     }
 
-    // dbeta and dv of a token whose dd is known, and its dr.
+    // dbeta and dv of a token with known dd, and its dr.
     void finish_values(std::size_t begin, std::size_t at, const Row& dd, Token& token) const {
         const std::size_t t = begin + at;
         const double beta = m_p.beta[t * m_p.gate_stride];
@@ -259,13 +259,13 @@ private:
         for (std::size_t j = 0; j < m_p.columns; ++j) m_p.dv[t * m_p.value_stride + j] = values[j];
     }
 
-    // One pass over G: closes a token (dk, dg, G = alpha (G - k dr)) and opens the one before it (G += s q do^T, dq,
-    // and dd, which is returned).
+    // One pass over G: closes a token (dk, dg, G = alpha (G - k dr)) and opens the previous one (G += s q do^T, dq, and
+    // dd, which is returned).
     template <bool Closes, bool Opens>
     Row pass(const Token& closing, const Token& opening) {
         Row dd = {};
         Row dg = {};
-        // A row of the state; its terms of dk and dq, folded.
+        // One row of the state, with its folded contributions to dk and dq.
         const auto row = [&](std::size_t i, Vector& of_k, Vector& of_q) __attribute__((always_inline)) {
             Row G = read(m_gradient + i * k_columns);
             if constexpr (Closes) {

@@ -1,4 +1,4 @@
-// The adjoint of the recurrence on one panel of columns of one value head: what the instruction sets share.
+// The adjoint of the recurrence on one panel of columns of one value head; shared by the instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@ namespace gdnctl::oracle {
 
 inline constexpr std::size_t k_adjoint_columns = 16;
 
-// Pointers are to the first token of the sequence, strides count elements between tokens. Gradients marked (+) are
-// added to: they sum over the columns of all panels of the head, which must come in a fixed order.
+// Pointers are to the first token of the sequence; strides count elements between tokens. Gradients marked (+) are
+// added to: they are sums over the columns of all panels of the head, which must come in a fixed order.
 struct AdjointPanel {
     const double* q = nullptr;  // [tokens, dk]
     const double* k = nullptr;
@@ -36,7 +36,7 @@ constexpr std::size_t adjoint_scratch(std::size_t tokens, std::size_t dk, std::s
     return ((tokens + segment - 1) / segment + segment + 1) * panel + 2 * segment * k_adjoint_columns;
 }
 
-// Rounded operation by operation, and summed over columns in one order: equal bits on every instruction set.
+// Every operation is rounded, and sums over columns have one order: equal bits on every instruction set.
 using AdjointFunction = void (*)(const AdjointPanel&);
 void adjoint64_scalar(const AdjointPanel& panel);
 void adjoint64_avx2(const AdjointPanel& panel);

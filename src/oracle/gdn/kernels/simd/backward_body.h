@@ -1,6 +1,7 @@
-// Every product is tiles of Height x 2 vectors whose sums stay in registers. Two kinds: with columns of v in the lanes
-// (dU and the substitution, the state's gradient), and with tokens in the lanes (everything that ends in dQ and dK),
-// for which neither S nor D need be transposed: their elements are the factors, and sums over tokens are lane by lane.
+// Every product is computed in tiles of Height x 2 vectors whose sums stay in registers. There are two kinds. One has
+// columns of v in the lanes (dU and the substitution, the state's gradient). The other has tokens in the lanes
+// (everything that ends in dQ and dK). For these, neither S nor D needs to be transposed: their elements are the
+// factors, and sums over tokens are lane by lane.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/backward_data.h"
@@ -62,8 +63,8 @@ private:
         return m_.states + (h * m_t.segment + index) * m_.dk * m_.dv;
     }
 
-    // States at the starts of the chunks [begin, end) of one segment: the first was saved, each other follows from the
-    // one before and its chunk's U.
+    // Restores the states at the starts of the chunks [begin, end) of one segment: the first was saved, and each of the
+    // others follows from the previous one and its chunk's U.
     void restore(std::size_t begin, std::size_t end) {
         for (std::size_t h = 0; h < m_t.value_head_count; ++h) {
             const float* saved = m_t.states + begin / m_t.segment * m_t.Hv * m_t.dk * m_t.dv + head_state(h);
@@ -103,7 +104,7 @@ private:
         }
     }
 
-    // Chunk c, the index-th of its segment, of the task's k-th key head.
+    // Chunk c of the task's k-th key head, with position `index` in its segment.
     void chunk(std::size_t c, std::size_t index, std::size_t k) {
         const std::size_t count = count_of(c);
         const std::size_t keys = key_at(c, k);
@@ -151,11 +152,11 @@ private:
         m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
     }
 
-    // What the next value head or chunk will read is fetched little by little during the tiles of this one: rows lie
-    // pages apart, where no processor looks ahead by itself.
+    // Prefetches what the next value head or chunk reads, a little at a time during the tiles of this one. Rows are
+    // pages apart, where no processor prefetches by itself.
     void expect(std::size_t c, std::size_t h, std::size_t index, std::size_t k) {
         m_next.clear();
-        const bool here = h + 1 < m_t.value_head_count;  // the next one is of this chunk
+        const bool here = h + 1 < m_t.value_head_count;  // the next one belongs to this chunk
         if (here || c > 0) {
             const std::size_t chunk = here ? c : c - 1;
             const std::size_t head = here ? h + 1 : 0;
@@ -182,7 +183,7 @@ private:
         const float* from = m_t.states + c / m_t.segment * m_t.Hv * m_t.dk * m_t.dv + head_state(h);
         m_next.add(from, sizeof(float), m_t.dv, m_t.dk, m_t.dv);
     }
-    // Of a value head's chunk, each of which fetches.
+    // Number of tiles in a value head's chunk, each of which prefetches.
     std::size_t tiles() const {
         const std::size_t columns = m_.dv / k_columns;
         return columns * (k_rows / Height) + m_.dk / Height * (3 * (k_rows / k_columns) + columns);
@@ -197,7 +198,7 @@ private:
         }
     }
 
-    // Y, by substitution from the last row on, and dV; `at` is the first row's place among the gates.
+    // Computes Y by substitution, starting from the last row, and dV; `at` is the first row's position among the gates.
     void solve(const float* D, std::size_t at, std::size_t count) {
         for (std::size_t i = 0; i < k_rows * k_lanes; ++i) m_.parts_yv[i] = 0;
         for (std::size_t column = 0; column < m_.dv; column += k_columns) {
@@ -233,7 +234,7 @@ private:
         }
     }
 
-    // Of a tile of Y: -beta e^c Y, dV = beta Y and the sums of <Y, V>.
+    // For a tile of Y: -beta e^c Y, dV = beta Y and the sums of <Y, V>.
     void finish_values(const Sums& sums, std::size_t i, std::size_t column, std::size_t at, std::size_t count) {
         const std::size_t stride = m_t.Hv * m_t.dv;
         const bool whole = column + k_columns <= m_t.dv;
@@ -327,7 +328,7 @@ private:
         }
     }
 
-    // D becomes the gradient of the state before the chunk; returns <D, S> of the one after.
+    // Turns D into the gradient of the state before the chunk; returns <D, S> for the state after it.
     float state(float* D, const float* S) {
         Vector dot[Height] = {};
         for (std::size_t column = 0; column < m_.dv; column += k_columns) {
@@ -380,7 +381,7 @@ private:
     Prefetch m_next;
     PhaseTimer m_timer;
     BackwardWork<Bytes, Height> m_work{m_.dk, m_.dv};
-    bool m_direct = false;  // saved states are used where they lie
+    bool m_direct = false;  // saved states are used in place
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the backward keeps of a chunk, and how it gets there: rows packed, transposed and padded with zeros, so that the
-// products need no special cases. Values (out, u, v) lie in panels of two vectors' width, tokens in rows of 32.
+// What the backward stores for a chunk, and how it gets there. Rows are packed, transposed and padded with zeros, so
+// that the products need no special cases. Values (out, u, v) are in panels two vectors wide, tokens in rows of 32.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/backward_task.h"
@@ -34,22 +34,22 @@ public:
     float *k, *q, *kt, *qt, *kk, *qk;
     float *dqt, *dkt;            // [dk][token], summed over the value heads
     float* turned;               // [token][dk]
-    float *k_factor, *q_factor;  // of each row: 1 or 1 / |x|
+    float *k_factor, *q_factor;  // per row: 1 or 1 / |x|
     // Per chunk and value head. Panels [dv / columns][token][columns]
     float *d_out, *d_out_scaled, *u, *y, *y_scaled;
     float *d_out_t, *u_t, *y_t;  // [dv][token]
     float *gamma, *p, *m, *dp, *dm, *sdp, *sdp_t, *n,
         *w;                                    // [token][token]: row i, column j; sdp = s dP o Gam, w = N + N'
-    float *scale_out, *scale_beta;             // of each token: s e^c, beta e^c
+    float *scale_out, *scale_beta;             // per token: s e^c, beta e^c
     float *q_out, *k_y, *k_u;                  // <Q, dO S^T>, <K, Y S^T>, <K, U D^T>
-    float *parts_yv, *parts_dbeta, *parts_dg;  // [token][lanes], summed up at the end
+    float *parts_yv, *parts_dbeta, *parts_dg;  // [token][lanes], summed at the end
     float *sum_yv, *sum_dbeta, *sum_dg;
     ChunkDecay decay;
     float* gradient;             // per value head, panels [dv / columns][dk][columns]: D
     float* states;               // per value head and chunk of a segment, [dk][dv]
     std::size_t dk = 0, dv = 0;  // padded
 
-    // Rows [0, count) of one head of q or k, normalised if asked; `factors` are what made them so.
+    // Rows [0, count) of one head of q or k, normalised if requested; `factors` are the factors used for that.
     void pack_keys(const BackwardTask& task, const ConstValues& from, std::size_t count, float* rows,
                    float* factors) const {
         for (std::size_t i = 0; i < k_rows; ++i) {
@@ -77,8 +77,8 @@ public:
         }
     }
 
-    // Rows [0, count) of one head of out or u as panels, and a second time with each row multiplied by its factor.
-    // Either may be nullptr.
+    // Rows [0, count) of one head of out or u as panels, and again with each row multiplied by its factor. Either may
+    // be nullptr.
     void pack_values(const BackwardTask& task, const ConstValues& from, std::size_t count, float* panels,
                      const float* factors, float* scaled) const {
         for (std::size_t i = 0; i < k_rows; ++i) {
@@ -99,7 +99,7 @@ public:
         }
     }
 
-    // Rows of a gradient that lies in columns; through x / sqrt(|x|^2 + eps) with the rows x as they became.
+    // Rows of a gradient stored in columns, taken through x / sqrt(|x|^2 + eps), where `rows` has the normalised x.
     void write_keys(const BackwardTask& task, const float* columns, const float* rows, const float* factors,
                     const Values& to, std::size_t count) const {
         transpose<Bytes>(columns, k_rows, turned, dk, dk, k_rows);
@@ -124,7 +124,7 @@ public:
         }
     }
 
-    // Past the caches, if the task says so.
+    // Uses streaming stores if the task says so.
     static void put(const BackwardTask& task, const Values& to, std::size_t at, Vector x) {
         if (task.stream_out) {
             stream<Bytes>(to, at, x);
@@ -139,7 +139,7 @@ public:
         }
     }
 
-    // A state [dk][dv] of the caller's as one of ours, padded.
+    // Copies a state [dk][dv] of the caller to a padded one.
     void pack_state(const BackwardTask& task, const float* from, float* to) const {
         for (std::size_t x = 0; x < dk; ++x) {
             for (std::size_t j = 0; j < dv; ++j) {
@@ -148,7 +148,7 @@ public:
         }
     }
 
-    // Between D in panels and a state of the caller's; `from` may be nullptr for zeros.
+    // Converts between D in panels and a state of the caller; `from` may be nullptr for zeros.
     void load_gradient(const BackwardTask& task, const float* from, float* to) const {
         for (std::size_t x = 0; x < dk; ++x) {
             for (std::size_t j = 0; j < dv; ++j) {
@@ -170,7 +170,7 @@ private:
         return j / k_columns * dk * k_columns + x * k_columns + j % k_columns;
     }
 
-    // Gives every array its place from `room` on, which may be nullptr to learn the number of floats.
+    // Assigns every array its place, starting at `room`. `room` may be nullptr to get the number of floats.
     std::size_t lay_out(float* room, std::size_t key_size, std::size_t value_size, std::size_t heads,
                         std::size_t segment) {
         dk = rounded(key_size, 16);

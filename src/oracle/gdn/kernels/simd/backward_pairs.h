@@ -1,4 +1,4 @@
-// What pairs of a chunk's tokens give: matrices of 32 x 32, of which only the part on and below the diagonal counts.
+// Matrices over pairs of a chunk's tokens: 32 x 32, of which only the part on and below the diagonal counts.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/backward_data.h"
@@ -17,7 +17,7 @@ class BackwardPairs {
 public:
     BackwardPairs(const BackwardTask& task, const Data& data) : m_t(task), m_(data) {}
 
-    // kk[i][j] = K_i . K_j and qk[i][j] = Q_i . K_j, for tiles that have some i >= j.
+    // kk[i][j] = K_i . K_j and qk[i][j] = Q_i . K_j, for tiles that contain some i >= j.
     void gram() {
         for (std::size_t i = 0; i < k_rows; i += Height) {
             for (std::size_t j = 0; j < i + Height; j += k_columns) {
@@ -32,7 +32,7 @@ public:
         }
     }
 
-    // gamma, m and p; 0 above the diagonal, whatever kk and qk are there.
+    // gamma, m and p; 0 above the diagonal, whatever kk and qk contain there.
     void decayed() {
         const ChunkDecay& d = m_.decay;
         const Vector none = {};
@@ -59,8 +59,8 @@ public:
         }
     }
 
-    // dp = dO U^T and dm = -Y U^T, on and below the diagonal. Some columns of v after others, so that the three
-    // factors' parts are in the first-level cache together.
+    // dp = dO U^T and dm = -Y U^T, on and below the diagonal. Processes a few columns of v at a time, so that the parts
+    // of all three factors fit in the first-level cache.
     void scores() {
         constexpr std::size_t k_part = 64;
         for (std::size_t first = 0; first < m_t.dv; first += k_part) {
@@ -73,8 +73,8 @@ public:
         }
     }
 
-    // s dP o Gam, N, their transposes, and what H and dM give to dg and dbeta. Rows from the last to the first: the
-    // running sum of H over rows i >= t is what dg_t takes its columns j < t of.
+    // s dP o Gam, N, their transposes, and the contributions of H and dM to dg and dbeta. Rows from last to first: dg_t
+    // sums the columns j < t of the running sum of H over rows i >= t.
     void weights() {
         Vector running[k_rows / k_lanes] = {};
         const Vector none = {};

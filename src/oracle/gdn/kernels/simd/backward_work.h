@@ -1,5 +1,5 @@
-// The floating-point operations of the backward's phases, for one chunk of one value head (gram: of a key head), as its
-// tiles execute them.
+// Floating-point operations of the backward's phases, for one chunk of one value head (gram: of a key head), as
+// executed by its tiles.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/backward_data.h"
@@ -15,13 +15,13 @@ struct BackwardWork {
 
     std::size_t dk, dv;
 
-    // Elements of a matrix of pairs on and below the diagonal, in tiles `width` wide.
+    // Elements of a matrix of pairs on and below the diagonal, in tiles of `width`.
     static constexpr std::size_t pairs(std::size_t width) {
         std::size_t count = 0;
         for (std::size_t i = Height; i <= k_rows; i += Height) count += Height * ((i + width - 1) / width * width);
         return count;
     }
-    // Rows that meet each column of dQ^T and dK^T in what only pairs give.
+    // Rows that contribute to each column of dQ^T and dK^T in the products over pairs.
     static constexpr std::size_t pair_steps() {
         std::size_t steps = 0;
         for (std::size_t t = 0; t < k_rows; t += k_columns) steps += k_columns * (t + k_lanes) + k_lanes * k_lanes;

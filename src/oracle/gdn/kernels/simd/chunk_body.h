@@ -1,6 +1,6 @@
-// Every product is tiles of Rows x 2 vectors whose sums stay in registers; the factors of a tile's rows lie side by
-// side, because K, Q, M and P are kept transposed. The substitution happens inside the tile: a tile of U begins as K S,
-// gets the finished rows above it, then its own triangle, and is stored once.
+// Every product is computed in tiles of Rows x 2 vectors whose sums stay in registers. The factors of a tile's rows are
+// contiguous, because K, Q, M and P are kept transposed. The substitution happens inside the tile: a tile of U starts
+// as K S, receives the finished rows above it, then its own triangle, and is stored once.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/chunk_task.h"
@@ -12,8 +12,7 @@
 namespace gdnctl::oracle {
 namespace {
 
-// Narrow: some of q, k, v and out are bf16. Apart, because the tiles of fp32 would lose a twentieth of their speed to
-// it.
+// Narrow: some of q, k, v and out are bf16. A separate instance, because it would slow down the fp32 tiles by 5 %.
 template <int Bytes, std::size_t Rows, bool Narrow>
 class ChunkSweep {
     using Vector = typename VectorOf<float, Bytes>::type;
@@ -127,8 +126,8 @@ private:
         return left < m_task.chunk ? left : m_task.chunk;
     }
 
-    // What is read next is fetched little by little during the tiles of unit u, because rows lie pages apart: the
-    // values of the next unit, and of the keys that are packed when this key head's units are done, this unit's share.
+    // Prefetches what is read next, a little at a time during the tiles of unit u, because rows are pages apart: the
+    // values of the next unit, and this unit's share of the keys that are packed after this key head's units.
     void expect(std::size_t u, std::size_t first) {
         std::size_t begin = u;
         std::size_t end = u + 1;
@@ -173,7 +172,7 @@ private:
         }
     }
 
-    // K by rows, and K and Q by columns; rows beyond `count` and columns beyond dk are 0.
+    // K by rows, and K and Q by columns; 0 in rows from `count` on and columns from dk on.
     void pack(std::size_t key_head, std::size_t first, std::size_t count) {
         for (std::size_t i = 0; i < m_padded; ++i) {
             const std::size_t at = ((first + i) * m_t.Hk + key_head) * m_t.dk;
@@ -184,9 +183,9 @@ private:
         transpose<Bytes>(m_q, m_s.rows, m_qt, m_s.chunk, m_padded, m_s.rows);
     }
 
-    // The first `width` elements of a row, normalised if asked.
+    // The first `width` elements of a row, normalised if requested.
     void pack_row(const ConstValues& values, std::size_t at, std::size_t width, float* to) const {
-        // Widened, they are already where they go.
+        // If widened, they are already in place.
         const float* from = row(values, at, width, to);
         std::size_t x = 0;
         Vector sums = {};
@@ -214,7 +213,7 @@ private:
 
     static std::size_t tile_flop(std::size_t steps) { return 2 * Rows * k_columns * steps; }
 
-    // Of gram().
+    // Operations of gram().
     std::size_t gram_flop() const {
         std::size_t flop = 0;
         for (std::size_t j = 0; j < m_rows; j += Rows) {
@@ -223,7 +222,7 @@ private:
         return flop;
     }
 
-    // kk[j][i] = K_j . K_i and qk[j][i] = K_j . Q_i, for tiles that have some i >= j.
+    // kk[j][i] = K_j . K_i and qk[j][i] = K_j . Q_i, for tiles that contain some i >= j.
     void gram() {
         for (std::size_t j = 0; j < m_rows; j += Rows) {
             for (std::size_t i = j / k_columns * k_columns; i < m_padded; i += k_columns) {
@@ -238,7 +237,7 @@ private:
         }
     }
 
-    // m[j][i] = beta_i kk Gam_ij for i > j, p[j][i] = s qk Gam_ij for i >= j; 0 elsewhere, not a product with 0.
+    // m[j][i] = beta_i kk Gam_ij for i > j, p[j][i] = s qk Gam_ij for i >= j; elsewhere a true 0, not a product with 0.
     void decayed() {
         for (std::size_t j = 0; j < m_rows; ++j) {
             for (std::size_t i = j / k_columns * k_columns; i < m_padded; i += k_lanes) {

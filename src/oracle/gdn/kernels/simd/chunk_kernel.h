@@ -1,4 +1,4 @@
-// Both forms of the chunked forward on one instruction set.
+// Both forms of the chunked forward for one instruction set.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/chunk_body.h"

@@ -1,4 +1,4 @@
-// The chunked forward: what its instruction sets share. For the rows i, j of a chunk and S the state at its start:
+// The chunked forward; shared by its instruction sets. For the rows i, j of a chunk, with S the state at its start:
 //   Gam_ij = exp(c_i - c_j) for i >= j, c the running sum of g
 //   M = strictly lower part of diag(beta) K K^T o Gam,   P = s * lower part of Q K^T o Gam
 //   (I + M) U = diag(beta) (V - diag(e^c) K S)          by substitution, no inverse
@@ -12,8 +12,8 @@
 
 namespace gdnctl::oracle {
 
-// Decay of the rows of one chunk of one value head. c_i = high_i + low_i; rows of different `stretch` are separated by
-// a gate whose exp is 0.
+// Decay of the rows of one chunk of one value head. c_i = high_i + low_i; a gate whose exp is 0 separates rows of
+// different `stretch`.
 struct ChunkDecay {
     float* high = nullptr;
     float* low = nullptr;
@@ -25,14 +25,14 @@ struct ChunkDecay {
 };
 
 struct ChunkTask {
-    FusedTask what;  // units of one sequence, as there; `scratch` is of this kernel's size
+    FusedTask what;  // units of one sequence; `scratch` has this kernel's size
     std::size_t chunk = 64;
     bool fp32_sums = false;  // gates are summed in fp32, as devices do
-    // What a backward pass needs, if it is wanted.
+    // What a backward pass needs, if requested.
     float* u = nullptr;       // [tokens, Hv, dv]
     float* states = nullptr;  // [segments, Hv, dk, dv]: before every `segment` chunks
     std::size_t segment = 1;
-    bool stream_saves = false;  // write those past the caches; they are aligned then
+    bool stream_saves = false;  // use streaming stores for these; they are then aligned
 };
 
 struct ChunkKernel {
@@ -45,15 +45,15 @@ ChunkKernel chunk_scalar();
 ChunkKernel chunk_avx2();
 ChunkKernel chunk_avx512();
 
-// Where the gates of a chunk's rows lie.
+// Where the gates of a chunk's rows are.
 struct ChunkGates {
     const float* g = nullptr;
     const float* beta = nullptr;
     std::size_t stride = 0;  // between rows
 };
 
-// Fills `decay` for `count` rows, and up to `padded` rows with no effect. With `fp32_sums`, gates are summed as devices
-// do.
+// Fills `decay` for `count` rows, and for rows up to `padded` such that they have no effect. With `fp32_sums`, gates
+// are summed as on devices.
 void chunk_decay(const ChunkGates& gates, bool fp32_sums, std::size_t count, std::size_t padded, ChunkDecay& decay);
 
 }  // namespace gdnctl::oracle

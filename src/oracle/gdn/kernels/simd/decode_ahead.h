@@ -1,4 +1,4 @@
-// What later heads of a decode step need, on its way while this one is swept.
+// Prefetches what later heads of a decode step need during the sweep of the current one.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/decode_task.h"
@@ -7,11 +7,11 @@
 namespace gdnctl::oracle {
 namespace {
 
-// The next task's state on its way to the second-level cache, as many lines at a time as a row of this one has. The
-// processor's own prefetching ends at each page.
+// Prefetches the next task's state to the second-level cache, as many lines at a time as a row of the current one has.
+// The processor's own prefetching ends at each page.
 class DecodeAhead {
 public:
-    // Nothing.
+    // Does nothing.
     DecodeAhead() = default;
     explicit DecodeAhead(const DecodeTask& task)
         : m_at(reinterpret_cast<const char*>(task.next)),
@@ -38,7 +38,7 @@ inline void decode_fetch(const char* from, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += k_line) __builtin_prefetch(from + i, 0, 2);
 }
 
-// Rows of tokens come from afar: v and out of the next task, and what this one was told to fetch.
+// Rows of tokens come from main memory: v and out of the next task, and what this task lists for prefetching.
 inline void decode_fetch_tokens(const DecodeTask& task, const DecodeTask* next) {
     if (next != nullptr && next->padded > 0) {
         decode_fetch(address_of(next->v, 0), next->columns * element_size(next->v.storage));
@@ -47,7 +47,7 @@ inline void decode_fetch_tokens(const DecodeTask& task, const DecodeTask* next) 
     for (std::size_t i = 0; i < 3; ++i) decode_fetch(static_cast<const char*>(task.soon[i]), task.soon_bytes[i]);
 }
 
-// sweep(task, ahead) for all tasks that are one.
+// Calls sweep(task, ahead) for all tasks that are not empty.
 template <class Sweep>
 __attribute__((always_inline)) inline void decode_all(const DecodeTask* tasks, std::size_t count, const Sweep& sweep) {
     for (std::size_t i = 0; i < count; ++i) {

@@ -7,8 +7,8 @@
 namespace gdnctl::oracle {
 namespace {
 
-// The product as it is rounded. In a * b + c * d either product may be the one that is not: that is for the compiler to
-// choose, each time it inlines the sum, and a state would depend on where a thread's share ends.
+// Rounds the product separately. In a * b + c * d, the compiler may fuse either product, and may choose differently
+// each time it inlines the sum. The state would then depend on where a thread's share ends.
 template <class Vector>
 __attribute__((always_inline)) inline Vector product(Vector a, float b) {
     Vector x = a * b;
@@ -30,7 +30,7 @@ public:
     DecodeSweep(const DecodeTask& task, std::size_t column, DecodeAhead& ahead)
         : m_t(task), m_column(column), m_ahead(ahead) {}
 
-    // From the last row back to the first: those are still in the cache.
+    // From the last row back to the first, since the last rows are still in the cache.
     void two_passes() {
         sums();
         finish();
@@ -97,7 +97,7 @@ private:
         }
     }
 
-    // The rows of `unwritten` from the last to the first, which are still in the cache; those of this panel forwards.
+    // The rows of `unwritten` from last to first, which are still in the cache; those of this panel forwards.
     template <bool Fetch>
     void sums_beside(const DecodePanel& unwritten) {
         const DecodePanel other = unwritten;
@@ -186,7 +186,7 @@ private:
         }
     }
 
-    // d and out of the tokens, and in m_d what is added to the state.
+    // Computes d and out of the tokens, and stores in m_d what is added to the state.
     void finish() {
         for (std::size_t v = 0; v < Vectors; ++v) {
             Vector d[Tokens];
@@ -212,7 +212,7 @@ private:
     Vector m_with_k[Tokens][Vectors], m_with_q[Tokens][Vectors], m_d[Tokens][Vectors];
 };
 
-// The columns from `column` on, as many vectors at a time as there are registers for.
+// The columns from `column` on, as many vectors at a time as registers allow.
 template <int Bytes, std::size_t Tokens, std::size_t Vectors>
 void decode_columns(const DecodeTask& task, std::size_t column, DecodeAhead& ahead) {
     using Sweep = DecodeSweep<Bytes, Tokens, Vectors>;
@@ -224,7 +224,7 @@ void decode_columns(const DecodeTask& task, std::size_t column, DecodeAhead& ahe
     }
 }
 
-// One token: panels of Vectors, each written beside the next. What does not fill a panel is swept twice.
+// One token: panels of Vectors, each written during the next. Columns that do not fill a panel are swept twice.
 template <int Bytes, std::size_t Vectors>
 void decode_piped(const DecodeTask& task, DecodePanel& unwritten, DecodeAhead& ahead) {
     using Sweep = DecodeSweep<Bytes, 1, Vectors>;
@@ -235,8 +235,8 @@ void decode_piped(const DecodeTask& task, DecodePanel& unwritten, DecodeAhead& a
     if (column < task.columns) decode_columns<Bytes, 1, Vectors / 2>(task, column, ahead);
 }
 
-// Vectors: of a panel that is written beside the next. Where registers hold the sums of 128 columns, states that lie
-// far are read in order, which the processor's own prefetching is best at, and swept twice.
+// Vectors: of a panel that is written during the next. If the registers hold the sums of 128 columns, states in main
+// memory are read in order, which suits the processor's own prefetching, and swept twice.
 template <int Bytes, std::size_t Vectors>
 void decode_in_place(const DecodeTask* tasks, std::size_t count, DecodePanel& unwritten) {
     decode_all(tasks, count, [&](const DecodeTask& task, DecodeAhead& ahead) {

@@ -1,4 +1,4 @@
-// A decode kernel of one instruction set.
+// A decode kernel for one instruction set.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/decode_body.h"
@@ -7,7 +7,7 @@
 namespace gdnctl::oracle {
 namespace {
 
-// Piped: vectors of a panel that is written beside the next. MostWrites, Most: see decode_deferred.
+// Piped: vectors of a panel that is written during the next. MostWrites, Most: see decode_deferred.
 template <int Bytes, std::size_t Piped, std::size_t MostWrites, std::size_t Most>
 DecodeKernel decode_kernel() {
     DecodeKernel kernel;

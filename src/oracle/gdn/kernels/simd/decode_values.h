@@ -8,8 +8,8 @@
 namespace gdnctl::oracle {
 namespace {
 
-// Loads once: left to itself, the compiler makes the load part of each multiply-add that uses it, and the loads a cycle
-// are what a state in the second-level cache runs out of.
+// Loads only once. Otherwise the compiler makes the load part of each multiply-add that uses it, and loads per cycle
+// are the limit for a state in the second-level cache.
 template <int Bytes>
 __attribute__((always_inline)) inline typename VectorOf<float, Bytes>::type load_once(const float* from) {
     typename VectorOf<float, Bytes>::type x = load<float, Bytes>(from);
@@ -19,7 +19,7 @@ __attribute__((always_inline)) inline typename VectorOf<float, Bytes>::type load
     return x;
 }
 
-// Of the lanes of a vector from `column` on.
+// The number of lanes in use in a vector that starts at `column`.
 template <int Bytes>
 inline std::size_t lanes_in_use(const DecodeTask& task, std::size_t column) {
     constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
@@ -38,7 +38,7 @@ inline typename VectorOf<float, Bytes>::type decode_value(const DecodeTask& task
     return load<float, Bytes>(padded);
 }
 
-// out of token t. Tokens beyond the step's have nowhere to go.
+// out of token t. Nothing is stored for tokens beyond the step's.
 template <int Bytes>
 inline void write_decoded(const DecodeTask& task, std::size_t t, std::size_t column,
                           typename VectorOf<float, Bytes>::type x) {

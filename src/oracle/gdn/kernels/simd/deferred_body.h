@@ -1,5 +1,5 @@
-// Deferred: a state is read panel by panel, each in one stream from beginning to end. A panel is two vectors wide, so
-// that what is folded into it stays in registers.
+// Deferred: reads a state panel by panel, each as one stream. A panel is two vectors wide, so that what is folded into
+// it stays in registers.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/decode_ahead.h"
@@ -21,7 +21,7 @@ struct DeferredPanel {
 template <int Bytes>
 using DeferredRow = typename VectorOf<float, Bytes>::type[k_panel_vectors];
 
-// Rows [i, i + Rows) of a panel, with `count` writes (or, unless 0, Count): d is already weighed.
+// Rows [i, i + Rows) of a panel, with `count` writes (Count, unless that is 0); d already has its weights.
 template <int Bytes, std::size_t Rows, std::size_t Count>
 __attribute__((always_inline)) inline void fold_rows(const float* k, std::size_t dk, const DeferredRow<Bytes>* d,
                                                      std::size_t count, float keep, float* s) {
@@ -83,7 +83,7 @@ void fold_panel(const DecodeWrites& w, std::size_t state_stride, std::size_t col
 }
 
 // S^T k and S^T q of Tokens tokens from `first` on, to [token][k, q][state_stride]. One token takes two rows at a time,
-// since sums as few as its own would wait for each other.
+// because its few sums would wait for each other.
 template <int Bytes, std::size_t Tokens>
 __attribute__((always_inline)) inline void panel_sums(const DecodeTask& task, const float* panel, std::size_t first,
                                                       float* sums) {
@@ -121,7 +121,8 @@ __attribute__((always_inline)) inline void panel_sums(const DecodeTask& task, co
     constexpr std::size_t k_page_rows = k_page / (P::k_columns * sizeof(float));
     for (std::size_t i = 0; i < rows;) {
         const std::size_t end = i + k_page_rows < rows ? i + k_page_rows : rows;
-        // A processor's own prefetching ends at a page: what follows this one, of this state or (mostly) the next.
+        // The processor's own prefetching ends at a page; this prefetches what follows, of this state or (mostly) the
+        // next.
         if (task.far) decode_fetch(reinterpret_cast<const char*>(panel) + k_page, k_page / 8);
         for (; i + k_rows <= end; i += k_rows) {
             row(0);
@@ -147,8 +148,8 @@ __attribute__((always_inline)) inline void panel_sums(const DecodeTask& task, co
     }
 }
 
-// Both at once for one token: Count writes go into each row, which then feeds the sums. From Count = 2 on there is
-// enough to do between two additions to one sum.
+// Both at once for one token: Count writes are added to each row, which then feeds the sums. From Count = 2 on, there
+// is enough work between two additions to one sum.
 template <int Bytes, std::size_t Count>
 void fold_and_sum(const DecodeTask& task, std::size_t column, float* panel, float* sums) {
     using P = DeferredPanel<Bytes>;
@@ -167,7 +168,7 @@ void fold_and_sum(const DecodeTask& task, std::size_t column, float* panel, floa
     const float *k = task.k, *q = task.q, *before = w.k;
     const std::size_t dk = task.dk;
     for (std::size_t i = 0; i < dk; ++i, panel += P::k_columns) {
-        // Factors are broadcast before anything is stored: the compiler must assume that a store changes them.
+        // Broadcast the factors before any store, because the compiler must assume that a store changes them.
         const typename P::Vector one_k = broadcast<Bytes>(k + i), one_q = broadcast<Bytes>(q + i);
         typename P::Vector s[P::k_all];
 #pragma GCC unroll 2
@@ -195,7 +196,7 @@ void fold_and_sum(const DecodeTask& task, std::size_t column, float* panel, floa
     }
 }
 
-// d and out of token t from what its sources wrote, in Vectors vectors at `column`.
+// d and out of token t from the writes of its sources, in Vectors vectors at `column`.
 template <int Bytes, std::size_t Vectors>
 __attribute__((always_inline)) inline void finish_columns(const DecodeTask& task, std::size_t t, std::size_t column,
                                                           const float* sums) {
@@ -240,7 +241,7 @@ inline void finish_tokens(const DecodeTask& task, const float* sums) {
     }
 }
 
-// MostWrites: writes that wait at most; Most: tokens whose sums there are registers for.
+// MostWrites: maximum of pending writes; Most: tokens whose sums fit in registers.
 template <int Bytes, std::size_t MostWrites, std::size_t Most>
 void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
     using P = DeferredPanel<Bytes>;
@@ -267,7 +268,7 @@ void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
     });
 }
 
-// By halves, in registers: a vector whose address is taken is kept in memory also where it is summed up.
+// By halves, in registers: a vector whose address is taken would be kept in memory where it is summed, too.
 template <int Bytes>
 __attribute__((always_inline)) inline float sum_of_lanes(typename VectorOf<float, Bytes>::type x) {
 #if defined(__AVX512F__)
@@ -285,7 +286,7 @@ __attribute__((always_inline)) inline float sum_of_lanes(typename VectorOf<float
     if constexpr (Bytes == 16) return x[0] + x[1] + (x[2] + x[3]);
 }
 
-// Rows rows, that each element of x and y is loaded for once.
+// Rows rows, so that each element of x and y is loaded only once for them.
 template <int Bytes, std::size_t Rows>
 __attribute__((always_inline)) inline void products_of_rows(const float* from, std::size_t dk, const float* x,
                                                             const float* y, float* with_x, float* with_y) {

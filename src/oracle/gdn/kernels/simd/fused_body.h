@@ -1,7 +1,7 @@
-// One sweep over a panel of S per block of tokens. A row of the panel is loaded once; it gets the write of the block
-// before, is stored, and feeds S^T k and S^T q of this block. Sums stay in registers, and S never leaves the
-// first-level cache during a segment. Segments are the outer loop, so that the rows of v, out, k and q that share pages
-// are used together.
+// One sweep over a panel of S per block of tokens. Each row of the panel is loaded once, receives the previous block's
+// write, is stored, and feeds S^T k and S^T q of this block. Sums stay in registers, and S stays in the first-level
+// cache during a segment. Segments are the outer loop, so that rows of v, out, k and q on the same pages are used
+// together.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/fused_task.h"
@@ -12,7 +12,7 @@
 namespace gdnctl::oracle {
 namespace {
 
-// Lanes: Bytes / 4. Tokens a block and Vectors a panel are chosen for the number of registers.
+// Lanes: Bytes / 4. Tokens per block and Vectors per panel are chosen for the number of registers.
 template <int Bytes, std::size_t Tokens, std::size_t Vectors>
 class FusedSweep {
     using Vector = typename VectorOf<float, Bytes>::type;
@@ -24,7 +24,7 @@ class FusedSweep {
 public:
     static constexpr std::size_t k_columns = Vectors * k_lanes;
 
-    // Floats. Everything in it begins at a multiple of 64 bytes.
+    // In floats. Every part starts at a multiple of 64 bytes.
     static std::size_t scratch(std::size_t dk, std::size_t units) {
         return packed_size(dk) + rows_size(dk) + units * unit_size(dk);
     }
@@ -49,22 +49,22 @@ public:
     }
 
 private:
-    // Of one unit, behind its panel: what the next block must still write to it.
+    // For one unit, after its panel: what the next block must still write to it.
     struct alignas(64) Pending {
         Vector d[Tokens][Vectors];
         FusedHead head;
         float keep;
     };
     static std::size_t rounded(std::size_t floats) { return (floats + 15) / 16 * 16; }
-    // One block: for row i the Tokens elements of k, then those of q.
+    // One block: for each row i, the Tokens elements of k, then those of q.
     std::size_t block_size() const { return 2 * Tokens * m_t.dk; }
-    // One block more, in front: the last of the segment before.
+    // Plus one block in front: the last of the previous segment.
     static std::size_t packed_size(std::size_t dk) {
         return rounded(2 * Tokens * dk) + rounded(k_blocks * 2 * Tokens * dk);
     }
-    // Rows of k and q of one block, where those are not fp32.
+    // Rows of k and q of one block, if those are not fp32.
     static std::size_t rows_size(std::size_t dk) { return 2 * Tokens * rounded(dk); }
-    // The panel, what is pending, and the key head's last block (in the first unit of each key head).
+    // The panel, pending writes, and the key head's last block (in the first unit of each key head).
     static std::size_t unit_size(std::size_t dk) {
         return rounded(dk * k_columns) + sizeof(Pending) / sizeof(float) + rounded(2 * Tokens * dk);
     }
@@ -96,7 +96,7 @@ private:
         for (std::size_t i = 0; i < block_size(); ++i) last_block(u)[i] = 0;
     }
 
-    // Writes what is pending and takes sigma out of the state.
+    // Writes what is pending and multiplies sigma into the state.
     void end(std::size_t u) {
         const FusedUnit& unit = m_t.units[u];
         const Pending& p = pending(u);
@@ -141,13 +141,13 @@ private:
             }
             m_timer.end(Phase::packing, 0, new_key ? 2 * count * m_t.dk : 0);
             sweep(u, first, count);
-            // Of each element of S: the write of a token, S^T k and S^T q.
+            // Per element of S: the write of a token, S^T k and S^T q.
             m_timer.end(Phase::sweep, 6 * count * m_t.dk * k_columns, 2 * count * columns_of(unit));
         }
     }
 
-    // Rows of K and Q that are packed next: those of the next key head, or of the next segment. They are prefetched
-    // little by little during the sweeps of unit u and its neighbours.
+    // Prefetches the rows of K and Q that are packed next, of the next key head or the next segment, a little at a time
+    // during the sweeps of unit u and its neighbours.
     void expect(std::size_t u, std::size_t first, std::size_t count) {
         std::size_t next = u;
         while (next < m_t.unit_count && m_t.units[next].key_head == m_t.units[u].key_head) ++next;
@@ -268,7 +268,7 @@ private:
             block(S, packed, *factors, WholeRows{m_t, at + t * stride, stride}, p);
         }
         for (; t < count; t += Tokens, packed += block_size(), ++factors) {
-            // Part of a panel or of a block: through rows of full width.
+            // Part of a panel or of a block: goes through rows of full width.
             float v[Tokens * k_columns] = {};
             float out[Tokens * k_columns];
             for (std::size_t y = 0; y < Tokens && t + y < count; ++y) {
@@ -284,7 +284,7 @@ private:
         pending(u) = p;
     }
 
-    // Rows of v and out of one block: those of the caller, or copies of full width.
+    // Rows of v and out of one block: the caller's, or copies of full width.
     struct WholeRows {
         const FusedTask& task;
         std::size_t at, stride;
@@ -347,7 +347,7 @@ private:
 #pragma GCC unroll 2
         for (std::size_t i = 0; i < dk; ++i) {
             float* row = S + i * k_columns;
-            // Read before the row is stored: the compiler must assume that a store changes them.
+            // Read before the row is stored, because the compiler must assume that a store changes them.
             Vector k_before[Tokens], k[Tokens], q[Tokens];
             for (std::size_t y = 0; y < Tokens; ++y) {
                 k_before[y] = broadcast<Bytes>(before + i * 2 * Tokens + y);
@@ -374,7 +374,7 @@ private:
     }
 
     const FusedTask& m_t;
-    float* m_packed;  // block -1 is the last of the segment before
+    float* m_packed;  // block -1 is the last of the previous segment
     float* m_rows;
     float* m_units;
     struct Expected {

@@ -1,14 +1,15 @@
-// The fused forward: what its instruction sets share.
+// The fused forward; shared by its instruction sets.
 //
-// A block is two tokens (one where registers are few). With S the state before the block, alpha_0, alpha_1 its decays:
+// A block is two tokens (one if there are few registers). With S the state before the block and its decays
+// alpha_0, alpha_1:
 //   d_0 = beta_0 (v_0 - alpha_0 S^T k_0)
 //   d_1 = beta_1 (v_1 - alpha_0 alpha_1 S^T k_1 - alpha_1 (k_0.k_1) d_0)
 //   o_0 = s (alpha_0 S^T q_0 + (k_0.q_0) d_0)
 //   o_1 = s (alpha_0 alpha_1 S^T q_1 + alpha_1 (k_0.q_1) d_0 + (k_1.q_1) d_1)
 //   S'  = alpha_0 alpha_1 S + k_0 (alpha_1 d_0)^T + k_1 d_1^T
-// which is the recurrence with two tokens written out. What is stored is S / sigma with one sigma a head, so that a
-// block need not multiply the state by its decay: sigma takes it, until it leaves 2^-20..2^20 and the state is
-// multiplied after all. A decay of exactly 0 is such a multiplication by 0.
+// This is the recurrence with two tokens written out. The stored state is S / sigma with one sigma per head, so that a
+// block need not multiply the state by its decay: sigma absorbs it. Once sigma leaves 2^-20..2^20, the state is
+// multiplied by it. For a decay of exactly 0, the state is multiplied by 0.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +19,17 @@
 
 namespace gdnctl::oracle {
 
-inline constexpr std::size_t k_fused_segment = 64;  // tokens whose K and Q are packed at a time
+inline constexpr std::size_t k_fused_segment = 64;  // tokens whose K and Q are packed at once
 
-// Factors of one block of one value head. One-token blocks use the members with index 0 only.
+// Factors of one block of one value head. One-token blocks only use the members with index 0.
 struct FusedBlock {
-    float beta[2];        // of v
-    float from_state[2];  // of S^T k in d: -beta alpha sigma
+    float beta[2];        // on v
+    float from_state[2];  // on S^T k in d: -beta alpha sigma
     float d0_in_d1;
-    float out_state[2];  // of S^T q in o
+    float out_state[2];  // on S^T q in o
     float out_d0[2], out_d1;
-    float write[2];  // of d in what is added to the stored state
-    float keep;      // of the stored state; 1 but for the rare multiplication
+    float write[2];  // on d in what is added to the stored state
+    float keep;      // on the stored state; 1 except for the rare multiplication
 };
 
 // One panel of columns of one value head.
@@ -36,8 +37,8 @@ struct FusedUnit {
     std::size_t key_head = 0, value_head = 0, column = 0;
 };
 
-// Some units of one sequence; those of one key head are neighbours, as are those of one value head. Pointers are to the
-// sequence's first token, head 0.
+// Several units of one sequence; those of one key head are adjacent, as are those of one value head. Pointers are to
+// the sequence's first token and head 0.
 struct FusedTask {
     ConstValues q;  // [tokens, Hk, dk]
     ConstValues k;
@@ -51,14 +52,14 @@ struct FusedTask {
     float scale = 0;
     bool normalise = false;  // q and k are multiplied by 1 / sqrt(|x|^2 + eps)
     float eps = 0;
-    bool stream_out = false;  // write `out` past the caches; it is aligned then, and panels are whole lines
+    bool stream_out = false;  // use streaming stores for `out`; it is then aligned, and panels are whole lines
     const FusedUnit* units = nullptr;
     std::size_t unit_count = 0;
     float* scratch = nullptr;      // fused_scratch(dk, unit_count) floats, aligned to 64 bytes
-    PhaseTimes* phases = nullptr;  // what they took is added; nullptr: not asked for
+    PhaseTimes* phases = nullptr;  // adds the time of each phase; nullptr: not measured
 };
 
-// How a kernel of this instruction set cuts a head, and what it needs.
+// How a kernel of this instruction set splits a head, and what it needs.
 struct FusedKernel {
     std::size_t columns = 0;  // of a panel
     std::size_t (*scratch)(std::size_t dk, std::size_t units) = nullptr;
@@ -74,8 +75,8 @@ struct FusedHead {
     double sigma = 1;
 };
 
-// Factors of the blocks of `count` tokens from `first`. dots: per block k_0.k_1, k_0.q_0, k_0.q_1, k_1.q_1. A block's
-// missing second token writes nothing and reads nothing.
+// Factors of the blocks of `count` tokens from `first`. dots: per block k_0.k_1, k_0.q_0, k_0.q_1, k_1.q_1. If a block
+// has no second token, that one writes and reads nothing.
 void fused_factors(const FusedTask& task, std::size_t value_head, std::size_t first, std::size_t count,
                    std::size_t tokens_a_block, const float* dots, FusedHead& head, FusedBlock* blocks);
 

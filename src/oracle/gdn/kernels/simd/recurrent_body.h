@@ -1,6 +1,6 @@
-// One token after another. Per token and row i of the panel, with u = beta (v - Sb^T k) of the token before:
-//   S = row + k'_i u,  out' += q'_i S,  Sb = alpha S,  r -= k_i Sb,  row = Sb            (' = the token before)
-// so that each row is loaded and stored once a token: its write and its output are done when the next token passes by.
+// Token by token. Per token and row i of the panel, with u = beta (v - Sb^T k) of the previous token:
+//   S = row + k'_i u,  out' += q'_i S,  Sb = alpha S,  r -= k_i Sb,  row = Sb      (' = the previous token)
+// Each row is loaded and stored once per token: a token's write and output are done during the pass of the next token.
 #pragma once
 
 #include "oracle/gdn/kernels/simd/recurrent_panel.h"
@@ -15,7 +15,7 @@ class RecurrentSweep {
     static constexpr std::size_t k_lanes = VectorOf<Real, Bytes>::k_lanes;
     static constexpr std::size_t k_columns = k_recurrent_columns<Real>;
     static constexpr std::size_t k_vectors = k_columns / k_lanes;
-    // Vectors of a row worked on together; more would not fit into the registers.
+    // Vectors of a row processed together; more would not fit in the registers.
     static constexpr std::size_t k_group = k_vectors < 2 ? 1 : 2;
 
 public:
@@ -30,7 +30,7 @@ public:
     }
 
 private:
-    // What a token needs of the one before it: u = beta (v - Sb^T k).
+    // What a token needs from the previous one: u = beta (v - Sb^T k).
     struct Columns {
         Vector u[k_group], high[k_group], low[k_group];
     };
@@ -53,14 +53,14 @@ private:
         }
     }
 
-    // Rows of v lie kilobytes apart: the processor does not foresee them, and r waits for v.
+    // Rows of v are kilobytes apart, so the processor does not prefetch them, and r waits for v.
     void prefetch(std::size_t t, std::size_t column) const {
         constexpr std::size_t k_line = 64 / sizeof(Real);
         const Real* v = m_p.v + (t + 4) * m_p.value_stride + column;
         for (std::size_t j = 0; j < k_group * k_lanes; j += k_line) __builtin_prefetch(v + j);
     }
 
-    // Finishes token t - 1 (`Before`) and begins token t (`Here`).
+    // Finishes token t - 1 (`Before`) and starts token t (`Here`).
     template <bool Before, bool Here>
     void pass(std::size_t t, std::size_t column, Columns& c) {
         const Real* k_before = m_p.k + (Before ? t - 1 : 0) * m_p.key_stride;
@@ -104,7 +104,7 @@ private:
         }
     }
 
-    // A vector of a row of v or out; columns beyond the panel's last are 0 and are not touched.
+    // A vector of a row of v or out; columns beyond the panel's last read as 0 and are not touched.
     Vector read(const Real* row, std::size_t column) const {
         if (column + k_lanes <= m_p.columns) return load<Real, Bytes>(row + column);
         Vector x = {};

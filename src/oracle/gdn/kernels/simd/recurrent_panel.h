@@ -1,15 +1,15 @@
-// The recurrence on one panel of columns of one value head: what the three instruction sets share is this description.
+// The recurrence on one panel of columns of one value head, as described to the kernels of all three instruction sets.
 #pragma once
 
 #include <cstddef>
 
 namespace gdnctl::oracle {
 
-// Columns of a panel. A panel of 128 rows is 16 KB: it stays in the first-level cache for the whole sequence.
+// Columns of a panel. A panel of 128 rows is 16 KB and stays in the first-level cache for the whole sequence.
 template <class Real>
 inline constexpr std::size_t k_recurrent_columns = 128 / sizeof(Real);
 
-// All pointers are to the first token of the sequence, the strides count elements between tokens.
+// All pointers are to the first token of the sequence; strides count elements between tokens.
 template <class Real>
 struct RecurrentPanel {
     const Real* q = nullptr;  // [tokens, dk] of this value head's key head
@@ -28,7 +28,7 @@ struct RecurrentPanel {
     Real largest = 0;         // result: the largest |state| after any token
 };
 
-// Products and sums are rounded one by one, in the order of the formula, on every instruction set: equal bits.
+// Every product and sum is rounded in the order of the formula on every instruction set: equal bits.
 template <class Real>
 using RecurrentFunction = void (*)(RecurrentPanel<Real>&);
 
