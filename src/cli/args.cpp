@@ -156,7 +156,7 @@ void Args::option(std::optional<double>& target, const OptionSpec& spec) {
 void Args::option(std::vector<std::string>& target, const OptionSpec& spec) {
     OptionDef def = make_def(OptionDef::Kind::list, spec, choices_text(target));
     def.initial = target;
-    // The first word given replaces the initial list, so that a default list can be got rid of.
+    // The first word given replaces the initial list, so that a default list can be removed.
     def.assign = [&target, fresh = true](std::string_view word) mutable -> Status {
         if (fresh) target.clear();
         fresh = false;

@@ -160,7 +160,7 @@ public:
         if (m_given != nullptr) m_given->push_back(std::move(one));
     }
 
-    // Prose under the synopsis; paragraphs are wrapped.
+    // Prose below the synopsis; paragraphs are wrapped.
     void about(std::string_view text);
     void example(std::string_view command, std::string_view text = {});
     // Replaces or adds an exit code on the help page. 0, 2, 8, 70 and "130, 143" are always listed; text for 130 covers

@@ -157,7 +157,7 @@ bool is_set(const OptionDef& option, const Lookup& environment) {
     return !option.env.empty() && !environment(option.env).value_or("").empty();
 }
 
-// Every use of the option in order, so that the last one wins.
+// Assigns every use of the option in order, so that the last one wins.
 Status assign_uses(const Args& args, const OptionDef& option, const std::vector<std::string>& uses,
                    const Shield& shield, const Lookup& environment) {
     for (const std::string& use : uses) {

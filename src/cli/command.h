@@ -30,7 +30,7 @@ struct Command {
     std::unique_ptr<Invocation> (*create)();
     bool reads_config = true;
     bool options_in_config = false;  // its options may stand in the configuration, in the table of its name
-    // Has the last word, once the error was printed that kept run() from being called: bad words, bad configuration.
+    // Called last, after printing the error (bad words, bad configuration) that prevented run().
     void (*never_ran)(const Error& error) = nullptr;
 
     // The same row for a command that must work, and start fast, whatever the configuration files contain. Its

@@ -195,7 +195,7 @@ bool asked_for_short_help(const Dispatch& called) {
     });
 }
 
-// Help, version, or the command itself.
+// Prints help or the version, or runs the command.
 Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& words, Called& meant) {
     GlobalFlags flags;
     Args globals;

@@ -23,7 +23,7 @@ std::atomic<Level> g_level{Level::info};
 std::atomic<bool> g_color{false};
 std::atomic<Sink> g_sink{nullptr};
 std::atomic<void (*)()> g_before_line{nullptr};
-std::atomic<int> g_timed{0};  // how many ask for the time
+std::atomic<int> g_timed{0};  // number of live Timed instances
 thread_local const Diverted* t_diverted = nullptr;
 
 spdlog::level::level_enum to_spdlog(Level level) {

@@ -355,7 +355,8 @@ void describe(cli::Args& args, Options& o) {
         }
         if (o.solution && o.kernel) return fail(ErrorKind::usage, "--solution and --kernel cannot be combined");
         if (o.warmup_runs < 0 || o.iterations < 1 || o.num_trials < 1) {
-            return fail(ErrorKind::usage, "--iterations and --num-trials must be at least 1, and --warmup-runs at least 0");
+            return fail(ErrorKind::usage,
+                        "--iterations and --num-trials must be at least 1, and --warmup-runs at least 0");
         }
         if (o.definition && oracle::flashinfer::find_gdn_definition(*o.definition) == nullptr) {
             const auto near = text::nearest(*o.definition, oracle::flashinfer::gdn_definition_names());

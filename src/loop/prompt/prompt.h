@@ -27,7 +27,7 @@ std::vector<std::string> trimmed_directives(std::span<const std::string> given);
 // The directive for a held dev TPU. `self`: the command for this program.
 std::string managed_tpu_directive(std::string_view self, std::string_view cluster, std::string_view name,
                                   std::string_view type);
-// The directive that goes with gates: what the loop does with a commit.
+// The directive for gates: what the loop does with a commit.
 struct GateFacts {
     bool tests = false;  // false: only a profile
     std::string metric;  // empty: speed is not judged

@@ -52,7 +52,7 @@ struct GitFile {
     std::string path, mode, object;
 };
 
-// What `tip` has and `base` has not.
+// The commits of `tip` that `base` does not have.
 struct GitRange {
     bool descends = false;             // base is in the history of tip
     std::vector<std::string> commits;  // oldest first
@@ -172,7 +172,7 @@ public:
     Result<std::vector<GitFile>> files(std::string_view commit) const;
     // `git patch-id --stable` of the difference; empty: there is none.
     Result<std::string> patch_id(std::string_view from, std::string_view to) const;
-    // `git apply --binary` takes it. No paths: everything.
+    // A patch for `git apply --binary`. No paths: everything.
     Result<std::string> patch(std::string_view from, std::string_view to, std::span<const std::string> paths) const;
     Status write_patch(std::string_view from, std::string_view to, const std::filesystem::path& file) const;
     // The whole patch line by line, whatever its size.
@@ -211,7 +211,7 @@ public:
     // the same input has the same id. Only `commit` and `tree` are filled.
     Result<GitSnapshot> commit_changes(std::span<const std::string> parents, std::span<const GitFileChange> changes,
                                        std::string_view message, WallTime when) const;
-    // `git fetch REMOTE BRANCH`, with any exit code, and nothing that the repository names is run by it. Errors:
+    // `git fetch REMOTE BRANCH`; returns any exit code, and runs nothing that the repository configures. Errors:
     // timeout (after ten minutes), interrupted, terminated.
     Result<ProcessResult> fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const;
     // Fetches HEAD of another repository to `ref`, if possible.
@@ -240,8 +240,8 @@ public:
 
     // Takes a linked worktree off the list and removes its folder with all that is in it.
     Status remove_worktree(const std::filesystem::path& folder) const;
-    Status unstage(std::string_view path) const;  // out of the index; its file stays
-    // Moves what is at `paths` (relative) into `folder`, says so, and returns the new places.
+    Status unstage(std::string_view path) const;  // removes it from the index; its file stays
+    // Moves `paths` (relative) into `folder`, logs it, and returns the new places.
     Result<std::vector<std::filesystem::path>> move_inside(std::span<const std::string> paths,
                                                            const std::filesystem::path& folder) const;
 

@@ -69,7 +69,7 @@ private:
         return m_take(relative, path, (facts.permissions() & fs::perms::owner_exec) != fs::perms::none);
     }
 
-    fs::path m_root;  // no links in it
+    fs::path m_root;  // without links
     Take m_take;
     std::unordered_map<std::string, bool> m_plain;
 };

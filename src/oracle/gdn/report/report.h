@@ -10,7 +10,7 @@
 
 namespace gdnctl::oracle_report {
 
-// Where, stage and hints, one to a line; empty for a dump that is right.
+// Place, stage and hints, one per line; empty for a correct dump.
 std::string diagnosis_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 std::string hint_text(const oracle::GdnReport& report);  // all hints in one line, joined by "; or "
 std::string contract_text(const oracle::ResolvedContract& contract);
@@ -25,7 +25,7 @@ std::string report_text(const oracle::GdnReference& reference, const oracle::Gdn
 
 Json contract_json(const oracle::ResolvedContract& contract);
 Json tensor_json(const oracle::TensorReport& tensor);
-// Everything of gdnctl.oracle-compare/1 but the schema.
+// All fields of gdnctl.oracle-compare/1 except the schema.
 void add_report(Json& object, const oracle::GdnReference& reference, const oracle::GdnReport& report,
                 const oracle::Condition& condition);
 

@@ -10,7 +10,7 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// Bit for bit, but that -0 and 0 are one: the disguise changes the sign of zeros too.
+// Bit for bit, except that -0 equals 0, since the disguise changes the sign of zeros too.
 bool same_values(const Tensor& a, const Tensor& b) {
     if (a.bytes == b.bytes) return true;
     if (a.dtype != b.dtype || a.bytes.size() != b.bytes.size() || !is_floating(a.dtype)) return false;
