@@ -19,6 +19,8 @@
 #include "commands/jobs/ray_stop.h"
 #include "commands/jobs/ray_test.h"
 #include "commands/jobs/ray_wait.h"
+#include "commands/jobs/sweep_report.h"
+#include "commands/jobs/sweep_run.h"
 #include "commands/log/append.h"
 #include "commands/log/context.h"
 #include "commands/log/import.h"
@@ -74,6 +76,11 @@ constexpr cli::Command k_table[] = {
     cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
     cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
     cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http),
+    cli::make<&sweep_run::describe, &sweep_run::run>("sweep run", "Jobs", "time a kernel at every block size of a plan",
+                                                     Tier::http),
+    cli::make<&sweep_report::describe, &sweep_report::run>("sweep report", "Jobs",
+                                                           "compare block sizes from the logs of sweeps", Tier::none)
+        .without_config(),
     cli::make<&cluster_list::describe, &cluster_list::run>("cluster list", "Jobs", "list the available clusters",
                                                            Tier::none),
     cli::make<&cluster_check::describe, &cluster_check::run>(
