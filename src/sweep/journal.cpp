@@ -158,10 +158,17 @@ std::optional<JournalEvent> parse_journal_event(std::string_view line) {
     return event;
 }
 
-const RunEnd* ConfigHistory::verdict() const {
+const RunEnd* ConfigHistory::verdict(double time_limit_s) const {
+    double passed = time_limit_s;  // the highest limit under which it may be, or was, run to its end
     for (const auto& [run, end] : ends) {
-        const bool own = end.status == ResultStatus::failed && is_own(end.failure.kind.value_or(FailureKind::crashed));
-        if (own || end.status == ResultStatus::wrong) return &end;
+        if (end.status == ResultStatus::ok) passed = std::max(passed, end.time_limit_s);
+    }
+    for (const auto& [run, end] : ends) {
+        if (end.status == ResultStatus::ok) continue;
+        if (end.status == ResultStatus::wrong) return &end;
+        const FailureKind kind = end.failure.kind.value_or(FailureKind::crashed);
+        const bool raised = kind == FailureKind::timed_out && end.time_limit_s > 0 && end.time_limit_s < passed;
+        if (is_own(kind) && !raised) return &end;
     }
     return nullptr;
 }

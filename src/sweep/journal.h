@@ -59,8 +59,9 @@ struct ConfigHistory {
     std::vector<std::pair<std::int64_t, RunEnd>> ends;  // run, end
     std::optional<JournalEvent> open;                   // a start without end
 
-    // The failure of its own, or the wrong output, that speaks against it for good; nullptr: none.
-    const RunEnd* verdict() const;
+    // The failure of its own, or the wrong output, that speaks against it for good; nullptr: none. What ran into a
+    // limit below `time_limit_s`, or ran to its end under a higher limit since, gets another chance.
+    const RunEnd* verdict(double time_limit_s = 0) const;
     bool has_run(std::int64_t run) const;    // ended well
     std::vector<double> kept_times() const;  // of runs 1 and up
 };

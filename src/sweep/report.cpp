@@ -112,7 +112,7 @@ private:
         }
         m.corrections.push_back(
             {"combined", own / *m.combined_tok_s,
-             fmt::format("combined {} counts the forward twice, for the time of the backward holds it: a step does {}",
+             fmt::format("combined {} counts the forward twice, since the backward was timed with one; a step does {}",
                          rate_text(m.combined_tok_s), rate_text(m.step_tok_s))});
         if (near(own, *m.combined_tok_s, k_combined_tolerance)) return;
         warn("combined_mismatch",

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -75,10 +74,20 @@ std::string comparison_name(const Comparison& c) {
 }
 
 std::string best_text(const Measured& m) {
-    const std::string place = m.bucket ? *m.bucket : "no bucket, " + shape_text(m.record);
+    const std::string place = m.bucket ? "of " + *m.bucket : "at " + shape_text(m.record);
     const auto rate = m.step_tok_s ? m.step_tok_s : m.forward_tok_s;
-    return fmt::format("best of {} on {}: {}, {} tok/s a {}", place, device_text(m.record), name_of(m), rate_text(rate),
+    return fmt::format("best {} on {}: {}, {} tok/s a {}", place, device_text(m.record), name_of(m), rate_text(rate),
                        m.step_tok_s ? "step" : "forward");
+}
+
+// A row of the table: what failed has no figures. `spread`: this group has them, and then no combined rates.
+std::string table_row(const Measured& m, bool spread) {
+    if (m.record.status != ResultStatus::ok) return fmt::format("{:<28} {}\n", name_of(m), remark_of(m));
+    std::string row = fmt::format("{:<28} {:>10} {:>10} {:>9} {:>7} {:>7}  {}", name_of(m), rate_text(m.forward_tok_s),
+                                  rate_text(m.step_tok_s), spread ? spread_text(m) : rate_text(m.combined_tok_s),
+                                  percent_text(m.forward_mfu), percent_text(m.step_mfu), remark_of(m));
+    row.resize(row.find_last_not_of(' ') + 1);
+    return row + "\n";
 }
 
 }  // namespace
@@ -124,38 +133,49 @@ std::string remark_of(const Measured& m) {
     }
     if (m.record.status == ResultStatus::wrong) parts.emplace_back("wrong");
     for (const std::string& flag : m.flags) {
-        parts.push_back(flag == "reduced_precision" ? "matmul precision: reduced" : flag);
+        if (flag != "reduced_precision") parts.push_back(flag);
     }
     return text::join(parts, ", ");
 }
 
 std::vector<std::string> notes_of(const Report& report) {
     std::vector<std::string> notes;
-    const auto place = [](const std::string& file, std::int64_t line) {
-        return fmt::format("{}:{}: ", text::visible(file), line);
+    const auto once = [&](std::string note) {
+        if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
     };
     for (const Measured& m : report.results) {
         for (const Correction& c : m.corrections) {
-            const bool said = c.kind == "combined" && m.has_flag("combined_mismatch");
-            if (!said) notes.push_back(place(m.record.file, m.record.line) + c.text);
+            if (c.kind == "shards") {
+                once(fmt::format(
+                    "shards: the log counts the tokens of all {:g} shards in the time of one; rates here are of "
+                    "one chip",
+                    c.factor));
+            } else if (c.kind == "chips") {
+                once(fmt::format(
+                    "chips: the printed roofline counts {:g} chips; MFU here is of the one that ran the kernel",
+                    c.factor));
+            } else {
+                once("combined: counts the forward twice, since the backward was timed with one; see step instead");
+            }
+        }
+        if (m.has_flag("reduced_precision")) {
+            once("matmul precision: reduced; float32 results beyond a third of the bf16 peak used bf16 products");
         }
     }
-    for (const Warning& w : report.warnings) notes.push_back(place(w.file, w.line) + "warning: " + w.text);
+    for (const Warning& w : report.warnings) {
+        notes.push_back(fmt::format("{}:{}: warning: {}", text::visible(w.file), w.line, w.text));
+    }
     return notes;
 }
 
 std::string report_table(const Report& report) {
     std::string out = counts_text(report) + "\n";
     for (const Group& group : groups_of(report)) {
-        out += fmt::format("\n{}\n{:<31} {:>11} {:>11} {:>9} {:>7} {:>7} {:>6}  {}\n", group.title, "tok/s of a chip",
-                           "forward", "step", "combined", "fwd MFU", "MFU", "spread", "remark");
-        for (const Measured* m : group.members) {
-            std::string row =
-                fmt::format("{:<31} {:>11} {:>11} {:>9} {:>7} {:>7} {:>6}  {}", name_of(*m),
-                            rate_text(m->forward_tok_s), rate_text(m->step_tok_s), rate_text(m->combined_tok_s),
-                            percent_text(m->forward_mfu), percent_text(m->step_mfu), spread_text(*m), remark_of(*m));
-            out += std::string(row.substr(0, row.find_last_not_of(' ') + 1)) + "\n";
-        }
+        const bool spread = std::any_of(group.members.begin(), group.members.end(),
+                                        [](const Measured* m) { return m->record.spread.has_value(); });
+        out += fmt::format("\n{}\n{:<28} {:>10} {:>10} {:>9} {:>7} {:>7}\n", group.title, "tok/s of a chip", "forward",
+                           "step", spread ? "spread" : "combined", "fwd MFU", "MFU");
+        for (const Measured* m : group.members) out += table_row(*m, spread);
     }
     if (!report.best.empty()) out += "\n";
     for (const std::size_t i : report.best) out += best_text(report.results[i]) + "\n";

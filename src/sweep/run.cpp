@@ -154,13 +154,9 @@ private:
         return event;
     }
 
-    // A limit that was raised since gives what ran into it another chance.
     const RunEnd* verdict(const Configuration& c) const {
         const ConfigHistory* past = history(c);
-        const RunEnd* against = past == nullptr ? nullptr : past->verdict();
-        if (against == nullptr || against->failure.kind != FailureKind::timed_out) return against;
-        const bool raised = against->time_limit_s > 0 && against->time_limit_s < m_plan.time_limit_s;
-        return raised && past->ends.back().second.time_limit_s < m_plan.time_limit_s ? nullptr : against;
+        return past == nullptr ? nullptr : past->verdict(m_plan.time_limit_s);
     }
 
     bool is_due(const Configuration& c, std::int64_t run) {
