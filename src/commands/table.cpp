@@ -19,6 +19,8 @@
 #include "commands/jobs/ray_stop.h"
 #include "commands/jobs/ray_test.h"
 #include "commands/jobs/ray_wait.h"
+#include "commands/jobs/sweep_report.h"
+#include "commands/jobs/sweep_run.h"
 #include "commands/log/append.h"
 #include "commands/log/context.h"
 #include "commands/log/import.h"
@@ -78,6 +80,11 @@ constexpr cli::Command k_table[] = {
     cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
     cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
     cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http),
+    cli::make<&sweep_run::describe, &sweep_run::run>("sweep run", "Jobs", "time a kernel at every block size of a plan",
+                                                     Tier::http),
+    cli::make<&sweep_report::describe, &sweep_report::run>("sweep report", "Jobs",
+                                                           "compare block sizes from the logs of sweeps", Tier::none)
+        .without_config(),
     cli::make<&cluster_list::describe, &cluster_list::run>("cluster list", "Jobs", "list the available clusters",
                                                            Tier::none),
     cli::make<&cluster_check::describe, &cluster_check::run>(
@@ -220,6 +227,11 @@ constexpr cli::Group k_groups[] = {
      "gdnctl cluster check us-central1",
      "cluster file, dashboard and token, and what the dashboard says",
      {"ray-test", "ray-list", "docs/ray.md"}},
+    {"sweep",
+     "time a kernel at many block sizes and compare the results",
+     "gdnctl sweep report tune.log --device-kind 'TPU v5'",
+     "rates of one chip, failures and the best block sizes",
+     {"ce-infer", "docs/sweeps.md"}},
     {"oracle",
      "judge and time kernels against the exact result",
      "gdnctl oracle verify gdn --kernel src:kernel.c",

@@ -224,7 +224,7 @@ Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const Wat
     for (;;) {
         GDNCTL_TRY_ASSIGN(auto now, poller.ask());
         if (now) {
-            lines.show(*now);
+            if (!options.quiet) lines.show(*now);
             if (is_terminal(now->state)) return Watched{std::move(*now), false};
             last = std::move(now);
         }
@@ -262,7 +262,7 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
             GDNCTL_TRY(drain.once(deadline));
         }
         GDNCTL_TRY(context.terminal.flush());
-        if (last) lines.show(*last);
+        if (last && !options.quiet) lines.show(*last);
         if (ended) return Watched{std::move(*last), false};
         const bool over = deadline && context.clock.monotonic() >= *deadline;
         const bool left = options.leave_when_closed && context.terminal.out_closed();

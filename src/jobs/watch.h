@@ -18,6 +18,7 @@ struct WatchOptions {
     std::chrono::milliseconds poll{5000};
     std::optional<std::chrono::milliseconds> timeout;
     bool whole_messages = true;      // false: first line of a job's message only
+    bool quiet = false;              // no status lines
     bool leave_when_closed = false;  // stdout is closed: the watch is then useless
     bool submitted = false;          // the job is known to have existed: not finding it is a loss, no mistake
     JobDetails* last = nullptr;      // gets what was last heard of the job, whatever ends the watch

@@ -2,7 +2,7 @@
 
 namespace gdnctl::detail {
 
-extern const std::string_view k_example_kernel;  // example_kernel.cpp.in
+extern const std::string_view k_example_kernel, k_linear_ce_example_kernel;  // example_kernel.cpp.in
 
 namespace {
 
@@ -53,10 +53,33 @@ Target cpu_gdn() {
     return t;
 }
 
+Target cpu_ce() {
+    Target t;
+    t.name = "cpu-ce";
+    t.log = "linear-ce-log.md";
+    t.protected_paths = {"gdnctl.toml"};
+    TargetJob test;
+    test.argv = {"gdnctl", "oracle", "verify", "linear-ce", "--kernel", "builtin:fused"};
+    test.argv_here = {"gdnctl", "oracle", "verify", "linear-ce", "--kernel", "src:{files}/kernel.c"};
+    t.test = test;
+    const auto bench = [](const char* kernel) {
+        return std::vector<std::string>{"gdnctl", "oracle",   "bench", "linear-ce", "--kernel", kernel,  "--batch",
+                                        "64",     "--hidden", "128",   "--vocab",   "4000",     "--json"};
+    };
+    TargetJob profile;
+    profile.argv = bench("builtin:fused");
+    profile.argv_here = bench("src:{files}/kernel.c");
+    profile.timeout_s = 600;
+    t.profile = profile;
+    t.files = {{"kernel.c", k_linear_ce_example_kernel}};
+    t.metric = TargetMetric{"linear-ce/gradients_ms", "ms", true, "json:/gradients/median_ms"};
+    return t;
+}
+
 }  // namespace
 
 const std::vector<Target>& builtin_targets() {
-    static const std::vector<Target> targets = {marin(), cpu_gdn()};
+    static const std::vector<Target> targets = {marin(), cpu_ce(), cpu_gdn()};
     return targets;
 }
 

@@ -3,14 +3,14 @@ sha=0123456789abcdef0123456789abcdef01234567
 
 test_list_names_what_the_program_carries() {
   expect 0 "$GDNCTL" prompts list
-  for name in '* cpu-gdn' '  marin' triangular-inversion tpu-layout-and-dtypes emit-pipeline-fullseq fla-style-decomposition \
+  for name in '* cpu-gdn' '  cpu-ce' '  marin' triangular-inversion tpu-layout-and-dtypes emit-pipeline-fullseq fla-style-decomposition \
     expdiff-outer-product matmul-batching associative-summaries xla-first-train-path ejkernel-recompute-backward; do
     out_has "$name"
   done
   awk 'length > 100 { exit 1 }' "$WORK/out" || fail 'a line is longer than 100 columns'
   expect 0 "$GDNCTL" prompts list --json
   [ "$(jq -r '.schema, .target, (.documents | length), ([.documents[] | select(.default)] | length)' "$WORK/out" | tr '\n' ' ')" = \
-    'gdnctl.prompts-list/1 cpu-gdn 11 1 ' ] || fail "$(cat "$WORK/out")"
+    'gdnctl.prompts-list/1 cpu-gdn 12 1 ' ] || fail "$(cat "$WORK/out")"
   [ "$(jq -c '.documents[] | select(.name == "matmul-batching") | [.kind, .slot, .applies, .file]' "$WORK/out")" = \
     '["directive","H",["tpu","cpu"],null]' ] || fail "$(cat "$WORK/out")"
 }
@@ -84,7 +84,7 @@ test_render_refuses_what_it_cannot_do() {
   : >empty.md
   expect 2 "$GDNCTL" prompts render nope
   err_has 'unknown prompt `nope`'
-  err_has 'cpu-gdn, marin'
+  err_has 'cpu-ce, cpu-gdn, marin'
   expect 2 "$GDNCTL" prompts render ./nope.md
   err_has "prompt file not found: $PWD/./nope.md"
   expect 2 "$GDNCTL" prompts render p.md --directive-preset nope
@@ -102,9 +102,9 @@ test_render_refuses_what_it_cannot_do() {
 }
 
 test_names_are_completed() {
-  [ "$("$GDNCTL" __complete prompt | tr '\n' ' ')" = 'cpu-gdn marin ' ] || fail 'prompts'
+  [ "$("$GDNCTL" __complete prompt | tr '\n' ' ')" = 'cpu-ce cpu-gdn marin ' ] || fail 'prompts'
   [ "$("$GDNCTL" __complete preset | wc -l)" = 9 ] || fail 'presets'
-  [ "$("$GDNCTL" __complete document | wc -l)" = 11 ] || fail 'documents'
+  [ "$("$GDNCTL" __complete document | wc -l)" = 12 ] || fail 'documents'
 }
 
 # commands_named FILE: what its text calls this program with, a command a line; in lines that are wrapped, too.

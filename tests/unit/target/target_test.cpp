@@ -305,7 +305,7 @@ TEST_CASE("target: mistakes name the place and suggest") {
     const auto nobody = select_target(named("cpu-gnd"), "/nowhere");
     CHECK(nobody.error().message == "gdnctl.toml:7: unknown target 'cpu-gnd'");
     CHECK(nobody.error().hint == "did you mean `cpu-gdn`?");
-    CHECK(target_names(named("x")) == std::vector<std::string>{"cpu-gdn", "marin"});
+    CHECK(target_names(named("x")) == std::vector<std::string>{"cpu-ce", "cpu-gdn", "marin"});
 }
 
 }  // namespace gdnctl

@@ -1,0 +1,212 @@
+#include "commands/jobs/sweep_run.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "core/log.h"
+#include "jobs/hold.h"
+#include "jobs/hold_heart.h"
+#include "jobs/tpu.h"
+#include "jobs/tree.h"
+#include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/journal.h"
+#include "platform/process.h"
+#include "platform/terminal.h"
+#include "platform/toml.h"
+#include "sweep/job_place.h"
+#include "sweep/report.h"
+
+namespace gdnctl::commands::sweep_run {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<sweep::Plan> read_plan(const Options& options, const Context& context) {
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(context.cwd / options.plan));
+    ConfigOrigin origin;
+    origin.kind = ConfigOrigin::Kind::project_file;
+    origin.source = options.plan;
+    GDNCTL_TRY_ASSIGN(const ConfigTable table, parse_toml(text, origin));
+    GDNCTL_TRY_ASSIGN(sweep::Plan plan, sweep::parse_plan(table, options.plan));
+    if (plan.name.empty()) plan.name = fs::path(options.plan).stem().string();
+    return plan;
+}
+
+fs::path journal_path(const Options& options, const Context& context) {
+    if (options.journal) return context.cwd / *options.journal;
+    return context.cwd / fs::path(options.plan).replace_extension(".journal.jsonl");
+}
+
+// What the journal holds already. Error usage: it is another file.
+Result<std::vector<std::string>> read_history(const fs::path& path) {
+    GDNCTL_TRY_ASSIGN(JournalContents contents, read_journal(path));
+    const auto& records = contents.records;
+    const bool ours = std::any_of(records.begin(), records.end(),
+                                  [](const std::string& line) { return sweep::parse_journal_event(line).has_value(); });
+    if (!records.empty() && !ours) {
+        return fail(ErrorKind::usage, path.string() + " is not a journal of a sweep",
+                    "choose another file with --journal");
+    }
+    return std::move(contents.records);
+}
+
+// The judge in a process of its own: what a run wrote may be anything.
+Result<std::string> check_outputs(const std::string& inputs, sweep::Check check, const std::string& outputs,
+                                  Context& context) {
+    std::error_code ignored;
+    if (!fs::exists(outputs, ignored)) return std::string("it wrote no outputs");
+    ProcessSpec spec;
+    spec.argv = {context.program, "oracle",    "compare", "linear-ce", "--inputs",
+                 inputs,          "--outputs", outputs,   "--level",   std::string(sweep::to_text(check)),
+                 "--json"};
+    spec.cwd = context.cwd;
+    spec.stop = context.stop;
+    GDNCTL_TRY_ASSIGN(const ProcessResult judged, context.process.run(spec));
+    if (judged.ok()) return std::string();
+    if (context.stop.stop_requested()) return fail(ErrorKind::interrupted, "interrupted");
+    const auto verdict = parse_json(judged.out, "verdict");
+    if (verdict && verdict->contains("verdict")) {
+        std::string why = verdict->at("verdict").get<std::string>();
+        const auto reason = verdict->find("reason");
+        if (reason != verdict->end() && reason->is_string()) why += ": " + reason->get<std::string>();
+        return why;
+    }
+    const std::string line = judged.err.substr(0, judged.err.find('\n'));
+    return line.empty() ? "the judge " + describe_end(judged, spec) : line;
+}
+
+struct Opened {
+    std::unique_ptr<JobBackend> backend;
+    std::unique_ptr<Heart> heart;
+    sweep::JobPlaceOptions options;
+};
+
+Result<Opened> open_place(const Options& options, const sweep::Plan& plan, Context& context) {
+    Opened opened;
+    opened.options.name = plan.name;
+    opened.options.switches = sweep::switches_of(context.env.all());
+    if (options.tpu_name) {
+        GDNCTL_TRY_ASSIGN(const FoundHold hold, find_hold(*options.tpu_name, options.place, context));
+        GDNCTL_TRY_ASSIGN(opened.backend, open_backend(hold.place, false, context));
+        auto heart = start_heart(hold.record, hold.place, context);
+        if (heart) {
+            opened.heart = std::move(*heart);
+        } else {
+            log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
+        }
+        opened.options.beside = hold.record.submission_id;
+        opened.options.tpu_name = *options.tpu_name;
+        return opened;
+    }
+    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu("auto", place, Target{}));
+    opened.options.resources = tpu.resources;
+    GDNCTL_TRY_ASSIGN(opened.backend, open_backend(place, options.place, context));
+    return opened;
+}
+
+ExitCode exit_of(const sweep::SweepResult& result) {
+    if (result.ended == sweep::SweepEnd::budget) return ExitCode::timeout;
+    if (result.infra_only) return ExitCode::infrastructure;
+    return result.any_ok && result.all_have_outcomes ? ExitCode::ok : ExitCode::check_failed;
+}
+
+Status show(const sweep::SweepResult& result, const fs::path& journal, Context& context) {
+    GDNCTL_TRY_ASSIGN(const sweep::Report report, sweep::make_report(result.records, std::nullopt));
+    if (!context.global.json) {
+        context.terminal.out(sweep::report_table(report));
+        return {};
+    }
+    Json out = {{"schema", "gdnctl.sweep-run/1"}};
+    out.update(sweep::report_json(report));
+    out["journal"] = journal.string();
+    out["ended"] = result.ended == sweep::SweepEnd::budget ? "budget" : "complete";
+    context.terminal.out(to_text(out, 2) + "\n");
+    return {};
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Times a kernel at every block size of a plan, one process per configuration, as jobs on this machine, on a "
+        "cluster "
+        "or on a held TPU. Every configuration runs once before any runs again. The first run of each is discarded; "
+        "the "
+        "median of the others counts. A configuration that fails is not repeated, but a run that the infrastructure "
+        "lost is. "
+        "Results go to a journal as they come: run the same command again to continue after any interruption.");
+    args.positional(options.plan, {"PLAN", "the plan, a TOML file (docs/sweeps.md)", cli::Complete::file});
+    args.option(options.journal, {.names = "--journal",
+                                  .value = "FILE",
+                                  .help = "file that keeps the results",
+                                  .default_text = "PLAN's name with .journal.jsonl",
+                                  .complete = cli::Complete::file});
+    args.option(options.tpu_name,
+                {.names = "--tpu-name", .value = "NAME", .help = "run on this held TPU", .default_text = "none"});
+    args.option(options.budget_s, {.names = "--budget",
+                                   .value = "SECONDS",
+                                   .help = "stop after this time, instead of the plan's budget_s",
+                                   .default_text = "the plan's"});
+    args.flag(options.prune_vmem,
+              {.names = "--prune-vmem", .help = "skip block sizes whose estimated VMEM is beyond the scoped limit"});
+    describe_place(args, options.place);
+    args.exit_code(0, "every configuration has an outcome of its own, and one is ok");
+    args.exit_code(1, "no configuration is ok, or a module is missing");
+    args.exit_code(4, "some configurations were lost by the infrastructure every time");
+    args.exit_code(7, "another sweep is writing this journal");
+    args.exit_code(124, "the budget is spent; run the command again to continue");
+    args.example("gdnctl sweep run ce.toml --cluster local", "on this machine");
+    args.example("gdnctl sweep run ce.toml --cluster us-central1 --budget 3600", "on a cluster's TPUs, for an hour");
+    args.example("gdnctl sweep run ce.toml --tpu-name me --json", "on a held TPU, as gdnctl.sweep-run/1");
+    args.see_also("sweep report");
+    args.see_also("ce-infer");
+    args.check([&options]() -> Status {
+        if (options.budget_s.value_or(0) < 0) return fail(ErrorKind::usage, "--budget: expected 0 or more seconds");
+        return {};
+    });
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const sweep::Plan plan, read_plan(options, context));
+    const fs::path path = journal_path(options, context).lexically_normal();
+    GDNCTL_TRY(read_history(path));
+    GDNCTL_TRY_ASSIGN(const Opened opened, open_place(options, plan, context));
+    const bool local = opened.backend->name() == "local";
+    if (plan.check != sweep::Check::none && !local) {
+        return fail(ErrorKind::usage,
+                    "the plan's `check` needs the outputs on this machine, but the runs are on a cluster",
+                    "run with --cluster local, or set check = \"none\"");
+    }
+    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(path));
+    if (!journal.cut_off().empty()) log::warning("{}: removed an incomplete last line", path.string());
+    GDNCTL_TRY_ASSIGN(const std::vector<std::string> history, read_history(path));
+
+    std::string revision = plan.source_revision.value_or("");
+    if (!plan.source_revision) {
+        const auto facts = git_facts(project_root(context), context);
+        if (const auto sha = facts.find("git_sha"); sha != facts.end()) revision = sha->second;
+    }
+    GDNCTL_TRY_ASSIGN(const auto configurations, sweep::configurations_of(plan, revision, opened.options.switches));
+    sweep::SweepOptions how;
+    how.budget_s = options.budget_s ? options.budget_s : plan.budget_s;
+    how.prune_vmem = options.prune_vmem;
+    how.libtpu_init_args = context.env.get("LIBTPU_INIT_ARGS").value_or("");
+    how.inputs = plan.inputs.empty() || !local ? plan.inputs : (context.cwd / plan.inputs).lexically_normal().string();
+    how.outputs = (context.state_dir / "sweeps").string();
+    if (plan.check != sweep::Check::none) GDNCTL_TRY(make_private_directory(how.outputs));
+
+    sweep::Place place = sweep::job_place(*opened.backend, opened.options, context);
+    place.check = [&](const std::string& outputs) { return check_outputs(how.inputs, plan.check, outputs, context); };
+    GDNCTL_TRY_ASSIGN(const sweep::SweepResult result,
+                      sweep::run_sweep(plan, configurations, how, history, journal, place, context.clock));
+    GDNCTL_TRY(show(result, path, context));
+    return exit_of(result);
+}
+
+}  // namespace gdnctl::commands::sweep_run

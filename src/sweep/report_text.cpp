@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "oracle/linear_ce/blocks/tables.h"
+#include "sweep/report.h"
+
+namespace gdnctl::sweep {
+
+namespace {
+
+std::string device_text(const Record& r) {
+    return r.device_kind.empty() ? "unknown device" : text::visible(r.device_kind);
+}
+
+// Results of one shape, device kind and dtype stand together, the fastest first, then what failed.
+struct Group {
+    std::string title;
+    std::vector<const Measured*> members;
+};
+
+std::vector<Group> groups_of(const Report& report) {
+    std::vector<Group> groups;
+    for (const Measured& m : report.results) {
+        const Record& r = m.record;
+        std::string title = fmt::format("{}, {} (B x H x V), {}", device_text(r), shape_text(r),
+                                        r.x_dtype.empty() ? "dtype unknown" : text::visible(r.x_dtype));
+        if (m.bucket) title += ", bucket " + *m.bucket;
+        auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.title == title; });
+        if (at == groups.end()) at = groups.insert(groups.end(), {std::move(title), {}});
+        at->members.push_back(&m);
+    }
+    for (Group& g : groups) {
+        std::stable_sort(g.members.begin(), g.members.end(), [](const Measured* a, const Measured* b) {
+            const auto key = [](const Measured* m) {
+                return m->step_tok_s.value_or(m->forward_tok_s.value_or(0) * 1e-9);
+            };
+            return key(a) > key(b);
+        });
+    }
+    return groups;
+}
+
+std::string counts_text(const Report& report) {
+    std::size_t ok = 0;
+    std::array<std::size_t, 9> failed{};
+    std::size_t wrong = 0;
+    for (const Measured& m : report.results) {
+        if (m.record.status == ResultStatus::ok) ++ok;
+        if (m.record.status == ResultStatus::wrong) ++wrong;
+        if (m.record.status == ResultStatus::failed && m.record.failure.kind) {
+            ++failed[static_cast<std::size_t>(*m.record.failure.kind)];
+        }
+    }
+    std::string text =
+        fmt::format("{} configuration{}: {} ok", report.results.size(), report.results.size() == 1 ? "" : "s", ok);
+    for (std::size_t i = 0; i < failed.size(); ++i) {
+        if (failed[i] > 0) text += fmt::format(", {} {}", failed[i], to_text(static_cast<FailureKind>(i)));
+    }
+    if (wrong > 0) text += fmt::format(", {} wrong", wrong);
+    return text;
+}
+
+std::string spread_text(const Measured& m) {
+    if (!m.record.spread || m.record.spread->median_s <= 0) return "-";
+    return fmt::format("{:.1f} %", m.record.spread->mad_s / m.record.spread->median_s * 100);
+}
+
+std::string comparison_name(const Comparison& c) {
+    return fmt::format("{} x {} x {}", c.shape.batch, c.shape.hidden, c.shape.vocab);
+}
+
+std::string best_text(const Measured& m) {
+    const std::string place = m.bucket ? "of " + *m.bucket : "at " + shape_text(m.record);
+    const auto rate = m.step_tok_s ? m.step_tok_s : m.forward_tok_s;
+    return fmt::format("best {} on {}: {}, {} tok/s a {}", place, device_text(m.record), name_of(m), rate_text(rate),
+                       m.step_tok_s ? "step" : "forward");
+}
+
+// A row of the table: what failed has no figures. `spread`: this group has them, and then no combined rates.
+std::string table_row(const Measured& m, bool spread) {
+    if (m.record.status != ResultStatus::ok) return fmt::format("{:<28} {}\n", name_of(m), remark_of(m));
+    std::string row = fmt::format("{:<28} {:>10} {:>10} {:>9} {:>7} {:>7}  {}", name_of(m), rate_text(m.forward_tok_s),
+                                  rate_text(m.step_tok_s), spread ? spread_text(m) : rate_text(m.combined_tok_s),
+                                  percent_text(m.forward_mfu), percent_text(m.step_mfu), remark_of(m));
+    row.resize(row.find_last_not_of(' ') + 1);
+    return row + "\n";
+}
+
+}  // namespace
+
+std::string shape_text(const Record& record) {
+    const auto part = [](const std::optional<std::int64_t>& n) { return n ? std::to_string(*n) : std::string("?"); };
+    return part(record.kernel_batch) + " x " + part(record.hidden) + " x " + part(record.vocab);
+}
+
+std::string rate_text(std::optional<double> tok_s) {
+    if (!tok_s || !std::isfinite(*tok_s)) return "-";
+    std::string digits = fmt::format("{:.0f}", *tok_s);
+    for (std::size_t at = digits.size(); at > 3 && digits[at - 4] != '-';) {
+        at -= 3;
+        digits.insert(at, ",");
+    }
+    return digits;
+}
+
+std::string percent_text(std::optional<double> fraction) {
+    return fraction ? fmt::format("{:.1f} %", *fraction * 100) : std::string("-");
+}
+
+std::string ratio_text(std::optional<double> ratio) {
+    return ratio ? fmt::format("{:+.1f} %", (*ratio - 1) * 100) : std::string("-");
+}
+
+std::string name_of(const Measured& m) {
+    const Record& r = m.record;
+    const std::string name = text::visible(r.implementation + (r.implementation.empty() ? "" : " ") + r.label);
+    return name.empty() ? "unknown" : name;
+}
+
+std::string remark_of(const Measured& m) {
+    std::vector<std::string> parts;
+    if (m.record.status == ResultStatus::failed && m.record.failure.kind) {
+        parts.emplace_back(to_text(*m.record.failure.kind));
+        const Failure& f = m.record.failure;
+        constexpr double k_mib = 1 << 20;
+        if (f.vmem_used_bytes && f.vmem_limit_bytes) {
+            parts.back() += fmt::format(" {:.1f}M of {:.1f}M", *f.vmem_used_bytes / k_mib, *f.vmem_limit_bytes / k_mib);
+        }
+    }
+    if (m.record.status == ResultStatus::wrong) parts.emplace_back("wrong");
+    for (const std::string& flag : m.flags) {
+        if (flag != "reduced_precision") parts.push_back(flag);
+    }
+    return text::join(parts, ", ");
+}
+
+std::vector<std::string> notes_of(const Report& report) {
+    std::vector<std::string> notes;
+    const auto once = [&](std::string note) {
+        if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+    };
+    for (const Measured& m : report.results) {
+        for (const Correction& c : m.corrections) {
+            if (c.kind == "shards") {
+                once(fmt::format(
+                    "shards: the log counts the tokens of all {:g} shards in the time of one; rates here are of "
+                    "one chip",
+                    c.factor));
+            } else if (c.kind == "chips") {
+                once(fmt::format(
+                    "chips: the printed roofline counts {:g} chips; MFU here is of the one that ran the kernel",
+                    c.factor));
+            } else {
+                once("combined: counts the forward twice, since the backward was timed with one; see step instead");
+            }
+        }
+        if (m.has_flag("reduced_precision")) {
+            once("matmul precision: reduced; float32 results beyond a third of the bf16 peak used bf16 products");
+        }
+    }
+    for (const Warning& w : report.warnings) {
+        notes.push_back(fmt::format("{}:{}: warning: {}", text::visible(w.file), w.line, w.text));
+    }
+    return notes;
+}
+
+std::string report_table(const Report& report) {
+    std::string out = counts_text(report) + "\n";
+    for (const Group& group : groups_of(report)) {
+        const bool spread = std::any_of(group.members.begin(), group.members.end(),
+                                        [](const Measured* m) { return m->record.spread.has_value(); });
+        out += fmt::format("\n{}\n{:<28} {:>10} {:>10} {:>9} {:>7} {:>7}\n", group.title, "tok/s of a chip", "forward",
+                           "step", spread ? "spread" : "combined", "fwd MFU", "MFU");
+        for (const Measured* m : group.members) out += table_row(*m, spread);
+    }
+    if (!report.best.empty()) out += "\n";
+    for (const std::size_t i : report.best) out += best_text(report.results[i]) + "\n";
+    if (report.base) {
+        out += fmt::format("\n{:<24} {:<24} {:>10} {:>10} {:>10}\n", "beside " + text::visible(*report.base),
+                           "B x H x V", "forward", "step", "combined");
+        for (const Comparison& c : report.comparisons) {
+            out +=
+                fmt::format("{:<24} {:<24} {:>10} {:>10} {:>10}\n", text::visible(c.implementation), comparison_name(c),
+                            ratio_text(c.forward_ratio), ratio_text(c.step_ratio), ratio_text(c.combined_ratio));
+        }
+    }
+    const auto notes = notes_of(report);
+    if (!notes.empty()) out += "\n";
+    for (const std::string& note : notes) out += note + "\n";
+    return out;
+}
+
+std::string report_markdown(const Report& report) {
+    const auto cell = [](std::string text) {
+        for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+        return text;
+    };
+    std::string out = counts_text(report) + "\n";
+    for (const Group& group : groups_of(report)) {
+        out += fmt::format(
+            "\n### {}\n\n| configuration | forward tok/s | step tok/s | combined tok/s | forward MFU | step MFU "
+            "| spread | remark |\n|---|---:|---:|---:|---:|---:|---:|---|\n",
+            group.title);
+        for (const Measured* m : group.members) {
+            out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", cell(name_of(*m)),
+                               rate_text(m->forward_tok_s), rate_text(m->step_tok_s), rate_text(m->combined_tok_s),
+                               percent_text(m->forward_mfu), percent_text(m->step_mfu), spread_text(*m),
+                               cell(remark_of(*m)));
+        }
+    }
+    if (!report.best.empty()) out += "\n";
+    for (const std::size_t i : report.best) out += "- " + best_text(report.results[i]) + "\n";
+    if (report.base) {
+        out += fmt::format(
+            "\n### Beside {}\n\n| implementation | B x H x V | forward | step | combined "
+            "|\n|---|---|---:|---:|---:|\n",
+            text::visible(*report.base));
+        for (const Comparison& c : report.comparisons) {
+            out +=
+                fmt::format("| {} | {} | {} | {} | {} |\n", cell(text::visible(c.implementation)), comparison_name(c),
+                            ratio_text(c.forward_ratio), ratio_text(c.step_ratio), ratio_text(c.combined_ratio));
+        }
+    }
+    const auto notes = notes_of(report);
+    if (!notes.empty()) out += "\n";
+    for (const std::string& note : notes) out += "- " + note + "\n";
+    return out;
+}
+
+// Upstream keeps a row a device key, dtype and bucket. TPU v5p calls itself TPU v5, so those two rows are one.
+std::string report_patch(const Report& report) {
+    std::string out;
+    for (const std::size_t i : report.best) {
+        const Measured& m = report.results[i];
+        const Record& r = m.record;
+        const auto key = oracle::linear_ce::device_key_of(r.device_kind);
+        if (!m.bucket || !key || !r.sizes || r.x_dtype.empty()) {
+            out += fmt::format("# {}: no row, {}\n", best_text(m),
+                               !m.bucket           ? "no bucket holds the shape"
+                               : !key              ? "the device kind is not known (--device-kind)"
+                               : r.x_dtype.empty() ? "the dtype is not known (--dtype)"
+                                                   : "its block sizes are what the table gives already");
+            continue;
+        }
+        const auto now = oracle::linear_ce::tuned_sizes(oracle::linear_ce::TableDate::latest, *key, *m.bucket);
+        out += fmt::format("# {}; {}\n", best_text(m),
+                           !now               ? "the table has no row"
+                           : *now == *r.sizes ? "the table has this row"
+                                              : fmt::format("the table has {}/{}/{}", now->b, now->h, now->v));
+        const bool twin = *key == "TPU v5" || *key == "TPU v5p";
+        for (const std::string_view row_key :
+             twin ? std::vector<std::string_view>{"TPU v5p", "TPU v5"} : std::vector<std::string_view>{*key}) {
+            out += fmt::format(
+                "\"{}\": {{(\"{}\", \"{}\"): BlockSizes(b_block_size={}, h_block_size={}, v_block_size={})}},\n",
+                row_key, text::visible(r.x_dtype), *m.bucket, r.sizes->b, r.sizes->h, r.sizes->v);
+        }
+    }
+    return out;
+}
+
+}  // namespace gdnctl::sweep

@@ -1,0 +1,324 @@
+#include "sweep/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "platform/clock.h"
+#include "sweep/parse.h"
+#include "sweep/report.h"
+
+namespace gdnctl::sweep {
+
+namespace {
+
+constexpr double k_drop_factor = 1.3;  // of the best median of the same shape
+constexpr std::size_t k_runs_to_drop = 2;
+constexpr std::size_t k_told = std::size_t{32} << 10;  // the end of a log, in which a failure is looked for
+
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+RunEnd failed(FailureKind kind, std::string error) {
+    RunEnd end;
+    end.status = ResultStatus::failed;
+    end.failure.kind = kind;
+    end.error = std::move(error);
+    return end;
+}
+
+// Times of the last result; of a result without one: why.
+RunEnd measured(Record record) {
+    std::vector<Warning> warnings;
+    const Measured m = measure(std::move(record), warnings);
+    RunEnd end;
+    if (const double* steady = m.record.figure("steady_time_s"); steady != nullptr && std::isfinite(*steady)) {
+        end.steady_time_s = *steady;
+    }
+    end.forward_s = m.forward_s;
+    end.step_s = m.step_s;
+    if (m.has_flag("non_finite_loss")) {
+        end.status = ResultStatus::wrong;
+        end.error = "the loss is not finite";
+    } else if (!end.time_s()) {
+        return failed(FailureKind::no_result, "the result has no time");
+    }
+    return end;
+}
+
+std::string time_text(double seconds) { return fmt::format("{:.6g} s", seconds); }
+
+class Sweep {
+public:
+    Sweep(const Plan& plan, const std::vector<Configuration>& configurations, const SweepOptions& options,
+          Journal& journal, const Place& place, Clock& clock)
+        : m_plan(plan),
+          m_configurations(configurations),
+          m_options(options),
+          m_journal(journal),
+          m_place(place),
+          m_clock(clock),
+          m_start(clock.monotonic()) {}
+
+    Result<SweepResult> run(const std::vector<std::string>& history) {
+        std::set<std::string> keys;
+        for (const Configuration& c : m_configurations) keys.insert(c.key);
+        for (const std::string& line : history) {
+            const auto event = parse_journal_event(line);
+            if (!event) continue;
+            // Runs of other configurations must not overlap with ours either.
+            if (event->kind == JournalEvent::Kind::plan || keys.contains(event->key)) {
+                read(line);
+            } else if (event->kind == JournalEvent::Kind::start) {
+                m_foreign[event->key] = *event;
+            } else if (event->kind == JournalEvent::Kind::end) {
+                m_foreign.erase(event->key);
+            }
+        }
+        GDNCTL_TRY(settle());
+        JournalEvent plan;
+        plan.name = m_plan.name;
+        plan.device_kind = m_plan.device_kind;
+        plan.x_dtype = m_plan.x_dtype;
+        plan.accum_dtype = m_plan.accum_dtype;
+        plan.implementation = m_plan.implementation;
+        GDNCTL_TRY(record(std::move(plan)));
+        GDNCTL_TRY(prune());
+        for (std::int64_t run = 0; run <= m_plan.repeats; ++run) {
+            for (const Configuration& c : m_configurations) {
+                if (!is_due(c, run)) continue;
+                if (left_s() <= 0) return finish(SweepEnd::budget);
+                GDNCTL_TRY_ASSIGN(const bool in_time, run_one(c, run));
+                if (!in_time) return finish(SweepEnd::budget);
+            }
+        }
+        return finish(SweepEnd::complete);
+    }
+
+private:
+    void read(const std::string& line) { m_reader.line(line, ++m_lines); }
+
+    Status record(JournalEvent event) {
+        event.at = format_iso8601(m_clock.wall());
+        const std::string line = to_line(event);
+        GDNCTL_TRY(m_journal.append(line));
+        read(line);
+        return {};
+    }
+
+    const ConfigHistory* history(const Configuration& c) const {
+        const auto at = m_reader.configs().find(c.key);
+        return at == m_reader.configs().end() ? nullptr : &at->second;
+    }
+
+    Status settle() {
+        for (const auto& [key, config] : m_reader.configs()) {
+            if (config.open) GDNCTL_TRY(m_place.settle(*config.open));
+        }
+        for (const auto& [key, start] : m_foreign) GDNCTL_TRY(m_place.settle(start));
+        return {};
+    }
+
+    Status prune() {
+        if (!m_options.prune_vmem) return {};
+        const double limit = scoped_vmem_limit_bytes(m_options.libtpu_init_args);
+        for (const Configuration& c : m_configurations) {
+            const double estimate = c.sizes ? estimated_vmem_bytes(m_plan, *c.sizes) : 0;
+            if (estimate <= limit || history(c) != nullptr) continue;
+            constexpr double k_mib = 1 << 20;
+            log::info("{}: skipped, an estimated {:.1f} MiB of VMEM is more than {:.1f}", name(c), estimate / k_mib,
+                      limit / k_mib);
+            m_skipped.insert(c.key);
+            JournalEvent event = event_of(c, JournalEvent::Kind::skip);
+            GDNCTL_TRY(record(std::move(event)));
+        }
+        return {};
+    }
+
+    std::string name(const Configuration& c) const {
+        if (m_plan.shapes.size() == 1) return c.label;
+        return fmt::format("{} at {} x {} x {}", c.label, c.shape.batch, c.shape.hidden, c.shape.vocab);
+    }
+
+    static JournalEvent event_of(const Configuration& c, JournalEvent::Kind kind) {
+        JournalEvent event;
+        event.kind = kind;
+        event.key = c.key;
+        event.label = c.label;
+        event.shape = c.shape;
+        event.sizes = c.sizes;
+        return event;
+    }
+
+    const RunEnd* verdict(const Configuration& c) const {
+        const ConfigHistory* past = history(c);
+        return past == nullptr ? nullptr : past->verdict(m_plan.time_limit_s);
+    }
+
+    bool is_due(const Configuration& c, std::int64_t run) {
+        if (m_skipped.contains(c.key) || m_given_up.contains(c.key) || verdict(c) != nullptr) return false;
+        const ConfigHistory* past = history(c);
+        if (past == nullptr) return true;
+        return !past->has_run(run) && !is_dropped(c, *past);
+    }
+
+    bool is_dropped(const Configuration& c, const ConfigHistory& past) {
+        const auto own = spread_of(past.kept_times());
+        if (!own || own->runs < static_cast<std::int64_t>(k_runs_to_drop)) return false;
+        double best = own->median_s;
+        for (const Configuration& other : m_configurations) {
+            const ConfigHistory* h = other.shape == c.shape ? history(other) : nullptr;
+            const auto spread = h != nullptr ? spread_of(h->kept_times()) : std::nullopt;
+            if (spread && spread->runs >= static_cast<std::int64_t>(k_runs_to_drop)) {
+                best = std::min(best, spread->median_s);
+            }
+        }
+        if (own->median_s <= k_drop_factor * best) return false;
+        if (m_dropped.insert(c.key).second) {
+            log::info("{}: dropped, {} is {:.2f} times the best", name(c), time_text(own->median_s),
+                      own->median_s / best);
+        }
+        return true;
+    }
+
+    double left_s() const {
+        if (!m_options.budget_s) return 1e18;
+        const std::chrono::duration<double> spent = m_clock.monotonic() - m_start;
+        return *m_options.budget_s - spent.count();
+    }
+
+    // False: the budget ran out within the run, which then counts for nothing.
+    Result<bool> run_one(const Configuration& c, std::int64_t run) {
+        const std::string outputs = (std::filesystem::path(m_options.outputs) / (c.key + ".safetensors")).string();
+        const std::vector<std::string> argv = command_of(m_plan, c, outputs, m_options.inputs);
+        for (std::int64_t attempt = 0;; ++attempt) {
+            std::error_code ignored;
+            if (m_plan.check != Check::none) std::filesystem::remove(outputs, ignored);
+            const double left = left_s();
+            const double limit = std::min(m_plan.time_limit_s, std::max(left, 0.001));
+            GDNCTL_TRY_ASSIGN(const RunOutput output, m_place.run(argv, limit, [&](JournalEvent where) {
+                JournalEvent start = event_of(c, JournalEvent::Kind::start);
+                start.run = run;
+                start.submission_id = std::move(where.submission_id);
+                start.cluster = std::move(where.cluster);
+                start.tpu_name = std::move(where.tpu_name);
+                return record(std::move(start));
+            }));
+            if (output.timed_out && limit < m_plan.time_limit_s) return false;
+            JournalEvent end = event_of(c, JournalEvent::Kind::end);
+            end.run = run;
+            end.end = judge_output(output, m_plan);
+            end.end.wall_s = output.wall_s;
+            end.end.time_limit_s = m_plan.time_limit_s;
+            GDNCTL_TRY(check(outputs, end.end));
+            tell(c, run, end.end);
+            const auto kind = end.end.status == ResultStatus::failed ? end.end.failure.kind : std::nullopt;
+            GDNCTL_TRY(record(std::move(end)));
+            if (!kind || is_own(*kind)) return true;
+            if (*kind == FailureKind::environment || attempt >= m_plan.retries) {
+                m_given_up.insert(c.key);
+                return true;
+            }
+            log::warning("{}: run {} was lost by the infrastructure; trying again ({} of {})", name(c), run,
+                         attempt + 1, m_plan.retries);
+        }
+    }
+
+    Status check(const std::string& outputs, RunEnd& end) {
+        if (m_plan.check == Check::none || end.status != ResultStatus::ok) return {};
+        GDNCTL_TRY_ASSIGN(std::string why, m_place.check(outputs));
+        std::error_code ignored;
+        std::filesystem::remove(outputs, ignored);
+        if (why.empty()) return {};
+        const RunEnd timed = std::move(end);
+        end = {};
+        end.status = ResultStatus::wrong;
+        end.error = std::move(why);
+        end.wall_s = timed.wall_s;
+        end.time_limit_s = timed.time_limit_s;
+        return {};
+    }
+
+    void tell(const Configuration& c, std::int64_t run, const RunEnd& end) const {
+        const std::string which = run == 0 ? "first run, discarded" : fmt::format("run {} of {}", run, m_plan.repeats);
+        if (end.status == ResultStatus::ok) {
+            log::info("{}: {}: {}", name(c), which, time_text(end.time_s().value_or(0)));
+        } else {
+            const std::string kind(end.failure.kind ? to_text(*end.failure.kind) : to_text(end.status));
+            log::info("{}: {}: {}{}{}", name(c), which, kind, end.error.empty() ? "" : ": ", text::visible(end.error));
+        }
+    }
+
+    SweepResult finish(SweepEnd ended) {
+        SweepResult result;
+        result.ended = ended;
+        result.records = m_reader.finish();
+        for (Record& r : result.records) {
+            if (r.status == ResultStatus::ok) result.any_ok = true;
+        }
+        for (const Configuration& c : m_configurations) {
+            if (m_skipped.contains(c.key) || verdict(c) != nullptr) continue;
+            const ConfigHistory* past = history(c);
+            const bool outcome = past != nullptr && !past->kept_times().empty();
+            if (outcome) continue;
+            result.all_have_outcomes = false;
+            if (past != nullptr && !past->ends.empty() && past->ends.back().second.failure.kind == FailureKind::infra) {
+                result.infra_only = true;
+            }
+        }
+        return result;
+    }
+
+    const Plan& m_plan;
+    const std::vector<Configuration>& m_configurations;
+    const SweepOptions& m_options;
+    Journal& m_journal;
+    const Place& m_place;
+    Clock& m_clock;
+    Clock::Monotonic m_start;
+    JournalReader m_reader;
+    std::int64_t m_lines = 0;
+    std::map<std::string, JournalEvent> m_foreign;
+    std::set<std::string> m_skipped, m_given_up, m_dropped;
+};
+
+}  // namespace
+
+RunEnd judge_output(const RunOutput& output, const Plan& plan) {
+    if (output.lost) return failed(FailureKind::infra, first_line(output.lost_because));
+    if (output.timed_out) return failed(FailureKind::timed_out, "ran into its time limit");
+    std::vector<Record> records = parse_results(output.text, "", {plan.device_kind, plan.x_dtype, {}});
+    const std::string_view told =
+        std::string_view(output.text).substr(output.text.size() - std::min(output.text.size(), k_told));
+    if (!records.empty() && records.back().status == ResultStatus::failed && !records.back().truncated) {
+        const Record& last = records.back();
+        RunEnd end = failed(last.failure.kind.value_or(FailureKind::crashed), first_line(last.error));
+        end.failure = last.failure;
+        return end;
+    }
+    if (output.exit_code != 0) {
+        const std::string how = output.exit_code ? fmt::format("exited with code {}", *output.exit_code)
+                                                 : std::string("did not end by itself");
+        const Failure failure = classify_failure(told);
+        RunEnd end = failed(failure.kind.value_or(FailureKind::crashed), how);
+        if (failure.kind) end.failure = failure;
+        return end;
+    }
+    if (!records.empty()) return measured(std::move(records.back()));
+    const Failure failure = classify_failure(told);
+    RunEnd end = failed(failure.kind.value_or(FailureKind::no_result), "it printed no result");
+    if (failure.kind) end.failure = failure;
+    return end;
+}
+
+Result<SweepResult> run_sweep(const Plan& plan, const std::vector<Configuration>& configurations,
+                              const SweepOptions& options, const std::vector<std::string>& history, Journal& journal,
+                              const Place& place, Clock& clock) {
+    return Sweep(plan, configurations, options, journal, place, clock).run(history);
+}
+
+}  // namespace gdnctl::sweep
