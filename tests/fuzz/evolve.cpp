@@ -1,10 +1,14 @@
-// A model's reply as foreign bytes: its trace, and the edits that it asks for.
+// A model's reply as foreign bytes: its trace, and the edits that it asks for; and records of a journal, one a line.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "loop/evolve/edits.h"
+#include "loop/evolve/state.h"
 #include "loop/evolve/trace.h"
 
 using namespace gdnctl::loop::evolve;
@@ -13,6 +17,24 @@ namespace {
 
 void require(bool holds) {
     if (!holds) std::abort();
+}
+
+// Whatever the records say, there is a next step, and a verdict where it is due.
+void use_records(std::string_view bytes) {
+    State state;
+    std::size_t line = 0;
+    while (!bytes.empty()) {
+        const std::size_t end = std::min(bytes.find('\n'), bytes.size());
+        const auto record = gdnctl::Json::parse(bytes.substr(0, end), nullptr, false);
+        bytes.remove_prefix(std::min(end + 1, bytes.size()));
+        if (!record.is_object() || !state.apply(record, "fuzz", ++line)) continue;
+        const Step step = next(state, line % 2 == 0);
+        if (step.kind == StepKind::decide) require(decide(state).verdict != Verdict::none);
+        if (step.kind == StepKind::begin_attempt) {
+            const auto members = state.members();
+            require(!pick(members, static_cast<int>(members.size()), state.rules).parents.empty());
+        }
+    }
 }
 
 }  // namespace
@@ -34,5 +56,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& [name, text] : applied.files) require(name == "k.c");
     require(!applied.all || (!parsed.edits.empty() && parsed.edits.size() <= 2 && parsed.problems.empty()));
     abstains(reply);
+    use_records(reply);
     return 0;
 }

@@ -1,6 +1,8 @@
 #include "loop/engine/chain.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -56,26 +58,63 @@ tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, s
                 "restore the file, or start a new run with another --log-dir");
 }
 
+namespace {
+
+// Takes the lines of a journal, one after the other.
+class Chain {
+public:
+    Chain(std::string_view name, const UseRecord& use) : m_name(name), m_use(use) {}
+
+    // `whole`: a newline ends it; one without may be torn.
+    Status take(std::string_view line, bool whole) {
+        if (line.empty()) return {};
+        const Json json = Json::parse(line, nullptr, false);
+        if (!whole && !json.is_object()) return {};
+        ++m_number;
+        if (!json.is_object()) return damaged_journal(m_name, m_number, "not a JSON object");
+        GDNCTL_TRY(check_link(json, m_previous, m_name, m_number));
+        m_previous = line;
+        if (m_problem) return {};
+        if (Status used = m_use(json, m_number); !used) m_problem = std::move(used.error());
+        return {};
+    }
+
+    Result<std::string> end() {
+        if (m_problem) return tl::unexpected(std::move(*m_problem));
+        return std::move(m_previous);
+    }
+
+private:
+    std::string_view m_name;
+    const UseRecord& m_use;
+    std::string m_previous;
+    std::optional<Error> m_problem;
+    std::size_t m_number = 0;
+};
+
+}  // namespace
+
 Result<std::string> read_chain(std::string_view text, std::string_view name, const UseRecord& use) {
-    std::string_view previous;
-    std::optional<Error> problem;
-    std::size_t number = 0;
+    Chain chain(name, use);
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
-        const std::string_view line = text.substr(at, end - at);
+        GDNCTL_TRY(chain.take(text.substr(at, end - at), end < text.size()));
         at = end + 1;
-        if (line.empty()) continue;
-        const Json json = Json::parse(line, nullptr, false);
-        if (end == text.size() && !json.is_object()) break;  // torn
-        ++number;
-        if (!json.is_object()) return damaged_journal(name, number, "not a JSON object");
-        GDNCTL_TRY(check_link(json, previous, name, number));
-        previous = line;
-        if (problem) continue;
-        if (Status used = use(json, number); !used) problem = std::move(used.error());
     }
-    if (problem) return tl::unexpected(std::move(*problem));
-    return std::string(previous);
+    return chain.end();
+}
+
+Result<std::string> read_chain_file(const std::filesystem::path& path, const UseRecord& use) {
+    const std::string name = path.string();
+    Chain chain(name, use);
+    std::ifstream file(path, std::ios::binary);
+    std::error_code problem;
+    if (!file && std::filesystem::exists(path, problem)) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "read", path, errno));
+    }
+    for (std::string line; std::getline(file, line);) GDNCTL_TRY(chain.take(line, !file.eof()));
+    if (file.bad()) return tl::unexpected(file_error(ErrorKind::local_io, "read", path, errno));
+    return chain.end();
 }
 
 Result<std::string> chain_line(std::uint64_t seq, std::string_view time, std::string_view type, const Json& facts,
@@ -89,13 +128,11 @@ Result<std::string> chain_line(std::uint64_t seq, std::string_view time, std::st
 }
 
 Result<ChainJournal> ChainJournal::open(const std::filesystem::path& path, const UseRecord& use) {
-    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(path, std::size_t{256} << 20));
     std::uint64_t records = 0;
-    GDNCTL_TRY_ASSIGN(std::string last, read_chain(text ? std::string_view(*text) : std::string_view(), path.string(),
-                                                   [&](const Json& record, std::size_t line) {
-                                                       records = line;
-                                                       return use(record, line);
-                                                   }));
+    GDNCTL_TRY_ASSIGN(std::string last, read_chain_file(path, [&](const Json& record, std::size_t line) {
+                          records = line;
+                          return use(record, line);
+                      }));
     GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(path));
     ChainJournal opened(path, std::move(journal));
     opened.m_last = std::move(last);

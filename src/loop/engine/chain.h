@@ -32,6 +32,8 @@ tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, s
 // program does not know), conflict (exit 7: a line was changed or lost, with its number).
 using UseRecord = std::function<Status(const Json& record, std::size_t line)>;
 Result<std::string> read_chain(std::string_view text, std::string_view name, const UseRecord& use);
+// The same of a file, a line at a time; a file that is not there is an empty one. Error besides those: local_io.
+Result<std::string> read_chain_file(const std::filesystem::path& path, const UseRecord& use);
 
 // The text of one line, without newline. `facts`: the payload, after the envelope.
 Result<std::string> chain_line(std::uint64_t seq, std::string_view time, std::string_view type, const Json& facts,

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "platform/fs.h"
-
 namespace gdnctl::loop::evolve {
 
 namespace fs = std::filesystem;
@@ -30,12 +28,12 @@ Status EvolveJournal::add(std::string_view type, Json facts, WallTime now) {
 
 Status each_record(const fs::path& log_dir, const UseRecord& use) {
     const fs::path file = log_dir / k_journal;
-    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(file, std::size_t{256} << 20));
-    if (!text) {
+    std::error_code problem;
+    if (!fs::exists(file, problem)) {
         return fail(ErrorKind::remote_missing, fmt::format("no evolve run in {}", log_dir.string()),
                     "start one with `gdnctl codex-loop --mode evolve`, or name another directory with --log-dir");
     }
-    GDNCTL_TRY(read_chain(*text, file.string(), use));
+    GDNCTL_TRY(read_chain_file(file, use));
     return {};
 }
 
