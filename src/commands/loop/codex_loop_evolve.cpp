@@ -136,11 +136,12 @@ void describe_evolve(cli::Args& args, Options& options) {
                                .value = "S",
                                .help = "restart a lineage after S attempts without a kept gain",
                                .group = k_group});
-    args.option(o.operator_mix, {.names = "--operator-mix",
-                                 .value = "MIX",
-                                 .help = "shares of the operators, adding up to 1",
-                                 .group = k_group,
-                                 .default_text = "explore=.35,exploit=.3,repair=.15,cross=.1,simplify=.05,ablate=.05"});
+    args.option(o.operator_mix,
+                {.names = "--operator-mix",
+                 .value = "MIX",
+                 .help = "shares of the operators, such as explore=.6,exploit=.4",
+                 .group = k_group,
+                 .default_text = "explore .35, exploit .3, repair .15, cross .1, simplify .05, ablate .05"});
     args.option(options.seed, {.names = "--seed",
                                .value = "N",
                                .help = "seed of all draws",

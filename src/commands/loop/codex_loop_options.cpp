@@ -318,6 +318,10 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "A file STOP in the log directory ends the run after the current iteration. Ctrl-C ends it at once, keeps the "
         "agent's work and releases the dev TPU. The last line on stderr says why the run ended.");
+    args.about(
+        "--mode evolve searches a population of candidates instead: it needs a budget such as --max-attempts, takes "
+        "the "
+        "options of the group Evolve, and ignores those about your checkout and about failures in a row.");
     describe_run(args, options);
     describe_agent(args, options);
     describe_limits(args, options);
