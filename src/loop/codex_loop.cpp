@@ -344,9 +344,9 @@ private:
         if (tpu) {
             parts.held_ms = [&] { return tpu->held().count(); };
             parts.directives.emplace_back([&](std::span<const Record>) {
-                // An allocator's hold is got back by the gates alone, as it always was.
-                const bool held = tpu->active() || (m_request.allocator.empty() && tpu->reacquire("it was lost"));
-                if (!held) return std::vector<std::string>();
+                // An allocator is left to the gates.
+                if (!tpu->active() && m_request.allocator.empty()) tpu->reacquire("it was lost");
+                if (!tpu->active()) return std::vector<std::string>();
                 const LoopOptions& options = m_plan.options;
                 return std::vector{
                     managed_tpu_directive(options.self_command, tpu->cluster(), tpu->name(), options.hold.type)};
