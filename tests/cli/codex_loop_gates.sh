@@ -141,7 +141,7 @@ test_a_kill_anywhere_and_resume_leave_one_entry_an_iteration() {
   for n in 8 13 19; do # records of the journal, and then it is gone
     git reset -q --hard "$base" && rm -rf $logs
     launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 2 \
-      --validation-ray-cluster local --max-failures -1 --validation-policy count-failure --perf-mode off
+      --retry-sleep-seconds 0 --validation-retry-sleep 0 --validation-ray-cluster local --max-failures -1 --validation-policy count-failure --perf-mode off
     until [ "$(wc -l 2>/dev/null <$logs/journal.jsonl || echo 0)" -ge $n ] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
