@@ -10,9 +10,9 @@ echo "$1 $2" >>"$WORK/ran"
 case $(cat "$WORK/does_$3" 2>/dev/null) in
   oom) echo "failed JaxRuntimeError Used 20.19M of 16.00M"; exit 1 ;;
   crash) kill -SEGV $$ ;;
-  hang) setsid sleep 700 & sleep 700 ;;
+  hang) setsid "$WORK/slumber" 700 & "$WORK/slumber" 700 ;;
   lost) echo 'ActorDiedError: the node received SIGTERM'; exit 1 ;;
-  slow) touch "$WORK/slow.$$"; sleep 700 ;;
+  slow) touch "$WORK/slow.$$"; "$WORK/slumber" 700 ;;
 esac
 echo "config $1 BlockSizes(b_block_size=$2, h_block_size=512, v_block_size=$3)"
 echo "loss 11.9"; echo "steady_time_s 0.$3"; echo "tokens_per_s 1"
@@ -22,10 +22,11 @@ SH
     printf 'command = ["sh", "%s", "{label}", "{b}", "{v}"]\n' "$WORK/bench.sh"
     printf '%s\n' "$@"; } >plan.toml
   : >"$WORK/ran"
+  ln -sf "$(command -v sleep)" "$WORK/slumber"  # what waits is this test's own
 }
 run() { "$GDNCTL" sweep run plan.toml --cluster local "$@"; }
 ran() { [ "$(wc -l <"$WORK/ran")" = "$1" ] || fail "$(wc -l <"$WORK/ran") runs, not $1: $(cat "$WORK/ran")"; }
-nobody() { for _ in $(seq 100); do pgrep -f "$1" >/dev/null || return 0; sleep 0.05; done; fail "still there: $1"; }
+nobody() { for _ in $(seq 600); do pgrep -f "$1" >/dev/null || return 0; sleep 0.05; done; fail "still there: $1"; }
 
 test_report_of_the_seed() {
   expect 0 report "$seed/2026-02-17_tune_v5p.log" --device-kind 'TPU v5' --strict
@@ -91,7 +92,7 @@ test_one_bad_configuration_costs_no_other() {
   holds '.failures == {vmem_oom: 1, crashed: 1, timed_out: 1} and .counts == {configs: 4, ok: 1, failed: 3}'
   holds '[.results[] | select(.failure_class == "vmem_oom")][0].vmem_limit_bytes == 16777216'
   ran 6
-  nobody 'sleep 70[0]'
+  nobody "$WORK/slumber"
   expect 0 run
   ran 6
   rm "$WORK"/does_*; sed -i 's/"r1"/"r2"/' plan.toml
@@ -118,11 +119,11 @@ test_killed_and_resumed() {
   expect 7 run
   kill -9 $pid; wait $pid 2>/dev/null
   rm "$WORK/does_256"
-  pgrep -f 'sleep 70[0]' >/dev/null || fail 'the run should outlive the sweep'
+  pgrep -f "$WORK/slumber" >/dev/null || fail 'the run should outlive the sweep'
   printf '{"schema":"gdnctl.sweep-jour' >>plan.journal.jsonl
   expect 0 run --json
   err_has 'was still going on'
-  nobody 'sleep 70[0]'
+  nobody "$WORK/slumber"
   holds '.counts.ok == 2'
   ran 7
   [ "$(grep -c v128 "$WORK/ran")" = 3 ] || fail "a finished run was repeated: $(cat "$WORK/ran")"
@@ -135,7 +136,7 @@ test_interrupted_ends_its_run() {
   for _ in $(seq 600); do ls "$WORK"/slow.* >/dev/null 2>&1 && break; sleep 0.05; done
   kill -INT $pid; wait $pid
   [ $? = 130 ] || fail 'exit code'
-  nobody 'sleep 70[0]'
+  nobody "$WORK/slumber"
 }
 
 test_the_budget() {
