@@ -8,6 +8,7 @@
 #include "cli/config.h"
 #include "commands/loop/codex_loop_evolve.h"
 #include "commands/loop/codex_loop_resume.h"
+#include "commands/loop/loop_common.h"
 #include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -57,12 +58,7 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, loop::RunWords
     if (options.max_wall) request.options.max_wall_s = parse_span(*options.max_wall);
     if (request.options.self_command.empty()) request.options.self_command = called_as();
     request.gates = options.gates;
-    request.config = [&context](const std::filesystem::path& folder) -> Result<Config> {
-        GDNCTL_TRY_ASSIGN(cli::LoadedConfig loaded,
-                          cli::load_config(context.env, {folder, context.global.config_file, context.global.target}));
-        for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
-        return std::move(loaded.config);
-    };
+    request.config = config_at(context);
     request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
     GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/log_timed.h"
@@ -199,12 +200,11 @@ Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRe
     request.loop = common.options;
     request.gates = common.gates;
     request.target = common.target;
-    request.self = common.self;
-    request.globals = common.globals;
+    request.config = common.config;
     request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(const auto report, loop::evolve::run_evolve(request, context));
     if (context.global.json) {
-        context.terminal.out(to_text(json_of(report), 2) + "\n");
+        print_json(json_of(report), context);
     } else if (report.state.begun()) {
         context.terminal.out(loop::evolve::status_text({report.log_dir, report.state, false}));
     }

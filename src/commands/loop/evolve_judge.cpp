@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/loop/loop_common.h"
+#include "commands/loop/loop_common.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/place.h"
@@ -27,16 +29,6 @@ using namespace loop::evolve;
 
 namespace {
 
-std::vector<std::string> globals_of(const Context& context) {
-    std::vector<std::string> globals;
-    if (context.global.config_file) globals = {"--config", *context.global.config_file};
-    if (context.global.target) {
-        globals.emplace_back("--target");
-        globals.push_back(*context.global.target);
-    }
-    return globals;
-}
-
 // A repository, a target and what judges its candidates.
 class Bench {
 public:
@@ -44,11 +36,11 @@ public:
           Context& context)
         : m_repository(std::move(repository)),
           m_target(std::move(target)),
+          m_config(config_at(context)),
           m_worktrees(worktrees_of(context, name)),
           m_store(m_repository, name, path_rules(m_target), m_worktrees, context.process, context.clock) {
         m_options.clusters = std::move(clusters);
-        m_evaluator.emplace(m_store, m_target,
-                            JobSettings{m_options, context.program, globals_of(context), name, m_worktrees}, context);
+        m_evaluator.emplace(m_store, m_target, JobSettings{m_options, m_config, name, m_worktrees}, context);
     }
     const GitCheckout& repository() const { return m_repository; }
     const Target& target() const { return m_target; }
@@ -59,6 +51,7 @@ private:
     GitCheckout m_repository;
     Target m_target;
     loop::ValidationOptions m_options;
+    loop::ConfigAt m_config;
     fs::path m_worktrees;
     Store m_store;
     std::optional<JobEvaluator> m_evaluator;

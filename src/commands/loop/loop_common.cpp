@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/config.h"
 #include "core/for_people.h"
+#include "core/log.h"
 #include "core/time.h"
 #include "jobs/place.h"
 #include "loop/evolve/run.h"
@@ -57,6 +59,15 @@ Result<fs::path> loop_dir(const std::optional<std::string>& given, const Context
         if (is_folder(start / *given)) return (start / *given).lexically_normal();
     }
     return fail(ErrorKind::usage, fmt::format("--log-dir: no such directory: {}", (context.cwd / *given).string()));
+}
+
+loop::ConfigAt config_at(const Context& context) {
+    return [&context](const fs::path& folder) -> Result<Config> {
+        GDNCTL_TRY_ASSIGN(cli::LoadedConfig loaded,
+                          cli::load_config(context.env, {folder, context.global.config_file, context.global.target}));
+        for (const std::string& warning : loaded.warnings) log::warning("warning: {}", warning);
+        return std::move(loaded.config);
+    };
 }
 
 }  // namespace gdnctl::commands

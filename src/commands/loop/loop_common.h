@@ -10,6 +10,7 @@
 
 #include "cli/args.h"
 #include "core/json.h"
+#include "loop/gates/own_jobs.h"
 #include "loop/report/report.h"
 #include "platform/context.h"
 
@@ -21,5 +22,8 @@ void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir);
 // codex-loop's default place, or the newest evolve run where that was written later. Errors: usage (the one that was
 // given does not exist), remote_missing (exit 6: there is none in the default place).
 Result<std::filesystem::path> loop_dir(const std::optional<std::string>& given, const Context& context);
+
+// Reads the configuration with the options of this call, for a job of a tree. `context` must outlive it.
+loop::ConfigAt config_at(const Context& context);
 
 }  // namespace gdnctl::commands

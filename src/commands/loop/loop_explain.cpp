@@ -7,6 +7,7 @@
 
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
+#include "commands/print.h"
 #include "core/for_people.h"
 #include "core/text.h"
 #include "loop/evolve/views.h"

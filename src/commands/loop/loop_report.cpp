@@ -7,6 +7,7 @@
 
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
+#include "commands/print.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "loop/evolve/report.h"

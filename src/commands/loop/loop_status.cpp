@@ -8,6 +8,7 @@
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
 #include "commands/loop/loop_status_text.h"
+#include "commands/print.h"
 #include "core/for_people.h"
 #include "core/log.h"
 #include "loop/evolve/views.h"

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/log.h"
 #include "core/text.h"
 #include "loop/evolve/store.h"
 #include "platform/clock.h"
@@ -60,19 +61,18 @@ constexpr std::string_view k_job_file = "job";
 
 }  // namespace
 
-Status stop_left_job(const fs::path& worktrees, const std::string& self, const std::vector<std::string>& globals,
-                     Context& context) {
+Status stop_left_job(const fs::path& worktrees, const ConfigAt& config, Context& context) {
     const fs::path file = worktrees / k_job_file;
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(file));
     if (!text) return {};
     // "ID" or "ID CLUSTER"
     const auto words = text::split(text::trim(*text), ' ');
-    ProcessSpec spec = stop_command(self, std::string(words.front()),
-                                    words.size() > 1 ? std::string(words.back()) : std::string(), globals);
-    spec.argv.emplace_back("--wait");
-    spec.cwd = context.cwd;
-    spec.stop = context.stop;
-    GDNCTL_TRY(context.process.run(spec));
+    const std::string id(words.front()), cluster(words.size() > 1 ? words.back() : std::string_view());
+    const Status ended = OwnJobs(config, context).stop(id, {cluster, {}, {}}, context.cwd, true);
+    if (!ended && context.stop.stop_requested()) return ended;
+    if (!ended && ended.error().kind != ErrorKind::remote_missing) {
+        log::warning("job {} of the interrupted run may still be running: {}", id, ended.error().message);
+    }
     std::error_code ignored;
     fs::remove(file, ignored);
     return {};
@@ -82,7 +82,8 @@ JobEvaluator::JobEvaluator(const Store& store, const Target& target, const JobSe
     : m_store(store),
       m_target(target),
       m_options(settings.options),
-      m_jobs(target, settings.options, settings.self, settings.globals, context.process),
+      m_service(settings.config, context),
+      m_jobs(target, settings.options, m_service),
       m_job_file(settings.worktrees / k_job_file),
       m_context(context) {
     // Whoever goes on after a kill stops the job by this name.

@@ -10,6 +10,7 @@
 
 #include "core/result.h"
 #include "loop/evolve/state.h"
+#include "loop/gates/own_jobs.h"
 #include "loop/gates/validation_jobs.h"
 #include "loop/measure/pairs.h"
 #include "platform/context.h"
@@ -41,15 +42,13 @@ public:
 
 struct JobSettings {
     const ValidationOptions& options;
-    std::string self;                  // this binary
-    std::vector<std::string> globals;  // words for every child
+    const ConfigAt& config;  // for jobs of a tree
     std::string run;
     std::filesystem::path worktrees;  // has the name of the job that is under way
 };
 
 // Stops the job of a session that was killed, where one was under way.
-Status stop_left_job(const std::filesystem::path& worktrees, const std::string& self,
-                     const std::vector<std::string>& globals, Context& context);
+Status stop_left_job(const std::filesystem::path& worktrees, const ConfigAt& config, Context& context);
 
 // The target's `validate` commands, `test` and `profile`, as jobs.
 class JobEvaluator final : public Evaluator {
@@ -69,6 +68,7 @@ private:
     const Store& m_store;
     const Target& m_target;
     const ValidationOptions& m_options;
+    OwnJobs m_service;
     TargetJobs m_jobs;
     std::filesystem::path m_job_file;
     Context& m_context;

@@ -137,7 +137,7 @@ private:
         for (const auto& left : sweep_loop(plan.loop_id, m_context.clock)) {
             log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
         }
-        GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.self, m_request.globals, m_context));
+        GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.config, m_context));
         std::error_code problem;
         std::vector<fs::path> left;
         for (const auto& entry : fs::directory_iterator(plan.worktrees, problem)) {
@@ -197,8 +197,7 @@ private:
             m_agent.agent = std::make_unique<ScriptedAgent>(plan.seed);
         } else {
             evaluator = std::make_unique<JobEvaluator>(
-                store, m_target,
-                JobSettings{m_request.gates.validation, m_request.self, m_request.globals, plan.run, plan.worktrees},
+                store, m_target, JobSettings{m_request.gates.validation, m_request.config, plan.run, plan.worktrees},
                 m_context);
         }
         DriverParts parts{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};

@@ -38,8 +38,7 @@ struct EvolveRequest {
     LoopOptions loop;   // agent, directives, log directory, --max-wall, --max-tokens
     GateChoices gates;  // cluster and time limits of jobs, --perf-min-improvement-pct, --perf-pairs
     Target target;
-    std::string self;
-    std::vector<std::string> globals;  // words for every child of our own
+    ConfigAt config;  // for jobs of a tree of the run
     bool dry_run = false;
 };
 

@@ -67,7 +67,7 @@ TEST_CASE("presets: the shipped prompts say what every prompt must tell") {
         for (const char* must :
              {"- Iteration: {{ITERATION}} / {{TOTAL_ITERATIONS}}\n", "- Starting commit: {{HEAD_SHA}}\n",
               "exactly one commit", "`Commit: none (failed attempt)`", "`Commit: (pending)`", "exact command",
-              "Session directives for this codex-loop run", "next bold hypothesis", "tolerance", "stay as they are"}) {
+              "Session directives for this codex-loop run", "next bold hypothesis", "tolerance"}) {
             CHECK_MESSAGE(has(text, must), must);
         }
         CHECK(unknown_placeholders(text).empty());
@@ -98,10 +98,10 @@ TEST_CASE("presets: the marin prompt keeps the recipe's paths, commands and rule
           "at least 10 % more MFU",
           "Less than 3 % more MFU",
           "low-impact",
-          "It is no reason to throw the gain away",
+          "Do not discard the gain",
           "out of memory",
-          "No shims",
-          "TPU is the only target",
+          "no shims",
+          "Optimise for TPU only",
           "`perfetto_trace.json.gz` or `trace.json.gz`",
           "`.xplane.pb`",
           "(unroll, chunk, segment, batch)",
