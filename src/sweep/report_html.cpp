@@ -53,7 +53,7 @@ std::string plot(const Report& report) {
     if (shown.empty()) return {};
     std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return rate(a) > rate(b); });
     constexpr std::size_t k_most = 60;
-    constexpr double k_left = 330, k_width = 560, k_row = 22, k_top = 24;
+    constexpr double k_left = 376, k_width = 514, k_row = 22, k_top = 24;
     shown.resize(std::min(shown.size(), k_most));
     const double top = rate(shown.front());
     const double height = k_top + k_row * static_cast<double>(shown.size());
