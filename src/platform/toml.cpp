@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#define TOML_EXCEPTIONS 0
+// Without exceptions toml++ 3.3 goes on behind some errors and runs into its own assertions.
+#define TOML_EXCEPTIONS 1
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
@@ -60,11 +61,13 @@ Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& 
 }  // namespace
 
 Result<ConfigTable> parse_toml(std::string_view text, const ConfigOrigin& origin) {
-    const toml::parse_result parsed = toml::parse(text, origin.source);
-    if (parsed) return convert_table(parsed.table(), origin);
-    const toml::parse_error& error = parsed.error();
-    return fail(ErrorKind::config, fmt::format("{}:{}:{}: not valid TOML: {}", origin.source, error.source().begin.line,
-                                               error.source().begin.column, error.description()));
+    try {
+        return convert_table(toml::parse(text, origin.source), origin);
+    } catch (const toml::parse_error& error) {
+        return fail(ErrorKind::config,
+                    fmt::format("{}:{}:{}: not valid TOML: {}", origin.source, error.source().begin.line,
+                                error.source().begin.column, error.description()));
+    }
 }
 
 }  // namespace gdnctl

@@ -78,12 +78,12 @@ test_preempted_and_held_again_elsewhere() {
   export FAKE_SSH_DIR=$WORK FAKE_SSH_TO=$PORT
   mkdir infra && printf 'cluster_name: marin-a\nprovider: {availability_zone: us-east5-b}\n' >infra/marin-a.yaml
   repo
-  printf '%s' '{"capacity": {"CPU": 2, "TPU": -4, "TPU-v5p-8-head": -1}}' >"$WORK/full" # once its job has ended: none left
+  printf '%s' '{"fault": {"match": "GET /api/version", "status": 403, "body": "Forbidden", "times": -1}}' >"$WORK/refuse"
   agent "n=\$(ls $WORK/prompt.* 2>/dev/null | wc -l); printf %s \"\$prompt\" >$WORK/prompt.\$n" 'if [ "$n" = 0 ]; then' \
-    "python3 -c 'import http.client; c = http.client.HTTPConnection(\"127.0.0.1\", $PORT); c.request(\"POST\", \"/__control\", open(\"$WORK/full\").read()); c.getresponse()'" \
+    "python3 -c 'import http.client; c = http.client.HTTPConnection(\"127.0.0.1\", $PORT); c.request(\"POST\", \"/__control\", open(\"$WORK/refuse\").read()); c.getresponse()'" \
     "echo preempt >$WORK/metadata.in" "until grep -q 'was preempted' $WORK/err; do sleep 0.1; done" "echo restore >$WORK/metadata.in" 'fi' "$works"
   loop 0 --iterations 2 --hold-dev-tpu --dev-tpu-name me --dev-tpu-cluster a --dev-tpu-fallback-cluster local --dev-tpu-type v5p-8 \
-    --dev-tpu-ready-timeout 10 --self-command gdnctl
+    --dev-tpu-ready-timeout 60 --self-command gdnctl
   err_has 'dev TPU me on a was preempted: its machine was taken away'
   err_has 'it was lost: allocating a dev TPU again'
   grep -q 'gdnctl dev-tpu-test --cluster a --tpu-name me' "$WORK/prompt.0" || fail 'the first directive'

@@ -6,6 +6,7 @@
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
 #include "commands/loop/loop_common.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/place.h"

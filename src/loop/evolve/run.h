@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "loop/engine/options.h"
 #include "loop/evolve/state.h"
+#include "loop/gates/own_jobs.h"
 #include "loop/gates/validation_options.h"
 #include "platform/context.h"
 #include "target/target.h"

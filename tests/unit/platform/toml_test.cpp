@@ -35,4 +35,17 @@ TEST_CASE("every TOML value knows its line, and so does an error") {
     CHECK(broken.error().message.starts_with("f:2:"));
 }
 
+TEST_CASE("broken TOML is an error, wherever it breaks off") {
+    const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
+    const std::string whole = "s = [{ b = 1, e = [ 2, { x = 'y' } ] }]\n[t.u]\nv.w = \"a\\u00e9\"\n[[t.l]]\nd = 1e3\n";
+    REQUIRE(parse_toml(whole, file));
+    CHECK_FALSE(parse_toml("shapes = [{ batch = 1,es = [ }]\n", file));
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        for (const char* instead : {"", "[", "]", "{", "}", ",", "=", "'", "\"", "\n", "."}) {
+            const auto read = parse_toml(whole.substr(0, at) + instead + whole.substr(at + 1), file);
+            if (!read) CHECK(read.error().kind == ErrorKind::config);
+        }
+    }
+}
+
 }  // namespace gdnctl
