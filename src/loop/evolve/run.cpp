@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -139,11 +140,22 @@ private:
         }
         GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.config, m_context));
         std::error_code problem;
-        std::vector<fs::path> left;
-        for (const auto& entry : fs::directory_iterator(plan.worktrees, problem)) {
-            if (entry.is_directory() && entry.path().filename() != "agent" && entry.path().filename() != "empty") {
-                left.push_back(entry.path());
-            }
+        const fs::path root = fs::weakly_canonical(plan.worktrees, problem);  // as git keeps it
+        std::set<fs::path> left;
+        const auto take = [&](const fs::path& folder) {
+            const bool stays = folder.filename() == "agent" || folder.filename() == "empty";
+            if (folder.parent_path() == root && !stays) left.insert(folder);
+            return folder.parent_path() == root && !stays;
+        };
+        for (const auto& entry : fs::directory_iterator(root, problem)) {
+            if (entry.is_directory(problem)) take(entry.path());
+        }
+        // One whose folder is gone, or was never there, is still on git's list; a killed git leaves it locked.
+        for (const auto& entry : fs::directory_iterator(repository.common_dir() / "worktrees", problem)) {
+            const auto text = read_file_if_exists(entry.path() / "gitdir");
+            if (!text || !*text) continue;
+            if (take(fs::path(std::string(text::trim(**text))).parent_path()))
+                fs::remove(entry.path() / "locked", problem);
         }
         for (const fs::path& folder : left) GDNCTL_TRY(repository.remove_worktree(folder));
         return {};
