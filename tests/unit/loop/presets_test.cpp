@@ -60,8 +60,8 @@ TEST_CASE("presets: this binary carries every technique card, with slot, applica
 }
 
 TEST_CASE("presets: the shipped prompts say what every prompt must tell") {
-    CHECK(names_of(DocumentKind::prompt, {}) == std::vector<std::string>{"cpu-gdn", "marin"});
-    for (const char* name : {"marin", "cpu-gdn"}) {
+    CHECK(names_of(DocumentKind::prompt, {}) == std::vector<std::string>{"cpu-ce", "cpu-gdn", "marin"});
+    for (const char* name : {"marin", "cpu-gdn", "cpu-ce"}) {
         CAPTURE(name);
         const std::string text = shipped(DocumentKind::prompt, name).text;
         for (const char* must :
