@@ -182,7 +182,7 @@ test_log_directory_deleted() {
       grep -q '"accepted": 3' "$WORK/out" || fail 'the journal is not whole'
     done
   done
-  loop 0 --iterations 4 --isolation inplace --dirty-policy stash --resume
+  loop 0 --iterations 4 --isolation worktree --dirty-policy stash --resume
   same commits "$(git log -1 --format=%s)" "step $((n + 1))"
 }
 
