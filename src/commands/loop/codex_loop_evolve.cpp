@@ -130,7 +130,7 @@ void describe_evolve(cli::Args& args, Options& options) {
     EvolveOptions& o = options.evolve;
     constexpr const char* k_group = "Evolve";
     args.option(options.evolves, k_modes,
-                {.names = "--mode", .value = "MODE", .help = "how to search", .group = "Run", .common = true});
+                {.names = "--mode", .value = "MODE", .help = "how to search", .group = "Run"});
     describe_budgets(args, options);
     args.option(o.lineages, {.names = "--lineages", .value = "K", .help = "lineages of candidates", .group = k_group});
     args.option(o.stagnation, {.names = "--stagnation",

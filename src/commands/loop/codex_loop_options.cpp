@@ -248,8 +248,8 @@ void describe_run(cli::Args& args, Options& options) {
     constexpr const char* k_group = "Run";
     args.option(options.iterations, {.names = "--iterations",
                                      .value = "N",
-                                     .help = "number of iterations; with --resume, the run's total (required, except "
-                                             "with --resume or --mode evolve)",
+                                     .help = "number of iterations; with --resume, the run's total (required without "
+                                             "--resume or --mode evolve)",
                                      .group = k_group,
                                      .common = true});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
