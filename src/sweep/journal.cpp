@@ -258,6 +258,7 @@ std::vector<Record> JournalReader::finish() const {
         }
         records.push_back(std::move(r));
     }
+    std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.line < b.line; });
     return records;
 }
 
