@@ -78,7 +78,7 @@ test_run_to_the_end_and_again() {
     fail "another order: $(cat "$WORK/ran")"
   expect 0 run
   ran 6
-  out_has 'best of'
+  out_has 'best at'
   expect 0 report plan.journal.jsonl --json
   holds '.counts.ok == 2'
   jq -es 'all(.schema == "gdnctl.sweep-journal/1")' plan.journal.jsonl >/dev/null || fail 'journal'
