@@ -4,6 +4,7 @@
 
 #include "commands/jobs/job_options.h"
 #include "commands/log/spool.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/watch.h"

@@ -5,6 +5,7 @@
 
 #include "commands/log/common.h"
 #include "commands/loop/codex_loop.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/engine/lock.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "jobs/place.h"
 #include "loop/evolve/import.h"

@@ -5,7 +5,6 @@
 
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
-#include "commands/loop/loop_common.h"
 #include "commands/print.h"
 #include "core/json.h"
 #include "core/log.h"

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "core/text.h"
 #include "jobs/target.h"
 #include "loop/prompt/presets.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/print.h"
 #include "core/text.h"
 #include "jobs/place.h"
 #include "loop/prompt/presets.h"
