@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::commands {
 
