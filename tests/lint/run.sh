@@ -2,7 +2,7 @@
 # run.sh [--alone] [--turn | BASE]: clang-format and clang-tidy over the project's own files, warnings are errors; with
 # --alone that every source and every header compiles by itself instead, which builds of several files at once do not show.
 # BASE (a git revision) leaves what changed since the merge base with it: those sources, and the sources that reach a
-# changed header. --turn leaves what the last 30 commits touched, and a tenth of the rest, another tenth with each commit.
+# changed header. --turn leaves what the last ten commits touched, and a tenth of the rest, another tenth with each commit.
 # Results of files without findings are remembered in build/lint/clean, by content.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -32,7 +32,7 @@ fi
 only() { mapfile -t looked_at < <(comm -12 <(printf '%s\n' "${looked_at[@]}") <(sort -u)); }
 if [ -n "$turn" ]; then
     count=$(git rev-list --count HEAD)
-    { git log -30 --no-merges --name-only --format= -- src include; printf '%s\n' "${looked_at[@]}" | awk -v turn=$((count % 10)) 'NR % 10 == turn'; } | only
+    { git log -10 --no-merges --name-only --format= -- src include; printf '%s\n' "${looked_at[@]}" | awk -v turn=$((count % 10)) 'NR % 10 == turn'; } | only
 elif [ -n "$base" ]; then
     from=$(git merge-base "$base" HEAD)
     touched=$(git diff --name-only "$from" -- src include)
