@@ -29,10 +29,14 @@ else
     mapfile -t looked_at < <(list 'src/*.cpp' 'src/*.h' 'include/*.h')
 fi
 
-only() { mapfile -t looked_at < <(comm -12 <(printf '%s\n' "${looked_at[@]}") <(sort -u)); }
+only() {  # FILE...: of what would be looked at
+    mapfile -t looked_at < <(comm -12 <(printf '%s\n' "${looked_at[@]}") <(printf '%s\n' "$@" | sort -u))
+}
 if [ -n "$turn" ]; then
     count=$(git rev-list --count HEAD)
-    { git log -10 --no-merges --name-only --format= -- src include; printf '%s\n' "${looked_at[@]}" | awk -v turn=$((count % 10)) 'NR % 10 == turn'; } | only
+    mapfile -t touched < <(git log -10 --no-merges --name-only --format= -- src include)
+    mapfile -t tenth < <(printf '%s\n' "${looked_at[@]}" | awk -v turn=$((count % 10)) 'NR % 10 == turn')
+    only "${touched[@]}" "${tenth[@]}"
 elif [ -n "$base" ]; then
     from=$(git merge-base "$base" HEAD)
     touched=$(git diff --name-only "$from" -- src include)
@@ -46,7 +50,8 @@ elif [ -n "$base" ]; then
         touched=$more
     done
     git diff --quiet "$from" -- .clang-tidy || touched=$(printf '%s\n' "${looked_at[@]}")
-    only <<<"$touched"
+    mapfile -t touched <<<"$touched"
+    only "${touched[@]}"
 fi
 
 clean=build/lint/clean

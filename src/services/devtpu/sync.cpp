@@ -86,8 +86,9 @@ ProcessSpec transfer_spec(const WorkingTree& tree, std::stop_token stop) {
 // false: there is no rsync, here or there.
 Result<bool> by_rsync(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop) {
     ProcessSpec spec = transfer_spec(tree, std::move(stop));
-    spec.argv = {
-        "rsync", "-azL", "--from0", "--files-from=-", "-e", rsync_shell(road), "./", road.ssh.back() + ":marin/"};
+    // By default rsync compares whole seconds and would miss a second edit of the same length.
+    spec.argv = {"rsync",           "-azL", "--modify-window=-1",       "--from0", "--files-from=-", "-e",
+                 rsync_shell(road), "./",   road.ssh.back() + ":marin/"};
     auto result = process.run(spec);
     if (!result) return false;
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
