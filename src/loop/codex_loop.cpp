@@ -307,6 +307,13 @@ private:
         return stages;
     }
 
+    std::vector<std::string> tpu_directive(LoopHold& tpu) const {
+        // An allocator is left to the gates.
+        if (!tpu.active() && m_request.allocator.empty()) tpu.reacquire("it was lost");
+        if (!tpu.active()) return {};
+        return {managed_tpu_directive(m_plan.options.self_command, tpu.cluster(), tpu.name(), m_plan.options.hold.type)};
+    }
+
     Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
         const auto begun = m_context.clock.monotonic();
         std::vector<std::unique_ptr<Stage>> stages = stages_before_gates(git);
@@ -343,14 +350,7 @@ private:
                                                      m_context.state_dir}] { return check_room(places); };
         if (tpu) {
             parts.held_ms = [&] { return tpu->held().count(); };
-            parts.directives.emplace_back([&](std::span<const Record>) {
-                // An allocator is left to the gates.
-                if (!tpu->active() && m_request.allocator.empty()) tpu->reacquire("it was lost");
-                if (!tpu->active()) return std::vector<std::string>();
-                const LoopOptions& options = m_plan.options;
-                return std::vector{
-                    managed_tpu_directive(options.self_command, tpu->cluster(), tpu->name(), options.hold.type)};
-            });
+            parts.directives.emplace_back([&](std::span<const Record>) { return tpu_directive(*tpu); });
         }
         const auto gate = gate_directive(m_plan.gates, m_request.target, m_context.cwd, m_plan.log_dir);
         if (gate) parts.directives.emplace_back([&](std::span<const Record>) { return std::vector{*gate}; });
