@@ -311,7 +311,8 @@ private:
         // An allocator is left to the gates.
         if (!tpu.active() && m_request.allocator.empty()) tpu.reacquire("it was lost");
         if (!tpu.active()) return {};
-        return {managed_tpu_directive(m_plan.options.self_command, tpu.cluster(), tpu.name(), m_plan.options.hold.type)};
+        return {
+            managed_tpu_directive(m_plan.options.self_command, tpu.cluster(), tpu.name(), m_plan.options.hold.type)};
     }
 
     Result<CodexLoopReport> work(const Artefacts& artefacts, Transactions& git, bool resumed) {
