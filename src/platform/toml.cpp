@@ -1,5 +1,7 @@
 #include "platform/toml.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 // toml++ 3.3 asserts where it is about to report an error ("[ }"), so its assertions are off; not by NDEBUG, which
@@ -61,9 +63,48 @@ Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& 
     return result;
 }
 
+// Where a string that begins at `at` ends: behind its quotes, or at the end of what is not closed.
+std::size_t behind_string(std::string_view text, std::size_t at) {
+    const char quote = text[at];
+    const bool is_long = text.substr(at, 3) == std::string(3, quote);
+    const std::string_view quotes = text.substr(at, is_long ? 3 : 1);
+    for (std::size_t i = at + quotes.size(); i < text.size(); ++i) {
+        if (text.substr(i, quotes.size()) == quotes) return i + quotes.size();
+        if (text[i] == '\n' && !is_long) return i;
+        if (text[i] == '\\' && quote == '"') ++i;
+    }
+    return text.size();
+}
+
+// The line of the first byte outside of strings and comments that is not ASCII, which TOML does not allow there and
+// toml++ 3.3 takes for impossible; 0: none.
+int line_of_foreign_byte(std::string_view text) {
+    std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+    while (i < text.size()) {
+        const char c = text[i];
+        if (static_cast<unsigned char>(c) >= 0x80) {
+            return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i), '\n'));
+        }
+        if (c == '#') {
+            i = std::min(text.find('\n', i), text.size());
+        } else if (c == '"' || c == '\'') {
+            i = behind_string(text, i);
+        } else {
+            ++i;
+        }
+    }
+    return 0;
+}
+
 }  // namespace
 
 Result<ConfigTable> parse_toml(std::string_view text, const ConfigOrigin& origin) {
+    if (const int line = line_of_foreign_byte(text); line > 0) {
+        return fail(ErrorKind::config,
+                    fmt::format("{}:{}: not valid TOML: only ASCII is allowed outside of strings and comments",
+                                origin.source, line),
+                    "put the key or value in quotes");
+    }
     try {
         return convert_table(toml::parse(text, origin.source), origin);
     } catch (const toml::parse_error& error) {

@@ -35,6 +35,19 @@ TEST_CASE("every TOML value knows its line, and so does an error") {
     CHECK(broken.error().message.starts_with("f:2:"));
 }
 
+TEST_CASE("TOML is ASCII outside of strings and comments") {
+    const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
+    const char* text =
+        "\xEF\xBB\xBF# \xC3\xA9\n\"\xC3\xA9\" = '\xC3\xA9'\nb = \"\"\"\n\xC3\xA9\\\"\"\"\"\nc = '''\n'\xC3\xA9'''\n";
+    CHECK(parse_toml(text, file));
+    const auto key = parse_toml("a = '\xC3\xA9'\n\xC3\xA9 = 1\n", file);
+    REQUIRE(!key);
+    CHECK(key.error().message == "f:2: not valid TOML: only ASCII is allowed outside of strings and comments");
+    CHECK_FALSE(parse_toml(" hid\xEF\xB9\xBF\n", file));
+    CHECK_FALSE(parse_toml("a = \"\\\"\n\xC3\xA9", file));
+    CHECK_FALSE(parse_toml("a = '", file));
+}
+
 TEST_CASE("broken TOML is an error, wherever it breaks off") {
     const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
     const std::string whole = "s = [{ b = 1, e = [ 2, { x = 'y' } ] }]\n[t.u]\nv.w = \"a\\u00e9\"\n[[t.l]]\nd = 1e3\n";
