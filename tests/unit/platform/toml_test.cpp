@@ -42,10 +42,10 @@ TEST_CASE("TOML is ASCII outside of strings and comments") {
     CHECK(parse_toml(text, file));
     const auto key = parse_toml("a = '\xC3\xA9'\n\xC3\xA9 = 1\n", file);
     REQUIRE(!key);
-    CHECK(key.error().message == "f:2: not valid TOML: only ASCII is allowed outside of strings and comments");
+    CHECK(key.error().message.starts_with("f:2:1: not valid TOML: "));
     CHECK_FALSE(parse_toml(" hid\xEF\xB9\xBF\n", file));
     CHECK_FALSE(parse_toml("a = \"\\\"\n\xC3\xA9", file));
-    CHECK_FALSE(parse_toml("a = '", file));
+    CHECK_FALSE(parse_toml("e =0\"ce\xEF\xB1\xBF", file));
 }
 
 TEST_CASE("broken TOML is an error, wherever it breaks off") {
