@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "platform/process.h"
 #include "services/devtpu/sync.h"
@@ -26,7 +27,8 @@ public:
     fs::path tree() const { return m_folder / "with space" / "marin"; }
     const Road& road() const { return m_road; }
     Answer run(const std::string& line, std::vector<JobEnv> env = {}) {
-        const HostCommand command{line, std::move(env), "hold-1.abc", 600};
+        // Tests run side by side, and what a run leaves is known by its id.
+        const HostCommand command{line, std::move(env), "hold-1." + std::to_string(::getpid()), 600};
         return ask(receive_line(), command_script(m_road, command));
     }
     Answer receive(std::string script) { return ask(receive_line(), std::move(script)); }
