@@ -10,7 +10,7 @@
 
 namespace gdnctl::harness::flashinfer {
 
-// src/commands/solution/abi.h as text: solution_sources.cpp.in
+// src/harness/child/solution_abi.h as text: solution_sources.cpp.in
 extern const std::string_view k_solution_interface;
 
 namespace {

@@ -143,7 +143,7 @@ private:
     Status sleep(std::chrono::milliseconds time) const;
     Status room() const { return m_parts.room ? m_parts.room() : Status(); }
 
-    // ---- engine_tree.cpp: before the agent
+    // ---- before the agent
     Status set_aside(const Step& step);
     void say_what_is_kept(int iteration) const;
     Status refuse_dirty();
@@ -154,7 +154,7 @@ private:
     Base base() const;  // of the candidate, or of the iteration
     Base first_base() const;
 
-    // ---- engine_attempt.cpp: the agent
+    // ---- the agent
     Status run_attempt(int iteration, int attempt);
     Result<AgentRequest> request_for(int iteration, int attempt);
     Result<std::string> write_prompt(int iteration);
@@ -164,7 +164,7 @@ private:
     Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
     Status wait_for_provider();
 
-    // ---- engine_judge.cpp: what comes of it
+    // ---- what comes of it
     Status collect(int iteration);
     Result<Candidate> candidate(int iteration);
     Status judge(int iteration);

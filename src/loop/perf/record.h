@@ -1,4 +1,4 @@
-// The JSON form of a record of the performance state is declared in perf_state.h; these are its parts.
+// The JSON form of a record of the performance state is declared in state.h; these are its parts.
 #pragma once
 
 #include <map>

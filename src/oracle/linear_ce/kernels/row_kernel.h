@@ -1,5 +1,6 @@
 // What the instruction sets share: the product of two packed panels, and what is done with a row of logits.
-// Each exists once per instruction set and per real type; the pass over the matrices (passes.cpp) knows only this.
+// Each exists once per instruction set and per real type; the pass over the matrices (forward.cpp, gradients.cpp) knows
+// only this.
 #pragma once
 
 #include <cstddef>
