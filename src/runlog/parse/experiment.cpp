@@ -69,7 +69,11 @@ private:
     void end_part(const char* end) {
         if (m_body == nullptr) return;
         ExperimentEntry& entry = m_entries.back();
-        (m_in_numbered ? entry.numbered.back().body : entry.sections.back().body) = span(m_body, end);
+        if (end < m_body) {  // `###x`, underlined: a heading of the document, not a part
+            m_in_numbered ? entry.numbered.pop_back() : entry.sections.pop_back();
+        } else {
+            (m_in_numbered ? entry.numbered.back().body : entry.sections.back().body) = span(m_body, end);
+        }
         m_body = nullptr;
     }
 

@@ -331,6 +331,18 @@ TEST_CASE("runlog 10.20 experiment template") {
     CHECK(with("## 2026-02-14 - B\n### Goal\n/home/me/x \n").count("L601") == 1);
 }
 
+TEST_CASE("experiment template: a heading of three # without a space, underlined, is no part of an entry") {
+    for (const std::string part : {"###x", "###Experiment 1", "#### y"}) {
+        const auto document = parse_document("# L\n\n## 2026-02-13 - A\n\n### Goal\ng\n\n" + part + "\n===\n\nmore\n");
+        REQUIRE(document);
+        const auto entries = parse_experiments(*document);
+        REQUIRE(entries.size() == 1);
+        REQUIRE(entries[0].sections.size() == 1);
+        CHECK(entries[0].sections[0].body == "g\n\n");
+        CHECK(entries[0].numbered.empty());
+    }
+}
+
 TEST_CASE("L602: a secret is found wherever it stands, at every scope") {
     const std::string token = "ghp_" + std::string(36, 'a');
     const std::string last = entry("abcdef1", "", "2");
