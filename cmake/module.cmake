@@ -19,12 +19,10 @@ if(GDNCTL_SANITIZE)
   if(NOT GDNCTL_SANITIZE STREQUAL "thread")
     target_compile_options(gdnctl_settings INTERFACE -fno-sanitize-recover=all)
     # UBSan traps, and ASan shows the stack. Its records of source locations would be half of every program, take a fifth
-    # of the compile time, and be scanned by LeakSanitizer at every exit. Only the fuzzers print what the fault was.
-    if(NOT GDNCTL_FUZZERS)
-      target_compile_options(gdnctl_settings INTERFACE -fsanitize-trap=undefined)
-      target_sources(gdnctl_settings INTERFACE
-        $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${CMAKE_SOURCE_DIR}/cmake/sanitizer_options.cpp>)
-    endif()
+    # of the compile time, and be scanned by LeakSanitizer at every exit.
+    target_compile_options(gdnctl_settings INTERFACE -fsanitize-trap=undefined)
+    target_sources(gdnctl_settings INTERFACE
+      $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${CMAKE_SOURCE_DIR}/cmake/sanitizer_options.cpp>)
   endif()
   target_link_options(gdnctl_settings INTERFACE -fsanitize=${GDNCTL_SANITIZE})
 endif()
@@ -44,6 +42,13 @@ endif()
 function(gdnctl_use_pch target)
   if(GDNCTL_PCH)
     target_precompile_headers(${target} REUSE_FROM gdnctl_pch)
+  endif()
+endfunction()
+
+# Counts edges and traces comparisons for libFuzzer, so that the fuzzers link the objects that the tests use.
+function(gdnctl_fuzzed target)
+  if(GDNCTL_FUZZERS)
+    target_compile_options(${target} PRIVATE -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp)
   endif()
 endfunction()
 
@@ -133,6 +138,9 @@ function(gdnctl_module module)
   foreach(dep IN LISTS M_THIRD_PARTY)
     target_link_libraries(gdnctl_${name} PRIVATE dep_${dep})
   endforeach()
+  if(NOT module MATCHES "^(oracle|oracle_kernels|harness|libgdn|cli|commands)$")  # no fuzzer links these
+    gdnctl_fuzzed(gdnctl_${name})
+  endif()
   gdnctl_use_pch(gdnctl_${name})
   gdnctl_together(gdnctl_${name} "${M_TOGETHER}")
 endfunction()

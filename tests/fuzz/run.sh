@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh SECONDS: every fuzzer of build/fuzz for that long, as many at once as there are processors. Starts from
+# run.sh SECONDS: every fuzzer of build/dev for that long, as many at once as there are processors. Starts from
 # tests/fuzz/corpus/NAME; what it discovers goes to build/fuzz/corpus/NAME, what it finds to build/fuzz/findings/NAME.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -26,6 +26,6 @@ one() {
 }
 export -f one
 export seconds
-programs=$(find build/fuzz -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x | sort)
+programs=$(find build/dev -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x | sort)
 [ -n "$programs" ] || { echo "[fuzz] no fuzzer was built" >&2; exit 1; }
 xargs -P "$(nproc)" -I{} bash -c 'one {}' <<<"$programs"
