@@ -1,11 +1,13 @@
-#include "commands/loop/evolve_control.h"
-
+// gdnctl evolve pause, stop, fsck and gc: a run's control files, its journal and its refs.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
 #include "commands/loop/codex_loop.h"
+#include "commands/loop/evolve_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/engine/lock.h"
@@ -56,6 +58,11 @@ Result<ExitCode> set_control(const RunChoice& choice, std::string_view name, boo
 
 namespace evolve_pause {
 
+struct Options {
+    evolve::RunChoice run;
+    bool off = false;
+};
+
 void describe(cli::Args& args, Options& options) {
     args.about("Holds a run once the stage that it is in has ended, or lets it continue.");
     args.flag(options.off, {.names = "--off", .help = "let the run continue"});
@@ -72,6 +79,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace evolve_stop {
 
+struct Options {
+    evolve::RunChoice run;
+};
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Ends a run once its current attempt has a verdict. Before you continue the run with --resume, remove the file "
@@ -87,6 +98,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_stop
 
 namespace evolve_fsck {
+
+struct Options {
+    evolve::RunChoice run;
+};
 
 using namespace loop::evolve;
 
@@ -122,6 +137,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_fsck
 
 namespace evolve_gc {
+
+struct Options {
+    evolve::RunChoice run;
+    std::string older_than;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -165,5 +185,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace evolve_gc
+
+constinit const cli::Command k_evolve_pause_row = cli::make<&evolve_pause::describe, &evolve_pause::run>(
+    "evolve pause", "Loop", "hold a run, or let it continue", Tier::none);
+constinit const cli::Command k_evolve_stop_row = cli::make<&evolve_stop::describe, &evolve_stop::run>(
+    "evolve stop", "Loop", "end a run after the current attempt", Tier::none);
+constinit const cli::Command k_evolve_fsck_row = cli::make<&evolve_fsck::describe, &evolve_fsck::run>(
+    "evolve fsck", "Loop", "check a run's journal and candidates", Tier::git);
+constinit const cli::Command k_evolve_gc_row = cli::make<&evolve_gc::describe, &evolve_gc::run>(
+    "evolve gc", "Loop", "remove the refs of old candidates", Tier::git);
 
 }  // namespace gdnctl::commands

@@ -2,6 +2,7 @@
 
 #include <future>
 
+#include "commands/rows.h"
 #include "harness/files.h"
 
 namespace gdnctl::commands::oracle_compare {
@@ -119,3 +120,10 @@ Result<Dump> read(const Options& options, const Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_compare
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_compare_row = cli::make<&oracle_compare::describe, &oracle_compare::run>(
+    "oracle compare", "Oracle", "judge tensors dumped from a run", Tier::process);
+
+}  // namespace gdnctl::commands

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/rows.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "oracle/gdn/report/report.h"
@@ -190,3 +191,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_run
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_run_row = cli::make<&oracle_run::describe, &oracle_run::run>(
+    "oracle run", "Oracle", "write inputs and the exact result", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,13 +1,16 @@
-#include "commands/setup/complete_values.h"
-
+// gdnctl __complete: values for the shells' completion
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/append.h"
 #include "commands/log/common.h"
+#include "commands/rows.h"
 #include "commands/table.h"
 #include "core/config.h"
 #include "jobs/place.h"
@@ -16,6 +19,7 @@
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/contract/contract.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 #include "runlog/lint/lint.h"
 #include "runlog/records/record.h"
@@ -23,6 +27,11 @@
 #include "target/target.h"
 
 namespace gdnctl::commands::complete_values {
+
+struct Options {
+    std::string kind;
+    std::vector<std::string> line;  // the words before the cursor, and perhaps the one at it
+};
 
 namespace {
 
@@ -171,3 +180,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::complete_values
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_complete_values_row = cli::make<&complete_values::describe, &complete_values::run>(
+    "__complete", "", "print values for completion", Tier::none);
+
+}  // namespace gdnctl::commands
