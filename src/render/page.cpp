@@ -1,6 +1,10 @@
 #include "render/page.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "core/text.h"
 
 namespace gdnctl::html {
 
@@ -65,6 +69,13 @@ std::string document(std::string_view title, const Look& look, std::string_view 
         "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
         "<title>{}</title>\n<style>{}{}</style></head>\n<body>\n{}</body></html>\n",
         escaped(title), css, look.css, body);
+}
+
+Table::Table(std::string_view heads) {
+    for (const std::string_view head : text::split(heads, '|')) {
+        const std::size_t at = std::min(head.find('@'), head.size());
+        m_columns.push_back({head.substr(0, at), head.substr(std::min(at + 1, head.size()))});
+    }
 }
 
 void Table::row(std::initializer_list<std::string_view> cells) {

@@ -27,20 +27,19 @@ struct Look {
 // contains. `title` is escaped here; the look and `body` are not.
 std::string document(std::string_view title, const Look& look, std::string_view body);
 
-struct Column {
-    std::string_view head;      // plain text
-    std::string_view css = {};  // class of its cells; "n" for numbers
-};
-
 // A table that scrolls where it is wider than the page.
 class Table {
 public:
-    explicit Table(std::vector<Column> columns) : m_columns(std::move(columns)) {}
+    // "tensor|max abs@n": heads, and the class of a column's cells, which is "n" for numbers.
+    explicit Table(std::string_view heads);
     void row(std::initializer_list<std::string_view> cells);  // of HTML
     std::string html() const;                                 // empty without rows
     std::string section(std::string_view title) const;        // the same below a heading
 
 private:
+    struct Column {
+        std::string_view head, css;
+    };
     std::vector<Column> m_columns;
     std::string m_rows;
 };

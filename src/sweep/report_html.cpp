@@ -60,16 +60,9 @@ std::string plot(const Report& report) {
 }
 
 std::string results_table(const Report& report) {
-    html::Table table({{"configuration"},
-                       {"device"},
-                       {"B x H x V"},
-                       {"dtype"},
-                       {"forward tok/s", "n"},
-                       {"step tok/s", "n"},
-                       {"combined", "n"},
-                       {"forward MFU", "n"},
-                       {"step MFU", "n"},
-                       {"remark", "remark"}});
+    html::Table table(
+        "configuration|device|B x H x V|dtype|forward tok/s@n|step tok/s@n|combined@n|forward MFU@n|step "
+        "MFU@n|remark@remark");
     for (const Measured& m : report.results) {
         const Record& r = m.record;
         table.row({escaped(name_of(m)), escaped(r.device_kind.empty() ? "unknown" : r.device_kind),
@@ -81,7 +74,7 @@ std::string results_table(const Report& report) {
 }
 
 std::string comparisons_table(const Report& report) {
-    html::Table table({{"implementation"}, {"B x H x V"}, {"forward", "n"}, {"step", "n"}, {"combined", "n"}});
+    html::Table table("implementation|B x H x V|forward@n|step@n|combined@n");
     for (const Comparison& c : report.comparisons) {
         table.row({escaped(c.implementation), fmt::format("{} x {} x {}", c.shape.batch, c.shape.hidden, c.shape.vocab),
                    ratio_text(c.forward_ratio), ratio_text(c.step_ratio), ratio_text(c.combined_ratio)});

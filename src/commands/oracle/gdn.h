@@ -7,7 +7,7 @@
 
 #include "cli/args.h"
 #include "commands/oracle/operators.h"
-#include "harness/reference.h"
+#include "harness/gdn/reference.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/compare/compare.h"
 #include "platform/context.h"

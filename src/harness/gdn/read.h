@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
+#include "harness/gdn/reference.h"
 #include "harness/plain/operator.h"
-#include "harness/reference.h"
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
 

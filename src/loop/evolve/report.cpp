@@ -99,14 +99,7 @@ std::string gains_svg(const State& state) {
 }
 
 std::string attempts_table(const State& state) {
-    html::Table table({{"N", "n"},
-                       {"operator"},
-                       {"lineage", "n"},
-                       {"verdict"},
-                       {"gain against the champion, or why"},
-                       {"tokens", "n"},
-                       {"device s", "n"},
-                       {"commit"}});
+    html::Table table("N@n|operator|lineage@n|verdict|gain against the champion, or why|tokens@n|device s@n|commit");
     for (const Attempt& one : state.attempts) {
         if (one.number == 0) continue;
         table.row({std::to_string(one.number), to_text(one.op), std::to_string(one.lineage), verdict_word(one),

@@ -91,7 +91,7 @@ std::string charts_part(const Report& report) {
 }
 
 std::string signs_table(const Report& report) {
-    html::Table table({{"class"}, {"times", "n"}, {"most often"}});
+    html::Table table("class|times@n|most often");
     for (const FailureClass& one : report.failures) {
         std::vector<std::pair<int, std::string>> signs;
         for (const auto& [sign, count] : one.signs) signs.emplace_back(count, sign);
@@ -114,13 +114,13 @@ std::string memory_sections(const Report& report) {
                             escaped(loop::shown(one.last_reason, 300)));
     }
     if (!dead.empty()) html += "</ul>\n";
-    html::Table slots({{"slot"}, {""}, {"tries", "n"}, {"won", "n"}, {"refused", "n"}, {""}});
+    html::Table slots("slot||tries@n|won@n|refused@n|");
     for (const auto& one : report.slots) {
         slots.row({escaped(loop::shown(one.slot.slot, 30)), escaped(loop::shown(one.slot.title, 100)),
                    fmt::format("{}", one.tries), fmt::format("{}", one.won), fmt::format("{}", one.failed),
                    one.open() ? "open" : ""});
     }
-    html::Table flakes({{"test"}, {"failed", "n"}, {"passed alone", "n"}, {"max abs", "n"}});
+    html::Table flakes("test|failed@n|passed alone@n|max abs@n");
     for (const auto& one : report.flakes) {
         flakes.row({escaped(loop::shown(one.test, 200)), fmt::format("{}", one.seen),
                     fmt::format("{}", one.passed_alone), one.largest ? number_for_people(*one.largest) : ""});
@@ -135,7 +135,7 @@ void add_gates(const std::vector<loop::GateView>& gates, html::Table& table) {
     }
 }
 
-html::Table stages_table() { return html::Table({{"stage"}, {"verdict"}, {"", "soft"}, {"why"}}); }
+html::Table stages_table() { return html::Table("stage|verdict|@soft|why"); }
 
 std::string stages_part(const IterationView& i) {
     html::Table table = stages_table();

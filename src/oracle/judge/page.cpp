@@ -40,7 +40,7 @@ std::string page_html(const Page& page) {
 std::string verdict_html(Verdict verdict) { return fmt::format("<span class={0}>{0}</span>", name_of(verdict)); }
 
 std::string worst_html(const std::vector<Worst>& elements) {
-    html::Table table({{"element"}, {"got", "n"}, {"want", "n"}, {"difference", "n"}});
+    html::Table table("element|got@n|want@n|difference@n");
     for (const Worst& w : elements) {
         if (w.got == w.want) continue;
         const std::string place = w.index.empty() ? w.tensor : oracle_report::place_text(w);
@@ -51,7 +51,7 @@ std::string worst_html(const std::vector<Worst>& elements) {
 }
 
 std::string contract_html(std::string_view title, const std::vector<ContractField>& fields) {
-    html::Table table({{"field"}, {"value"}, {"origin", "soft"}});
+    html::Table table("field|value|origin@soft");
     for (const ContractField& f : fields) {
         table.row({escaped(f.name), fmt::format("<code>{}</code>", escaped(f.value)), escaped(f.origin)});
     }

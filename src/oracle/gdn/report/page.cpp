@@ -21,15 +21,7 @@ using oracle::GdnReport;
 std::string ulp_text(double ulp) { return ulp < 1e6 ? fmt::format("{:.0f}", ulp) : fmt::format("{:.1e}", ulp); }
 
 std::string tensors_table(const GdnReport& report) {
-    html::Table table({{"tensor"},
-                       {"dtype"},
-                       {"shape"},
-                       {"verdict"},
-                       {"error / budget", "n"},
-                       {"rms ratio", "n"},
-                       {"max abs", "n"},
-                       {"ulp", "n"},
-                       {"not finite", "n"}});
+    html::Table table("tensor|dtype|shape|verdict|error / budget@n|rms ratio@n|max abs@n|ulp@n|not finite@n");
     for (const auto& t : report.tensors) {
         table.row({escaped(t.name), oracle::name_of(t.stored), oracle::text_of(t.shape),
                    oracle::verdict_html(t.verdict), fmt::format("{:.3g}", t.error_over_budget),

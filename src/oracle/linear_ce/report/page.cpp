@@ -14,15 +14,7 @@ namespace {
 using html::escaped;
 
 std::string tensors_table(const Report& report) {
-    html::Table table({{"tensor"},
-                       {"dtype"},
-                       {"shape"},
-                       {"verdict"},
-                       {"class"},
-                       {"error / limit", "n"},
-                       {"rms ratio", "n"},
-                       {"max abs", "n"},
-                       {"not finite", "n"}});
+    html::Table table("tensor|dtype|shape|verdict|class|error / limit@n|rms ratio@n|max abs@n|not finite@n");
     for (const TensorVerdict& t : report.tensors) {
         table.row({escaped(t.name), oracle::name_of(t.stored), oracle::text_of(t.shape), verdict_html(t.verdict),
                    escaped(t.error_class), fmt::format("{:.3g}", t.error_over_limit),
@@ -33,7 +25,7 @@ std::string tensors_table(const Report& report) {
 }
 
 std::string checks_table(const Report& report) {
-    html::Table table({{"check"}, {"verdict"}, {"value", "n"}, {"limit", "n"}});
+    html::Table table("check|verdict|value@n|limit@n");
     for (const CheckReport& c : report.checks) {
         table.row({c.name, fmt::format("<span class={0}>{0}</span>", c.verdict), fmt::format("{:.2g}", c.value),
                    fmt::format("{:.2g}", c.limit)});
@@ -45,7 +37,7 @@ std::string checks_table(const Report& report) {
 std::string map_of(std::string_view title, std::string_view cell, const std::vector<LineErrors>& lines,
                    const std::vector<std::size_t>& numbers) {
     if (lines.empty()) return {};
-    ErrorMap map{{{"", 1}}, "tensor", cell, {}, {}, {}, numbers, k_limit};
+    ErrorMap map{{{"tensor", 1}}, "tensor", cell, {}, {}, {}, numbers, k_limit};
     for (const LineErrors& line : lines) map.all.push_back({{line.tensor}, line.errors});
     return html::section(title, map_html(map));
 }
