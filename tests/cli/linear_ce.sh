@@ -40,6 +40,8 @@ test_another_cap_is_wrong_and_said_so() {
     expect 1 ce compare --inputs capped.safetensors --outputs plain.safetensors --level exact --soft-cap 1.5 --json --html page.html
     jq -e '.verdict == "WRONG" and .stage == "cap"' "$WORK/out" >/dev/null || fail "stage"
     grep -q 'Linear cross-entropy' page.html || fail "no page"
+    grep -q 'aria-label="error by tensor and row"' page.html || fail "no map of rows"
+    grep -q '<title>tensor gw, column 0: ' page.html || fail "no map of columns"
 }
 
 test_labels_and_caps_that_cannot_be_used() {

@@ -104,6 +104,10 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (oracle_flashinfer::wanted(options.flashinfer)) {
+        GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+        return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
+    }
     return run_operator(options, &Operator::compare, context);
 }
 

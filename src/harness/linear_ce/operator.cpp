@@ -10,9 +10,9 @@
 #include "core/text.h"
 #include "harness/files.h"
 #include "harness/linear_ce/arrays.h"
-#include "harness/linear_ce/report.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/compare.h"
+#include "oracle/linear_ce/report/report.h"
 #include "oracle/tensor/random.h"
 
 namespace gdnctl::harness::linear_ce {
@@ -38,6 +38,24 @@ std::string metadata_of(const TensorFile& file, const char* field) {
     const auto found = file.metadata.find(field);
     return found == file.metadata.end() ? std::string() : found->second;
 }
+
+// `problem` must outlive it.
+class Judged : public JudgementReport {
+public:
+    Judged(const lce::Problem& problem, const lce::CompareOptions& options, lce::Report report)
+        : m_problem(problem), m_options(options), m_report(std::move(report)) {}
+
+    std::string text(const Shown& shown) const override {
+        return report_text(m_problem, m_options, m_report, shown.inputs, shown.outputs);
+    }
+    void add_to(Json& object) const override { add_report(object, m_problem, m_options, m_report); }
+    std::string page() const override { return lce::page(m_problem, m_options, m_report); }
+
+private:
+    const lce::Problem& m_problem;
+    lce::CompareOptions m_options;
+    lce::Report m_report;
+};
 
 class LinearCe : public PlainOperator {
 public:
@@ -139,19 +157,28 @@ Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf1
     return timed;
 }
 
-Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& how) const {
-    lce::CompareOptions options;
-    options.level = how.thorough ? lce::Level::exact : lce::Level::sampled;
+Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& how) {
+    lce::CompareOptions options = m_how.value_or(lce::CompareOptions{});
+    if (!m_how) options.level = how.thorough ? lce::Level::exact : lce::Level::sampled;
     options.hints = how.thorough;
-    if (!how.thorough) {
+    if (!m_how && !how.thorough) {
         options.rows = 8;
         options.columns = 32;
     }
     options.work = {how.threads, how.stop};
     GDNCTL_TRY_ASSIGN(auto report, lce::compare(m_problem, outputs, options));
-    Judgement j{report.verdict, report.reason,      report.stage, diagnosis_text(report), 0,
-                report.worst,   report.forward_only};
+    // Invariants that hold accept nothing and refuse nothing.
+    Judgement j{report.invariants_hold ? oracle::Verdict::ok : report.verdict,
+                report.reason,
+                report.stage,
+                diagnosis_text(report),
+                0,
+                report.worst,
+                report.forward_only};
     for (const lce::TensorVerdict& t : report.tensors) j.error = std::max(j.error, t.error_over_limit);
+    if (!m_how) return j;
+    for (const std::string& name : m_problem.unknown) report.unknown.push_back(name);
+    j.report = std::make_shared<Judged>(m_problem, options, std::move(report));
     return j;
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "harness/plain/bench.h"
 #include "harness/plain/operator.h"
+#include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/judge/problem.h"
 
 namespace gdnctl::harness::linear_ce {
@@ -34,11 +36,13 @@ Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const O
 // The problem that plain() reads.
 class ReadProblem : public Problem {
 public:
-    ReadProblem(oracle::linear_ce::Problem problem, const oracle::TensorFile& inputs)
-        : m_problem(std::move(problem)), m_inputs(inputs) {}
+    // `how`: how outputs are judged, instead of as verify and bench do.
+    ReadProblem(oracle::linear_ce::Problem problem, const oracle::TensorFile& inputs,
+                std::optional<oracle::linear_ce::CompareOptions> how = std::nullopt)
+        : m_problem(std::move(problem)), m_inputs(inputs), m_how(std::move(how)) {}
 
     const oracle::linear_ce::Problem& value() const { return m_problem; }
-    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const override;
+    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
     oracle::TensorFile file() const override;
     double flop(std::size_t pass) const override;
@@ -47,6 +51,7 @@ public:
 private:
     oracle::linear_ce::Problem m_problem;
     const oracle::TensorFile& m_inputs;
+    std::optional<oracle::linear_ce::CompareOptions> m_how;
 };
 
 }  // namespace gdnctl::harness::linear_ce

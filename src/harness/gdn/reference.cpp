@@ -1,4 +1,4 @@
-#include "harness/reference.h"
+#include "harness/gdn/reference.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "oracle/gdn/compare/metrics.h"
+#include "oracle/judge/metrics.h"
 
 #include <algorithm>
 #include <bit>
