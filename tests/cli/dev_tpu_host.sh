@@ -83,6 +83,20 @@ test_jobs_renew_the_lease_while_ssh_is_lost() {
   no_complaints
 }
 
+test_a_job_beside_the_holder_ends_with_the_hold() {
+  host
+  echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
+  allocate --no-sync --lease 5
+  launch "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'setsid sleep 71401 & sleep 71401'
+  for _ in $(seq 200); do pgrep -f '^sleep 71401$' >/dev/null && break; sleep 0.05; done
+  kill -9 "$pid"
+  wait "$pid" 2>/dev/null
+  for _ in $(seq 200); do pgrep -f '^sleep 71401$' >/dev/null || break; sleep 0.1; done
+  ! pgrep -f '^sleep 71401$' >/dev/null || fail 'it outlived its client and the hold'
+  [ "$(holds)" = 0 ] || fail 'still held'
+  ! ls /tmp/gdnctl-hold | grep -q -- "-a-.*\.[0-9a-f]*$" || fail "records are left: $(ls /tmp/gdnctl-hold)"
+}
+
 test_list_tells_when_each_hold_ends() {
   host
   allocate --lease 300 --grace 200 --max-hold 7200
