@@ -68,12 +68,12 @@ test_two_holds_of_one_name_on_two_clusters() {
 
 test_jobs_renew_the_lease_while_ssh_is_lost() {
   host
-  launch "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --lease 15
+  launch "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --lease 8
   until_said 'TPU allocation is active'
   [ "$(asked 'POST /api/jobs/$')" = 1 ] || fail 'a job beside the holder though ssh works'
   echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
   until_said 'No route to host: jobs beside the holder renew the lease'
-  sleep 18
+  sleep 11
   [ "$(holds)" = 1 ] || fail 'lost with its ssh'
   rm "$WORK/no-ssh"
   until_said 'the lease is renewed by ssh again'
