@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <random>
 
 #include <fmt/format.h>
@@ -42,6 +43,7 @@ std::string new_run_id(const HoldRecord& record) {
 namespace {
 
 constexpr seconds k_end_limit{8};
+constexpr seconds k_over_limit{3};
 constexpr int k_ssh_failed = 255, k_by_signal = 128;
 constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
 
@@ -73,6 +75,16 @@ devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road,
     return command;
 }
 
+// A release ends what runs before the holder, and a machine that is taken away is gone before its cluster knows.
+std::optional<Error> over_soon(const FoundHold& hold, seconds limit, Context& context) {
+    const auto deadline = context.clock.monotonic() + limit;
+    for (;;) {
+        auto over = over_now(hold, context);
+        if (over || context.clock.monotonic() >= deadline) return over;
+        if (!context.clock.sleep_for(std::chrono::milliseconds(250), context.stop)) return over;
+    }
+}
+
 Result<int> judged(const FoundHold& hold, const ProcessResult& result, const ProcessSpec& spec, const StderrEnd& err,
                    Context& context) {
     const bool local = hold.record.cluster == "local";
@@ -83,7 +95,8 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
     if (auto complaint = devtpu::host_complaint(code, err.text())) return tl::unexpected(std::move(*complaint));
     const bool cut = !local && code == k_ssh_failed;
     if (cut || code > k_by_signal) {
-        if (auto over = over_now(hold, context)) {
+        const bool was_ended = cut || code == k_by_signal + SIGTERM || code == k_by_signal + SIGKILL;
+        if (auto over = over_soon(hold, was_ended ? k_over_limit : seconds(0), context)) {
             over->kind = ErrorKind::infrastructure;
             over->message += "; the command did not end by itself";
             return tl::unexpected(std::move(*over));
