@@ -69,6 +69,18 @@ TEXT
     jq -e '.verdict == "OK" and (.items | length) == 2' "$WORK/out" >/dev/null || fail "program"
 }
 
+test_recorded_outputs_are_judged() {
+    expect 0 ce verify --kernel builtin:fused --vectors "$FIXTURES/linear_ce" --case golden_a --case ce_tail --case torch_bf16 --json
+    jq -e '.cases == 1 and .vectors == 5 and ([.items[] | select(.kind == "vector") | .name] | index("torch_bf16.logits.outputs.safetensors")) != null' \
+        "$WORK/out" >/dev/null || fail "$(cat "$WORK/out")"
+    mkdir wrong
+    expect 0 ce run --batch 4 --hidden 4 --vocab 9 --seed 1 --out wrong/a.inputs.safetensors
+    expect 0 ce run --batch 4 --hidden 4 --vocab 9 --seed 2 --out wrong/a.other.outputs.safetensors
+    expect 1 ce verify --kernel builtin:fused --vectors wrong --case a
+    out_has 'vector a.other.outputs.safetensors'
+    expect 2 ce verify --kernel builtin:fused --vectors wrong --case b
+}
+
 test_a_source_is_compiled_and_judged() {
     cp "$REPO/examples/cpu-ce/kernel.c" kernel.c
     expect 0 ce verify --kernel src:kernel.c
