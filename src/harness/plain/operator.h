@@ -43,6 +43,10 @@ public:
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
     // Error: outputs that cannot be compared, of another shape for instance. Interrupted work means nothing.
     virtual Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const = 0;
+    // From now on call() and file() give inputs that look different, which a kernel that remembers others gets wrong;
+    // restore() turns its outputs into those of the problem. By default nothing changes.
+    virtual void vary(std::uint64_t /*seed*/) {}
+    virtual void restore(oracle::TensorFile& /*outputs*/) const {}
     virtual double flop(std::size_t pass) const = 0;          // nominal operations
     virtual std::size_t gradient_bytes() const { return 0; }  // of all gradients
 };
