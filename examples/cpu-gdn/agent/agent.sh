@@ -1,8 +1,9 @@
 #!/bin/sh
 # An agent without a model: reads an iteration's prompt on standard input and commits the change that was recorded for
-# that iteration, in the checkout that it is started in. Iterations without a record change nothing.
+# that iteration, in the checkout that it is started in. Iterations without a record change nothing. `agent.sh FOLDER`
+# takes the records of another example.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "${1:-$(dirname "$0")}" && pwd)
 iteration=$(sed -n 's/^- Iteration: *\([0-9][0-9]*\) .*/\1/p' | sed -n 1p)
 [ -n "$iteration" ] || { echo 'the prompt has no line "- Iteration: N / M"' >&2; exit 2; }
 set -- "$here/$iteration"-*.patch

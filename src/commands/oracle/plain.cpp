@@ -52,8 +52,10 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
 
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const auto vectors = options.vectors ? std::optional(context.cwd / *options.vectors) : std::nullopt;
     const harness::VerifyRequest request{options.kernel,
                                          options.cases,
+                                         vectors,
                                          seed_of(options.seed),
                                          options.dtype == oracle_verify::StoredAs::bf16,
                                          threads,
@@ -70,7 +72,8 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         report["seed"] = request.seed ? Json(*request.seed) : Json(nullptr);
         report["verdict"] = name;
         report["forward_only"] = all.forward_only();
-        report["cases"] = all.cases.size();
+        report["cases"] = all.count_of("case");
+        report["vectors"] = all.count_of("vector");
         report["failed"] = all.failed();
         report["not_run"] = all.not_run;
         report["network_barrier"] = all.network.empty() ? Json(nullptr) : Json(all.network);
@@ -80,7 +83,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     } else {
         if (!all.network.empty()) context.terminal.out(fmt::format("network kept away by: {}\n", all.network));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
-        context.terminal.out(fmt::format("verdict: {} ({} cases{}{})\n", name, all.cases.size(),
+        const std::size_t recorded = all.count_of("vector");
+        context.terminal.out(fmt::format("verdict: {} ({} cases{}{}{})\n", name, all.count_of("case"),
+                                         recorded == 0 ? "" : fmt::format(", {} vectors", recorded),
                                          all.failed() == 0 ? "" : fmt::format("; {} failed", all.failed()),
                                          all.not_run == 0 ? "" : fmt::format(", {} not run", all.not_run)));
     }

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "harness/files.h"
 #include "harness/linear_ce/arrays.h"
+#include "harness/linear_ce/variation.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/report/report.h"
@@ -79,25 +80,14 @@ public:
         return lce::make_inputs(c);
     }
 
-    // The signs of some hidden dimensions changed in x and w: logits and loss stay as they are, bit for bit, and a
-    // kernel that has seen the inputs before cannot know the gradients.
     std::optional<TensorFile> disguised(const TensorFile& inputs) const override {
-        TensorFile file = inputs;
-        const auto hidden = static_cast<std::size_t>(inputs.find("x")->shape[1]);
         const bool hv = metadata_of(inputs, "layout") == "hv";
-        oracle::Random random(static_cast<std::uint64_t>(text::parse_int(metadata_of(inputs, "seed")).value_or(0)), 7);
-        std::vector<bool> negative(hidden);
-        for (std::size_t h = 0; h < hidden; ++h) negative[h] = (random.bits() & 1U) != 0;
-        for (oracle::NamedTensor& entry : file.tensors) {
-            if (entry.name != "x" && entry.name != "w") continue;
-            std::vector<double> values = oracle::to_f64(entry.tensor);
-            const bool by_row = entry.name == "w" && hv;
-            const auto columns = static_cast<std::size_t>(entry.tensor.shape[1]);
-            for (std::size_t i = 0; i < values.size(); ++i) {
-                if (negative[by_row ? i / columns : i % columns]) values[i] = -values[i];
-            }
-            entry.tensor = oracle::from_f64(values, entry.tensor.shape, entry.tensor.dtype);
-        }
+        const oracle::Shape& shape = inputs.find("x")->shape;
+        const Variation variation(static_cast<std::uint64_t>(text::parse_int(metadata_of(inputs, "seed")).value_or(0)),
+                                  static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]),
+                                  hv ? lce::Layout::hv : lce::Layout::vh);
+        TensorFile file = inputs;
+        for (oracle::NamedTensor& t : file.tensors) variation.apply(t.name, t.tensor);
         return file;
     }
 

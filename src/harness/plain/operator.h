@@ -31,7 +31,7 @@ class JudgementReport {
 public:
     virtual ~JudgementReport() = default;
     virtual std::string text(const Shown& shown) const = 0;
-    virtual void add_to(Json& object) const = 0;  // gdnctl.oracle-compare/1 but schema and op
+    virtual void add_to(Json& object) const = 0;     // gdnctl.oracle-compare/1 but schema and op
     virtual std::string page() const { return {}; }  // empty: it has none
 };
 
@@ -67,6 +67,10 @@ class Problem : public Reading, public Inputs {
 public:
     // A usage error: an operator without an interface in C has no loaded kernels.
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
+    // From now on call() and file() give inputs that look different, which a kernel that remembers others gets wrong;
+    // restore() turns its outputs into those of the problem. By default nothing changes.
+    virtual void vary(std::uint64_t /*seed*/) {}
+    virtual void restore(oracle::TensorFile& /*outputs*/) const {}
     virtual double flop(std::size_t pass) const = 0;          // nominal operations
     virtual std::size_t gradient_bytes() const { return 0; }  // of all gradients
 };
