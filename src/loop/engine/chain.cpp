@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
@@ -22,15 +23,10 @@ Result<std::string> hash_of(std::string_view line) {
     return hash_hex(HashKind::sha256, line);
 }
 
-std::int64_t integer_at(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
-}
-
 Status check_link(const Json& json, std::string_view previous, std::string_view name, std::size_t line) {
     // How a newer one tells lines apart is not known.
-    if (integer_at(json, "v") != k_version) return unknown_record(name, line, "its version");
-    const auto seq = integer_at(json, "seq");
+    if (json::integer(json, "v").value_or(-1) != k_version) return unknown_record(name, line, "its version");
+    const auto seq = json::integer(json, "seq").value_or(-1);
     if (seq != static_cast<std::int64_t>(line)) {
         return damaged_journal(name, line, fmt::format("number {} instead of {}", seq, line));
     }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/last_lines.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/redact.h"
@@ -34,10 +35,9 @@ constexpr std::size_t k_tail_lines = 80;
 std::string tail_of(const fs::path& file) {
     const auto text = read_file_if_exists(file, std::size_t{64} << 20);
     if (!text || !*text) return {};
-    const auto lines = text::split(text::trim(**text), '\n');
     std::string tail;
-    for (std::size_t i = lines.size() - std::min(lines.size(), k_tail_lines); i < lines.size(); ++i) {
-        tail += "\n  " + std::string(lines[i]);
+    for (const std::string_view line : text::split(text::last_lines(text::trim(**text), k_tail_lines), '\n')) {
+        tail += "\n  " + std::string(line);
     }
     return tail;
 }

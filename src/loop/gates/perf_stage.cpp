@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "loop/report/report.h"
 #include "platform/clock.h"
@@ -19,9 +20,7 @@ std::string change_class_of(const StageContext& context) {
     const auto text = read_file_if_exists(context.artefacts.path(context.iteration, "report.json"));
     if (!text || !*text) return {};
     const auto report = parse_json(**text, "the agent's report");
-    if (!report || !report->is_object()) return {};
-    const auto it = report->find("change_class");
-    return it != report->end() && it->is_string() ? it->get<std::string>() : std::string();
+    return report ? json::text(*report, "change_class") : std::string();
 }
 
 // The verdict on this very candidate, of a loop that was killed before it wrote its own record.
