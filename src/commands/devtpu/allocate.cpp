@@ -47,7 +47,10 @@ void describe_terms(cli::Args& args, Options& options) {
                                   .group = "Hold",
                                   .default_text = "600; 3600 with --detach"});
     args.option(options.grace_s,
-                {.names = "--grace", .value = "SECONDS", .help = "the same before the first renewal", .group = "Hold"});
+                {.names = "--grace",
+                 .value = "SECONDS",
+                 .help = "give the TPU back when no command has renewed the hold this long after its start",
+                 .group = "Hold"});
     args.option(options.max_hold_s, {.names = "--max-hold",
                                      .value = "SECONDS",
                                      .help = "give the TPU back after this time, whatever happens",

@@ -27,7 +27,7 @@ void describe(cli::Args& args, Options& options) {
     ray_profile::describe_run(args, options.profile);
     args.option(options.marin_prefix, {.names = "--marin-prefix",
                                        .value = "URI",
-                                       .help = "where the run keeps its data (MARIN_PREFIX)",
+                                       .help = "storage for the run's data (MARIN_PREFIX)",
                                        .group = "Run",
                                        .default_text = "$MARIN_PREFIX, or the bucket of the TPU's region"});
     devtpu_options::describe_sync(args, options.sync);

@@ -157,7 +157,7 @@ void describe(cli::Args& args, Options& options) {
         "comes from (never the token itself). Then asks the dashboard for its version, session, authentication, TPUs "
         "in use and queue. A tunnel opened for this is closed again.");
     args.positional(options.name,
-                    {.name = "NAME", .help = "the same as --cluster NAME", .complete = cli::Complete::cluster});
+                    {.name = "NAME", .help = "cluster to check, as for --cluster", .complete = cli::Complete::cluster});
     describe_place(args, options.place);
     args.exit_code(0, "the dashboard answers and takes the token; or jobs run on this machine");
     args.exit_code(4, "no answer, or not a Ray dashboard");

@@ -107,7 +107,7 @@ void describe(cli::Args& args, Options& options) {
         "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
         "keeps running after this command, as with ray-test.");
     args.option(options.driver_on_tpu, k_driver,
-                {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
+                {.names = "--driver-on", .value = "NODE", .help = "node that runs the driver"});
     describe_run(args, options);
     describe_submit(args, options.submit);
     describe_place(args, options.place);

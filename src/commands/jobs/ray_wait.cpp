@@ -155,8 +155,9 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.tail, {.names = "--tail", .value = "N", .help = "print the last N lines of the log"});
     args.option(options.grep,
                 {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
-    args.flag(options.compat_exit, {.names = "--compat-exit",
-                                    .help = "exit with 0 for any end, 1 for an unknown job, 2 for the time limit"});
+    args.flag(options.compat_exit,
+              {.names = "--compat-exit",
+               .help = "exit with 0 however the job ended, 1 for an unknown job, 2 after --timeout"});
     describe_place(args, options.place);
     args.exit_code(0, "the job succeeded");
     args.exit_code(1, "the job failed");

@@ -168,7 +168,7 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.prune_vmem,
               {.names = "--prune-vmem", .help = "skip block sizes whose estimated VMEM is beyond the scoped limit"});
     describe_place(args, options.place);
-    args.exit_code(0, "every configuration has an outcome of its own, and one is ok");
+    args.exit_code(0, "every configuration succeeded or failed by itself, and at least one is ok");
     args.exit_code(1, "no configuration is ok, or a module is missing");
     args.exit_code(4, "some configurations were lost by the infrastructure every time");
     args.exit_code(7, "another sweep is writing this journal");
