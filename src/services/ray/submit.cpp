@@ -80,7 +80,7 @@ Status upload(Client& client, const std::string& name, const fs::path& package, 
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
     if (says_too_large(answer)) {
         Error error = package_too_large(tree, k_package_limit);
-        error.message = fmt::format("the server takes no package of {} bytes: {}", size, gist(answer.body));
+        error.message = fmt::format("the server does not accept a package of {} bytes: {}", size, gist(answer.body));
         return tl::unexpected(std::move(error));
     }
     if (answer.status != 200) return tl::unexpected(client.refuse(call, answer));
