@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 20> k_types = {
     "attempt", "attempt_end", "candidate", "job",          "stage",         "decision",     "settle_intent",
     "settled", "log_intent",  "logged",    "restored",     "iteration_end", "stop"};
 
-// The payload of a line: number of the iteration, words, numbers.
+// The payload of a line: iteration number, words, numbers.
 Json facts_of_record(const Record& record) {
     Json facts = Json::object();
     if (record.iteration > 0) facts["iteration"] = record.iteration;

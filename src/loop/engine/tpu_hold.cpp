@@ -69,11 +69,11 @@ std::string AllocateLog::take(std::string_view line) {
     return kept;
 }
 
-// The program runs on a thread of its own, which keeps its output drained for as long as it lives.
+// The program runs on a thread of its own that drains its output while it lives.
 struct TpuHold::Child {
     std::atomic<pid_t> pid{0};
     std::atomic<bool> ready{false}, ended{false};
-    std::string how;  // it ended; read once `ended`
+    std::string how;  // how it ended; read once `ended` is set
     std::stop_source stop;
     std::jthread thread;
 };
@@ -110,7 +110,7 @@ Status TpuHold::allocate(const std::string& cluster, int attempt) {
     for (const auto& [name, value] : m_settings.environment) spec.env[name] = value;
     spec.merge_stderr = true;
     spec.grace = k_term_grace;
-    spec.death_signal = SIGINT;  // it releases then, whatever becomes of us
+    spec.death_signal = SIGINT;  // makes it release the TPU, whatever happens to us
     spec.stop = m_child->stop.get_token();
     spec.on_start = [child = m_child.get()](pid_t pid) { child->pid = pid; };
     log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));
