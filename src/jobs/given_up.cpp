@@ -17,7 +17,7 @@ namespace gdnctl {
 namespace {
 
 constexpr std::chrono::seconds k_patience{10};
-constexpr std::size_t k_most = 20;  // jobs that one command sees to
+constexpr std::size_t k_most = 20;  // jobs handled by one command
 
 std::filesystem::path journal_path(const Context& context) { return context.state_dir / "given_up.jsonl"; }
 
@@ -72,7 +72,7 @@ void see_to_given_up(JobBackend& backend, Context& context) {
             if (!append(record_of(backend, id, "ended", context), context)) return;
             continue;
         }
-        if (!job) return;  // out of reach: the next command tries again
+        if (!job) return;  // unreachable: the next command tries again
         if (job->state != JobState::running) continue;
         log::info("job {} was given up and has started since: stopping it", id);
         if (const auto stopped = backend.stop(id); !stopped) log::warning("{}", stopped.error().text());
