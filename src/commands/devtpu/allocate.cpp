@@ -112,7 +112,7 @@ struct Candidate {
     Place place;
 };
 
-// The cluster that is asked for, then its fallbacks, each once. All of them exist before any is asked.
+// The requested cluster, then its fallbacks, without duplicates. Checks that all of them exist before any is asked.
 Result<std::vector<Candidate>> candidates(const Options& options, Context& context) {
     std::vector<Candidate> all;
     GDNCTL_TRY_ASSIGN(Place first, choose_place(options.name.place, context));

@@ -17,7 +17,7 @@ struct Options {
     devtpu_options::Sync sync;
     devtpu_options::Run run;
     std::optional<std::string> marin_prefix;
-    ray_profile::Options profile;  // what is run; its place and submission are not used
+    ray_profile::Options profile;  // the run's options; its place and submission are not used
 };
 
 void describe(cli::Args& args, Options& options) {

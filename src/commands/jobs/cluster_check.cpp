@@ -1,4 +1,4 @@
-// gdnctl cluster check: what would be used of a cluster, and whether it answers.
+// gdnctl cluster check: how a cluster would be reached, and whether it answers.
 #include <optional>
 #include <string>
 
@@ -26,7 +26,7 @@ namespace {
 struct Report {
     Place place;
     std::optional<RayAccess> access;
-    std::string url;  // as it was reached; empty: not reached
+    std::string url;  // as reached; empty: not reached
     std::optional<DashboardFacts> facts;
     std::optional<Error> error;
 };

@@ -1,4 +1,4 @@
-// The option table of codex-loop: the first version's, and what came later.
+// The options of codex-loop: those of the first version, then later ones.
 #include <array>
 
 #include "commands/loop/codex_loop.h"
