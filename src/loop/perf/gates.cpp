@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::array k_default_limits = {
     LimitOption{"max_while_increase_ms", "--perf-max-while-increase-ms", "largest allowed growth of `while`", "5.0"},
-    LimitOption{"new_conditional_ms", "--perf-new-conditional-ms",
-                "smallest `conditional` that counts as a new bucket", "5.0"},
+    LimitOption{"new_conditional_ms", "--perf-new-conditional-ms", "smallest `conditional` that counts as a new bucket",
+                "5.0"},
     LimitOption{"max_dispatch_shard_shell_increase_ms", "--perf-max-dispatch-shard-shell-increase-ms",
                 "largest allowed growth of the dispatch/shard shell", "2.0"},
     LimitOption{"max_ad_wrapper_shell_increase_ms", "--perf-max-ad-wrapper-shell-increase-ms",
