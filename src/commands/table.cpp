@@ -154,6 +154,8 @@ constexpr cli::Command k_table[] = {
                                                          Tier::none),
     cli::make<&evolve_fsck::describe, &evolve_fsck::run>("evolve fsck", "Loop", "check a run's journal and candidates",
                                                          Tier::git),
+    cli::make<&evolve_lint::describe, &evolve_lint::run>("evolve lint", "Loop",
+                                                         "check the numbers of a log against a run", Tier::none),
     cli::make<&evolve_gc::describe, &evolve_gc::run>("evolve gc", "Loop", "remove the refs of old candidates",
                                                      Tier::git),
     cli::make<&evolve_import::describe, &evolve_import::run>(

@@ -1,5 +1,7 @@
 #include "commands/loop/evolve_control.h"
 
+#include <set>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,8 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/engine/lock.h"
+#include "loop/evolve/experiment_log.h"
+#include "loop/evolve/journal.h"
 #include "loop/evolve/verify.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -120,6 +124,57 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace evolve_fsck
+
+namespace evolve_lint {
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Checks that every measured number of a log (with %, x or a unit of time) names its evaluation, written "
+        "(eval 12) behind it on the same line, and that the run has that evaluation.");
+    args.positional(options.file, {.name = "FILE",
+                                   .help = "the log; without it the run's own experiment-log.md",
+                                   .complete = cli::Complete::file});
+    evolve::describe_run(args, options.run);
+    args.exit_code(1, "a number names no evaluation of the run");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be read");
+    args.example("gdnctl evolve lint notes.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path folder, evolve::folder_of(options.run, context));
+    const fs::path file = options.file ? context.cwd / *options.file : folder / std::string(k_experiment_log);
+    std::set<int> evals;
+    GDNCTL_TRY(each_record(folder, [&](const Json& record, std::size_t) -> Status {
+        if (const auto eval = record.find("eval_id"); eval != record.end() && eval->is_number_integer()) {
+            evals.insert(eval->get<int>());
+        }
+        return {};
+    }));
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(file));
+    const LogCheck found = check_log(text, evals);
+    if (context.global.json) {
+        Json problems = Json::array();
+        for (const LogProblem& one : found.problems) {
+            problems.push_back({{"line", one.line}, {"number", one.number}, {"problem", one.problem}});
+        }
+        print_json({{"schema", "gdnctl.evolve-lint/1"},
+                    {"file", file.string()},
+                    {"numbers", found.numbers},
+                    {"evaluations", evals.size()},
+                    {"problems", problems}},
+                   context);
+    } else {
+        for (const LogProblem& one : found.problems) {
+            context.terminal.out(fmt::format("{}:{}: {} {}\n", file.string(), one.line, one.number, one.problem));
+        }
+        context.terminal.out(fmt::format("{} numbers, {} problems\n", found.numbers, found.problems.size()));
+    }
+    return found.problems.empty() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace evolve_lint
 
 namespace evolve_gc {
 

@@ -31,6 +31,15 @@ void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
 }  // namespace evolve_fsck
 
+namespace evolve_lint {
+struct Options {
+    evolve::RunChoice run;
+    std::optional<std::string> file;
+};
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+}  // namespace evolve_lint
+
 namespace evolve_gc {
 struct Options {
     evolve::RunChoice run;

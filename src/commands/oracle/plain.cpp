@@ -52,7 +52,8 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     const harness::VerifyRequest request{options.kernel,
                                          options.cases,
-                                         seed_of(options.seed),
+                                         options.hidden.seed ? options.hidden.seed : seed_of(options.seed),
+                                         options.hidden.unseen,
                                          options.dtype == oracle_verify::StoredAs::bf16,
                                          threads,
                                          limits_of(options.limits)};
@@ -65,7 +66,8 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     if (context.global.json) {
         Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op.name}, {"kernel", options.kernel}};
         report["dtype"] = request.bf16 ? "bf16" : "case";
-        report["seed"] = request.seed ? Json(*request.seed) : Json(nullptr);
+        report["seed"] = request.seed && !options.hidden.seed ? Json(*request.seed) : Json(nullptr);
+        add_hidden(report, options.hidden);
         report["verdict"] = name;
         report["forward_only"] = all.forward_only();
         report["cases"] = all.cases.size();
@@ -77,6 +79,7 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         context.terminal.out(to_text(report, 2) + "\n");
     } else {
         if (!all.network.empty()) context.terminal.out(fmt::format("network kept away by: {}\n", all.network));
+        context.terminal.out(hidden_text(options.hidden));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
         context.terminal.out(fmt::format("verdict: {} ({} cases{}{})\n", name, all.cases.size(),
                                          all.failed() == 0 ? "" : fmt::format("; {} failed", all.failed()),
@@ -112,6 +115,10 @@ Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& optio
     request.runs = options.runs;
     request.limits = limits_of(options.limits);
     GDNCTL_TRY_ASSIGN(auto timed, inputs());
+    timed.shape = [of = std::move(timed.shape), hidden = options.hidden](Json& report) {
+        if (of) of(report);
+        add_hidden(report, hidden);
+    };
     GDNCTL_TRY_ASSIGN(const harness::BenchDone done, bench_case(op.plain(), std::move(timed), request, context));
     context.terminal.out(context.global.json ? done.json : done.text);
     return done.right ? ExitCode::ok : ExitCode::check_failed;

@@ -61,6 +61,15 @@ public:
         return lce::make_inputs(c);
     }
 
+    std::optional<TensorFile> resized(std::string_view case_name, std::uint64_t seed, bool bf16) const override {
+        lce::Case c = *lce::find_case(case_name);
+        if (c.values == lce::Values::formula || c.values == lce::Values::identity) return std::nullopt;
+        c.seed = seed;
+        c.batch += 1 + static_cast<decltype(c.batch)>(seed % 5);
+        if (bf16) c.dtype = oracle::DType::bf16;
+        return lce::make_inputs(c);
+    }
+
     // The signs of some hidden dimensions changed in x and w: logits and loss stay as they are, bit for bit, and a
     // kernel that has seen the inputs before cannot know the gradients.
     std::optional<TensorFile> disguised(const TensorFile& inputs) const override {

@@ -8,6 +8,7 @@
 
 #include "core/glob.h"
 #include "core/log.h"
+#include "loop/evolve/names.h"
 #include "loop/measure/trees.h"
 #include "platform/hash.h"
 
@@ -98,6 +99,10 @@ Result<Work> Store::collect(const std::string& parent) {
     GDNCTL_TRY_ASSIGN(const auto changes, m_repository.diff(parent, all.commit));
     for (const GitFileChange& change : changes) GDNCTL_TRY(sort_change(change, work));
     return work;
+}
+
+std::set<std::string> Store::agent_heads() const {
+    return m_slot ? commits_of_head(m_slot->checkout().git_dir()) : std::set<std::string>();
 }
 
 Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const std::string> parents,
