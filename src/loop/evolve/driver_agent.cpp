@@ -164,7 +164,7 @@ Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
     GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::take(m_parts.store.repository()));
     auto outcome = ask(prompt, worktree, "");
-    std::set<std::string> made = m_parts.store.agent_heads();
+    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
     made.erase(state().base);  // the user's own commit: who moves a branch there is not known
     auto undone = names.put_back(made);
     if (!outcome) return tl::unexpected(std::move(outcome).error());

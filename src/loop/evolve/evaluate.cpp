@@ -222,9 +222,10 @@ Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs
     Launch out;
     out.rc = end.rc;
     out.device_s = static_cast<double>(end.report.duration_ms()) / 1e3;
-    out.device = !end.report.tpu.empty()         ? end.report.tpu
-                 : end.report.backend == "local" ? local_device()
-                                                 : end.report.cluster;
+    // A target that takes no settings is given no TPU either, whatever the report says.
+    out.device = end.report.backend == "local" ? local_device()
+                 : end.report.tpu.empty()      ? end.report.cluster
+                                               : end.report.tpu;
     if (end.failure) {
         const Outcome outcome = end.failure->outcome;
         out.infra = outcome == Outcome::infra || outcome == Outcome::environment;

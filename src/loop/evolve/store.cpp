@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "loop/evolve/names.h"
 #include "loop/measure/trees.h"
+#include "platform/fs.h"
 #include "platform/hash.h"
 
 namespace gdnctl::loop::evolve {
@@ -101,8 +102,13 @@ Result<Work> Store::collect(const std::string& parent) {
     return work;
 }
 
-std::set<std::string> Store::agent_heads() const {
-    return m_slot ? commits_of_head(m_slot->checkout().git_dir()) : std::set<std::string>();
+Result<std::set<std::string>> Store::leave_branch() const {
+    if (!m_slot) return std::set<std::string>();
+    const GitCheckout& checkout = m_slot->checkout();
+    const auto head = checkout.head();
+    // Without a branch of its own: that may be about to go.
+    if (head && !head->branch.empty()) GDNCTL_TRY(atomic_replace(checkout.git_dir() / "HEAD", head->sha + "\n"));
+    return commits_of_head(checkout.git_dir());
 }
 
 Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const std::string> parents,
